@@ -312,12 +312,12 @@ class Node:
         data = DataDir(config.data_dir).create()
         if config.swarm.alone:
             _settle_alone(config, data)
-            manifest = require_manifest(None, data)
+            chosen = None
         else:
             require_joinable(config)
-            manifest = require_manifest(config.swarm.manifest, data)
+            chosen = config.swarm.manifest
         observer = RolloutObserver(
-            manifest.suite,
+            lambda: require_manifest(chosen, data).suite,
             self.account,
             on_own=partial(self._tell, self._on_reward),
             on_external=partial(self._tell, self._on_external),

@@ -46,7 +46,7 @@ class ScoredRollout:
 
 
 def scored(rollout: VerifiedRollout, suite: Suite) -> ScoredRollout:
-    """Return a verified rollout as plain values."""
+    """Return a verified rollout as plain values; of a suite that has its family."""
     signed = rollout.admitted.rollout
     return ScoredRollout(
         content_id=rollout.content_id.hex(),
@@ -65,23 +65,27 @@ class RolloutObserver(SilentObserver):
     """Passes on what the engine scores, own rollouts and those of others apart.
 
     Args:
+        suite: returns the families that the node knows now; successors of the swarm's terms add some.
         own: the node's own account.
     """
 
     def __init__(
         self,
-        suite: Suite,
+        suite: Callable[[], Suite],
         own: str,
         *,
         on_own: Callable[[ScoredRollout], None],
         on_external: Callable[[ScoredRollout], None],
     ) -> None:
-        self._suite = suite
+        self._suite_of = suite
+        self._suite = suite()
         self._own = own
         self._on_own = on_own
         self._on_external = on_external
 
     def verified(self, rollout: VerifiedRollout) -> None:
         """Pass on a rollout that was scored for the first time."""
+        if rollout.admitted.rollout.family >= len(self._suite.families):
+            self._suite = self._suite_of()
         plain = scored(rollout, self._suite)
         (self._on_own if plain.account == self._own else self._on_external)(plain)

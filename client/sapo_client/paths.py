@@ -90,6 +90,11 @@ class DataDir:
         return self.root / "manifest.json"
 
     @property
+    def successors(self) -> Path:
+        """Folder of documents of successors, by digest, and which of them this node obeys."""
+        return self.root / "successors"
+
+    @property
     def swarm_settings(self) -> Path:
         """Settings that came with the swarm's link, JSON by dotted names; other sources win over them."""
         return self.root / "swarm-settings.json"

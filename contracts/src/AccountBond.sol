@@ -70,6 +70,7 @@ contract AccountBond {
     error NotThatMuchBonded(uint256 asked, uint256 bonded);
     error NothingExiting(address account);
     error ExitTooEarly(uint256 withdrawableAt);
+    error NotBegun(uint64 epoch);
     error NotAuditor(address sender);
     error AuditorNotBonded(address auditor);
     error NothingBonded(address account);
@@ -118,9 +119,11 @@ contract AccountBond {
 
     /// @notice Say, as a bonded auditor, that this auditor holds a proof of two contents of `account` for one slot of
     ///         `epoch`. The accusation that completes a quorum burns all that the account has here, on its way out too.
-    /// @dev Auditors may hold different proofs of one account and epoch; they count together, and once.
+    /// @dev Auditors may hold different proofs of one account and epoch; they count together, and once. Those of that
+    ///      epoch count, so that who replaces an auditor is not counted beside it.
     function accuse(address account, uint64 epoch, bytes32 proof) external {
-        if (!ledger.isAuditor(msg.sender)) revert NotAuditor(msg.sender);
+        if (epoch > ledger.currentEpoch()) revert NotBegun(epoch);
+        if (!ledger.isAuditorIn(msg.sender, epoch)) revert NotAuditor(msg.sender);
         if (ledger.vault().bonded(msg.sender) < ledger.auditorBond()) revert AuditorNotBonded(msg.sender);
         Bond memory bond = _bonds[account];
         uint256 amount = uint256(bond.bonded) + bond.exiting;

@@ -26,9 +26,9 @@ import {SumTree} from "./SumTree.sol";
 ///         false root. What it can take is bounded: an epoch is final once, only after it has ended, and for no more
 ///         than the epoch budget, and the distributor never pays more points than were granted in all. Leaves that it
 ///         keeps to itself can be asked for; see `FraudVerifier`.
-/// @dev No owner, no proxy, no setter: auditors, quorum, budget and clock are fixed at deployment. A new set is a
-///      new ledger, hence a new manifest and swarm id. Ledger, distributor, verifier and vault create each other,
-///      so that each is fixed to the others.
+/// @dev No owner, no proxy, no setter: the number of auditors, quorum, budget and clock are fixed at deployment. What
+///      may change (the terms of the swarm, who an auditor is) changes by announcement: a quorum's signatures and a
+///      time lock. Ledger, distributor, verifier and vault create each other, so that each is fixed to the others.
 contract EpochLedger is IDisputedLedger, EIP712 {
     using SafeCast for uint256;
 
@@ -63,7 +63,7 @@ contract EpochLedger is IDisputedLedger, EIP712 {
         uint32 epoch;
         /// Seconds; 0 if nothing is on its way.
         uint40 postedAt;
-        /// Bit i: the auditor at place i of `auditors()` signed it.
+        /// Bit i: the auditor at place i of `auditorsIn(epoch)` signed it.
         uint64 signers;
         uint32 total;
         /// The lowest epoch that can still become final: 0 before the first, else the last one plus 1.
@@ -73,6 +73,40 @@ contract EpochLedger is IDisputedLedger, EIP712 {
         /// Block of the newest `EpochFinal`; 0 before the first.
         uint40 finalBlock;
     }
+
+    /// @notice What changes from an epoch on: the terms of the swarm, an auditor, or both.
+    struct Succession {
+        /// 0 for the first announcement, and one more for each after it, withdrawn ones included.
+        uint64 number;
+        uint64 activationEpoch;
+        /// Digest of the document that holds the terms; 0 where they stay. What it says is for nodes: this contract
+        /// reads nothing of it.
+        bytes32 successor;
+        /// The auditor who is replaced, and by whom; both 0 where all stay.
+        address leaving;
+        address entering;
+    }
+
+    /// @dev An auditor's place and epochs, in one slot.
+    struct Tenure {
+        /// Who had the place before; 0 for the first.
+        address predecessor;
+        /// In `_auditors`, counted from 1; 0 for everybody who never was an auditor.
+        uint8 place;
+        /// The first epoch in which its signature counts, and the first in which it does no more.
+        uint40 fromEpoch;
+        uint40 untilEpoch;
+    }
+
+    bytes32 public constant SUCCESSION_TYPEHASH = keccak256(
+        "Succession(uint64 number,uint64 activationEpoch,bytes32 successor,address leaving,address entering)"
+    );
+    bytes32 public constant WITHDRAWAL_TYPEHASH = keccak256("Withdrawal(uint64 number)");
+    /// @notice Epochs between an announcement and its activation, at least: the time lock.
+    uint256 public constant NOTICE_EPOCHS = 8;
+    /// @notice Epochs before its activation from which an announcement stays. Who read the announcements knows what
+    ///         is in force for so many epochs more, whatever is announced or withdrawn meanwhile.
+    uint256 public constant SETTLED_EPOCHS = 4;
 
     bytes32 public constant EPOCH_ROOT_TYPEHASH = keccak256(
         "EpochRoot(uint64 epoch,bytes32 baseRoot,bytes32 contributionRoot,bytes32 cumulativeRoot,uint256 total,"
@@ -86,6 +120,7 @@ contract EpochLedger is IDisputedLedger, EIP712 {
     uint256 public constant MAX_AUDITORS = 64;
     /// @notice The history before the first final epoch. No event hashes to it.
     bytes32 public constant EMPTY_HISTORY = bytes32(uint256(1));
+    uint40 private constant NO_END = type(uint40).max;
     /// @dev Stands in a slot for the root zero.
     bytes32 private constant NO_ROOT = bytes32(uint256(1));
 
@@ -101,15 +136,23 @@ contract EpochLedger is IDisputedLedger, EIP712 {
     /// @inheritdoc IDisputedLedger
     uint256 public immutable override auditorBond;
 
+    /// @dev The newest of each place, announced ones included.
     address[] private _auditors;
-    /// @dev Place in `_auditors`, counted from 1; 0 for everybody else.
-    mapping(address account => uint256) private _places;
+    mapping(address account => Tenure) private _tenures;
     /// @dev Its slots are used again by every posting and never zero: the first costs what every other does.
     Posting private _live;
     /// @dev Never zero, either.
     bytes32 private _history = EMPTY_HISTORY;
     mapping(bytes32 digest => bool) private _isRejected;
+    /// @dev Ascending by number and activation. At most the last one is not in force yet.
+    Succession[] private _successions;
+    /// @notice The number that the next announcement must have.
+    uint64 public nextSuccession;
 
+    event SuccessorAnnounced(
+        uint64 indexed number, uint64 indexed activationEpoch, bytes32 successor, address leaving, address entering
+    );
+    event SuccessorWithdrawn(uint64 indexed number);
     event EpochPosted(EpochRoot root, uint64 signers, uint256 finalAt);
     /// @param previousHistory Hash of the same event's data of the final epoch before; `EMPTY_HISTORY` for the first.
     /// @param previousBlock Block of that event; 0 for the first.
@@ -143,6 +186,13 @@ contract EpochLedger is IDisputedLedger, EIP712 {
     error StillChallengeable(uint256 finalAt);
     error QuestionsOpen(uint256 open);
     error OnlyVerifier(address sender);
+    error WrongNumber(uint64 number, uint64 next);
+    error SuccessorPending(uint64 activationEpoch);
+    error TooSoon(uint64 activationEpoch, uint256 earliest);
+    error NothingChanges();
+    error BadReplacement(address leaving, address entering);
+    error NothingPending();
+    error TooLateToWithdraw(uint64 activationEpoch);
 
     constructor(Terms memory terms) EIP712("sapo", "1") {
         uint256 count = terms.auditors.length;
@@ -155,7 +205,7 @@ contract EpochLedger is IDisputedLedger, EIP712 {
         for (uint256 i = 0; i < count; ++i) {
             address auditor = terms.auditors[i];
             if (auditor <= previous) revert BadAuditors();
-            _places[auditor] = i + 1;
+            _tenures[auditor] = Tenure(address(0), uint8(i + 1), 0, NO_END);
             previous = auditor;
         }
         _auditors = terms.auditors;
@@ -204,7 +254,7 @@ contract EpochLedger is IDisputedLedger, EIP712 {
         bytes32 hashed = _hashOf(root); // once for both
         bytes32 digest = _hashTypedDataV4(hashed);
         if (_isRejected[digest]) revert RootRejected(digest);
-        uint64 signers = _signers(_approvalDigest(hashed, turn), signatures);
+        uint64 signers = _signers(_approvalDigest(hashed, turn), signatures, root.epoch);
 
         _live = Posting(
             root.contributionRoot,
@@ -240,10 +290,59 @@ contract EpochLedger is IDisputedLedger, EIP712 {
         emit EpochFinal(root.epoch, root, posting.signers, posting.postedAt, previous, posting.finalBlock);
     }
 
+    /// @notice Announce what changes. Anyone may send it: the signatures are what counts.
+    /// @dev One announcement at a time is on its way, and its number makes a signature good for one alone. An account
+    ///      is an auditor once: who was replaced comes back under another one. So an account has one place, and
+    ///      the number of auditors stays.
+    /// @param signatures As in `post`, over `successionDigest`, by auditors of the current epoch.
+    function announceSuccessor(Succession calldata succession, bytes[] calldata signatures) external {
+        if (succession.number != nextSuccession) revert WrongNumber(succession.number, nextSuccession);
+        bool replaces = succession.entering != address(0);
+        if (succession.successor == 0 && !replaces) revert NothingChanges();
+        uint256 current = currentEpoch();
+        uint256 count = _successions.length;
+        if (count != 0 && _successions[count - 1].activationEpoch > current) {
+            revert SuccessorPending(_successions[count - 1].activationEpoch);
+        }
+        if (succession.activationEpoch < current + NOTICE_EPOCHS) {
+            revert TooSoon(succession.activationEpoch, current + NOTICE_EPOCHS);
+        }
+        _signers(successionDigest(succession), signatures, current);
+        if (replaces || succession.leaving != address(0)) _replace(succession);
+        nextSuccession = succession.number + 1;
+        _successions.push(succession);
+        emit SuccessorAnnounced(
+            succession.number,
+            succession.activationEpoch,
+            succession.successor,
+            succession.leaving,
+            succession.entering
+        );
+    }
+
+    /// @notice Take the pending announcement back, while nobody can rely on it yet.
+    /// @param signatures As in `post`, over `withdrawalDigest` of its number.
+    function withdrawSuccessor(bytes[] calldata signatures) external {
+        uint256 count = _successions.length;
+        if (count == 0) revert NothingPending();
+        Succession memory last = _successions[count - 1];
+        uint256 current = currentEpoch();
+        if (last.activationEpoch <= current) revert NothingPending();
+        if (last.activationEpoch <= current + SETTLED_EPOCHS) revert TooLateToWithdraw(last.activationEpoch);
+        _signers(withdrawalDigest(last.number), signatures, current);
+        if (last.entering != address(0)) {
+            _auditors[_tenures[last.entering].place - 1] = last.leaving;
+            _tenures[last.leaving].untilEpoch = NO_END;
+            delete _tenures[last.entering];
+        }
+        _successions.pop();
+        emit SuccessorWithdrawn(last.number);
+    }
+
     /// @inheritdoc IDisputedLedger
     function reject() external onlyVerifier returns (address[] memory signers) {
         Posting memory posting = _requireLive();
-        signers = _auditorsOf(posting.signers);
+        signers = _auditorsOf(posting.signers, posting.epoch);
         bytes32 digest = epochRootDigest(_rootOf(posting));
         _isRejected[digest] = true;
         _drop();
@@ -262,9 +361,11 @@ contract EpochLedger is IDisputedLedger, EIP712 {
     }
 
     /// @inheritdoc IDisputedLedger
-    /// @dev The statement itself may be true: it can be posted again with other signatures.
+    /// @dev The statement itself may be true: it can be posted again with other signatures. In an epoch that is not
+    ///      the auditor's, its place is another's, whose signature stays.
     function strike(address auditor, uint64 epoch) external onlyVerifier {
-        uint64 bit = uint64(1 << (_places[auditor] - 1));
+        if (!isAuditorIn(auditor, epoch)) return;
+        uint64 bit = uint64(1 << (_tenures[auditor].place - 1));
         if (_live.postedAt == 0 || _live.epoch != epoch || _live.signers & bit == 0) return;
         uint64 signers = _live.signers & ~bit;
         _live.signers = signers;
@@ -274,14 +375,48 @@ contract EpochLedger is IDisputedLedger, EIP712 {
         _drop();
     }
 
-    /// @notice The accounts whose signatures count, ascending.
+    /// @notice The accounts whose signatures count in the current epoch, by place: ascending until one is replaced.
     function auditors() external view returns (address[] memory) {
-        return _auditors;
+        return auditorsIn(currentEpoch().toUint64());
+    }
+
+    /// @notice The accounts whose signatures count in an epoch, by place, as far as it is announced.
+    function auditorsIn(uint64 epoch) public view returns (address[] memory found) {
+        found = _auditors;
+        for (uint256 i = 0; i < found.length; ++i) {
+            found[i] = _holder(i, epoch);
+        }
     }
 
     /// @inheritdoc IDisputedLedger
     function isAuditor(address account) external view returns (bool) {
-        return _places[account] != 0;
+        return _tenures[account].place != 0;
+    }
+
+    /// @inheritdoc IDisputedLedger
+    function isAuditorIn(address account, uint64 epoch) public view returns (bool) {
+        Tenure storage tenure = _tenures[account];
+        return tenure.fromEpoch <= epoch && epoch < tenure.untilEpoch;
+    }
+
+    /// @notice Every announcement that was not withdrawn, ascending by activation.
+    function successions() external view returns (Succession[] memory) {
+        return _successions;
+    }
+
+    /// @notice The epoch that the ledger's clock shows: 0 before the first has begun.
+    function currentEpoch() public view returns (uint256) {
+        return block.timestamp < genesisSeconds ? 0 : (block.timestamp - genesisSeconds) / epochSeconds;
+    }
+
+    /// @notice What auditors sign to announce a successor (EIP-712), bound to this chain and this contract.
+    function successionDigest(Succession memory succession) public view returns (bytes32) {
+        return _hashTypedDataV4(keccak256(abi.encode(SUCCESSION_TYPEHASH, succession)));
+    }
+
+    /// @notice What auditors sign to withdraw an announcement.
+    function withdrawalDigest(uint64 number) public view returns (bytes32) {
+        return _hashTypedDataV4(keccak256(abi.encode(WITHDRAWAL_TYPEHASH, number)));
     }
 
     /// @notice The lowest epoch that can still become final: 0 before the first, else the last one plus 1.
@@ -304,7 +439,7 @@ contract EpochLedger is IDisputedLedger, EIP712 {
     /// @notice The posting that may still be challenged.
     /// @return root Of no meaning if there is none.
     /// @return postedAt Seconds; zero if there is none.
-    /// @return signers Bit i: the auditor at place i of `auditors()` signed it.
+    /// @return signers Bit i: the auditor at place i of `auditorsIn(epoch)` signed it.
     function live() external view override returns (EpochRoot memory root, uint64 postedAt, uint64 signers) {
         return (_rootOf(_live), _live.postedAt, _live.signers);
     }
@@ -337,30 +472,64 @@ contract EpochLedger is IDisputedLedger, EIP712 {
         if (posting.postedAt == 0) revert NothingLive();
     }
 
+    /// @dev Reverts unless the one is an auditor, and no change of it is announced, and the other never was one.
+    function _replace(Succession calldata succession) private {
+        (address leaving, address entering) = (succession.leaving, succession.entering);
+        uint8 place = _tenures[leaving].place;
+        if (
+            entering == address(0) || place == 0 || _tenures[leaving].untilEpoch != NO_END
+                || _tenures[entering].place != 0
+        ) revert BadReplacement(leaving, entering);
+        uint40 epoch = uint256(succession.activationEpoch).toUint40();
+        _tenures[leaving].untilEpoch = epoch;
+        _tenures[entering] = Tenure(leaving, place, epoch, NO_END);
+        _auditors[place - 1] = entering;
+    }
+
+    /// @dev At most one change is announced, so a step or two back.
+    function _holder(uint256 index, uint64 epoch) private view returns (address holder) {
+        holder = _auditors[index];
+        while (epoch < _tenures[holder].fromEpoch) {
+            holder = _tenures[holder].predecessor;
+        }
+    }
+
+    /// @dev A `Tenure` as it lies in its slot, the first field lowest: to read it field by field costs more.
+    function _packed(address account) private view returns (uint256 tenure) {
+        Tenure storage found = _tenures[account];
+        assembly ("memory-safe") {
+            tenure := sload(found.slot)
+        }
+    }
+
     /// @dev Ascending signers make a repeated one impossible without any bookkeeping.
-    function _signers(bytes32 digest, bytes[] calldata signatures) private view returns (uint64 signers) {
+    function _signers(bytes32 digest, bytes[] calldata signatures, uint256 epoch)
+        private
+        view
+        returns (uint64 signers)
+    {
         address previous = address(0);
         uint256 counted = 0;
         for (uint256 i = 0; i < signatures.length; ++i) {
-            address signer = ECDSA.recover(digest, signatures[i]);
+            address signer = ECDSA.recoverCalldata(digest, signatures[i]);
             if (signer <= previous) revert SignerOrder(previous, signer);
-            uint256 place = _places[signer];
-            if (place == 0) revert NotAuditor(signer);
+            uint256 tenure = _packed(signer);
+            if (epoch < uint40(tenure >> 168) || epoch >= tenure >> 208) revert NotAuditor(signer);
             previous = signer;
             if (vault.bonded(signer) < auditorBond) continue;
             unchecked {
-                signers |= uint64(1 << (place - 1)); // a place is not 0 here
+                signers |= uint64(1 << (uint8(tenure >> 160) - 1)); // a place is not 0 here
                 ++counted;
             }
         }
         if (counted < quorum) revert TooFewSignatures(counted, quorum);
     }
 
-    function _auditorsOf(uint64 signers) private view returns (address[] memory found) {
+    function _auditorsOf(uint64 signers, uint64 epoch) private view returns (address[] memory found) {
         found = new address[](_count(signers));
         uint256 next = 0;
         for (uint256 place = 0; next < found.length; ++place) {
-            if (signers & (1 << place) != 0) found[next++] = _auditors[place];
+            if (signers & (1 << place) != 0) found[next++] = _holder(place, epoch);
         }
     }
 

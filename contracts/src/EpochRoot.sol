@@ -44,8 +44,11 @@ interface IDisputedLedger {
     /// @notice What an auditor signs (EIP-712), bound to this chain and this contract.
     function approvalDigest(EpochRoot calldata root, uint32 turn) external view returns (bytes32);
 
-    /// @notice Whether an account's signature counts.
+    /// @notice Whether an account's signatures count in any epoch: what it signed for two can be proven for ever.
     function isAuditor(address account) external view returns (bool);
+
+    /// @notice Whether an account's signatures count in an epoch, as far as it is announced.
+    function isAuditorIn(address account, uint64 epoch) external view returns (bool);
 
     /// @notice Drop the live posting for ever. Only for the verifier of fraud proofs.
     /// @return signers Whose signatures it carried.

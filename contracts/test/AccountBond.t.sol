@@ -123,12 +123,12 @@ contract AccountBondTest is Swarm {
         _accuse(3);
         _accuse(0);
         same(uint256(bonds.stakeOf(OWNER).bonded) + bonds.stakeOf(OWNER).exiting, amount, "two are too few");
-        check(bonds.hasAccused(auditors[0], OWNER, 5) && !bonds.hasAccused(auditors[1], OWNER, 5), "who accused");
+        check(bonds.hasAccused(auditors[0], OWNER, 0) && !bonds.hasAccused(auditors[1], OWNER, 0), "who accused");
         _accuse(1);
         same(token.balanceOf(BURNED), amount, "burned");
         same(uint256(bonds.stakeOf(OWNER).bonded) + bonds.stakeOf(OWNER).exiting, 0, "left");
-        same(bonds.accusationOf(OWNER, 5).accusers, 3, "accusers");
-        check(bonds.accusationOf(OWNER, 5).slashed, "slashed");
+        same(bonds.accusationOf(OWNER, 0).accusers, 3, "accusers");
+        check(bonds.accusationOf(OWNER, 0).slashed, "slashed");
     }
 
     function test_an_auditor_accuses_once() external {
@@ -156,8 +156,9 @@ contract AccountBondTest is Swarm {
         bonds.deposit(OWNER, 10);
         _accuse(0);
         _accuse(1);
+        vm.warp(GENESIS + EPOCH);
         vm.prank(auditors[2]);
-        bonds.accuse(OWNER, 6, PROOF);
+        bonds.accuse(OWNER, 1, PROOF);
         same(bonds.bonded(OWNER), 10, "two and one");
     }
 
@@ -166,7 +167,16 @@ contract AccountBondTest is Swarm {
         bonds.deposit(OWNER, 10);
         vm.expectPartialRevert(AccountBond.NotAuditor.selector);
         vm.prank(sender);
-        bonds.accuse(OWNER, 5, PROOF);
+        bonds.accuse(OWNER, 0, PROOF);
+    }
+
+    /// Else an auditor and whoever replaces it before that epoch would count as two.
+    function test_nobody_accuses_in_an_epoch_to_come() external {
+        bonds.deposit(OWNER, 10);
+        vm.warp(GENESIS + EPOCH - 1);
+        vm.expectPartialRevert(AccountBond.NotBegun.selector);
+        vm.prank(auditors[2]);
+        bonds.accuse(OWNER, 1, PROOF);
     }
 
     function test_an_auditor_without_its_bond_does_not_accuse() external {
@@ -198,7 +208,7 @@ contract AccountBondTest is Swarm {
 
     function _accuse(uint256 auditor) private {
         vm.prank(auditors[auditor]);
-        bonds.accuse(OWNER, 5, PROOF);
+        bonds.accuse(OWNER, 0, PROOF);
     }
 
     function _requireHistory(bytes32 expected) private view {

@@ -12,6 +12,8 @@ _DOMAIN_TYPE = b"EIP712Domain(string name,string version,uint256 chainId,address
 _NAME = "sapo"
 _VERSION = "1"
 
+_NO_DIGEST, _NOBODY = Digest(bytes(32)), Account(bytes(20))
+
 
 @dataclass(frozen=True, slots=True)
 class Domain:
@@ -107,7 +109,50 @@ class EpochApproval:
         return _digest(domain, _struct(self.TYPE, (_word(self.turn), self.root.struct)))
 
 
-def readable(statement: NodeBinding | EpochRoot, domain: Domain) -> Mapping[str, Any]:
+@dataclass(frozen=True, slots=True)
+class SuccessionNotice:
+    """An auditor's consent that something changes from an epoch on.
+
+    Attributes:
+        number: of the announcement; each number is announced once.
+        successor: the digest of the terms that follow; zeros where they stay.
+        leaving: the auditor who is replaced, and ``entering`` by whom; zeros where all stay.
+    """
+
+    TYPE: ClassVar[bytes] = (
+        b"Succession(uint64 number,uint64 activationEpoch,bytes32 successor,address leaving,address entering)"
+    )
+
+    number: int
+    activation_epoch: int
+    successor: Digest = _NO_DIGEST
+    leaving: Account = _NOBODY
+    entering: Account = _NOBODY
+
+    def digest(self, domain: Domain) -> Digest:
+        """Return the 32 bytes that each auditor signs."""
+        numbers = _word(self.number), _word(self.activation_epoch)
+        words = (*numbers, self.successor, bytes(12) + self.leaving, bytes(12) + self.entering)
+        return _digest(domain, _struct(self.TYPE, words))
+
+
+@dataclass(frozen=True, slots=True)
+class SuccessionWithdrawal:
+    """An auditor's consent that an announcement is taken back."""
+
+    TYPE: ClassVar[bytes] = b"Withdrawal(uint64 number)"
+
+    number: int
+
+    def digest(self, domain: Domain) -> Digest:
+        """Return the 32 bytes that each auditor signs."""
+        return _digest(domain, _struct(self.TYPE, (_word(self.number),)))
+
+
+Statement = NodeBinding | EpochRoot | SuccessionNotice | SuccessionWithdrawal
+
+
+def readable(statement: Statement, domain: Domain) -> Mapping[str, Any]:
     """Return the statement in the form that a person should see before signing it."""
     fields = {
         name: value if isinstance(value, int) else "0x" + value.hex()

@@ -1,6 +1,7 @@
 """The manifest: everything that nodes of one swarm must agree on; its digest is the swarm id."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
 
@@ -14,6 +15,7 @@ from sapo_protocol.suite import Suite
 from sapo_protocol.terms.difficulty import Difficulty
 from sapo_protocol.terms.gate import BondGate, Gate
 from sapo_protocol.terms.islands import IslandTerms
+from sapo_protocol.terms.successor import Succession, Successor
 
 _NO_CONTRACT = Account(bytes(20))
 
@@ -61,6 +63,9 @@ class Manifest:
         difficulty: the ladders of levels, and how they follow the swarm; ``None``: every slot may have any
             family, and mixed groups alone are paid.
         islands: how a swarm of many accounts is divided; ``None``: not at all.
+        first: the manifest that the swarm began with, where successors are announced; outside the digest and
+            set by ``succeeded_by`` alone. Suite and limits are then those of the newest successor.
+        successions: these successors, ascending by activation.
     """
 
     name: str
@@ -77,6 +82,8 @@ class Manifest:
     gate: Gate | None = None
     difficulty: Difficulty | None = None
     islands: IslandTerms | None = None
+    first: "Manifest | None" = None
+    successions: tuple[Succession, ...] = ()
 
     def __post_init__(self) -> None:
         if self.epoch_seconds < 1:
@@ -110,7 +117,7 @@ class Manifest:
 
     @cached_property
     def swarm_id(self) -> SwarmId:
-        """Return the SHA-256 of the deterministic encoding, behind a tag of its own."""
+        """Return the SHA-256 of the first manifest's encoding, behind a tag of its own."""
         return SwarmId(
             sha256(f"sapo/{PROTOCOL_VERSION}/manifest".encode() + b"\x00" + self.to_bytes()).digest()
         )
@@ -130,8 +137,71 @@ class Manifest:
         """Return the EIP-712 domain of epoch roots."""
         return Domain(self.chain_id, self.ledger or _NO_CONTRACT)
 
+    def succeeded_by(self, activation_epoch: int, successor: Successor) -> "Manifest":
+        """Return the manifest with one more successor, in force from an epoch on.
+
+        Raises:
+            LocalProtocolError: it is none of this swarm, or changes what may not change; the text says what.
+        """
+        self._require_successor(activation_epoch, successor)
+        return replace(
+            self,
+            suite=successor.suite,
+            limits=Limits(successor.slots_per_epoch, successor.max_completions, self.limits.points_per_epoch),
+            first=self.first or self,
+            successions=(*self.successions, Succession(activation_epoch, successor)),
+        )
+
+    def _require_successor(self, activation_epoch: int, successor: Successor) -> None:
+        before = self.successions[-1].activation_epoch if self.successions else 0
+        if not self.has_chain:
+            raise LocalProtocolError("a swarm without a chain has no successor: nothing can announce one")
+        if successor.lineage != self.swarm_id:
+            raise LocalProtocolError(f"it is a successor of another swarm, {successor.lineage}")
+        if activation_epoch <= before:
+            raise LocalProtocolError(f"it follows terms that are in force from epoch {before} on")
+        if successor.suite.reasoning_gym != self.suite.reasoning_gym:
+            raise LocalProtocolError("the ReasoningGYM release of a swarm stays")
+        families = len(self.suite.families)
+        if successor.suite.families[:families] != self.suite.families:
+            raise LocalProtocolError("families keep their places: they are added at the end, or retired")
+        if self.difficulty is None:
+            return
+        if successor.suite != self.suite or successor.retired:
+            raise LocalProtocolError("where levels follow the swarm, the families stay")
+        self.difficulty.require_families(families, successor.max_completions)
+
+    def limits_at(self, epoch: int) -> Limits:
+        """Return the limits that are in force in an epoch."""
+        if self.first is None:
+            return self.limits
+        if (successor := self._successor_at(epoch)) is None:
+            return self.first.limits
+        points = self.limits.points_per_epoch
+        return Limits(successor.slots_per_epoch, successor.max_completions, points)
+
+    def families_at(self, epoch: int) -> Sequence[int]:
+        """Return the families, by their places in the suite, that slots of an epoch may have, ascending."""
+        if self.first is None:
+            return range(len(self.suite.families))
+        if (successor := self._successor_at(epoch)) is None:
+            return range(len(self.first.suite.families))
+        families = range(len(successor.suite.families))
+        return tuple(family for family in families if family not in successor.retired)
+
+    def completions_from(self, epoch: int) -> int:
+        """Return the largest group that is allowed in an epoch and in all epochs after it."""
+        later = [each.successor for each in self.successions if each.activation_epoch > epoch]
+        return min([self.limits_at(epoch).max_completions, *(each.max_completions for each in later)])
+
+    def _successor_at(self, epoch: int) -> Successor | None:
+        begun = [each.successor for each in self.successions if each.activation_epoch <= epoch]
+        return begun[-1] if begun else None
+
     def to_bytes(self) -> bytes:
-        """Return the encoding that the digest is taken of."""
+        """Return the encoding that the digest is taken of: that of the first manifest."""
+        if self.first is not None:
+            return self.first.to_bytes()
         return encode(
             {
                 0: self.version,

@@ -8,13 +8,14 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError
 
 from sapo_protocol.errors import LocalProtocolError
-from sapo_protocol.identifiers import Account, Digest, FixedBytes
+from sapo_protocol.identifiers import Account, Digest, FixedBytes, SwarmId
 from sapo_protocol.json_text import require_shallow
 from sapo_protocol.manifest import Limits, Manifest
 from sapo_protocol.suite import Family, Suite, canonical_json
 from sapo_protocol.terms.difficulty import Difficulty
 from sapo_protocol.terms.gate import BondGate, Gate, OpenGate
 from sapo_protocol.terms.islands import IslandTerms
+from sapo_protocol.terms.successor import SUCCESSOR_VERSION, Successor
 
 
 def _hexadecimal(type_: type[FixedBytes]) -> tuple[BeforeValidator, PlainSerializer]:
@@ -97,6 +98,15 @@ class _ManifestFile(_Strict):
     islands: _IslandsFile | None = None
 
 
+class _SuccessorFile(_Strict):
+    successor: Literal[1]
+    lineage: Annotated[SwarmId, *_hexadecimal(SwarmId)]
+    suite: _SuiteFile
+    slots_per_epoch: int
+    max_completions: int
+    retired: list[int] = []
+
+
 def manifest_from_json(text: str) -> Manifest:
     """Return the manifest that a JSON file holds.
 
@@ -106,9 +116,7 @@ def manifest_from_json(text: str) -> Manifest:
     try:
         parsed = _ManifestFile.model_validate(_load(text))
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        raise LocalProtocolError(f"the manifest's {place or 'content'}: {first['msg']}") from error
+        raise _refused("manifest", error) from error
     manifest = _assemble(parsed)
     manifest.to_bytes()  # refuses what has no encoding: a negative time, a lone surrogate
     return manifest
@@ -135,17 +143,20 @@ def _refuse_constant(name: str) -> None:
 
 def _assemble(parsed: _ManifestFile) -> Manifest:
     fields = dict(parsed)
-    families = tuple(
-        Family(**{**dict(family), "config": canonical_json(family.config)})
-        for family in parsed.suite.families
-    )
-    fields["suite"] = Suite(parsed.suite.reasoning_gym, families, parsed.suite.sample_digest)
+    fields["suite"] = _suite(parsed.suite)
     fields["limits"] = Limits(**dict(parsed.limits))
     fields["bootstrap"] = tuple(parsed.bootstrap)
     fields["gate"] = _gate(parsed.gate)
     fields["difficulty"] = parsed.difficulty and _difficulty(parsed.difficulty)
     fields["islands"] = parsed.islands and IslandTerms(**dict(parsed.islands))
     return Manifest(**fields)
+
+
+def _suite(parsed: _SuiteFile) -> Suite:
+    families = tuple(
+        Family(**{**dict(family), "config": canonical_json(family.config)}) for family in parsed.families
+    )
+    return Suite(parsed.reasoning_gym, families, parsed.sample_digest)
 
 
 def _difficulty(parsed: _DifficultyFile) -> Difficulty:
@@ -163,7 +174,8 @@ def _gate(parsed: _OpenGateFile | _BondGateFile | None) -> Gate | None:
 
 
 def manifest_to_json(manifest: Manifest) -> str:
-    """Return the JSON text of a manifest."""
+    """Return the JSON text of a manifest; of a swarm with successors the first one."""
+    manifest = manifest.first or manifest
     suite = manifest.suite
     document: dict[str, Any] = {
         **({"version": manifest.version} if manifest.version > 1 else {}),
@@ -175,11 +187,7 @@ def manifest_to_json(manifest: Manifest) -> str:
         "finality_seconds": manifest.finality_seconds,
         "genesis_seconds": manifest.genesis_seconds,
         "epoch_seconds": manifest.epoch_seconds,
-        "suite": {
-            "reasoning_gym": suite.reasoning_gym,
-            "sample_digest": str(suite.sample_digest),
-            "families": [_family_document(family) for family in suite.families],
-        },
+        "suite": _suite_document(suite),
         "limits": {
             "slots_per_epoch": manifest.limits.slots_per_epoch,
             "max_completions": manifest.limits.max_completions,
@@ -195,6 +203,54 @@ def manifest_to_json(manifest: Manifest) -> str:
             name: value for name, value in asdict(manifest.islands).items() if value is not None
         }
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def successor_from_json(document: bytes) -> Successor:
+    """Return the successor that a JSON document holds; whether it fits its swarm, ``succeeded_by`` says.
+
+    Raises:
+        LocalProtocolError: it is none, or one of a later version; the message names the field.
+    """
+    try:
+        parsed = _SuccessorFile.model_validate(_load(document.decode("utf-8")))
+    except UnicodeDecodeError as error:
+        raise LocalProtocolError(f"the successor is no UTF-8: {error}") from error
+    except ValidationError as error:
+        raise _refused("successor", error) from error
+    return Successor(
+        lineage=parsed.lineage,
+        suite=_suite(parsed.suite),
+        slots_per_epoch=parsed.slots_per_epoch,
+        max_completions=parsed.max_completions,
+        retired=tuple(parsed.retired),
+    )
+
+
+def successor_to_json(successor: Successor) -> bytes:
+    """Return a JSON document of a successor; its digest is that of these bytes."""
+    document = {
+        "successor": SUCCESSOR_VERSION,
+        "lineage": str(successor.lineage),
+        "suite": _suite_document(successor.suite),
+        "slots_per_epoch": successor.slots_per_epoch,
+        "max_completions": successor.max_completions,
+        "retired": list(successor.retired),
+    }
+    return (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode()
+
+
+def _refused(what: str, error: ValidationError) -> LocalProtocolError:
+    first = error.errors()[0]
+    place = ".".join(map(str, first["loc"]))
+    return LocalProtocolError(f"the {what}'s {place or 'content'}: {first['msg']}")
+
+
+def _suite_document(suite: Suite) -> dict[str, Any]:
+    return {
+        "reasoning_gym": suite.reasoning_gym,
+        "sample_digest": str(suite.sample_digest),
+        "families": [_family_document(family) for family in suite.families],
+    }
 
 
 def _family_document(family: Family) -> dict[str, Any]:

@@ -49,6 +49,7 @@ class Reason(StrEnum):
     NOT_ITS_TURN = "not_its_turn"
     UNKNOWN_FAMILY = "unknown_family"
     WRONG_ISLAND = "wrong_island"
+    TERMS_UNKNOWN = "terms_unknown"
     EQUIVOCATION = "equivocation"
     # stage 7: signature
     BAD_SIGNATURE = "bad_signature"
@@ -177,6 +178,7 @@ class Rule(Enum):
     CERTIFICATE_ISLAND = "R6.8", Reason.WRONG_ISLAND
     PROOF_ISLAND = "R6.9", Reason.WRONG_ISLAND
     RECORD_WEIGHTS = "R6.10", Reason.OUT_OF_BOUNDS
+    TERMS_KNOWN = "R6.11", Reason.TERMS_UNKNOWN
     # stage 7: signature
     NODE_SIGNED = "R7.1", Reason.BAD_SIGNATURE
     PROOF_UNSIGNED = "R7.2", Reason.BAD_SIGNATURE

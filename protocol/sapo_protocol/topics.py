@@ -58,5 +58,10 @@ def addresses_protocol(swarm_id: SwarmId) -> str:
     return f"/sapo/{PROTOCOL_VERSION}/{swarm_id}/addresses"
 
 
+def successors_protocol(swarm_id: SwarmId) -> str:
+    """Return the request protocol for successors of the swarm's terms, by their digests."""
+    return f"/sapo/{PROTOCOL_VERSION}/{swarm_id}/successors"
+
+
 def _suffix(island: int) -> str:
     return f"/{island}" if island else ""

@@ -226,3 +226,50 @@ def settle(
         if previous.get(account, 0) + points:
             shares.append([account, points, previous.get(account, 0) + points])
     return shares
+
+
+def successor_digest(document: bytes) -> bytes:
+    """Section 2.1: the name under which a document is announced."""
+    return tagged("successor", document)
+
+
+def successors(
+    manifest: dict[str, Any], announced: list[tuple[int, str]]
+) -> list[tuple[int, dict[str, Any]]]:
+    """Section 2.1: those of the announced documents that count, with their epochs."""
+    counted: list[tuple[int, dict[str, Any]]] = []
+    suite = manifest["suite"]
+    for epoch, text in announced:
+        document = json.loads(text)
+        families = document["suite"]["families"]
+        if unhex(document["lineage"]) != swarm_id(manifest):
+            continue
+        if document["suite"]["reasoning_gym"] != suite["reasoning_gym"]:
+            continue
+        if families[: len(suite["families"])] != suite["families"]:
+            continue
+        suite = document["suite"]
+        counted.append((epoch, document))
+    return counted
+
+
+def terms_at(
+    manifest: dict[str, Any], counted: list[tuple[int, dict[str, Any]]], epoch: int
+) -> tuple[int, int, list[int]]:
+    """Section 2.1: slots, completions and families of an epoch."""
+    begun = [document for since, document in counted if since <= epoch]
+    if not begun:
+        limits, families = manifest["limits"], manifest["suite"]["families"]
+        return limits["slots_per_epoch"], limits["max_completions"], [*range(len(families))]
+    newest = begun[-1]
+    places = [place for place in range(len(newest["suite"]["families"])) if place not in newest["retired"]]
+    return newest["slots_per_epoch"], newest["max_completions"], places
+
+
+def auditors(founders: list[str], replacements: list[tuple[int, str, str]], epoch: int) -> list[str]:
+    """Section 7.1: the auditors of an epoch, ascending."""
+    holders = [*founders]
+    for since, leaving, entering in replacements:
+        if since <= epoch:
+            holders[holders.index(leaving)] = entering
+    return sorted(holders)

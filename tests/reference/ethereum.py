@@ -59,6 +59,20 @@ def epoch_approval(separator: bytes, turn: int, *root: Any) -> bytes:
     return keccak(b"\x19\x01" + separator + struct)
 
 
+def succession(
+    separator: bytes, number: int, epoch: int, successor: bytes, leaving: bytes, entering: bytes
+) -> bytes:
+    """Return the digest that an auditor signs for a change."""
+    fields = b"uint64 number,uint64 activationEpoch,bytes32 successor,address leaving,address entering"
+    words = word(number) + word(epoch) + successor + leaving.rjust(32, b"\0") + entering.rjust(32, b"\0")
+    return keccak(b"\x19\x01" + separator + keccak(keccak(b"Succession(" + fields + b")") + words))
+
+
+def withdrawal(separator: bytes, number: int) -> bytes:
+    """Return the digest that an auditor signs to take an announcement back."""
+    return keccak(b"\x19\x01" + separator + keccak(keccak(b"Withdrawal(uint64 number)") + word(number)))
+
+
 def _root_struct(
     epoch: int, base: bytes, contribution: bytes, cumulative: bytes, total: int, archive: bytes
 ) -> bytes:

@@ -158,6 +158,12 @@ def _digest(kind: str, separator: bytes, message: dict[str, Any]) -> bytes:
         return ethereum.node_binding(separator, *keys, *times)
     if kind == "EpochApproval":
         return ethereum.epoch_approval(separator, int(message["turn"]), *_root_fields(message["root"]))
+    if kind == "SuccessionNotice":
+        parts = (bytes.fromhex(message[name]) for name in ("successor", "leaving", "entering"))
+        numbers = int(message["number"]), int(message["activation_epoch"])
+        return ethereum.succession(separator, *numbers, *parts)
+    if kind == "SuccessionWithdrawal":
+        return ethereum.withdrawal(separator, int(message["number"]))
     return ethereum.epoch_root(separator, *_root_fields(message))
 
 
@@ -167,6 +173,26 @@ def _root_fields(root: Any) -> tuple[int, bytes, bytes, bytes, int, bytes]:
         for name in ("base_root", "contribution_root", "cumulative_root", "archive_digest")
     )
     return int(root["epoch"]), base, contributions, cumulative, int(root["total"]), archive
+
+
+def test_successor_vectors() -> None:
+    for vector in DERIVED["successors"]:
+        manifest = MANIFESTS[vector["manifest"]]
+        announced = [(each["epoch"], each["document"]) for each in vector["announced"]]
+        digests = [derive.successor_digest(text.encode()).hex() for _, text in announced]
+        assert digests == [each["digest"] for each in vector["announced"]]
+        counted = derive.successors(manifest, announced)
+        assert [epoch for epoch, _ in counted] == [e["epoch"] for e in vector["announced"] if e["counts"]]
+        for row in vector["epochs"]:
+            slots, completions, families = derive.terms_at(manifest, counted, row["epoch"])
+            found = {"slots_per_epoch": slots, "max_completions": completions, "families": families}
+            assert {"epoch": row["epoch"], **found} == row, vector["name"]
+
+
+def test_auditor_vectors() -> None:
+    for vector in DERIVED["auditors"]:
+        for epoch, accounts in vector["epochs"]:
+            assert derive.auditors(vector["founders"], vector["replacements"], epoch) == accounts
 
 
 def test_turn_vectors() -> None:

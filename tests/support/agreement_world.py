@@ -33,6 +33,7 @@ from sapo_protocol.errors import RemoteProtocolError
 from sapo_protocol.identifiers import Account, ContentId
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.settlement import agreeing, faulty, grace_seconds, turn_begin_seconds
+from sapo_protocol.terms.auditors import Auditors
 from sapo_verification.admission.contribution_store import ContributionStore
 from sapo_verification.admission.contributions import AuditorSet, ContributionAdmission
 from sapo_verification.signing.database import SigningDatabase
@@ -96,7 +97,10 @@ class HonestAuditor:
         self.judged: EpochRoot | None = None
         self._world = world
         self.admission = ContributionAdmission(
-            world.manifest, world.certificates, self.contributions, lambda: AuditorSet(world.auditors)
+            world.manifest,
+            world.certificates,
+            self.contributions,
+            lambda: AuditorSet(Auditors(world.auditors)),
         )
         self.start()
 
@@ -147,7 +151,7 @@ class AgreementWorld:
         self.manifest: Manifest = make_chain_manifest(epoch_seconds=60)
         identities = sorted((Identity(number) for number in range(1, auditors + 1)), key=lambda i: i.account)
         self.auditors = tuple(identity.account for identity in identities)
-        self.terms = AgreementTerms(self.auditors, agreeing(auditors), POINTS_CAP, BUDGET)
+        self.terms = AgreementTerms(Auditors(self.auditors).of, agreeing(auditors), POINTS_CAP, BUDGET)
         self.certificates = make_certificates(self.manifest, *identities)
         chosen = set(self.rng.sample(range(auditors), liars))
         self.liars = [identity for place, identity in enumerate(identities) if place in chosen]

@@ -68,7 +68,7 @@ class LyingAuditor(Auditor):
         if self._has_lied or sum(share.points for share in true) < self.least_points:
             return
         self._has_lied = True
-        auditors = self._terms.auditors
+        auditors = self._terms.auditors(epoch)
         self._turn = (auditors.index(parts.author.account) - epoch) % len(auditors)
         if self.lie == TWO_ROOTS:
             await self._sign_two_roots(await self._count(epoch, true, cap))

@@ -19,6 +19,7 @@ from sapo_client.config import (
     Config,
     JudgeConfig,
     LearnerConfig,
+    LedgerConfig,
     SamplerConfig,
     SwarmConfig,
     VerificationConfig,
@@ -105,9 +106,11 @@ class Home:
     listen_seconds: float = 0.0
     judge_every: int = 0
     settings: tuple[Setting, ...] = ()
+    ledger: dict[str, Any] = field(default_factory=dict)
+    person: Person | None = None
 
     def __post_init__(self) -> None:
-        identity = Person(self.number)
+        identity = self.person or Person(self.number)
         self.data = DataDir(self.root / "data").create()
         self.data.manifest.write_text(manifest_to_json(self.manifest), encoding="utf-8")
         path = self.root / "key.json"
@@ -136,6 +139,7 @@ class Home:
                 audit_share=1.0, audit_time=1.0, account_cap=1.0, newcomer_cap=1.0
             ),
             judge=JudgeConfig(every=self.judge_every),
+            ledger=LedgerConfig(**self.ledger),
         )
 
     def node(
@@ -145,11 +149,12 @@ class Home:
         neighbours: Iterable["Addressed"] = (),
         steps: int | None = None,
         clock: Clock = wall_clock,
+        options: RunOptions | None = None,
     ) -> NodeApp:
         """Return a node with this data directory, not running yet."""
         addresses = tuple(home.address for home in neighbours)
         transport = partial(_transport, hub, self.peer_id, addresses)
-        options = RunOptions(steps=steps, settings=self.settings)
+        options = options or RunOptions(steps=steps, settings=self.settings)
         return NodeApp(
             config=self.config,
             identity=self.identity,

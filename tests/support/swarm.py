@@ -20,7 +20,7 @@ from sapo_protocol.manifest import Limits, Manifest
 from sapo_protocol.rollout import Rollout
 from sapo_protocol.suite import Suite
 from sapo_verification.admission.certificates import CertificateStore
-from sapo_verification.admission.rollouts import Admission
+from sapo_verification.admission.rollouts import MAX_SEEN, Admission
 from sapo_verification.suites.catalogue import REASONING_GYM, family
 
 GENESIS_SECONDS: Final = 1_800_000_000
@@ -121,6 +121,6 @@ def make_certificates(manifest: Manifest, *identities: Identity) -> CertificateS
     return certificates
 
 
-def make_admission(manifest: Manifest, *identities: Identity, **options: int) -> Admission:
+def make_admission(manifest: Manifest, *identities: Identity, max_seen: int = MAX_SEEN) -> Admission:
     """Return an admission that knows the identities' certificates."""
-    return Admission(manifest, make_certificates(manifest, *identities), **options)
+    return Admission(manifest, make_certificates(manifest, *identities), max_seen)

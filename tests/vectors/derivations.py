@@ -18,16 +18,28 @@ from sapo_protocol.contributions import (
     settle,
     to_pages,
 )
-from sapo_protocol.eip712 import Domain, EpochApproval, EpochRoot, NodeBinding
+from sapo_protocol.eip712 import (
+    Domain,
+    EpochApproval,
+    EpochRoot,
+    NodeBinding,
+    Statement,
+    SuccessionNotice,
+    SuccessionWithdrawal,
+)
 from sapo_protocol.envelope import Kind, parse_envelope
 from sapo_protocol.epochs import beacon, epoch_at, epoch_start_seconds
+from sapo_protocol.errors import LocalProtocolError
 from sapo_protocol.identifiers import Account, ContentId, Digest
 from sapo_protocol.islands.count import island_count
 from sapo_protocol.islands.homes import drawing_epoch, home_island, visited_island
+from sapo_protocol.manifest_file import successor_from_json, successor_to_json
 from sapo_protocol.settlement import turn_count, turn_to_propose
 from sapo_protocol.tasks import assigned_task
+from sapo_protocol.terms.auditors import Auditors, Replacement
 from sapo_protocol.terms.gate import BondGate, points_cap
 from sapo_protocol.terms.islands import IslandTerms
+from sapo_protocol.terms.successor import Successor, successor_digest
 
 PEOPLE = [Identity(f"account {number}") for number in range(9)]
 ACCOUNTS = sorted(person.account for person in PEOPLE)
@@ -245,7 +257,16 @@ def typed_data() -> list[dict[str, Any]]:
             total=2**200,
             archive_digest=Digest(b"\x03" * 32),
         )
-        for statement in (binding, root, EpochApproval(2**32 - 1, root)):
+        digest_, number = Digest(b"\x05" * 32), 2**64 - 1
+        for statement in (
+            binding,
+            root,
+            EpochApproval(2**32 - 1, root),
+            SuccessionNotice(number, 2**40 - 1, digest_, ALICE.account, BOB.account),
+            SuccessionNotice(0, 8, leaving=BOB.account, entering=ALICE.account),
+            SuccessionNotice(1, 16, digest_),
+            SuccessionWithdrawal(number),
+        ):
             digest = statement.digest(domain)
             found.append(
                 {
@@ -262,7 +283,7 @@ def typed_data() -> list[dict[str, Any]]:
     return found
 
 
-def _readable(statement: NodeBinding | EpochRoot | EpochApproval) -> dict[str, Any]:
+def _readable(statement: Statement | EpochApproval) -> dict[str, Any]:
     if isinstance(statement, EpochApproval):
         return {"turn": str(statement.turn), "root": _readable(statement.root)}
     names = statement.__slots__
@@ -378,6 +399,83 @@ def caps() -> list[dict[str, Any]]:
     return found
 
 
+def successors() -> list[dict[str, Any]]:
+    """Return what is in force by epoch after announcements of documents, of which some count for nothing."""
+    suite, limits = CHAINED.suite, CHAINED.limits
+    more = replace(suite, families=(*suite.families, replace(suite.families[0], level="another")))
+
+    def document(**changes: Any) -> bytes:
+        terms = Successor(CHAINED.swarm_id, suite, limits.slots_per_epoch, limits.max_completions)
+        return successor_to_json(replace(terms, **changes))
+
+    announced = {
+        "none": [],
+        "other limits": [(20, document(slots_per_epoch=1, max_completions=16))],
+        "a family more": [(20, document(suite=more))],
+        "a family retires and comes back": [
+            (20, document(suite=more, retired=(0,))),
+            (40, document(suite=more)),
+        ],
+        "another lineage": [(20, document(lineage=PLAIN.swarm_id))],
+        "fewer families": [(20, document(suite=more)), (40, document())],
+        "families in other places": [(20, document(suite=replace(more, families=more.families[::-1])))],
+        "another release": [(20, document(suite=replace(more, reasoning_gym="0")))],
+        "one that counts after one that does not": [
+            (20, document(lineage=PLAIN.swarm_id)),
+            (28, document(suite=more)),
+        ],
+    }
+    return [_succession(name, found) for name, found in announced.items()]
+
+
+def _succession(name: str, announced: list[tuple[int, bytes]]) -> dict[str, Any]:
+    manifest, rows = CHAINED, []
+    for epoch, document in announced:
+        try:
+            manifest = manifest.succeeded_by(epoch, successor_from_json(document))
+            counts = True
+        except LocalProtocolError:
+            counts = False
+        digest = successor_digest(document).hex()
+        rows.append({"epoch": epoch, "document": document.decode(), "digest": digest, "counts": counts})
+    return {
+        "name": name,
+        "manifest": "chained",
+        "announced": rows,
+        "epochs": [
+            {
+                "epoch": epoch,
+                "slots_per_epoch": manifest.limits_at(epoch).slots_per_epoch,
+                "max_completions": manifest.limits_at(epoch).max_completions,
+                "families": list(manifest.families_at(epoch)),
+            }
+            for epoch in (0, 19, 20, 39, 40, 2**40 - 1)
+        ],
+    }
+
+
+def auditors() -> list[dict[str, Any]]:
+    """Return the auditors by epoch after replacements."""
+    a, b, c, d, e = ACCOUNTS[:5]
+    return [
+        _auditors(Auditors((a, b, c), tuple(Replacement(*change) for change in changes)))
+        for changes in ((), ((20, b, d),), ((20, b, d), (28, d, e)), ((20, a, e), (28, c, d)))
+    ]
+
+
+def _auditors(known: Auditors) -> dict[str, Any]:
+    return {
+        "founders": [account.hex() for account in known.founders],
+        "replacements": [
+            [each.epoch, each.leaving.hex(), each.entering.hex()] for each in known.replacements
+        ],
+        "epochs": [
+            [epoch, [account.hex() for account in known.of(epoch)]]
+            for epoch in (0, 19, 20, 27, 28, 36, 2**40)
+        ],
+    }
+
+
 def everything() -> dict[str, Any]:
     """Return all derivations by name."""
     return {
@@ -397,4 +495,6 @@ def everything() -> dict[str, Any]:
         "turns": turns(),
         "caps": caps(),
         "proposal_roots": proposal_roots(),
+        "successors": successors(),
+        "auditors": auditors(),
     }

@@ -7,6 +7,7 @@ from sapo_protocol.errors import RemoteProtocolError
 from sapo_protocol.identifiers import Account
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.tasks import Task
+from sapo_protocol.terms.auditors import Auditors
 from sapo_verification.admission.contributions import AdmittedContribution
 from sapo_verification.engine import Engine
 from sapo_verification.islands import Heard
@@ -47,7 +48,7 @@ class Pipeline:
             beacon_of=lambda epoch: beacon(manifest.swarm_id, epoch, b""),
             key=bytes(32),
         )
-        engine.set_auditors(tuple(auditors))
+        engine.set_auditors(Auditors(tuple(sorted(auditors))))
         for message in certificates:
             engine.certificates.admit(message, at_seconds)
         self._contributions = engine.contributions

@@ -15,6 +15,7 @@ from sapo_protocol.identifiers import Account, ContentId, Digest
 from sapo_protocol.islands.homes import drawing_epoch
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.rules import Rule
+from sapo_protocol.terms.auditors import Auditors
 from sapo_protocol.terms.islands import IslandTerms
 from sapo_protocol.topics import certificates_topic, equivocations_topic, rollouts_topic
 from sapo_verification.engine import Engine, Received
@@ -143,7 +144,7 @@ def test_certificates_count_where_their_account_lives_about_now() -> None:
 def test_an_auditors_certificate_counts_everywhere() -> None:
     world = World()
     who = PEOPLE[0]
-    world.engine.set_auditors([who.account])
+    world.engine.set_auditors(Auditors((who.account,)))
     elsewhere = (world.home(who) + 1) % 4
     topic = certificates_topic(MANIFEST.swarm_id, elsewhere)
     message = who.certificate(MANIFEST).to_bytes()
@@ -188,7 +189,7 @@ def test_certificates_of_other_islands_are_forgotten() -> None:
     world.introduce(*PEOPLE)
     world.engine.certificates.admit(OWN.certificate(MANIFEST).to_bytes(), NOW)
     auditor = PEOPLE[0]
-    world.engine.set_auditors([auditor.account])
+    world.engine.set_auditors(Auditors((auditor.account,)))
     world.engine.carry({2})
     world.engine.forget(EPOCH)
     start = epoch_start_seconds(MANIFEST, EPOCH)

@@ -31,6 +31,8 @@ from sapo_protocol.manifest import Manifest
 from sapo_protocol.rollout import parse_rollout
 from sapo_protocol.rules import Rule
 from sapo_protocol.tasks import Task
+from sapo_protocol.terms.auditors import Auditors
+from sapo_protocol.terms.successor import NOTICE_EPOCHS
 from sapo_protocol.topics import certificates_topic, contributions_topic, equivocations_topic, rollouts_topic
 from sapo_verification.admission.certificates import CertificateStore, NotIntroduced
 from sapo_verification.admission.contribution_store import ContributionStore
@@ -38,6 +40,7 @@ from sapo_verification.admission.contributions import AdmittedContribution, Audi
 from sapo_verification.admission.envelope_store import KEPT_EPOCHS, EnvelopeStore
 from sapo_verification.admission.equivocations import ProofStore
 from sapo_verification.admission.rollouts import Admission, SlotTaken
+from sapo_verification.admission.terms_in_force import TermsInForce
 from sapo_verification.epoch_count import EpochCount
 from sapo_verification.islands import Heard, IslandMap, PaidOf, nobody_paid
 from sapo_verification.levels import BeaconOf, Levels, RecordOf
@@ -182,14 +185,15 @@ class Engine:
         self.islands: Final = IslandMap(manifest, beacon_of, paid_of)
         self.certificates: Final = CertificateStore(manifest, connection, islands=self.islands, own=own)
         self.standing: Final = self.certificates.standing
-        self.admission: Final = Admission(manifest, self.certificates)
+        self.in_force: Final = TermsInForce(manifest)
+        self.admission: Final = Admission(manifest, self.certificates, terms=self.in_force)
         self.reputation: Final = Reputation(connection)
         self.newcomers: Final = NewcomerLots(key, self.standing.weight_of)
         self.pool: Final = Pool(connection, terms.pool, self.reputation, self.newcomers)
         self.envelopes: Final = EnvelopeStore(connection)
         self.origins: Final = Origins(connection)
         self.proofs: Final = ProofStore(
-            manifest, self.certificates, self.reputation, own=own, path=connection
+            manifest, self.certificates, self.reputation, own=own, path=connection, terms=self.in_force
         )
         self.contributions: Final = ContributionStore(database, manifest.swarm_id)
         self.contribution_admission: Final = ContributionAdmission(
@@ -357,14 +361,21 @@ class Engine:
         """
         return self._verifier.task_of(epoch, account, family, slot)
 
-    def set_auditors(self, accounts: Collection[Account], *, by_turns: bool = True) -> None:
+    @property
+    def auditors(self) -> Auditors:
+        """Whose contributions are admitted."""
+        return self._auditors.schedule
+
+    def set_auditors(self, auditors: Auditors, epoch: int = 0, *, by_turns: bool = True) -> None:
         """Admit the contributions of these accounts from now on, and of no others.
 
         Args:
+            epoch: the current one; the certificates of those count who still settle epochs or will soon.
             by_turns: a proposal names its turn; on a ledger of version 0.1.0 it does not.
         """
-        self._auditors = AuditorSet(tuple(sorted(accounts)), by_turns)
-        self.islands.everywhere = self.standing.exempt = frozenset(accounts)
+        self._auditors = AuditorSet(auditors, by_turns)
+        at_work = auditors.within(max(0, epoch - CONTRIBUTION_EPOCHS), epoch + NOTICE_EPOCHS)
+        self.islands.everywhere = self.standing.exempt = at_work
 
     def learn_origin(self, account: Account, host: str) -> None:
         """Record the network from which an account's own node sent its rollout to this one."""

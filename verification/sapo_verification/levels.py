@@ -67,7 +67,7 @@ class Levels:
         """
         difficulty, record = self._manifest.difficulty, self.record(epoch)
         if difficulty is None or record is None:
-            return range(len(self._manifest.suite.families))
+            return self._manifest.families_at(epoch)
         lot = lot_of(self._manifest.swarm_id, self.beacon(epoch), account, slot)
         return difficulty.families_of(record, lot)
 

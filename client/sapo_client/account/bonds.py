@@ -128,7 +128,7 @@ async def _bond(
     if not gate and not await _is_auditor(session):
         raise _refusal(
             f"account {session.account} is no auditor of this swarm: its bond would have no effect",
-            "auditors are named when a swarm is founded: sapo swarm deploy --auditor ADDRESS",
+            "auditors are named when a swarm is founded, or replace one: sapo swarm change --help",
         )
     stake, needed = await ledger.stake(gate=gate), await _needed(session, gate=gate)
     if amount is None and stake.bonded >= needed:
@@ -295,8 +295,9 @@ async def _result(session: LedgerSession, done: str) -> dict[str, Any]:
 
 
 async def _is_auditor(session: LedgerSession) -> bool:
+    """Whether the account is, was or will be an auditor: its bond lies in the vault."""
     auditors, _ = await session.ledger.auditors()
-    return session.account in auditors
+    return session.account in auditors.everybody
 
 
 def _refusal(text: str, hint: str) -> SapoError:

@@ -19,7 +19,7 @@ from sapo_client.ledger.records import EpochRecord
 from sapo_client.ledger.rpc import Rpc
 from sapo_client.node.auditing.dossier import Dossier, authentic, collect
 from sapo_client.node.auditing.settlement import is_settlement
-from sapo_client.node.runtime.manifests import read_manifest, settle_manifest
+from sapo_client.node.runtime.manifests import require_manifest, settle_manifest
 from sapo_client.paths import DataDir
 from sapo_protocol.contributions import Proposal, Tally, settle
 from sapo_protocol.eip712 import EpochRoot
@@ -76,7 +76,7 @@ def export(config: Config, epoch: int, file: Path) -> dict[str, Any]:
 
 def verify(config: Config, file: Path) -> dict[str, Any]:
     """Check an epoch's root against an exported file."""
-    manifest = read_manifest(config.swarm.manifest or DataDir(config.data_dir).manifest)
+    manifest = require_manifest(config.swarm.manifest, DataDir(config.data_dir))
     try:
         dossier = Dossier.from_json(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
@@ -131,7 +131,8 @@ def _posting(manifest: Manifest, config: Config, epoch: int) -> Posting:
         )
     limits = ledger.verifier().points_cap(), ledger.epoch_budget()
     root_of = sum_root if version == LEDGER_VERSION else plain_root
-    terms = *ledger.auditors(), *limits, root_of
+    auditors, quorum = ledger.auditors()
+    terms = auditors.of(epoch), quorum, *limits, root_of
     return Posting(record, final is not None, last.root if last else None, *terms)
 
 

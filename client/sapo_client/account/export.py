@@ -15,7 +15,7 @@ from sapo_client.config import Config
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.learner.process import Learner
 from sapo_client.learner.settings import LearnerSettings
-from sapo_client.node.runtime.manifests import read_manifest
+from sapo_client.node.runtime.manifests import kept_manifest
 from sapo_client.observe.events import read_events
 from sapo_client.observe.outcomes import OutcomeStore
 from sapo_client.paths import DataDir
@@ -80,7 +80,7 @@ def export_parquet(data: DataDir, file: Path, count: int) -> int:
     from pyarrow import parquet
 
     require_history(data)
-    manifest = read_manifest(data.manifest)
+    manifest = kept_manifest(data)
     latest = list(EnvelopeStore(data.database).latest(count))
     rewards = _rewards(data, [content_id for content_id, _ in latest])
     rows = []

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final, TypeVar
 
 import trio
 
@@ -28,6 +28,8 @@ from sapo_protocol.contributions import Proposal
 from sapo_protocol.identifiers import Account, ContentId, NodeId
 from sapo_protocol.manifest import Manifest
 from sapo_verification.admission.contribution_store import ContributionStore
+
+T = TypeVar("T")
 
 Consent = Callable[[Sequence[Words]], None]
 """Shows what is about to be signed, and raises unless the account's owner agrees."""
@@ -131,7 +133,7 @@ def queued_error(name: str) -> SapoError:
     )
 
 
-def run(command: Callable[..., Awaitable[dict[str, Any]]], *arguments: object) -> dict[str, Any]:
+def run(command: Callable[..., Awaitable[T]], *arguments: object) -> T:
     """Run a command; unwrap its `SapoError` from the exception groups of nurseries."""
     try:
         return trio.run(command, *arguments)

@@ -13,7 +13,7 @@ from typing import Final
 
 from sapo_client.account.curves import binned, svg
 from sapo_client.errors import ExitCode, SapoError
-from sapo_client.node.runtime.manifests import read_manifest
+from sapo_client.node.runtime.manifests import kept_manifest
 from sapo_client.observe.events import Event, read_events
 from sapo_client.observe.outcomes import OutcomeStore, StepRecord
 from sapo_client.observe.reports import StatusReport, kept_status
@@ -83,7 +83,7 @@ def read_lineage(data: DataDir) -> Lineage:
     Raises:
         SapoError: no step is remembered there (exit code 8).
     """
-    manifest = read_manifest(data.manifest)
+    manifest = kept_manifest(data)
     with closing(OutcomeStore(data.outcomes)) as store:
         steps = tuple(store.steps())
     if not steps:

@@ -17,7 +17,7 @@ from typing import Final
 
 from sapo_client import locks
 from sapo_client.errors import ExitCode, SapoError
-from sapo_client.node.runtime.manifests import read_manifest
+from sapo_client.node.runtime.manifests import kept_manifest
 from sapo_client.observe.events import read_events
 from sapo_client.paths import DataDir
 from sapo_protocol.epochs import epoch_at
@@ -164,7 +164,7 @@ def _protected(result: RepairedFile, data: DataDir, clock: Callable[[], float]) 
     if result.complete:
         return result
     data.clean_shutdown.unlink(missing_ok=True)  # the next start listens before it signs
-    manifest = read_manifest(data.manifest)
+    manifest = kept_manifest(data)
     epoch = epoch_at(manifest, max(clock(), manifest.genesis_seconds))
     signing = SigningDatabase(data.database)
     accounts = {mark.account for mark in signing.marks()} | _accounts(data)
@@ -186,7 +186,7 @@ def _use_up(signing: SigningDatabase, manifest: Manifest, account: Account, epoc
     if known is not None and known.epoch > epoch:
         epoch = known.epoch
     share = known.share if known is not None and known.epoch == epoch else None
-    end = manifest.limits.slots_per_epoch
+    end = manifest.limits_at(epoch).slots_per_epoch
     mark = Mark(manifest.swarm_id, account, epoch=epoch, next_slot=end)
     if share is not None:
         mark = Mark(manifest.swarm_id, account, epoch=epoch, next_slot=max(end, _slot(known)), share=share)

@@ -17,7 +17,7 @@ from typing import Final
 
 import trio
 
-from sapo_client.node.runtime.manifests import read_manifest, require_same_suite
+from sapo_client.node.runtime.manifests import kept_manifest, read_manifest, require_same_suite
 from sapo_client.observe.events import last_events
 from sapo_client.paths import DataDir
 from sapo_protocol.constants import EPOCH_WINDOW
@@ -52,7 +52,7 @@ def steps(message: bytes, manifest_path: Path | None, data: DataDir) -> Iterator
     Raises:
         SapoError: there is no usable manifest.
     """
-    manifest = read_manifest(manifest_path or data.manifest)
+    manifest = read_manifest(manifest_path) if manifest_path else kept_manifest(data)
     passed: list[VerificationStep] = []
     try:
         for step in _admission(message, manifest, data):
@@ -98,12 +98,12 @@ def _epoch_text(manifest: Manifest, rollout: Rollout) -> str:
 
 
 def _assignment(manifest: Manifest, rollout: Rollout) -> VerificationStep:
-    limits, families = manifest.limits, manifest.suite.families
+    limits, families = manifest.limits_at(rollout.epoch), manifest.suite.families
     if rollout.slot >= limits.slots_per_epoch:
         raise RemoteProtocolError(Rule.SLOT_QUOTA, f"slot {rollout.slot} of {limits.slots_per_epoch}")
     if len(rollout.completions) > limits.max_completions:
         raise RemoteProtocolError(Rule.MANIFEST_COMPLETIONS, f"{len(rollout.completions)} completions")
-    if rollout.family >= len(families):
+    if rollout.family not in manifest.families_at(rollout.epoch):
         raise RemoteProtocolError(Rule.KNOWN_FAMILY, f"family {rollout.family} of {len(families)}")
     family = families[rollout.family]
     return VerificationStep("assignment", True, f"slot {rollout.slot}, family {family.name} ({family.level})")

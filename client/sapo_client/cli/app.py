@@ -30,7 +30,7 @@ from sapo_client.cli import (
     verify,
 )
 from sapo_client.cli.live import dashboard, watch
-from sapo_client.cli.operator import invitations, service, watching
+from sapo_client.cli.operator import changes, invitations, service, watching
 from sapo_client.cli.render import print_error
 from sapo_client.errors import ExitCode, SapoError
 from sapo_verification.errors import NewerDatabaseError, UnusableDatabaseError
@@ -82,6 +82,7 @@ def root(
 for module in (init, join, inspect, watching, dashboard, watch, verify, doctor):
     module.register(app)
 invitations.register(swarm.app)
+changes.register(swarm.app)
 for group in (keys, config, service, ledger, export, swarm, testnet, lab, bench):
     app.add_typer(group.app, name=group.__name__.rpartition(".")[2])
 

@@ -18,7 +18,7 @@ from pydantic import BaseModel, NonNegativeInt
 
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.lab.statistics import Estimate, estimate
-from sapo_client.node.runtime.manifests import read_manifest, require_same_suite
+from sapo_client.node.runtime.manifests import kept_manifest, read_manifest, require_same_suite
 from sapo_client.node.training.judge_client import question
 from sapo_client.observe.events import Event, read_events
 from sapo_client.paths import DataDir
@@ -81,7 +81,7 @@ def examine(folders: Sequence[Path]) -> list[Candidate]:
     Raises:
         SapoError: one of them has none, or belongs to another swarm.
     """
-    manifest = read_manifest(DataDir(folders[0]).manifest)
+    manifest = kept_manifest(DataDir(folders[0]))
     for folder in folders[1:]:
         if read_manifest(DataDir(folder).manifest).swarm_id != manifest.swarm_id:
             raise SapoError(

@@ -15,11 +15,12 @@ from web3.types import BlockIdentifier, FilterParams
 from sapo_client.ledger.artifact import CONTRACTS, EARLIER, LEDGER_VERSION, Artifact, load
 from sapo_client.ledger.errors import NotYet
 from sapo_client.ledger.fraud import AccountPlaces, FraudProof, root_fields
-from sapo_client.ledger.records import EpochRecord, LeafQuestion, Stake
+from sapo_client.ledger.records import Announcement, EpochRecord, LeafQuestion, Stake
 from sapo_client.ledger.rpc import Answer, Rpc
 from sapo_protocol import secp256k1
-from sapo_protocol.eip712 import EpochApproval, EpochRoot
+from sapo_protocol.eip712 import EpochApproval, EpochRoot, SuccessionNotice
 from sapo_protocol.identifiers import Account, Digest, NodeId
+from sapo_protocol.terms.auditors import Auditors, Replacement
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,9 +151,36 @@ class EpochLedgerContract(Contract):
         """Return call data that makes the live posting final."""
         return self._encode("finalise")
 
-    def auditors(self) -> tuple[tuple[Account, ...], int]:
-        """Return the accounts whose signatures count, ascending, and how many a posting needs."""
-        return tuple(map(Account.from_hex, self._call("auditors"))), int(self._call("quorum"))
+    def auditors(self) -> tuple[Auditors, int]:
+        """Return the accounts whose signatures count, by epoch, and how many a posting needs."""
+        quorum = int(self._call("quorum"))
+        if self.version() != LEDGER_VERSION:
+            return Auditors(tuple(map(Account.from_hex, self._call("auditors")))), quorum
+        founders = tuple(map(Account.from_hex, self._call("auditorsIn", 0)))
+        replacements = (each.replacement for each in self.successions())
+        return Auditors(founders, tuple(each for each in replacements if each is not None)), quorum
+
+    def announce(self, notice: SuccessionNotice, signatures: Sequence[bytes]) -> bytes:
+        """Return call data that announces a successor; signatures ascend by signer."""
+        accounts = map(to_checksum_address, (notice.leaving, notice.entering))
+        fields = (notice.number, notice.activation_epoch, bytes(notice.successor), *accounts)
+        return self._encode("announceSuccessor", fields, list(signatures))
+
+    def withdraw_successor(self, signatures: Sequence[bytes]) -> bytes:
+        """Return call data that withdraws the pending announcement; signatures ascend by signer."""
+        return self._encode("withdrawSuccessor", list(signatures))
+
+    def successions(self) -> tuple[Announcement, ...]:
+        """Return every announcement that was not withdrawn, ascending by activation."""
+        return tuple(map(_announcement, self._call("successions")))
+
+    def current_epoch(self) -> int:
+        """Return the epoch that the ledger's clock shows, by its last block."""
+        return int(self._call("currentEpoch"))
+
+    def next_succession(self) -> int:
+        """Return the number of the next announcement."""
+        return int(self._call("nextSuccession"))
 
     def next_epoch(self) -> int:
         """Return the lowest epoch that can still become final."""
@@ -469,6 +497,17 @@ def _event(log: Any) -> RegistryEvent:
     kind, account, node = (bytes(topic) for topic in log["topics"])
     not_after = int.from_bytes(bytes(log["data"]), "big") if kind == _REGISTERED else 0
     return RegistryEvent(Account(account[12:]), NodeId(node), not_after)
+
+
+def _announcement(fields: Any) -> Announcement:
+    number, epoch, successor, leaving, entering = fields
+    leaves, enters = Account.from_hex(leaving), Account.from_hex(entering)
+    return Announcement(
+        number,
+        epoch,
+        Digest(successor) if any(successor) else None,
+        Replacement(epoch, leaves, enters) if any(enters) else None,
+    )
 
 
 def _record(fields: Any) -> EpochRecord | None:

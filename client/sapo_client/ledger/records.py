@@ -4,7 +4,40 @@ from dataclasses import dataclass
 
 from sapo_client.ledger.endpoints import EndpointStatus
 from sapo_protocol.eip712 import EpochRoot
-from sapo_protocol.identifiers import Account, NodeId
+from sapo_protocol.identifiers import Account, Digest, NodeId
+from sapo_protocol.terms.auditors import Replacement
+
+
+@dataclass(frozen=True, slots=True)
+class AnnouncedTerms:
+    """Terms that the ledger announces, by the digest of their document."""
+
+    number: int
+    activation_epoch: int
+    successor: Digest
+
+
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """A change that the ledger announces and that was not withdrawn.
+
+    Attributes:
+        number: counts all announcements from 0 on, withdrawn ones included.
+        successor: the digest of the document of the terms that follow; None where they stay.
+        replacement: of an auditor; None where all stay.
+    """
+
+    number: int
+    activation_epoch: int
+    successor: Digest | None = None
+    replacement: Replacement | None = None
+
+    @property
+    def terms(self) -> AnnouncedTerms | None:
+        """The terms that it announces, if it does."""
+        if self.successor is None:
+            return None
+        return AnnouncedTerms(self.number, self.activation_epoch, self.successor)
 
 
 @dataclass(frozen=True, slots=True)

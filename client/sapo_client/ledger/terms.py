@@ -3,7 +3,7 @@
 Every function blocks: call it in a worker thread.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -71,8 +71,8 @@ def require_terms(ledger: EpochLedgerContract, manifest: Manifest) -> None:
             f"the ledger allows an account {cap} points per epoch, the manifest {expected}", hint=_HINT
         )
     auditors, quorum = ledger.auditors()
-    if not 1 <= quorum <= len(auditors):
-        raise LedgerError(f"{quorum} of {len(auditors)} auditors cannot agree", hint=_HINT)
+    if not 1 <= quorum <= len(auditors.founders):
+        raise LedgerError(f"{quorum} of {len(auditors.founders)} auditors cannot agree", hint=_HINT)
     if (exit_seconds := vault.exit_seconds()) <= ledger.challenge_seconds():
         raise LedgerError(
             f"a bond leaves after {exit_seconds} s, before the window for challenges is over", hint=_HINT
@@ -109,9 +109,8 @@ def _require_enrolment(registry: Registry, ledger: EpochLedgerContract) -> None:
         )
 
 
-def bonded_auditors(ledger: EpochLedgerContract) -> frozenset[Account]:
+def bonded(ledger: EpochLedgerContract, auditors: Iterable[Account]) -> frozenset[Account]:
     """Return the auditors whose bond suffices now, so that a posting may carry their signatures."""
-    auditors, _ = ledger.auditors()
     vault, needed = ledger.vault(), ledger.auditor_bond()
     return frozenset(auditor for auditor in auditors if vault.bonded(auditor) >= needed)
 

@@ -11,7 +11,7 @@ import random
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,7 @@ from sapo_client.learner.backend import LearnerCrashed
 from sapo_client.node.auditing import assembly as auditing
 from sapo_client.node.engine import open_engine
 from sapo_client.node.gossip.assembly import open_gossip
-from sapo_client.node.health import HealthWatch
+from sapo_client.node.health import HealthWatch, to_terminal
 from sapo_client.node.metrics_poller import open_metrics_poller
 from sapo_client.node.reports import Reports
 from sapo_client.node.roles import NO_ROLES, Roles
@@ -34,6 +34,8 @@ from sapo_client.node.runtime.clock import Clock, wall_clock
 from sapo_client.node.runtime.context import NodeContext
 from sapo_client.node.runtime.host import start_transport
 from sapo_client.node.runtime.shutdown import Pause, Shutdown
+from sapo_client.node.runtime.successions import SuccessionParts, Successions
+from sapo_client.node.runtime.successor_folder import SuccessorFolder
 from sapo_client.node.runtime.supervisor import Service, Supervisor
 from sapo_client.node.runtime.telemetry import open_telemetry
 from sapo_client.node.runtime.upkeep import keep_log_short, start_up_set_aside
@@ -120,7 +122,14 @@ class NodeApp:
         self._beacons.records.archive = self._engine.contributions.record
         self._gossip = open_gossip(context, self._engine, self._beacons)
         self._bonds = auditing.open_bonds(context, self._engine, self._chain)
-        self._health = HealthWatch(context, chain=self._chain, learner=self._learner, bond=self._bonds.facts)
+        self._successions = self._open_successions()
+        self._health = HealthWatch(
+            context,
+            chain=self._chain,
+            learner=self._learner,
+            bond=self._bonds.facts,
+            change=self._successions.unfollowed,
+        )
         self._audit = auditing.open_audit(context, self._engine, self._beacons)
         self._ledger = auditing.open_ledger(
             context,
@@ -140,6 +149,41 @@ class NodeApp:
             show=self._round_ended,
         )
         self._show, self._started_seconds = show, clock()
+        self._last_step: int | None = None
+        self._reopens = False
+
+    def _open_successions(self) -> Successions:
+        context = self._context
+        parts = SuccessionParts(
+            manifest=context.manifest,
+            folder=SuccessorFolder(context.data.successors),
+            chain=self._chain,
+            in_force=self._engine.in_force,
+            transport=context.transport,
+            events=context.events,
+            clock=context.clock,
+            node=context.author.node,
+            reopen=self._reopen,
+            caught_up=self._gossip.repeat_requests,
+            show=to_terminal,
+        )
+        successions = Successions(parts)
+        self._beacons.holds_terms = successions.holds
+        return successions
+
+    def _reopen(self) -> None:
+        """End this node after its round, to be opened again with its data directory's newest terms."""
+        if not self._shutdown.draining.is_set():
+            self._reopens = True
+            self._shutdown.request("the swarm's terms change", ExitCode.DONE)
+
+    @property
+    def goes_on(self) -> RunOptions | None:
+        """After ``run``: how the node is to be opened again at once, or None if it has ended."""
+        left = None if self._last_step is None else self._last_step - self._learner.step
+        if not self._reopens or (left is not None and left <= 0):
+            return None
+        return replace(self._options, fresh=False, steps=left)
 
     @property
     def addresses(self) -> tuple[str, ...]:
@@ -177,11 +221,13 @@ class NodeApp:
             nursery.start_soon(self._shutdown.watch_signals)
             await self._start_slow_parts(nursery)
             self._engine.restore(context.clock())
+            self._successions.begin()
             await nursery.start(self._serve_control)
             self._announce()
             self._roles.started(self)
             nursery.start_soon(self._keep("gossip", self._gossip.run))
             nursery.start_soon(self._keep("bonds", self._bonds.run))
+            nursery.start_soon(self._keep("successions", self._successions.run))
             nursery.start_soon(self._keep("audit", self._audit.run))
             nursery.start_soon(self._keep("upkeep", partial(keep_log_short, context.data.database)))
             watch = open_metrics_poller(context, self._engine, self._chain)
@@ -217,8 +263,8 @@ class NodeApp:
 
     async def _train(self) -> None:
         steps = self._options.steps
-        last_step = None if steps is None else self._learner.step + steps
-        run = partial(self._rounds.run, last_step, self._shutdown.draining, self._pause)
+        self._last_step = None if steps is None else self._learner.step + steps
+        run = partial(self._rounds.run, self._last_step, self._shutdown.draining, self._pause)
         await self._supervisor.keep("rounds", run)
 
     async def _save(self) -> None:

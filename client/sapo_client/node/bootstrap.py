@@ -58,22 +58,39 @@ def run_node(
     )
     with locks.lock(data.lock, what=f"data directory {data.root}"), identity.lock(), log:
         require_in_use(data, identity)
-        manifest = settle_manifest(None if config.swarm.alone else config.swarm.manifest, data)
         data.config.write_text(config.model_dump_json(indent=2) + "\n", encoding="utf-8")
-        require_same_suite(manifest)
-        node = NodeApp(
-            config=config,
-            identity=identity,
-            options=options,
-            manifest=manifest,
-            data=data,
-            open_transport=partial(open_transport, config, identity, manifest),
-            show=show,
-            roles=roles or NO_ROLES,
-        )
+
+        def open_node(options: RunOptions) -> NodeApp:
+            manifest = settle_manifest(None if config.swarm.alone else config.swarm.manifest, data)
+            require_same_suite(manifest)
+            return NodeApp(
+                config=config,
+                identity=identity,
+                options=options,
+                manifest=manifest,
+                data=data,
+                open_transport=partial(open_transport, config, identity, manifest),
+                show=show,
+                roles=roles or NO_ROLES,
+            )
+
         try:
-            return trio.run(node.run)
+            return trio.run(live, open_node, options)
         except BaseExceptionGroup as group:
             if (found := find_sapo_error(group)) is not None:
                 raise found from group
             raise
+
+
+async def live(open_node: Callable[[RunOptions], NodeApp], options: RunOptions) -> int:
+    """Run a node to its end, and open it again whenever the terms of its swarm change.
+
+    Returns:
+        The exit code of the last run.
+    """
+    while True:
+        node = open_node(options)
+        exit_code = await node.run()
+        if (again := node.goes_on) is None:
+            return exit_code
+        options = again

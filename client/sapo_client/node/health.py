@@ -26,6 +26,7 @@ from sapo_client.observe.health import (
     BondFacts,
     CallFacts,
     ChainFacts,
+    ChangeFacts,
     DiskFacts,
     HealthFacts,
     HealthFinding,
@@ -81,6 +82,7 @@ class HealthWatch:
 
     Args:
         bond: returns what is known of the accounts' bonds; none in a swarm that asks for no bond.
+        change: returns the announced change that this node cannot follow yet, if there is one.
         show: takes a line for the terminal.
 
     Attributes:
@@ -94,12 +96,14 @@ class HealthWatch:
         chain: ChainRole,
         learner: Backend,
         bond: Callable[[], BondFacts | None] = lambda: None,
+        change: Callable[[], ChangeFacts | None] = lambda: None,
         show: Callable[[str], None] = to_terminal,
     ) -> None:
         self._context = context
         self._chain = chain
         self._learner = learner
         self._bond = bond
+        self._change = change
         self._show = show
         self._policy = PolicyEvents(context.data.checkpoints)
         self._durations: deque[float] = deque(maxlen=_ROUNDS)
@@ -231,6 +235,7 @@ class HealthWatch:
             chain=self._chain_facts() if has_chain else None,
             account=self._account_facts() if self._uses_ledger else None,
             bond=self._bond(),
+            change=self._change(),
             peers=None if self._context.config.swarm.alone else self._peer_facts(),
             disk=self._disk_facts(),
             log=str(self._context.data.log),

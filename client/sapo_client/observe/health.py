@@ -14,6 +14,8 @@ from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from sapo_protocol.terms.successor import SETTLED_NOTICE_EPOCHS
+
 INTERVAL_SECONDS: Final = 10.0
 """Seconds between two assessments."""
 
@@ -75,6 +77,7 @@ class FindingCode(StrEnum):
     NOT_REGISTERED = "not_registered"
     NO_BOND = "no_bond"
     BONDS_UNREAD = "bonds_unread"
+    CHANGE_UNFOLLOWED = "change_unfollowed"
     TRANSACTION_STUCK = "transaction_stuck"
     WRONG_CHAIN = "wrong_chain"
     CHAIN_SILENT = "chain_silent"
@@ -209,6 +212,21 @@ class BondFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class ChangeFacts:
+    """A change of the swarm's terms that is announced, and that this node cannot follow yet.
+
+    Attributes:
+        name: which one, in words.
+        trouble: why not.
+        epochs: until it is in force; at most 0 if it is.
+    """
+
+    name: str
+    trouble: str
+    epochs: int
+
+
+@dataclass(frozen=True, slots=True)
 class PeerFacts:
     """Connections and messages.
 
@@ -249,6 +267,7 @@ class HealthFacts:
     chain: ChainFacts | None = None
     account: AccountFacts | None = None
     bond: BondFacts | None = None
+    change: ChangeFacts | None = None
     peers: PeerFacts | None = None
     disk: DiskFacts | None = None
     log: str = field(default="the log")
@@ -263,6 +282,7 @@ def assess(facts: HealthFacts) -> tuple[HealthFinding, ...]:
         *(_chain(facts.chain) if facts.chain else ()),
         *(_account(facts.account) if facts.account else ()),
         *(_bond(facts.bond) if facts.bond else ()),
+        *(_change(facts.change) if facts.change else ()),
         *(_disk(facts.disk) if facts.disk else ()),
         *(_peers(facts.peers) if facts.peers else ()),
     ]
@@ -381,6 +401,16 @@ def _bond(bond: BondFacts) -> Iterator[HealthFinding]:
             " publishes no tally"
         )
         yield HealthFinding(FindingCode.BONDS_UNREAD, FindingLevel.WARNING, text, hint)
+
+
+def _change(change: ChangeFacts) -> Iterator[HealthFinding]:
+    level = FindingLevel.ERROR if change.epochs <= SETTLED_NOTICE_EPOCHS else FindingLevel.WARNING
+    hint = (
+        "keep the node connected: it asks peer after peer for the document; a newer release of sapo may be"
+        " needed; from that epoch on it takes no rollouts by terms that it does not know"
+    )
+    text = f"this node cannot follow {change.name}: {change.trouble}"
+    yield HealthFinding(FindingCode.CHANGE_UNFOLLOWED, level, text, hint)
 
 
 def _disk(disk: DiskFacts) -> Iterator[HealthFinding]:

@@ -20,6 +20,7 @@ from sapo_client.ledger.outbox import Outbox, OutboxEntry
 from sapo_protocol.identifiers import Account, Digest
 from sapo_protocol.manifest_file import manifest_from_json
 from sapo_protocol.suite import Suite
+from sapo_protocol.terms.auditors import Auditors
 from sapo_verification.suites import catalogue
 
 NEWCOMER = Account(bytes(19) + b"\x07")
@@ -68,7 +69,7 @@ def test_the_manifest_names_the_deployed_contracts(chain: ServedChain, tmp_path:
     assert manifest.ledger is not None
     ledger = EpochLedgerContract(chain.rpc, manifest.ledger)
     assert ledger.clock() == (manifest.genesis_seconds, manifest.epoch_seconds)
-    assert ledger.auditors() == (TERMS.auditors, TERMS.quorum)
+    assert ledger.auditors() == (Auditors(TERMS.auditors), TERMS.quorum)
     assert (manifest.name, manifest.bootstrap, manifest.limits) == (
         "here",
         TERMS.bootstrap,

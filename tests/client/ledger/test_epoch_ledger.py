@@ -30,6 +30,7 @@ from sapo_client.ledger.records import EpochRecord
 from sapo_protocol import merkle
 from sapo_protocol.eip712 import Domain, EpochApproval, EpochRoot
 from sapo_protocol.identifiers import Account, Digest
+from sapo_protocol.terms.auditors import Auditors
 
 ORDER = coincurve.utils.GROUP_ORDER_INT
 
@@ -44,7 +45,7 @@ def test_a_quorum_posts_an_epoch_and_anyone_makes_it_final(contracts: Contracts)
     contracts.finalise(signer=BOB)
     assert (ledger.live(), contracts.history.record(4), ledger.next_epoch()) == (None, posted, 5)
     assert contracts.history.record(3) is None
-    assert ledger.auditors() == (tuple(map(address, AUDITORS)), 3)
+    assert ledger.auditors() == (Auditors(tuple(map(address, AUDITORS))), 3)
     assert ledger.clock() == (GENESIS_SECONDS, EPOCH_SECONDS)
     assert (ledger.challenge_seconds(), ledger.auditor_bond()) == (CHALLENGE_SECONDS, AUDITOR_BOND)
     assert contracts.distributor.granted_points() == BUDGET_POINTS

@@ -38,6 +38,7 @@ from sapo_client.ledger.records import LeafQuestion, LedgerStatus, Stake
 from sapo_client.ledger.service import LedgerClient
 from sapo_protocol.eip712 import EpochApproval
 from sapo_protocol.identifiers import Account
+from sapo_protocol.terms.auditors import Auditors
 
 A, B = address(ALICE), address(BOB)
 NEXT_YEAR = int(time.time()) + 365 * 24 * 3600
@@ -78,7 +79,7 @@ async def _until_idle(ledger: LedgerClient) -> None:
 
 async def test_the_right_chain_and_contracts_pass_the_check(ledger: LedgerClient) -> None:
     await ledger.check()
-    assert await ledger.auditors() == (tuple(map(address, AUDITORS)), 3)
+    assert await ledger.auditors() == (Auditors(tuple(map(address, AUDITORS))), 3)
 
 
 @pytest.mark.parametrize(
@@ -175,10 +176,11 @@ async def test_a_false_posting_is_challenged(contracts: Contracts, ledger: Ledge
 
 
 async def test_an_auditor_counts_while_it_is_bonded(contracts: Contracts, ledger: LedgerClient) -> None:
-    assert await ledger.bonded_auditors() == set(map(address, AUDITORS))
+    assert await ledger.bonded(map(address, AUDITORS)) == set(map(address, AUDITORS))
     vault = contracts.vault
     contracts.chain.send(AUDITORS[1], vault.address, vault.request_exit(1))
-    assert await ledger.bonded_auditors() == {address(a) for a in AUDITORS if a is not AUDITORS[1]}
+    others = {address(auditor) for auditor in AUDITORS if auditor is not AUDITORS[1]}
+    assert await ledger.bonded(map(address, AUDITORS)) == others
 
 
 async def test_an_equivocation_is_punished_once(contracts: Contracts, ledger: LedgerClient) -> None:

@@ -12,6 +12,7 @@ from sapo_client.observe.health import (
     BondFacts,
     CallFacts,
     ChainFacts,
+    ChangeFacts,
     DiskFacts,
     FindingCode,
     FindingLevel,
@@ -109,6 +110,16 @@ def test_an_account_without_a_bond_and_bonds_that_cannot_be_read(
     assert codes(HealthFacts(bond=bond)) == found
 
 
+CHANGE = ChangeFacts(
+    "successor 0xab of this swarm's terms, from epoch 20 on", "no peer has sent its document yet", 5
+)
+
+
+@pytest.mark.parametrize(("epochs", "level"), [(5, "warning"), (4, "error"), (0, "error"), (-3, "error")])
+def test_announced_terms_that_this_node_cannot_follow(epochs: int, level: str) -> None:
+    assert codes(HealthFacts(change=replace(CHANGE, epochs=epochs))) == [("change_unfollowed", level)]
+
+
 def test_errors_come_first() -> None:
     facts = HealthFacts(
         events=(PolicyEvent(FindingCode.LEARNER_RESTARTED, "the learner was restarted"),),
@@ -146,7 +157,8 @@ def test_the_page_has_the_sentences_of_cases_that_no_node_here_comes_into() -> N
     with_coins = HealthFacts(account=replace(ACCOUNT, stuck=2))
     trouble = "no RPC address shows the change of the accounts' bonds that was recorded in block 9"
     unread = replace(BOND, part=0.0, unread_seconds=61.0, trouble=trouble)
-    for finding in (*assess(facts), *assess(with_coins), *assess(HealthFacts(bond=unread))):
+    others = HealthFacts(bond=unread, change=CHANGE)
+    for finding in (*assess(facts), *assess(with_coins), *assess(others)):
         require_row(row(finding))
 
 

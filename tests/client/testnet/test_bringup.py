@@ -17,6 +17,7 @@ from sapo_client.testnet.processes import stop
 from sapo_protocol.identifiers import Digest
 from sapo_protocol.manifest_file import manifest_from_json
 from sapo_protocol.suite import Suite
+from sapo_protocol.terms.auditors import Auditors
 from sapo_verification.suites import catalogue
 
 
@@ -74,7 +75,7 @@ def _check_ledger(setup: bringup.SwarmSetup) -> None:
     rpc = Rpc([setup.rpc_url])
     ledger = EpochLedgerContract(rpc, setup.deployment.ledger)
     auditors = sorted(member.identity.account for member in setup.members[:4])
-    assert ledger.auditors() == (tuple(auditors), 3)
+    assert ledger.auditors() == (Auditors(tuple(auditors)), 3)
     assert ledger.clock() == (setup.manifest.genesis_seconds, 30)
     token = Token(rpc, setup.deployment.token)
     assert [token.balance(member.identity.account) // 10**18 for member in setup.members] == [

@@ -24,7 +24,7 @@ from sapo_protocol.encoding import encode
 from sapo_protocol.envelope import Kind, seal
 from sapo_protocol.errors import Reason, Verdict
 from sapo_protocol.identifiers import Digest
-from sapo_verification.admission.rollouts import Admission
+from sapo_verification.admission.rollouts import MAX_SEEN, Admission
 from sapo_verification.reputation.penalties import verdict
 from sapo_verification.types import AdmittedRollout
 
@@ -39,8 +39,8 @@ BOOK = make_certificates(MANIFEST, ALICE, BOB, MALLORY, ALICES_SECOND_KEY)
 """Shared, because admission only reads it."""
 
 
-def admission(**options: int) -> Admission:
-    return Admission(MANIFEST, BOOK, **options)
+def admission(max_seen: int = MAX_SEEN) -> Admission:
+    return Admission(MANIFEST, BOOK, max_seen)
 
 
 def signed_by(signer: Identity, author: Identity = ALICE, **changes: object) -> bytes:
@@ -162,7 +162,11 @@ def test_expired_certificates() -> None:
 
 def test_every_reason_of_the_stages_before_forwarding_was_reached() -> None:
     reached = {case.reason for case in CASES.values()} | {Reason.CERTIFICATE_EXPIRED}
-    elsewhere = {Reason.FLOOD, Reason.NOT_AN_AUDITOR}  # the transport's and the ledger's
+    elsewhere = {
+        Reason.FLOOD,
+        Reason.NOT_AN_AUDITOR,
+        Reason.TERMS_UNKNOWN,
+    }  # the transport's and the ledger's
     of_certificates = {Reason.CERTIFICATE_MALFORMED}
     of_islands = {Reason.WRONG_ISLAND, Reason.NO_BOND}  # and of the gate
     of_contributions = {Reason.NOT_ITS_TURN, Reason.CONTRIBUTION_QUOTA}

@@ -12,6 +12,7 @@ from sapo_protocol.epochs import epoch_start_seconds
 from sapo_protocol.identifiers import ContentId, Digest
 from sapo_protocol.rules import Rule
 from sapo_protocol.settlement import turn_count
+from sapo_protocol.terms.auditors import Auditors
 from sapo_verification.admission.contribution_store import ContributionStore
 from sapo_verification.admission.contributions import AdmittedContribution, AuditorSet, ContributionAdmission
 
@@ -42,7 +43,7 @@ def gate(*auditors: Identity, known: ContributionStore | None = None) -> Contrib
     certificates = make_certificates(MANIFEST, ALICE, BOB)
     accounts = tuple(sorted(identity.account for identity in auditors or (ALICE,)))
     store = known or ContributionStore(":memory:", MANIFEST.swarm_id)
-    return ContributionAdmission(MANIFEST, certificates, store, lambda: AuditorSet(accounts))
+    return ContributionAdmission(MANIFEST, certificates, store, lambda: AuditorSet(Auditors(accounts)))
 
 
 def sealed(kind: Kind, content: Tally | Proposal | Approval) -> bytes:

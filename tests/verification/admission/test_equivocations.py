@@ -10,7 +10,7 @@ from support.verdicts import reason_of
 from sapo_protocol.constants import MAX_GROUP_BYTES, PROOF_EPOCHS
 from sapo_protocol.equivocation import prove_equivocation
 from sapo_protocol.errors import LocalProtocolError, Reason
-from sapo_verification.admission.equivocations import ProofStore
+from sapo_verification.admission.equivocations import MAX_PROOFS, ProofStore
 from sapo_verification.admission.rollouts import Admission, SlotTaken
 from sapo_verification.reputation.evidence import BAN_EPOCHS, Evidence, Reputation
 from sapo_verification.reputation.penalties import HARD
@@ -34,7 +34,7 @@ def proof(author: Identity = ALICE, **changes: Any) -> bytes:
 class ProofHarness:
     """Bob's proofs, certificates and reputation."""
 
-    def __init__(self, path: Path | str = ":memory:", **options: int) -> None:
+    def __init__(self, path: Path | str = ":memory:", max_proofs: int = MAX_PROOFS) -> None:
         self.reputation = Reputation(path)
         certificates = make_certificates(MANIFEST, ALICE, BOB)
         self.store = ProofStore(
@@ -43,7 +43,7 @@ class ProofHarness:
             reputation=self.reputation,
             own=BOB.account,
             path=path,
-            **options,
+            max_proofs=max_proofs,
         )
 
     def evidence(self, who: Identity) -> Evidence:

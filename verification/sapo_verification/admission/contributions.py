@@ -1,7 +1,7 @@
 """Admission of contributions: stages 1 to 7 of tallies, proposals and approvals."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from sapo_protocol.contributions import (
@@ -15,10 +15,11 @@ from sapo_protocol.contributions import (
 from sapo_protocol.envelope import Kind, SignedEnvelope, parse_envelope
 from sapo_protocol.epochs import require_over, require_remembered
 from sapo_protocol.errors import RemoteProtocolError
-from sapo_protocol.identifiers import Account, ContentId
+from sapo_protocol.identifiers import ContentId
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.rules import Rule
 from sapo_protocol.settlement import proposer, turn_count
+from sapo_protocol.terms.auditors import Auditors
 from sapo_verification.admission.certificates import CertificateStore
 
 Contribution = Tally | Proposal | Approval
@@ -39,11 +40,11 @@ class AuditorSet:
     """The accounts that audit a swarm.
 
     Attributes:
-        accounts: ascending.
+        schedule: who they are in which epoch.
         by_turns: whether a proposal names its turn; on a ledger of version 0.1.0 it does not.
     """
 
-    accounts: tuple[Account, ...] = ()
+    schedule: Auditors = field(default_factory=Auditors)
     by_turns: bool = True
 
 
@@ -97,8 +98,9 @@ class ContributionAdmission:
             raise RemoteProtocolError(Rule.CONTRIBUTION_NEW, "the contribution is known")
         self._certificates.require(content.node, content.account, now_seconds)
         auditors = self._auditors()
-        if content.account not in auditors.accounts:
-            raise RemoteProtocolError(Rule.AUTHOR_AUDITS, f"account {content.account} is no auditor")
+        if content.account not in auditors.schedule.of(content.epoch):
+            detail = f"account {content.account} is no auditor of epoch {content.epoch}"
+            raise RemoteProtocolError(Rule.AUTHOR_AUDITS, detail)
         self._require_turn(content, auditors)
         self._require_record(content)
         if not envelope.is_signed_by(content.node):
@@ -113,7 +115,7 @@ class ContributionAdmission:
         if (
             isinstance(content, Proposal)
             and auditors.by_turns
-            and proposer(auditors.accounts, content.epoch, content.turn) != content.account
+            and proposer(auditors.schedule.of(content.epoch), content.epoch, content.turn) != content.account
         ):
             raise RemoteProtocolError(Rule.PROPOSERS_TURN, f"turn {content.turn} is another auditor's")
 

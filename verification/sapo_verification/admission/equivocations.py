@@ -17,6 +17,7 @@ from sapo_protocol.identifiers import Account, ContentId
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.rules import Rule
 from sapo_verification.admission.certificates import CertificateStore
+from sapo_verification.admission.terms_in_force import TermsInForce
 from sapo_verification.islands import Heard
 from sapo_verification.reputation.evidence import Reputation
 from sapo_verification.store import Source, StoreSchema, open_database
@@ -41,6 +42,7 @@ class ProofStore:
 
     Args:
         own: this node's account; a proof against it changes no reputation here.
+        terms: what is in force in which epoch, as far as this node knows.
     """
 
     def __init__(
@@ -51,7 +53,9 @@ class ProofStore:
         own: Account,
         path: Source = ":memory:",
         max_proofs: int = MAX_PROOFS,
+        terms: TermsInForce | None = None,
     ) -> None:
+        self._terms = terms or TermsInForce(manifest)
         self._manifest = manifest
         self._certificates = certificates
         self._reputation = reputation
@@ -134,8 +138,7 @@ class ProofStore:
         for rollout in proof.rollouts:
             self._certificates.require(rollout.node, rollout.account, now_seconds)
         slot = proof.rollouts[0].slot
-        if slot >= self._manifest.limits.slots_per_epoch:
-            raise RemoteProtocolError(Rule.SLOT_QUOTA, f"slot {slot}")
+        self._terms.require_slot(epoch, slot)
         proof.require_signatures()
 
     def _count(self, proof: EquivocationProof) -> None:

@@ -11,7 +11,7 @@ stage  check                                           rules
 6c     the account lives on the island                 R6.7 (before 5: nobody is asked for strangers)
 5b     the account has a bond, where one is needed     R5.6 (before 5 for the same reason)
 5      node introduced by a certificate                R5.1, R5.2
-6      slot and group within limits, known family      R6.1 to R6.3
+6      slot and group within limits, known family      R6.11, R6.1 to R6.3
 7      Ed25519                                         R7.1
 6b     slot not used by other content                  R6.4 (behind 7: see penalties)
 =====  ==============================================  =============================
@@ -31,6 +31,7 @@ from sapo_protocol.manifest import Manifest
 from sapo_protocol.rollout import Rollout, parse_rollout
 from sapo_protocol.rules import Rule
 from sapo_verification.admission.certificates import CertificateStore
+from sapo_verification.admission.terms_in_force import TermsInForce
 from sapo_verification.islands import Heard
 from sapo_verification.types import AdmittedRollout
 
@@ -47,9 +48,20 @@ class SlotTaken(RemoteProtocolError):
 
 
 class Admission:
-    """Admission of rollouts to one node of one swarm; single-threaded, without a clock of its own."""
+    """Admission of rollouts to one node of one swarm; single-threaded, without a clock of its own.
 
-    def __init__(self, manifest: Manifest, certificates: CertificateStore, max_seen: int = MAX_SEEN) -> None:
+    Args:
+        terms: what is in force in which epoch, as far as this node knows.
+    """
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        certificates: CertificateStore,
+        max_seen: int = MAX_SEEN,
+        terms: TermsInForce | None = None,
+    ) -> None:
+        self._terms = terms or TermsInForce(manifest)
         self._max_seen = max_seen
         self._manifest = manifest
         self._certificates = certificates
@@ -77,20 +89,11 @@ class Admission:
         if self._standing.has_gate:
             self._standing.require(rollout.account, rollout.epoch)
         self._certificates.require(rollout.node, rollout.account, now_seconds)
-        self._require_assignable(rollout)
+        self._terms.require_assignable(rollout)
         if not envelope.is_signed_by(rollout.node):
             raise RemoteProtocolError(Rule.NODE_SIGNED, "not signed by the node that it names")
         self._occupy_slot(rollout, envelope)
         return AdmittedRollout(envelope.content_id, rollout, data)
-
-    def _require_assignable(self, rollout: Rollout) -> None:
-        limits = self._manifest.limits
-        if rollout.slot >= limits.slots_per_epoch:
-            raise RemoteProtocolError(Rule.SLOT_QUOTA, f"slot {rollout.slot}")
-        if len(rollout.completions) > limits.max_completions:
-            raise RemoteProtocolError(Rule.MANIFEST_COMPLETIONS, f"{len(rollout.completions)} completions")
-        if rollout.family >= len(self._manifest.suite.families):
-            raise RemoteProtocolError(Rule.KNOWN_FAMILY, f"family {rollout.family}")
 
     def _occupy_slot(self, rollout: Rollout, envelope: SignedEnvelope) -> None:
         place = (rollout.epoch, rollout.account, rollout.slot)

@@ -51,6 +51,7 @@ CONSEQUENCES: Final = MappingProxyType(
         Reason.SLOT_OVER_QUOTA: Consequence(_REJECT),
         Reason.NOT_ITS_TURN: Consequence(_IGNORE),  # it depends on the auditors, as NOT_AN_AUDITOR does
         Reason.UNKNOWN_FAMILY: Consequence(_REJECT),
+        Reason.TERMS_UNKNOWN: Consequence(_IGNORE),  # until this node has read the chain
         Reason.WRONG_ISLAND: Consequence(_IGNORE),  # nodes may know different beacons and final epochs
         Reason.BAD_SIGNATURE: Consequence(_REJECT),
         # checked behind the signature, or anyone could frame an account with a forged second content;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -35,6 +36,7 @@ class Accuser:
         *,
         manifest: Manifest,
         own: Account,
+        auditors: Callable[[int], tuple[Account, ...]],
         ledger: LedgerClient,
         proofs: ProofStore,
         events: EventLog,
@@ -42,6 +44,7 @@ class Accuser:
     ) -> None:
         self._manifest = manifest
         self._own = own
+        self._auditors = auditors
         self._ledger = ledger
         self._proofs = proofs
         self._events = events
@@ -61,11 +64,15 @@ class Accuser:
         now = epoch_at(self._manifest, max(self._clock(), self._manifest.genesis_seconds))
         if now != self._epoch:
             self._epoch, self._accused = now, 0
-        held = self._proofs.held()
+        held, begun = self._proofs.held(), self._epoch_on_chain()
         self._looked_at &= held.keys()
         for (epoch, account), proof in held.items():
             if (epoch, account) in self._looked_at or account == self._own:
                 continue
+            if epoch > begun:
+                continue  # the contract's clock is that of its last block
+            if self._own not in self._auditors(epoch):
+                continue  # the contract counts the auditors of that epoch
             if self._accused >= MOST_IN_EPOCH:
                 return
             accused = await self._ledger.accuse(account, epoch, proof)
@@ -73,3 +80,8 @@ class Accuser:
             if accused:
                 self._accused += 1
                 self._events.write("accused", epoch=epoch, account=account, proof=proof)
+
+    def _epoch_on_chain(self) -> int:
+        """Return an epoch that has begun for the chain, too."""
+        manifest = self._manifest
+        return epoch_at(manifest, max(self._clock() - manifest.finality_seconds, manifest.genesis_seconds))

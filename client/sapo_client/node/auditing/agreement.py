@@ -15,7 +15,7 @@ The specification, with a sketch of the proof, is section 7 of ``protocol/README
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
@@ -77,13 +77,13 @@ class AgreementTerms:
     """What the chain fixes about the agreement.
 
     Attributes:
-        auditors: ascending.
+        auditors: returns those of an epoch, ascending.
         quorum: how many tallies a proposal needs, and how many approvals a posting.
         points_cap: most points of one account in one epoch.
         epoch_budget: most points of one epoch.
     """
 
-    auditors: tuple[Account, ...]
+    auditors: Callable[[int], tuple[Account, ...]]
     quorum: int
     points_cap: int
     epoch_budget: int
@@ -167,6 +167,10 @@ class Agreement:
         current = epoch_at(self._manifest, max(now_seconds, self._manifest.genesis_seconds))
         return range(max(0, current - SETTLED_EPOCHS, last.epoch + 1 if last else 0), current)
 
+    def is_auditor(self, epoch: int) -> bool:
+        """Whether this account is an auditor of an epoch."""
+        return self._author.account in self._terms.auditors(epoch)
+
     def has_tallied(self, epoch: int) -> bool:
         """Whether this auditor has published its tally of an epoch."""
         tallies = self._contributions.tallies(epoch).values()
@@ -208,11 +212,12 @@ class Agreement:
             turn, is_open = turn_to_propose(self._manifest, age_seconds)
             if turn < 0:
                 break
-            self._complete(epoch, state, now_seconds)
-            messages.extend(self._approve_all(epoch, turn, state, now_seconds))
-            if is_open and proposer(self._terms.auditors, epoch, turn) == self._author.account:
-                messages.extend(self._propose(epoch, turn, state, now_seconds))
-            postings.extend(self._postings(epoch, turn, state))
+            if self.is_auditor(epoch):
+                self._complete(epoch, state, now_seconds)
+                messages.extend(self._approve_all(epoch, turn, state, now_seconds))
+                if is_open and proposer(self._terms.auditors(epoch), epoch, turn) == self._author.account:
+                    messages.extend(self._propose(epoch, turn, state, now_seconds))
+                postings.extend(self._postings(epoch, turn, state))
             if self._has_something_to_settle(epoch):
                 break
         return AgreementStep(tuple(messages), tuple(postings))
@@ -342,7 +347,7 @@ class Agreement:
         return known[1]
 
     def _judge(self, proposal: Proposal, root: EpochRoot, state: ChainState) -> bool:
-        if proposer(self._terms.auditors, proposal.epoch, proposal.turn) != proposal.account:
+        if proposer(self._terms.auditors(proposal.epoch), proposal.epoch, proposal.turn) != proposal.account:
             return False
         if sum(share.cumulative - share.points for share in proposal.shares) != state.granted_points:
             return False

@@ -15,7 +15,7 @@ prove their shares, and watch the postings.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Protocol
 
 import trio
@@ -37,6 +37,7 @@ from sapo_protocol.envelope import Kind, SignedEnvelope
 from sapo_protocol.epochs import epoch_at, epoch_start_seconds
 from sapo_protocol.identifiers import Account, ContentId, Digest
 from sapo_protocol.manifest import Manifest
+from sapo_protocol.terms.auditors import Auditors
 from sapo_protocol.topics import contributions_topic
 from sapo_verification.admission.contribution_store import ContributionStore
 from sapo_verification.engine import Engine
@@ -49,6 +50,10 @@ _LOOK_SECONDS: Final = 0.5
 
 _FOLLOW_SECONDS: Final = 2.0
 """Interval at which the chain is asked for a new record."""
+
+_LOOKS_PER_EPOCH: Final = 16
+_LONGEST_PAUSE_SECONDS: Final = 30.0
+"""Of the announcements of replacements."""
 
 _EARLIER_LEDGER: Final = (
     "the swarm's ledger is of an earlier version of sapo: its points can be claimed, not audited"
@@ -82,12 +87,17 @@ class AuditorParts:
         """The contributions of all auditors."""
         return self.engine.contributions
 
+    def auditors(self, epoch: int) -> tuple[Account, ...]:
+        """Return the auditors of an epoch, ascending, as far as this node knows."""
+        return self.engine.auditors.of(epoch)
+
     def watchtower(self) -> LedgerWatchtower:
         """Return the watchtower over the same ledger and contributions."""
         return LedgerWatchtower(
             WatchtowerParts(
                 manifest=self.manifest,
                 account=self.author.account,
+                auditors=self.auditors,
                 ledger=self.ledger,
                 contributions=self.contributions,
                 events=self.telemetry.events,
@@ -100,6 +110,7 @@ class AuditorParts:
         return Accuser(
             manifest=self.manifest,
             own=self.author.account,
+            auditors=self.auditors,
             ledger=self.ledger,
             proofs=self.engine.proofs,
             events=self.telemetry.events,
@@ -136,6 +147,7 @@ class Auditor:
             swarm_id=parts.manifest.swarm_id,
             clock=parts.clock,
         )
+        self._known, self._by_turns = Auditors(), True
         self.points = 0
 
     async def run(self) -> None:
@@ -145,9 +157,10 @@ class Auditor:
         terms = await self._join_contributions()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._follow)
+            nursery.start_soon(self._learn_replacements)
             nursery.start_soon(self._pages.run)
             nursery.start_soon(parts.watchtower().run)
-            if parts.account_key is not None and parts.author.account in terms.auditors:
+            if parts.account_key is not None:  # also where it is an auditor of later epochs alone
                 if await parts.ledger.can_settle():
                     nursery.start_soon(self._audit, parts.account_key, terms)
                     nursery.start_soon(parts.accuser().run)
@@ -160,11 +173,31 @@ class Auditor:
         cap = min(await parts.ledger.points_cap(), parts.manifest.limits.points_per_epoch)
         budget = await parts.ledger.epoch_budget()
         self._expiry_seconds = await parts.ledger.challenge_seconds() + parts.manifest.epoch_seconds
-        auditors, quorum = await parts.ledger.auditors()
-        parts.engine.set_auditors(auditors, by_turns=await parts.ledger.can_settle())
+        self._known, quorum = await parts.ledger.auditors()
+        self._by_turns = await parts.ledger.can_settle()
+        self._set_auditors()
         parts.gossip.open_contributions(self._recent)
         self._pages.serve()
-        return AgreementTerms(auditors=auditors, quorum=quorum, points_cap=cap, epoch_budget=budget)
+        return AgreementTerms(auditors=parts.auditors, quorum=quorum, points_cap=cap, epoch_budget=budget)
+
+    async def _learn_replacements(self) -> None:
+        """Read from time to time who replaces an auditor, long before it does."""
+        pause_seconds = min(_LONGEST_PAUSE_SECONDS, self._parts.manifest.epoch_seconds / _LOOKS_PER_EPOCH)
+        while True:
+            await trio.sleep(max(_FOLLOW_SECONDS, pause_seconds))
+            announced = await self._parts.ledger.successions()
+            replacements = tuple(each.replacement for each in announced if each.replacement is not None)
+            for new in [each for each in replacements if each not in self._known.replacements]:
+                self._parts.telemetry.events.write(
+                    "auditor_replaced", epoch=new.epoch, leaving=new.leaving, entering=new.entering
+                )
+            self._known = replace(self._known, replacements=replacements)
+            self._set_auditors()
+
+    def _set_auditors(self) -> None:
+        manifest = self._parts.manifest
+        epoch = epoch_at(manifest, max(self._parts.clock(), manifest.genesis_seconds))
+        self._parts.engine.set_auditors(self._known, epoch, by_turns=self._by_turns)
 
     async def _follow(self) -> None:
         """Follow the records on the chain and this account's points in them."""
@@ -214,13 +247,14 @@ class Auditor:
     async def _advance(self, agreement: Agreement) -> None:
         """Take the next step for all ended epochs."""
         parts = self._parts
-        if not agreement.unsettled(parts.clock(), self._last):
+        if not any(map(agreement.is_auditor, agreement.unsettled(parts.clock(), self._last))):
             return  # nothing to ask the chain about
         record = await parts.ledger.last_record()
         self._last = record.root if record else None
         unsettled = agreement.unsettled(parts.clock(), self._last)
-        if unsettled and not agreement.has_tallied(unsettled[-1]) and self._may_count(unsettled[-1]):
-            await self._publish_tally(agreement, unsettled[-1])
+        newest = unsettled[-1] if unsettled and agreement.is_auditor(unsettled[-1]) else None
+        if newest is not None and not agreement.has_tallied(newest) and self._may_count(newest):
+            await self._publish_tally(agreement, newest)
         if not unsettled:
             return
         step = agreement.step(parts.clock(), await self._state(unsettled))
@@ -239,7 +273,8 @@ class Auditor:
         if self._granted[0] != base:
             self._granted = base, await ledger.granted_points()
         is_proposed = any(self._parts.contributions.proposals(epoch) for epoch in epochs)
-        bonded = await ledger.bonded_auditors() if is_proposed else frozenset[Account]()
+        auditors = self._known.within(epochs[0], epochs[-1])
+        bonded = await ledger.bonded(auditors) if is_proposed else frozenset[Account]()
         return ChainState(last, live.root if live else None, self._granted[1], bonded)
 
     def _may_count(self, epoch: int) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from sapo_client.ledger.records import ChainLook, LedgerStatus
+from sapo_client.ledger.records import Announcement, ChainLook, LedgerStatus
 from sapo_protocol.eip712 import EpochRoot
 from sapo_protocol.identifiers import Account
 
@@ -21,6 +21,9 @@ class ChainRole(Protocol):
 
     async def bonds_before(self, timestamp_seconds: int) -> Mapping[Account, int]:
         """Return what counts of each account's bond in that block."""
+
+    async def successions(self) -> tuple[Announcement, ...]:
+        """Return the successors that the ledger announces, ascending by activation."""
 
     async def look(self, now: Callable[[], float], *, claims: bool) -> ChainLook:
         """Return what the chain shows of this node's account and of the time."""
@@ -46,6 +49,10 @@ class NoChain:
     async def bonds_before(self, timestamp_seconds: int) -> Mapping[Account, int]:
         """Return nothing: a swarm without a chain has no gate that asks for bonds."""
         return {}
+
+    async def successions(self) -> tuple[Announcement, ...]:
+        """Return none: there is no ledger to announce any."""
+        return ()
 
     async def look(self, now: Callable[[], float], *, claims: bool) -> ChainLook:
         """Return a view that shows nothing."""

@@ -8,6 +8,7 @@ sign two roots in one turn are challenged, too.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -42,10 +43,15 @@ _GROUPS: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class WatchtowerParts:
-    """The parts that the watchtower works with."""
+    """The parts that the watchtower works with.
+
+    Attributes:
+        auditors: returns those of an epoch, ascending.
+    """
 
     manifest: Manifest
     account: Account
+    auditors: Callable[[int], tuple[Account, ...]]
     ledger: LedgerClient
     contributions: ContributionStore
     events: EventLog
@@ -77,7 +83,6 @@ class LedgerWatchtower:
 
     def __init__(self, parts: WatchtowerParts) -> None:
         self._parts = parts
-        self._auditors: tuple[Account, ...] = ()
         self._quorum = 0
         self._challenge_seconds = 0
         self._points_cap = 0
@@ -94,7 +99,7 @@ class LedgerWatchtower:
 
     async def look(self) -> None:
         """Examine the auditors' signatures and the live posting once; queue the transactions that follow."""
-        if not self._auditors:
+        if not self._quorum:
             await self._learn_terms()
         if await self._parts.ledger.can_settle():
             await self._punish_equivocations()
@@ -107,7 +112,7 @@ class LedgerWatchtower:
         self._challenge_seconds = await ledger.challenge_seconds()
         self._points_cap = await ledger.points_cap()
         self._epoch_budget = await ledger.epoch_budget()
-        self._auditors, self._quorum = await ledger.auditors()
+        _, self._quorum = await ledger.auditors()
 
     async def _punish_equivocations(self) -> None:
         parts = self._parts
@@ -149,7 +154,8 @@ class LedgerWatchtower:
         if not await parts.ledger.can_settle():
             return False
         questions = await parts.ledger.questions(live)
-        half_seconds = 0.0 if parts.account in self._auditors else self._challenge_seconds / 2
+        is_auditor = parts.account in parts.auditors(live.root.epoch)
+        half_seconds = 0.0 if is_auditor else self._challenge_seconds / 2
         for account, question in questions.items():
             places = opinion.trees.places(account) if opinion.trees else None
             if places is not None and parts.clock() >= question.deadline_seconds - half_seconds:
@@ -222,7 +228,7 @@ class LedgerWatchtower:
 
         A proof that arrives late is the first one's turn as much as the last one's.
         """
-        turns = len(self._auditors) + _GROUPS
+        turns = len(self._parts.auditors(live.root.epoch)) + _GROUPS
         return live.posted_at_seconds + self._turn(live) * self._challenge_seconds / (2 * turns)
 
     def _final_seconds(self, live: EpochRecord) -> float:
@@ -232,10 +238,10 @@ class LedgerWatchtower:
 
     def _turn(self, live: EpochRecord) -> int:
         """Return this node's turn to pay for what one has to: auditors one by one, then groups of nodes."""
-        count, account = len(self._auditors), self._parts.account
-        if account in self._auditors:
-            return (self._auditors.index(account) - live.root.epoch) % count
-        return count + account[-1] % _GROUPS
+        auditors, account = self._parts.auditors(live.root.epoch), self._parts.account
+        if account in auditors:
+            return (auditors.index(account) - live.root.epoch) % len(auditors)
+        return len(auditors) + account[-1] % _GROUPS
 
     def _report(self, event: str, root: EpochRoot, **fields: object) -> None:
         """Write an event once per posting and account, however often it is examined."""

@@ -137,6 +137,10 @@ class GossipHandlers:
         """Ask all peers for their contributions again: one that the chain names is missing here."""
         self._sync.repeat(contributions_protocol(self._swarm_id))
 
+    def repeat_requests(self) -> None:
+        """Ask all peers once more for all that they hold: some of it could not be judged before."""
+        self._sync.repeat_all()
+
     async def publish(self, admitted: AdmittedRollout) -> None:
         """Send an own rollout that the engine has admitted."""
         await self._publisher.publish(admitted)

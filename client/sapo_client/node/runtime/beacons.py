@@ -49,6 +49,9 @@ class Beacons:
 
     Args:
         records: the records in force, obtained along with the beacons; needed where there are ladders.
+
+    Attributes:
+        holds_terms: whether this node knows which terms are in force in an epoch; may be set later.
     """
 
     def __init__(
@@ -58,6 +61,7 @@ class Beacons:
         events: EventLog,
         records: Records | None = None,
     ) -> None:
+        self.holds_terms: Callable[[int], bool] = lambda _epoch: True
         self.records: Final = records or Records(manifest, no_final_root, no_archive)
         self._manifest = manifest
         self._block_hash_before = block_hash_before
@@ -88,7 +92,8 @@ class Beacons:
         asked for.
         """
         known = self.known(epoch)
-        if known is not None and epoch in self._begun and self.records.known(epoch) is not None:
+        is_begun = epoch in self._begun and self.holds_terms(epoch)
+        if known is not None and is_begun and self.records.known(epoch) is not None:
             return known
         async with self._lock:
             while epoch not in self._known:
@@ -97,6 +102,9 @@ class Beacons:
                     continue
                 self._known[epoch] = beacon(self._manifest.swarm_id, epoch, block_hash)
             self._note_begun(epoch)
+            while not self.holds_terms(epoch):
+                self._report(f"no terms for epoch {epoch} yet: the ledger's announcements are read")
+                await trio.sleep(_RETRY_SECONDS)
             while self.records.known(epoch) is None:
                 self._report(f"no record for epoch {epoch} yet: its proposal is asked for")
                 await trio.sleep(_RETRY_SECONDS)

@@ -8,6 +8,7 @@ from typing import Final
 
 from sapo_client import extras
 from sapo_client.errors import ExitCode, SapoError
+from sapo_client.node.runtime.successor_folder import SuccessorFolder
 from sapo_client.paths import DataDir
 from sapo_protocol.errors import LocalProtocolError
 from sapo_protocol.manifest import Manifest
@@ -50,7 +51,16 @@ def settle_manifest(chosen: Path | None, data: DataDir) -> Manifest:
         raise _no_swarm()
     manifest = read_manifest(chosen or data.manifest)
     take_manifest(manifest, data, source=str(chosen))
-    return manifest
+    return SuccessorFolder(data.successors).apply(manifest)
+
+
+def kept_manifest(data: DataDir) -> Manifest:
+    """Return the manifest of a data directory's swarm, with the successors that its node obeys.
+
+    Raises:
+        SapoError: there is none, or it cannot be read.
+    """
+    return SuccessorFolder(data.successors).apply(read_manifest(data.manifest))
 
 
 def take_manifest(manifest: Manifest, data: DataDir, *, source: str) -> None:
@@ -131,7 +141,9 @@ def require_manifest(chosen: Path | None, data: DataDir) -> Manifest:
     """
     if chosen is None and not data.manifest.exists():
         raise _no_swarm()
-    return read_manifest(chosen or data.manifest)
+    manifest = read_manifest(chosen or data.manifest)
+    is_kept = data.manifest.exists() and read_manifest(data.manifest).swarm_id == manifest.swarm_id
+    return SuccessorFolder(data.successors).apply(manifest) if is_kept else manifest
 
 
 def _no_swarm() -> SapoError:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from sapo_protocol.eip712 import Domain, EpochRoot, NodeBinding, readable
+from sapo_protocol.eip712 import Domain, Statement, readable
 from sapo_protocol.identifiers import Account, NodeId
 from sapo_protocol.manifest import Manifest
 
@@ -18,7 +18,7 @@ Words = Mapping[str, Any]
 """Names and values, in the order in which they are signed."""
 
 
-def statement_words(statement: NodeBinding | EpochRoot, domain: Domain) -> Words:
+def statement_words(statement: Statement, domain: Domain) -> Words:
     """Return an EIP-712 statement's signed fields and its digest, to be compared with a wallet's."""
     fields = readable(statement, domain)
     moments = {name: _moment(value) for name, value in fields.items() if name in _MOMENTS}

@@ -22,6 +22,7 @@ from sapo_client.node.training.rehearsal import Rehearsal
 from sapo_client.node.training.round_parts import RoundParts
 from sapo_client.node.training.rounds import Rounds
 from sapo_client.observe.status import RoundSummary
+from sapo_protocol.epochs import epoch_at
 from sapo_verification.engine import Engine
 from sapo_verification.jail.checkers import CheckerPool
 from sapo_verification.sampling.own_success import FamilyRecord, TaskSampler
@@ -114,12 +115,13 @@ def open_rounds(
     show: Callable[[RoundSummary], None],
 ) -> Rounds:
     """Return the training rounds, not running yet."""
-    config = context.config
+    config, manifest = context.config, context.manifest
+    now = epoch_at(manifest, max(context.clock(), manifest.genesis_seconds))
     parts = RoundParts(
         author=context.author,
         engine=engine,
         policy=sampling_policy(config),
-        completions=min(config.learner.completions, context.manifest.limits.max_completions),
+        completions=min(config.learner.completions, manifest.completions_from(now)),
         signing=SigningDatabase(context.data.database),
         share=SlotShare.parse(config.swarm.slot_share),
         doppelganger=doppelganger,

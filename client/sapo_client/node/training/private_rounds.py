@@ -101,6 +101,6 @@ class PrivateRounds:
         parts, manifest = self._parts, self._parts.manifest
         newest = parts.beacons.newest
         known = beacon(manifest.swarm_id, 0, b"") if newest is None else newest[1]
-        family = parts.rng.randrange(len(manifest.suite.families))
+        family = parts.rng.choice(manifest.families_at(self._epoch()))
         slot = (1 << _SLOT_BITS) + parts.rng.getrandbits(_SLOT_BITS)  # far behind those that are assigned
         return assigned_task(manifest.swarm_id, known, account=parts.author.account, family=family, slot=slot)

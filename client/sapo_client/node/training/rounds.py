@@ -190,7 +190,7 @@ class Rounds:
             account,
             epoch,
             count=count,
-            slots_per_epoch=manifest.limits.slots_per_epoch,
+            slots_per_epoch=manifest.limits_at(epoch).slots_per_epoch,
             share=parts.share,
         )
         return [

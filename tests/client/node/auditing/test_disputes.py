@@ -159,6 +159,7 @@ async def test_a_posting_that_becomes_final_meanwhile_is_not_accused(book: Book,
         parts = WatchtowerParts(
             manifest=manifest,
             account=alice.account,
+            auditors=contracts.ledger.auditors()[0].of,
             ledger=ledger,
             contributions=book.contributions,
             events=events,

@@ -26,6 +26,7 @@ from sapo_protocol.envelope import Kind, SignedEnvelope, parse_envelope, seal
 from sapo_protocol.epochs import epoch_start_seconds
 from sapo_protocol.identifiers import Account, ContentId, Digest
 from sapo_protocol.requests import to_response
+from sapo_protocol.terms.auditors import Auditors
 from sapo_protocol.topics import pages_protocol
 from sapo_verification.admission.contribution_store import ContributionStore
 from sapo_verification.admission.contributions import parse_contribution
@@ -34,7 +35,10 @@ from sapo_verification.signing.database import SigningDatabase
 MANIFEST = make_chain_manifest()
 AUDITORS = tuple(sorted((Identity(number) for number in range(11, 15)), key=lambda one: one.account))
 TERMS = AgreementTerms(
-    auditors=tuple(one.account for one in AUDITORS), quorum=3, points_cap=16, epoch_budget=2**32 - 1
+    auditors=Auditors(tuple(one.account for one in AUDITORS)).of,
+    quorum=3,
+    points_cap=16,
+    epoch_budget=2**32 - 1,
 )
 PER_MESSAGE = 1024
 
@@ -115,13 +119,13 @@ def posted(everybody: Sequence[AuditorOfMany], epoch: int, state: ChainState) ->
     root = roots.pop()
     for one in everybody:
         one.contributions.note_posted(epoch, ContentId(root.archive_digest), is_final=True)
-    return ChainState(root, None, state.granted_points + root.total, frozenset(TERMS.auditors))
+    return ChainState(root, None, state.granted_points + root.total, frozenset(TERMS.auditors(0)))
 
 
 def test_settlement_goes_on_when_more_accounts_were_ever_paid_than_fit_into_a_message() -> None:
     """The 1,025th account ever paid ended settlement for good; here each epoch pays another thousand."""
     everybody = [AuditorOfMany(identity) for identity in AUDITORS]
-    state = ChainState(None, None, 0, frozenset(TERMS.auditors))
+    state = ChainState(None, None, 0, frozenset(TERMS.auditors(0)))
     paid: dict[Account, int] = {}
     for epoch in range(3):
         points = crowd(1000 * epoch, 1000)
@@ -137,7 +141,7 @@ def test_settlement_goes_on_when_more_accounts_were_ever_paid_than_fit_into_a_me
 @pytest.mark.parametrize("count", [PER_MESSAGE + 1, 5_000])
 def test_settlement_goes_on_when_more_accounts_earn_in_one_epoch(count: int) -> None:
     everybody = [AuditorOfMany(identity) for identity in AUDITORS]
-    state = ChainState(None, None, 0, frozenset(TERMS.auditors))
+    state = ChainState(None, None, 0, frozenset(TERMS.auditors(0)))
     points = crowd(0, count)
     assert settle(everybody, 0, points, state) > 0
     state = posted(everybody, 0, state)
@@ -297,7 +301,7 @@ def test_a_proposal_of_other_pages_is_settled_once_and_not_at_every_look() -> No
 
 def test_old_pages_are_forgotten_but_for_those_behind_the_newest_postings() -> None:
     everybody = [AuditorOfMany(identity) for identity in AUDITORS]
-    state = ChainState(None, None, 0, frozenset(TERMS.auditors))
+    state = ChainState(None, None, 0, frozenset(TERMS.auditors(0)))
     settle(everybody, 0, crowd(0, 1500), state)
     state = posted(everybody, 0, state)
     store = everybody[0].contributions

@@ -1,0 +1,47 @@
+"""Who a swarm's auditors are, by epoch: those that its ledger was founded with, and who replaced them."""
+
+from dataclasses import dataclass
+
+from sapo_protocol.identifiers import Account
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """An auditor and who takes its place from an epoch on."""
+
+    epoch: int
+    leaving: Account
+    entering: Account
+
+
+@dataclass(frozen=True, slots=True)
+class Auditors:
+    """The accounts whose signatures count, by epoch.
+
+    Attributes:
+        founders: in epoch 0, ascending.
+        replacements: as the ledger announces them, ascending by epoch.
+    """
+
+    founders: tuple[Account, ...] = ()
+    replacements: tuple[Replacement, ...] = ()
+
+    def of(self, epoch: int) -> tuple[Account, ...]:
+        """Return the auditors of an epoch, ascending: as many in every epoch."""
+        if not self.replacements:
+            return self.founders
+        accounts = set(self.founders)
+        for replacement in self.replacements:
+            if replacement.epoch <= epoch:
+                accounts = accounts - {replacement.leaving} | {replacement.entering}
+        return tuple(sorted(accounts))
+
+    @property
+    def everybody(self) -> frozenset[Account]:
+        """All who are auditors in any epoch."""
+        return frozenset(self.founders) | {each.entering for each in self.replacements}
+
+    def within(self, first: int, last: int) -> frozenset[Account]:
+        """Return those who are auditors in any of the epochs, the last one included."""
+        changes = (each.epoch for each in self.replacements if first < each.epoch <= last)
+        return frozenset().union(*map(self.of, (first, *changes)))
