@@ -33,6 +33,7 @@ from sapo_protocol.identifiers import Account, ContentId
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.requests import parse_response
 from sapo_protocol.settlement import grace_seconds
+from sapo_protocol.terms.auditors import Auditors
 from sapo_verification.admission.contribution_store import ContributionStore
 from sapo_verification.admission.contributions import parse_contribution
 from sapo_verification.signing.database import SigningDatabase
@@ -109,7 +110,7 @@ class AccountsSwarm:
         )
         accounts = tuple(map(address_of, chain.auditors))
         budget = chain.ledger.epoch_budget()
-        self.terms = AgreementTerms(accounts, QUORUM, POINTS_CAP, budget)
+        self.terms = AgreementTerms(Auditors(accounts).of, QUORUM, POINTS_CAP, budget)
         self.authors = [BenchAuthor(number) for number in range(len(accounts))]
         self._hub, self._folder = MemoryHub(), folder
         self._auditors = [self._node(author) for author in self.authors]
@@ -164,7 +165,7 @@ class AccountsSwarm:
 
     def _agree(self, epoch: int, now_seconds: float) -> Postable:
         """Let the auditor whose turn it is propose, and the others approve."""
-        state = ChainState(self.last, None, self._granted, frozenset(self.terms.auditors))
+        state = ChainState(self.last, None, self._granted, frozenset(self.terms.auditors(epoch)))
         first = epoch % len(self._auditors)
         with self.measure("proposal: settle, root, list on pages, sign") as cost:
             said = [*self._agreements[first].step(now_seconds, state).messages]

@@ -108,7 +108,7 @@ class Challenges:
     def _post(self, shares: Sequence[Share]) -> Dispute:
         """Publish a proposal that a quorum signs, whatever it says, and post it."""
         author, base = self._swarm.authors[0], merkle.EMPTY_ROOT
-        account, pages = self._swarm.terms.auditors[0], to_pages(shares)
+        account, pages = self._swarm.terms.auditors(self._epoch)[0], to_pages(shares)
         proposal = Proposal(
             author.node,
             account,

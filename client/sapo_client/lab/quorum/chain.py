@@ -179,6 +179,10 @@ class StagedChain:
         name = posting_name(self.ledger.digest(live.root), live.posted_at_seconds)
         return {account: each.deadline_seconds for account, each in self.verifier.questions(name).items()}
 
+    def enrol(self, account: Account) -> None:
+        """Let an account claim what it earns from now on, as a registration does."""
+        self.send(FOUNDER.account, self.distributor.address, self.distributor.enrol(account))
+
     def claim(self, account: Account, entries: Entries) -> bool:
         """Claim for an account what a final cumulative tree gives it."""
         place = merkle.sum_place(entries, account)

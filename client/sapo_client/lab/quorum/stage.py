@@ -39,6 +39,7 @@ from sapo_protocol.manifest import Manifest
 from sapo_protocol.merkle import Entries
 from sapo_protocol.settlement import agreeing, proposer, turn_begin_seconds
 from sapo_protocol.suite import Family, Suite
+from sapo_protocol.terms.auditors import Auditors
 from sapo_verification.admission.certificates import CertificateStore
 from sapo_verification.admission.contribution_store import ContributionStore
 from sapo_verification.admission.contributions import AuditorSet, ContributionAdmission
@@ -118,7 +119,7 @@ class HonestSeat:
         self.contributions: Final = ContributionStore(":memory:", manifest.swarm_id)
         self._judged: tuple[tuple[Dispute, int], FraudProof | None] | None = None
         self._stage = stage
-        auditors = AuditorSet(stage.auditors)
+        auditors = AuditorSet(Auditors(stage.auditors))
         self._admission = ContributionAdmission(
             manifest, stage.certificates, self.contributions, lambda: auditors
         )
@@ -186,7 +187,7 @@ class QuorumStage:
         self.plan: Final = plan
         self.auditors: Final = tuple(seat.account for seat in seats)
         self.terms: Final = AgreementTerms(
-            self.auditors, agreeing(AUDITORS), LIMITS.points_per_epoch, _budget(plan)
+            Auditors(self.auditors).of, agreeing(AUDITORS), LIMITS.points_per_epoch, _budget(plan)
         )
         self.manifest: Final = _manifest(chain)
         self.certificates: Final = CertificateStore(self.manifest)
@@ -408,6 +409,8 @@ def play(plan: QuorumPlan, conduct: AuditorConduct) -> QuorumOutcome:
         reward_tokens=plan.treasury_points * TOKEN,
     )
     with staged_chain(terms, (*seats, *earners[:1])) as chain:
+        for actor in (GHOST, *earners[: plan.claiming]):
+            chain.enrol(actor.account)
         chain.fund(earners[0].account, plan.epochs * _QUESTIONS * chain.verifier.question_bond())
         if plan.gate:
             for earner in earners:

@@ -224,7 +224,10 @@ class Successions:
         peer_id = peers[self._state.round % len(peers)]
         try:
             answer = await parts.transport.request(
-                peer_id, self._protocol, to_page_request(missing[:_MOST_AT_ONCE]), max_response_bytes=MAX_ANSWER_BYTES
+                peer_id,
+                self._protocol,
+                to_page_request(missing[:_MOST_AT_ONCE]),
+                max_response_bytes=MAX_ANSWER_BYTES,
             )
             documents = parse_response(answer)
         except (TransportError, RemoteProtocolError) as error:
