@@ -86,7 +86,7 @@ class EclipseSimulation:
         vouched.replace(self.trusted)
         book = AddressBook(name.peer_id, DialLimits(), self.rng, vouched)
         book.learn(CROWD[: len(self.sought)], HOST)
-        book.seek(self.sought)
+        book.seek(dict.fromkeys(self.sought, frozenset({0})))
         return Node(name, book, vouched=vouched)
 
     def run(self, ticks: int, *, attacked: bool, restarts: bool) -> None:

@@ -18,13 +18,14 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from sapo_client.swarm.addresses import PeerAddress, network_of
 from sapo_client.swarm.limits import DialLimits, Rate
 from sapo_client.swarm.rate_limit import KeyedBuckets
+from sapo_client.swarm.sought import SoughtPeers
 from sapo_client.swarm.vouched import VouchedPeers
 
 STRANGERS_AT_ONE_HOST: Final = Rate(per_second=0.2, burst=32)
@@ -74,7 +75,7 @@ class AddressBook:
         self._rng = rng
         self._entries: dict[str, _Entry] = {}
         self._dials = KeyedBuckets(STRANGERS_AT_ONE_HOST, _MOST_HOSTS)
-        self._sought: frozenset[str] = frozenset()
+        self._sought = SoughtPeers(limits)
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -110,9 +111,13 @@ class AddressBook:
             if entry is not None:
                 entry.add(address, self._limits.max_addresses_per_peer, first_hand=True)
 
-    def seek(self, peer_ids: Iterable[str]) -> None:
-        """Want some of these peers, and no others, beyond the usual number."""
-        self._sought = frozenset(peer_ids)
+    def seek(self, islands: Mapping[str, frozenset[int]]) -> None:
+        """Want some of these peers, and no others, beyond the usual number.
+
+        Args:
+            islands: by peer id, those for which it is wanted.
+        """
+        self._sought.replace(islands)
 
     def _is_of_use(self, address: PeerAddress) -> bool:
         return address.peer_id != self._own_peer_id and not address.unspecified
@@ -201,21 +206,15 @@ class AddressBook:
         trusted = [address for address in others if address.peer_id in self._vouched]
         strangers = [address for address in others if address.peer_id not in self._vouched]
         first = trusted[: max(0, self._limits.vouched_peers - self._vouched.among(connected))]
-        missing = self._missing(trusted[len(first) :] + strangers, connected, now_seconds)
+        others = [*trusted[len(first) :], *strangers]
+        with_first = [*chosen, *(address.peer_id for address in first)]
+        missing = self._sought.missing(others, with_first, lambda each: self._may_dial(each, now_seconds))
         taken = {*first, *missing}
         rest = [address for address in trusted + strangers if address not in taken]
         self._rng.shuffle(rest)
-        beyond = min(self._limits.sought_peers, len(self._sought.intersection(chosen)))
-        wanted = max(0, self._limits.target_peers - (len(chosen) - beyond) - len(lost) - len(first))
+        usual = len(chosen) - self._sought.beyond(chosen)
+        wanted = max(0, self._limits.target_peers - usual - len(lost) - len(first))
         return tuple(lost + first + missing + self._spared(rest, wanted, now_seconds))
-
-    def _missing(
-        self, others: Iterable[PeerAddress], connected: Collection[str], now_seconds: float
-    ) -> list[PeerAddress]:
-        """Return addresses of sought peers to dial, as many as are missing."""
-        missing = self._limits.sought_peers - len(self._sought.intersection(connected))
-        sought = (address for address in others if address.peer_id in self._sought)
-        return self._spared(sought, max(0, missing), now_seconds)
 
     def _spared(self, addresses: Iterable[PeerAddress], most: int, now_seconds: float) -> list[PeerAddress]:
         """Return the first ones of which the host was not dialled too often."""
@@ -223,9 +222,13 @@ class AddressBook:
         for address in addresses:
             if len(found) == most:
                 break
-            if self._dials.take(address.network, now_seconds):
+            if self._may_dial(address, now_seconds):
                 found.append(address)
         return found
+
+    def _may_dial(self, address: PeerAddress, now_seconds: float) -> bool:
+        """Take one of the dials at the address's host, if there is one."""
+        return self._dials.take(address.network, now_seconds)
 
     def dialling(self, peer_id: str, now_seconds: float) -> None:
         """Record that a dial starts: no other for this peer until it ended."""

@@ -64,13 +64,15 @@ class FoundPeer:
     """A peer that the application wants to be connected with.
 
     Attributes:
-        addresses: full multiaddrs, unverified.
+        addresses: full multiaddrs, signed by the peer: that does not mean that it is there.
         teller: the IP address of who told of them.
+        islands: those for which it is wanted.
     """
 
     peer_id: str
     addresses: tuple[str, ...]
     teller: str
+    islands: frozenset[int]
 
 
 class Transport(Protocol):
@@ -109,7 +111,7 @@ class Transport(Protocol):
         """Keep connection places for these peers and for no others: their accounts are trusted."""
 
     def seek(self, found: Iterable[FoundPeer]) -> None:
-        """Dial some of these peers and no others besides the usual ones, until some are connected."""
+        """Dial some of these peers, of each island, and no others besides the usual ones."""
 
     def reachability(self) -> Reachability:
         """Return whether strangers can connect to this node, as peers found that it asked."""

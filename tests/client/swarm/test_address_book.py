@@ -239,9 +239,9 @@ def test_sought_peers_are_dialled_beyond_the_usual_number_until_some_are_connect
     usual = [_address(number).peer_id for number in range(1, 5)]
     sought = {_address(number) for number in range(10, 20)}
     assert book.due(usual, usual, 0.0) == ()
-    book.seek(address.peer_id for address in sought)
+    book.seek({address.peer_id: frozenset({1}) for address in sought})
     due = book.due(usual, usual, 0.0)
-    assert len(due) == LIMITS.sought_peers
+    assert len(due) == LIMITS.sought_on_island
     assert set(due) <= sought
     connected = [*usual, *(address.peer_id for address in due[1:])]
     assert len(book.due(connected, connected, 0.0)) == 1
@@ -249,18 +249,80 @@ def test_sought_peers_are_dialled_beyond_the_usual_number_until_some_are_connect
     assert len(book.due(others, others, 0.0)) == 2, "the sought ones take no place of the usual number"
     everybody = [*usual[1:], *(address.peer_id for address in sought)]
     assert book.due(everybody, everybody, 0.0) == (), "more of them than are wanted count as usual ones"
-    book.seek(())
+    book.seek({})
     assert book.due(usual, usual, 0.0) == ()
 
 
 def test_sought_peers_do_not_make_a_node_dial_a_victim_more_often_than_others() -> None:
     """Reflection: any number of keys may say that they are at one host."""
-    book, victim = _book(replace(LIMITS, sought_peers=1000)), "203.0.113.9"
+    book, victim = _book(replace(LIMITS, sought_peers=1000, sought_on_island=1000)), "203.0.113.9"
     told = [
         PeerAddress("ip4", victim, 1000 + number, peer_id_from_key(number.to_bytes(32, "big")))
         for number in range(1, 200)
     ]
     book.learn(told, TELLER)
-    book.seek(address.peer_id for address in told)
+    book.seek({address.peer_id: frozenset({1}) for address in told})
     assert len(book.due((), (), 0.0)) == STRANGERS_AT_ONE_HOST.burst
     assert book.due((), (), 1.0) == ()
+
+
+def _sought_on(book: AddressBook, *islands: int) -> dict[int, list[str]]:
+    """Make the book know and seek nine members of each island; return their peer ids."""
+    members = {island: [_address(10 * island + one) for one in range(1, 10)] for island in islands}
+    for addresses in members.values():
+        book.learn(addresses, TELLER)
+    book.seek({one.peer_id: frozenset({island}) for island, them in members.items() for one in them})
+    return {island: [one.peer_id for one in them] for island, them in members.items()}
+
+
+def _dialled_on(members: dict[int, list[str]], due: tuple[PeerAddress, ...]) -> list[int]:
+    ids = {address.peer_id for address in due}
+    return [len(ids.intersection(them)) for them in members.values()]
+
+
+def test_an_island_without_members_is_sought_while_another_has_enough() -> None:
+    book = _book()
+    members = _sought_on(book, 1, 2)
+    full = members[1][: LIMITS.sought_on_island + LIMITS.target_peers]
+    assert _dialled_on(members, book.due(full, full, 0.0)) == [0, LIMITS.sought_on_island]
+
+
+def test_the_places_for_members_are_split_between_the_islands_that_lack_them() -> None:
+    book = _book(replace(LIMITS, target_peers=0, vouched_peers=0))
+    members = _sought_on(book, 1, 2, 3, 4)
+    assert _dialled_on(members, book.due((), (), 0.0)) == [2, 2, 2, 2]
+    one = members[1][:1]
+    assert _dialled_on(members, book.due(one, one, 0.0)) == [1, 2, 2, 2]
+
+
+def test_islands_that_a_node_leaves_keep_no_places_from_those_that_it_joins() -> None:
+    """When homes move a node carries the old and the new islands for some epochs."""
+    book = _book(replace(LIMITS, target_peers=0, vouched_peers=0))
+    _sought_on(book, 1, 2)
+    old = [address.peer_id for address in book.due((), (), 0.0)]
+    assert len(old) == LIMITS.sought_peers
+    members = _sought_on(book, 1, 2, 3, 4)
+    assert _dialled_on(members, book.due(old, old, 0.0)) == [0, 0, 2, 2]
+
+
+def test_a_member_of_two_islands_counts_on_both() -> None:
+    book = _book(replace(LIMITS, target_peers=0, vouched_peers=0))
+    both = [_address(number) for number in range(1, 10)]
+    book.learn(both, TELLER)
+    book.seek({address.peer_id: frozenset({1, 2}) for address in both})
+    assert len(book.due((), (), 0.0)) == LIMITS.sought_on_island
+
+
+def test_who_carries_many_islands_seeks_those_without_members_within_his_places() -> None:
+    book = _book(replace(LIMITS, target_peers=0, vouched_peers=0))
+    members = _sought_on(book, *range(1, 21))
+    connected = [members[island][0] for island in range(1, 13)]
+    due = book.due(connected, connected, 0.0)
+    assert _dialled_on(members, due)[:12] == [0] * 12
+    assert len(due) == LIMITS.sought_peers
+
+
+def test_members_who_connect_by_themselves_do_not_keep_a_node_from_choosing_some() -> None:
+    book = _book()
+    members = _sought_on(book, 1)
+    assert _dialled_on(members, book.due(members[1][:4], (), 0.0))[0] >= LIMITS.sought_on_island

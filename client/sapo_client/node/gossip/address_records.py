@@ -6,6 +6,7 @@ Peers that do not serve this protocol are older; they lose nothing but its use.
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
@@ -15,7 +16,9 @@ from sapo_client.node.gossip.own_certificate import OwnCertificate
 from sapo_client.node.gossip.record_directory import RecordDirectory, Teller
 from sapo_client.node.runtime.clock import Clock
 from sapo_client.swarm.addresses import PeerAddress, parse_address, scope_of
-from sapo_client.swarm.transport import FoundPeer, PeerInfo, Transport, TransportError
+from sapo_client.swarm.limits import DialLimits
+from sapo_client.swarm.sought import wanted_on_each
+from sapo_client.swarm.transport import Direction, FoundPeer, PeerInfo, Transport, TransportError
 from sapo_protocol.identifiers import NodeId
 from sapo_protocol.islands.address_record import (
     MAX_RECORD_ADDRESSES,
@@ -36,8 +39,6 @@ WAIT_SECONDS: Final = 0.5
 
 REST_SECONDS: Final = 60.0
 """Between two requests otherwise: others still have to learn of this node."""
-
-_ENOUGH: Final = 4  # connected members of the own islands
 
 
 class RecordExchange:
@@ -87,7 +88,7 @@ class RecordExchange:
             await self._ask(peers[longest_ago])
         members = self.directory.members(self._engine.islands.carried, self._clock())
         self._transport.seek(members)
-        if self._has_enough(members):
+        if not self._lacking(members):
             return REST_SECONDS
         return LOOK_SECONDS if peers else WAIT_SECONDS
 
@@ -119,9 +120,16 @@ class RecordExchange:
         islands = self._engine.islands
         return any((islands.count(epoch) or 1) > 1 for epoch in islands.epochs_at(self._clock()))
 
-    def _has_enough(self, members: Iterable[FoundPeer]) -> bool:
-        connected = {peer.peer_id for peer in self._transport.peers()}
-        return len(connected.intersection(member.peer_id for member in members)) >= _ENOUGH
+    def _lacking(self, members: Iterable[FoundPeer]) -> frozenset[int]:
+        """Return the islands of which this node has not chosen as many members as it wants.
+
+        Members that connect by themselves count for nothing, as in `SoughtPeers`.
+        """
+        carried = self._engine.islands.carried
+        chosen = {peer.peer_id for peer in self._transport.peers() if peer.direction is Direction.OUTBOUND}
+        counts = Counter(island for each in members if each.peer_id in chosen for island in each.islands)
+        wanted = wanted_on_each(len(carried), DialLimits())
+        return frozenset(island for island in carried if counts[island] < wanted)
 
     def _own_record(self, host: str) -> bytes | None:
         """Return the own record for a peer at an IP address; None if it could not use the addresses.

@@ -111,10 +111,16 @@ class RecordDirectory:
         return certificate.node in self._kept
 
     def members(self, islands: Iterable[int], now_seconds: float) -> tuple[FoundPeer, ...]:
-        """Return the nodes that are on one of the islands, in a random order."""
+        """Return the nodes that are on one of the islands, in a random order, each with those it is on."""
+        wanted = frozenset(islands)
         return tuple(
-            FoundPeer(peer_id_from_key(node), tuple(map(str, kept.addresses)), kept.teller.host)
-            for node, kept in self._on(frozenset(islands), now_seconds)
+            FoundPeer(
+                peer_id_from_key(node),
+                tuple(map(str, kept.addresses)),
+                kept.teller.host,
+                kept.islands & wanted,
+            )
+            for node, kept in self._on(wanted, now_seconds)
         )
 
     def answer(self, islands: Iterable[int], asker: str, now_seconds: float) -> tuple[bytes, ...]:

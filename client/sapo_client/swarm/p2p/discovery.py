@@ -197,12 +197,12 @@ class Discovery:
 
     def seek(self, found: Iterable[FoundPeer]) -> None:
         """Take addresses of peers that the application wants as hearsay; those peers are dialled first."""
-        sought = set()
+        sought = {}
         for peer in found:
             parsed = filter(None, map(parse_address, peer.addresses))
             own = [address for address in parsed if address.peer_id == peer.peer_id]
             self._book.learn(self._for(peer.teller, own), peer.teller)
-            sought.add(peer.peer_id)
+            sought[peer.peer_id] = peer.islands
         self._book.seek(sought)
 
     def own_addresses(self) -> tuple[PeerAddress, ...]:
