@@ -15,12 +15,13 @@ from hashlib import sha256
 
 import pytest
 
-from sapo_client.node.gossip.record_directory import MOST_ON_ISLAND
+from sapo_client.node.gossip.record_places import MOST_ON_ISLAND
 from sapo_client.swarm.address_book import AddressBook
 from sapo_client.swarm.addresses import PeerAddress
 from sapo_client.swarm.limits import DialLimits, TransportLimits
 from sapo_client.swarm.peer_exchange import MAX_ADDRESSES
 from sapo_client.swarm.peer_id import peer_id_from_key
+from sapo_client.swarm.sought import SoughtFor
 from sapo_client.swarm.vouched import VouchedPeers
 
 HONEST, ATTACKERS = 20, 400
@@ -86,7 +87,7 @@ class EclipseSimulation:
         vouched.replace(self.trusted)
         book = AddressBook(name.peer_id, DialLimits(), self.rng, vouched)
         book.learn(CROWD[: len(self.sought)], HOST)
-        book.seek(dict.fromkeys(self.sought, frozenset({0})))
+        book.seek(dict.fromkeys(self.sought, SoughtFor(frozenset({0}), "192.0.0.0/16")))
         return Node(name, book, vouched=vouched)
 
     def run(self, ticks: int, *, attacked: bool, restarts: bool) -> None:

@@ -67,12 +67,14 @@ class FoundPeer:
         addresses: full multiaddrs, signed by the peer: that does not mean that it is there.
         teller: the IP address of who told of them.
         islands: those for which it is wanted.
+        source: the networks to which the telling of it is ascribed.
     """
 
     peer_id: str
     addresses: tuple[str, ...]
     teller: str
     islands: frozenset[int]
+    source: str
 
 
 class Transport(Protocol):

@@ -23,6 +23,9 @@ class VouchedPeers:
     def __contains__(self, peer_id: object) -> bool:
         return peer_id in self._peer_ids
 
+    def __len__(self) -> int:
+        return len(self._peer_ids)
+
     def among(self, peer_ids: Collection[str]) -> int:
         """Return how many of the given peers are vouched for."""
         return sum(peer_id in self._peer_ids for peer_id in peer_ids)

@@ -13,6 +13,7 @@ from sapo_client.swarm.address_book import STRANGERS_AT_ONE_HOST, AddressBook
 from sapo_client.swarm.addresses import PeerAddress
 from sapo_client.swarm.limits import DialLimits
 from sapo_client.swarm.peer_id import peer_id_from_key
+from sapo_client.swarm.sought import SoughtFor
 from sapo_client.swarm.vouched import VouchedPeers
 
 LIMITS = DialLimits(target_peers=4, vouched_peers=2)
@@ -24,6 +25,10 @@ def _address(number: int, port: int = 4001) -> PeerAddress:
 
 
 OWN = _address(0)
+
+
+def on(islands: set[int], source: str = "198.51.0.0/16") -> SoughtFor:
+    return SoughtFor(frozenset(islands), source)
 
 
 def _book(limits: DialLimits = LIMITS, vouched: VouchedPeers | None = None) -> AddressBook:
@@ -239,7 +244,7 @@ def test_sought_peers_are_dialled_beyond_the_usual_number_until_some_are_connect
     usual = [_address(number).peer_id for number in range(1, 5)]
     sought = {_address(number) for number in range(10, 20)}
     assert book.due(usual, usual, 0.0) == ()
-    book.seek({address.peer_id: frozenset({1}) for address in sought})
+    book.seek({address.peer_id: on({1}) for address in sought})
     due = book.due(usual, usual, 0.0)
     assert len(due) == LIMITS.sought_on_island
     assert set(due) <= sought
@@ -261,7 +266,7 @@ def test_sought_peers_do_not_make_a_node_dial_a_victim_more_often_than_others() 
         for number in range(1, 200)
     ]
     book.learn(told, TELLER)
-    book.seek({address.peer_id: frozenset({1}) for address in told})
+    book.seek({address.peer_id: on({1}) for address in told})
     assert len(book.due((), (), 0.0)) == STRANGERS_AT_ONE_HOST.burst
     assert book.due((), (), 1.0) == ()
 
@@ -271,7 +276,7 @@ def _sought_on(book: AddressBook, *islands: int) -> dict[int, list[str]]:
     members = {island: [_address(10 * island + one) for one in range(1, 10)] for island in islands}
     for addresses in members.values():
         book.learn(addresses, TELLER)
-    book.seek({one.peer_id: frozenset({island}) for island, them in members.items() for one in them})
+    book.seek({one.peer_id: on({island}) for island, them in members.items() for one in them})
     return {island: [one.peer_id for one in them] for island, them in members.items()}
 
 
@@ -309,7 +314,7 @@ def test_a_member_of_two_islands_counts_on_both() -> None:
     book = _book(replace(LIMITS, target_peers=0, vouched_peers=0))
     both = [_address(number) for number in range(1, 10)]
     book.learn(both, TELLER)
-    book.seek({address.peer_id: frozenset({1, 2}) for address in both})
+    book.seek({address.peer_id: on({1, 2}) for address in both})
     assert len(book.due((), (), 0.0)) == LIMITS.sought_on_island
 
 
@@ -326,3 +331,71 @@ def test_members_who_connect_by_themselves_do_not_keep_a_node_from_choosing_some
     book = _book()
     members = _sought_on(book, 1)
     assert _dialled_on(members, book.due(members[1][:4], (), 0.0))[0] >= LIMITS.sought_on_island
+
+
+def test_half_of_the_places_for_members_wait_for_vouched_ones() -> None:
+    """Whoever answers first could otherwise fill all of them with his own."""
+    vouched = VouchedPeers()
+    book = _book(replace(LIMITS, target_peers=0, vouched_peers=0), vouched)
+    members = _sought_on(book, 1)
+    late = [_address(number) for number in range(100, 104)]
+    vouched.replace(address.peer_id for address in late)
+    first = [address.peer_id for address in book.due((), (), 0.0)]
+    assert len(first) == LIMITS.sought_on_island // 2
+    book.learn(late, TELLER)
+    told = [*members[1], *(address.peer_id for address in late)]
+    book.seek({peer_id: on({1}) for peer_id in told})
+    due = book.due(first, first, 0.0)
+    assert len(due) == LIMITS.sought_on_island // 2
+    assert set(due) <= set(late)
+
+
+def test_members_are_dialled_of_whom_different_peers_told() -> None:
+    book = _book(replace(LIMITS, target_peers=0, vouched_peers=0))
+    members = [_address(number) for number in range(1, 40)]
+    book.learn(members, TELLER)
+    sources = {one.peer_id: "a" if number < 36 else f"{number}" for number, one in enumerate(members)}
+    book.seek({peer_id: on({1}, source) for peer_id, source in sources.items()})
+    assert {sources[one.peer_id] for one in book.due((), (), 0.0)} == {"a", "36", "37", "38"}
+
+
+def test_hearsay_does_not_displace_what_was_signed() -> None:
+    """An attacker tells any number of peers over the peer exchange, from many networks."""
+    book = _book(DialLimits(max_known_peers=16))
+    signed = [_address(number) for number in range(1, 5)]
+    book.learn_signed(signed, TELLER)
+    for number in range(10, 60):
+        book.learn([_address(number)], f"203.0.113.{number}")
+    assert set(signed) <= set(book.addresses())
+    for number in range(60, 110):
+        book.learn_signed([_address(number)], f"203.0.113.{number}")
+    met = [_address(number) for number in range(110, 118)]
+    book.learn_first_hand(met)
+    for number in range(120, 170):
+        book.learn_signed([_address(number)], f"203.0.113.{number}")
+        book.learn([_address(number + 60)], f"203.0.113.{number}")
+    kinds = Counter(address in met for address in book.addresses())
+    assert kinds == {True: 8, False: 8}, "half of the book is for those who were met"
+
+
+def test_signed_addresses_of_sought_peers_are_forgotten_last() -> None:
+    """Records of islands that the node left give way to those of its islands."""
+    book = _book(DialLimits(max_known_peers=16))
+    sought = [_address(number) for number in range(1, 3)]
+    book.learn_signed(sought, TELLER)
+    book.seek({address.peer_id: on({1}) for address in sought})
+    for number in range(10, 60):
+        book.learn_signed([_address(number)], TELLER)
+    assert set(sought) <= set(book.addresses())
+
+
+def test_a_signed_address_comes_after_first_hand_ones_and_before_hearsay() -> None:
+    book, kinds = _book(), [_address(1, port) for port in (4001, 4002, 4003)]
+    book.learn(kinds, TELLER)
+    book.learn_signed(kinds[1:2], TELLER)
+    book.learn_first_hand(kinds[:1])
+    book.learn_signed(kinds[:1], TELLER)
+    for port in range(5000, 5010):
+        book.learn([_address(1, port)], TELLER)
+    assert book.addresses_of(kinds[0].peer_id)[:2] == (kinds[0], kinds[1])
+    assert len(book.addresses_of(kinds[0].peer_id)) == LIMITS.max_addresses_per_peer

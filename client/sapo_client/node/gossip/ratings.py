@@ -60,6 +60,17 @@ class Ratings:
         refused = {node for node, account in pairs if account in banned}
         return frozenset(map(peer_id_from_key, trusted - refused))
 
+    def vouches_for(self, account: Account, epoch: int) -> bool:
+        """Whether keeping many accounts like this one has a price: it has a bond, or earned a weight here.
+
+        An account with a part of a bond is drawn by that part, and a banned one is not vouched for.
+        """
+        if self._reputation.is_banned(account, epoch) or not self._is_drawn(account, epoch):
+            return False
+        if self._certificates.standing.is_bonded(account, epoch):
+            return True
+        return self._reputation.weigh([account], epoch).weights.get(account, 0.0) > 0.0
+
     def _is_drawn(self, account: Account, epoch: int) -> bool:
         units = self._certificates.standing.units_of(account, epoch)
         message = (epoch // _DRAW_EPOCHS).to_bytes(8, "big") + account
