@@ -5,13 +5,17 @@ Peers that do not serve this protocol are older; they lose nothing but its use.
 
 from __future__ import annotations
 
+import logging
 import random
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
 from typing import Final
 
 import trio
 
+from sapo_client.node.gossip import record_cache
 from sapo_client.node.gossip.island_turns import IslandTurns
 from sapo_client.node.gossip.own_certificate import OwnCertificate
 from sapo_client.node.gossip.ratings import Ratings
@@ -46,10 +50,19 @@ REST_SECONDS: Final = 60.0
 """Between two requests otherwise: others still have to learn of this node."""
 
 
+_RECALL_SECONDS: Final = 300.0
+"""For which records of before the last start are looked at."""
+
+_LOG = logging.getLogger(__name__)
+
+
 class RecordExchange:
     """Service that tells peers of this node, asks them for members of its islands, and has those dialled.
 
     It does nothing in a swarm that is not divided.
+
+    Args:
+        file: keeps records for the next start; unset for none.
     """
 
     def __init__(
@@ -60,6 +73,7 @@ class RecordExchange:
         node: NodeId,
         own_certificate: OwnCertificate,
         clock: Clock,
+        file: Path | None,
     ) -> None:
         manifest = engine.manifest
         self._engine = engine
@@ -69,6 +83,9 @@ class RecordExchange:
         self._protocol = addresses_protocol(manifest.swarm_id)
         self._asked_seconds: dict[str, float] = {}
         self._turns = IslandTurns()
+        self._file = file
+        self._recalled = () if file is None or manifest.islands is None else record_cache.load(file)
+        self._saved_seconds = self._started_seconds = 0.0
         self._ratings = Ratings(engine.certificates, engine.reputation)
         self.directory = RecordDirectory(
             manifest.swarm_id,
@@ -85,8 +102,12 @@ class RecordExchange:
         if self._engine.manifest.islands is None:
             return
         self._transport.serve(self._protocol, self._answer)
-        while True:
-            await trio.sleep(await self._look())
+        self._saved_seconds = self._started_seconds = trio.current_time()
+        try:
+            while True:
+                await trio.sleep(await self._look())
+        finally:
+            self._save()
 
     async def _look(self) -> float:
         """Ask a peer and have members dialled; return the seconds until the next look."""
@@ -99,8 +120,11 @@ class RecordExchange:
             longest_ago = min(peers, key=lambda each: self._asked_seconds.get(each, -1.0))
             self._asked_seconds[longest_ago] = trio.current_time()
             await self._ask(peers[longest_ago])
+        old = self._recall()
         members = self._members()
-        self._transport.seek(members)
+        self._transport.seek((*members, *old))
+        if trio.current_time() - self._saved_seconds >= REST_SECONDS:
+            self._save()
         if not self._lacking(members):
             return REST_SECONDS
         return LOOK_SECONDS if peers and peers.keys() <= self._asked_seconds.keys() else WAIT_SECONDS
@@ -130,6 +154,29 @@ class RecordExchange:
         if asked.own is not None and self._is_of(asked.own, peer_id):
             self.directory.take(asked.own, _teller(peer), now_seconds)
         return to_records(self.directory.answer(asked.islands, peer.remote_host, now_seconds))
+
+    def _recall(self) -> tuple[FoundPeer, ...]:
+        """Keep the records of before the last start that still count; return who is worth a try besides.
+
+        The islands of some are known only when their beacons are, so all are looked at for some minutes.
+        """
+        if trio.current_time() - self._started_seconds > _RECALL_SECONDS:
+            self._recalled = ()
+        carried, now_seconds = self._engine.islands.carried, self._clock()
+        found = (self.directory.recall(message, teller, now_seconds) for message, teller in self._recalled)
+        old = (replace(peer, islands=peer.islands & carried) for peer in found if peer is not None)
+        return tuple(peer for peer in old if peer.islands)
+
+    def _save(self) -> None:
+        """Keep the records of the own islands for the next start, once there are any."""
+        self._saved_seconds = trio.current_time()
+        saved = self.directory.saved(self._engine.islands.carried, self._clock())
+        if self._file is None or not saved:
+            return
+        try:
+            record_cache.save(self._file, saved)
+        except OSError as error:
+            _LOG.warning("address records are not kept for the next start: %s", error)
 
     def _members(self) -> tuple[FoundPeer, ...]:
         return self.directory.members(self._engine.islands.carried, self._clock())

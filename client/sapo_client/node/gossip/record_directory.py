@@ -32,6 +32,9 @@ CHECKS_OF_SOURCE: Final = Rate(per_second=1.0, burst=64)
 PLACED_SECONDS: Final = 30.0
 """Between two computations of all islands and of who is vouched for: any peer may ask."""
 
+RECALLED_SECONDS: Final = 7 * 24 * 3600
+"""How old a record of before the last start may be: a server's address lasts for months, others change."""
+
 _MOST_SOURCES: Final = 256
 
 IslandsOf = Callable[[NodeId, Account, float], frozenset[int]]
@@ -125,13 +128,57 @@ class RecordDirectory:
         record = open_record(unchecked, self._swarm_id, self._domain)
         if record is None or not record.counts_at(now_seconds):
             return False
+        return self._keep(record, addresses, teller, now_seconds)
+
+    def recall(self, message: bytes, teller: Teller, now_seconds: float) -> FoundPeer | None:
+        """Take a record of before the last start, checked like any other.
+
+        One that does not count any more is not kept, and so not passed on; its addresses are worth a try.
+
+        Args:
+            teller: to whom it was ascribed.
+
+        Returns:
+            The node to dial, unless the record is kept, or wrong, or too old, or its islands are unknown.
+        """
+        unchecked = parse_record(message, self._swarm_id)
+        if unchecked is None or unchecked.node == self._own or unchecked.node in self._kept:
+            return None
+        addresses = _usable(unchecked.addresses, unchecked.node, teller.host)
+        record = open_record(unchecked, self._swarm_id, self._domain) if addresses else None
+        if record is None or not record.certificate.covers(now_seconds):
+            return None
+        if record.counts_at(now_seconds):
+            self._keep(record, addresses, teller, now_seconds)
+            return None
+        if not 0 <= now_seconds - record.made_seconds < RECALLED_SECONDS:
+            return None
+        islands = self._islands_of(unchecked.node, record.certificate.account, now_seconds)
+        return FoundPeer(
+            peer_id=peer_id_from_key(unchecked.node),
+            addresses=tuple(map(str, addresses)),
+            teller=teller.host,
+            islands=islands,
+            source=network_group_of(teller.host),
+        )
+
+    def saved(self, islands: Iterable[int], now_seconds: float) -> tuple[tuple[bytes, Teller], ...]:
+        """Return the records of nodes on the islands, each with whom it is ascribed to, for the next start."""
+        return tuple(
+            (kept.record.message, kept.ascribed) for _, kept in self._on(frozenset(islands), now_seconds)
+        )
+
+    def _keep(
+        self, record: AddressRecord, addresses: tuple[PeerAddress, ...], teller: Teller, now_seconds: float
+    ) -> bool:
+        """Keep a record that was checked if there is room for it; whether it is kept."""
         certificate = record.certificate
         islands = self._islands_of(certificate.node, certificate.account, now_seconds)
         if not islands:
             return False
+        known = self._kept.pop(certificate.node, None)
         ascribed, vouched = _ascribed(known, teller, certificate.node), self._vouches(certificate.account)
         kept = _Kept(record, addresses, teller.host, ascribed, islands, vouched)
-        self._kept.pop(certificate.node, None)
         self._kept[certificate.node] = kept
         self._bound(kept)
         return certificate.node in self._kept

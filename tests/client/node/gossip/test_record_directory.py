@@ -5,14 +5,17 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable
 from dataclasses import replace
+from pathlib import Path
 
 from support.swarm import Identity, make_manifest, moment
 
+from sapo_client.node.gossip import record_cache
 from sapo_client.node.gossip.address_records import widest
 from sapo_client.node.gossip.record_directory import (
     CHECKS_OF_SOURCE,
     MOST_OF_ACCOUNT,
     PLACED_SECONDS,
+    RECALLED_SECONDS,
     RecordDirectory,
     Teller,
 )
@@ -332,3 +335,49 @@ def test_an_answer_names_members_of_each_island_that_is_asked_for() -> None:
     told = known.answer({0, 1, 2, 3}, OTHER, NOW)
     assert len(told) == MAX_RECORDS
     assert record(people[-1]) in told
+
+
+def test_records_of_before_the_last_start_are_checked_again(tmp_path: Path) -> None:
+    file, before = tmp_path / "kept" / "address-records", directory()
+    for number, who in enumerate((ALICE, BOB)):
+        assert before.take(record(who), Teller(peer_id_from_key(who.node), f"203.0.113.{number}", True), NOW)
+    genuine = before.saved({1}, NOW)
+    forged = [
+        (issue_record(BOB.seed, who.certificate(MANIFEST).to_bytes(), MANIFEST.swarm_id, NOW, [address(who)]))
+        for who in map(Identity, (20, 21))
+    ]
+    record_cache.save(file, [*genuine, *((message, at(TELLER)) for message in forged)])
+    after = directory()
+    for message, teller in record_cache.load(file):
+        assert after.recall(message, teller, NOW) is None
+    assert kept_by(after) == ids([ALICE, BOB])
+    assert {message for message, _ in after.saved({1}, NOW)} == {message for message, _ in genuine}
+    assert all(teller.chosen for _, teller in after.saved({1}, NOW)), "what it is ascribed to stays"
+
+
+def test_a_record_that_ended_while_the_node_was_away_is_dialled_and_not_passed_on() -> None:
+    known, later = directory(), NOW + RECORD_SECONDS
+    assert known.recall(record(ALICE), at(TELLER), later) == found(ALICE)
+    assert (known.members({1}, later), known.answer({1}, OTHER, later)) == ((), ())
+    assert known.recall(record(ALICE), at(TELLER), NOW + RECALLED_SECONDS) is None
+    assert known.recall(record(ALICE, made=NOW + 3600), at(TELLER), NOW) is None
+
+
+def test_a_damaged_or_overlong_file_is_none(tmp_path: Path) -> None:
+    file = tmp_path / "address-records"
+    assert record_cache.load(file) == ()
+    row = (record(ALICE), at(TELLER))
+    record_cache.save(file, [row] * (2 * record_cache.MOST_SAVED))
+    assert len(record_cache.load(file)) == record_cache.MOST_SAVED
+    whole = file.read_bytes()
+    for damaged in (
+        b"",
+        b"\xff",
+        whole[:-1],
+        whole + b"\x00",
+        whole * 10,
+        b"\x81\x00",
+        b"\x81\x83\x00\x00\x00",
+    ):
+        file.write_bytes(damaged)
+        assert record_cache.load(file) == ()
