@@ -163,7 +163,7 @@ class RecordDirectory:
         )
 
     def saved(self, islands: Iterable[int], now_seconds: float) -> tuple[tuple[bytes, Teller], ...]:
-        """Return the records of nodes on the islands, each with whom it is ascribed to, for the next start."""
+        """Return the records of nodes on the islands for the next start, and to whom each is ascribed."""
         return tuple(
             (kept.record.message, kept.ascribed) for _, kept in self._on(frozenset(islands), now_seconds)
         )
