@@ -147,7 +147,7 @@ class AddressBook:
         return address.peer_id != self._own_peer_id and not address.unspecified
 
     def _is_kept(self, peer_id: str, entry: _Entry) -> bool:
-        return entry.bootstrap or peer_id in self._vouched
+        return entry.bootstrap or self._vouched.has_earned(peer_id)
 
     def _room(self, address: PeerAddress, host: str, proof: Proof) -> _Entry | None:
         """Return the new entry of a peer, or None if the book has no room for it.
@@ -169,7 +169,7 @@ class AddressBook:
         full = len(self._entries) >= self._limits.max_known_peers
         strangers = {kind: self._strangers(kind) for kind in Proof}
         heard, signed, met = (strangers[kind] for kind in Proof)
-        if peer_id in self._vouched:
+        if self._vouched.has_earned(peer_id):
             return not full or self._forget_one_of(heard or signed or met, source)
         if proof is Proof.MET:
             if len(met) >= self._limits.max_known_peers - half:
@@ -181,13 +181,13 @@ class AddressBook:
         return not (full or len(heard) + len(signed) >= half) or self._forget_one_of(weakest, source)
 
     def _strangers(self, proof: Proof) -> list[tuple[str, _Entry]]:
-        """Return the peers of a kind that are not kept in any case: oldest first, sought ones at the end."""
+        """Return the peers of a kind that are not kept in any case: oldest first, wanted ones at the end."""
         found = [
             (peer_id, entry)
             for peer_id, entry in self._entries.items()
             if entry.proof is proof and not self._is_kept(peer_id, entry)
         ]
-        return sorted(found, key=lambda each: each[0] in self._sought)
+        return sorted(found, key=lambda each: each[0] in self._sought or each[0] in self._vouched)
 
     def _forget_one_of(self, strangers: list[tuple[str, _Entry]], source: str) -> bool:
         """Forget the oldest of the network that most of them would come from; whether there was one.
@@ -235,8 +235,8 @@ class AddressBook:
         self._rng.shuffle(others)  # nodes that learned the same list dial different peers of it
         trusted = [address for address in others if address.peer_id in self._vouched]
         strangers = [address for address in others if address.peer_id not in self._vouched]
-        first = trusted[: max(0, self._limits.vouched_peers - self._vouched.among(connected))]
-        others = [*trusted[len(first) :], *strangers]
+        first = self._vouched_first(trusted, connected, chosen)
+        others = [*(address for address in trusted if address not in first), *strangers]
         with_first = [*chosen, *(address.peer_id for address in first)]
         missing = self._sought.missing(others, with_first, lambda each: self._may_dial(each, now_seconds))
         taken = {*first, *missing}
@@ -245,6 +245,20 @@ class AddressBook:
         usual = len(chosen) - self._sought.beyond(chosen)
         wanted = max(0, self._limits.target_peers - usual - len(lost) - len(first))
         return tuple(lost + first + missing + self._spared(rest, wanted, now_seconds))
+
+    def _vouched_first(
+        self, trusted: Iterable[PeerAddress], connected: Collection[str], chosen: Collection[str]
+    ) -> list[PeerAddress]:
+        """Return vouched peers to dial whatever else: those that earned it, then bonded ones.
+
+        Bonded peers that connect by themselves do not count: attackers who bought bonds could otherwise keep
+        a node from dialling those that others own.
+        """
+        places = max(0, self._limits.vouched_peers - self._vouched.earned_among(connected))
+        listed = list(trusted)
+        earned = [each for each in listed if self._vouched.has_earned(each.peer_id)][:places]
+        places = max(0, places - len(earned) - self._vouched.bonded_among(chosen))
+        return earned + [each for each in listed if not self._vouched.has_earned(each.peer_id)][:places]
 
     def _spared(self, addresses: Iterable[PeerAddress], most: int, now_seconds: float) -> list[PeerAddress]:
         """Return the first ones of which the host was not dialled too often."""

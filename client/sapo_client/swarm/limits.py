@@ -48,7 +48,8 @@ class TransportLimits:
     request_timeout_seconds: float = 10.0
     max_connections: int = 64  # gossip needs a dozen; the rest is for new peers
     inbound_share: float = 0.75  # of connections; the rest stays free for peers that this node dials
-    stranger_share: float = 0.5  # of connections, inbound; the quarter between is kept for vouched peers
+    stranger_share: float = 0.5  # of connections, inbound; the quarter between is kept for vouched peers ...
+    untrusted_share: float = 0.625  # ... half of it for those that earned trust: a bond can be bought
     max_streams_per_connection: int = 64  # an honest peer holds two gossip streams and a few requests
     max_buffered_bytes_per_connection: int = 4 * 2**20
     outbound_queue: int = 512  # RPCs waiting for one slow peer

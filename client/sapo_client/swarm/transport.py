@@ -109,8 +109,8 @@ class Transport(Protocol):
     def rate(self, ratings: Mapping[str, float]) -> None:
         """Replace the application's ratings of peers, by peer id; bounded by `ScoreLimits`."""
 
-    def vouch(self, peer_ids: Iterable[str]) -> None:
-        """Keep connection places for these peers and for no others: their accounts are trusted."""
+    def vouch(self, earned: Iterable[str], bonded: Iterable[str] = ()) -> None:
+        """Keep connection places for these peers and for no others: their accounts are trusted, or bonded."""
 
     def seek(self, found: Iterable[FoundPeer]) -> None:
         """Dial some of these peers, of each island, and no others besides the usual ones."""

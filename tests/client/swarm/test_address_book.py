@@ -399,3 +399,34 @@ def test_a_signed_address_comes_after_first_hand_ones_and_before_hearsay() -> No
         book.learn([_address(1, port)], TELLER)
     assert book.addresses_of(kinds[0].peer_id)[:2] == (kinds[0], kinds[1])
     assert len(book.addresses_of(kinds[0].peer_id)) == LIMITS.max_addresses_per_peer
+
+
+def test_bonded_peers_fill_the_vouched_places_that_those_who_earned_trust_leave() -> None:
+    vouched = VouchedPeers()
+    book = _book(replace(LIMITS, target_peers=0, vouched_peers=4), vouched)
+    earned, bonded = ([_address(number) for number in numbers] for numbers in ((1, 2), range(10, 20)))
+    book.learn([*earned, *bonded], TELLER)
+    ids = [[address.peer_id for address in them] for them in (earned, bonded)]
+    vouched.replace(*ids)
+    due = book.due((), (), 0.0)
+    assert (len(due), set(earned) <= set(due)) == (4, True)
+    assert set(book.due(ids[1][:6], (), 0.0)) >= set(earned), "bonded ones that came count for nothing"
+    assert len(book.due(ids[1][:6], (), 0.0)) == 4
+    assert set(book.due(ids[1][:4], ids[1][:4], 0.0)) == set(earned)
+    assert book.due([*ids[0], *ids[1][:2]], ids[1][:2], 0.0) == ()
+
+
+def test_bonded_peers_are_strangers_to_the_book_that_are_forgotten_last() -> None:
+    """Bonds can be bought: addresses of bonded peers must not fill the book for ever."""
+    vouched = VouchedPeers()
+    book = _book(DialLimits(max_known_peers=16), vouched)
+    bonded = [_address(number) for number in range(1, 60)]
+    vouched.replace((), [address.peer_id for address in bonded])
+    book.learn(bonded, TELLER)
+    assert len(book) == 8
+    for number in range(100, 150):
+        book.learn([_address(number)], TELLER)
+    assert sum(address in bonded for address in book.addresses()) == 7
+    met = [_address(number) for number in range(200, 208)]
+    book.learn_first_hand(met)
+    assert set(met) <= set(book.addresses())

@@ -104,6 +104,10 @@ class RecordDirectory:
     def __len__(self) -> int:
         return len(self._kept)
 
+    def pairs(self) -> tuple[tuple[NodeId, Account], ...]:
+        """Return every node of which a record is kept with its account."""
+        return tuple((node, kept.record.certificate.account) for node, kept in self._kept.items())
+
     def take(self, message: bytes, teller: Teller, now_seconds: float) -> bool:
         """Keep a record if it is valid, newer than what is known of its node, and there is room for it.
 
