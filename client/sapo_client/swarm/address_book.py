@@ -235,7 +235,7 @@ class AddressBook:
         self._rng.shuffle(others)  # nodes that learned the same list dial different peers of it
         trusted = [address for address in others if address.peer_id in self._vouched]
         strangers = [address for address in others if address.peer_id not in self._vouched]
-        first = self._vouched_first(trusted, connected, chosen)
+        first = self._vouched_first(trusted, chosen)
         others = [*(address for address in trusted if address not in first), *strangers]
         with_first = [*chosen, *(address.peer_id for address in first)]
         missing = self._sought.missing(others, with_first, lambda each: self._may_dial(each, now_seconds))
@@ -246,15 +246,13 @@ class AddressBook:
         wanted = max(0, self._limits.target_peers - usual - len(lost) - len(first))
         return tuple(lost + first + missing + self._spared(rest, wanted, now_seconds))
 
-    def _vouched_first(
-        self, trusted: Iterable[PeerAddress], connected: Collection[str], chosen: Collection[str]
-    ) -> list[PeerAddress]:
+    def _vouched_first(self, trusted: Iterable[PeerAddress], chosen: Collection[str]) -> list[PeerAddress]:
         """Return vouched peers to dial whatever else: those that earned it, then bonded ones.
 
-        Bonded peers that connect by themselves do not count: attackers who bought bonds could otherwise keep
-        a node from dialling those that others own.
+        Those that connect by themselves do not count: attackers who bought bonds or earned trust could
+        otherwise keep a node from dialling others.
         """
-        places = max(0, self._limits.vouched_peers - self._vouched.earned_among(connected))
+        places = max(0, self._limits.vouched_peers - self._vouched.earned_among(chosen))
         listed = list(trusted)
         earned = [each for each in listed if self._vouched.has_earned(each.peer_id)][:places]
         places = max(0, places - len(earned) - self._vouched.bonded_among(chosen))

@@ -64,7 +64,7 @@ class DialLimits:
     """Limits and intervals of peer discovery."""
 
     target_peers: int = 8  # that this node dials: enough for a mesh of degree six, and two more
-    vouched_peers: int = 4  # at least, whoever dialled: one honest neighbour keeps a node in the swarm
+    vouched_peers: int = 4  # at least, of those: one honest neighbour keeps a node in the swarm
     sought_on_island: int = 4  # that this node dials: members of each of its islands ...
     sought_peers: int = 8  # ... but not more in all; with the eight above as many as no inbound peer takes
     first_backoff_seconds: float = 0.5

@@ -21,12 +21,12 @@ class Interrupt(MetaPathFinder):
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # as in a shell's foreground
 sys.meta_path.insert(0, Interrupt())
-from sapo_client.entry import main
+from sapo_client.cli.entry import main
 main()
 """
 
 
-@pytest.mark.parametrize("imported", ["sapo_client.cli", "typer", "sapo_client.errors", "pydantic"])
+@pytest.mark.parametrize("imported", ["sapo_client.cli.app", "typer", "sapo_client.errors", "pydantic"])
 def test_ctrl_c_during_an_import_ends_without_a_stack(imported: str, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", INTERRUPTED_AT, imported, "join", "--data-dir", str(tmp_path / "data")],

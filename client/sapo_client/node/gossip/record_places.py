@@ -4,10 +4,10 @@ Keys, accounts without a bond and the addresses in a record cost nothing; bonds,
 connect from and being chosen by a node do. So the places are shared by these:
 
 * Half are kept for accounts that are vouched for, a quarter for records told by peers that the node chose,
-  and a quarter for all others, so that newcomers are found. What one kind leaves free the others have,
-  in this order.
+  and a quarter for all others, so that newcomers are found.
 * Among those that are vouched for each account has a record before one has a second. Among the others each
   network that records came from has one before any has a second, however many records it told.
+* What one kind leaves free goes to those of which the owner has fewest, and then in the order of the kinds.
 * Ties are decided by a secret of this node: whoever tells more often, earlier or later gains nothing, and
   what one node forgets another one keeps.
 """
@@ -52,6 +52,21 @@ class PlaceClaim:
     grounds: Grounds
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class _Seated:
+    """A record in the order in which records are kept.
+
+    Attributes:
+        seat: how many records of the same owner come before it.
+        owner: the lot of what costs its owner something.
+    """
+
+    seat: int
+    grounds: Grounds
+    owner: bytes
+    node: NodeId
+
+
 class RecordPlaces:
     """Order of the records of an island, which depends on a secret.
 
@@ -71,24 +86,19 @@ class RecordPlaces:
         lines: dict[Grounds, list[PlaceClaim]] = {grounds: [] for grounds in Grounds}
         for claim in claims:
             lines[claim.grounds].append(claim)
-        left = [
-            claim for grounds, line in lines.items() for claim in self._in_order(line)[KEPT_PLACES[grounds] :]
-        ]
-        if not left:
-            left = [claim for line in lines.values() for claim in self._in_order(line)]
-        if not left:
-            raise ValueError("there are no records")
-        return left[-1].node
+        seated = {grounds: self._in_order(line) for grounds, line in lines.items()}
+        beyond = [each for grounds, line in seated.items() for each in line[KEPT_PLACES[grounds] :]]
+        return max(beyond or [each for line in seated.values() for each in line]).node
 
-    def _in_order(self, line: Iterable[PlaceClaim]) -> list[PlaceClaim]:
+    def _in_order(self, line: Iterable[PlaceClaim]) -> list[_Seated]:
         """Return records on the same grounds, those that are kept longest first."""
         seats: Counter[bytes] = Counter()
-        ordered: list[tuple[int, bytes, PlaceClaim]] = []
+        ordered: list[_Seated] = []
         for claim in sorted(line, key=lambda each: self._lot(each.node)):
             owner = self._owner(claim)
-            ordered.append((seats[owner], owner, claim))
+            ordered.append(_Seated(seats[owner], claim.grounds, owner, claim.node))
             seats[owner] += 1
-        return [claim for _, _, claim in sorted(ordered, key=lambda each: each[:2])]
+        return sorted(ordered)
 
     def _owner(self, claim: PlaceClaim) -> bytes:
         """Return the lot of what costs its owner something: his account if vouched for, else his network."""
