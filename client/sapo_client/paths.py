@@ -105,6 +105,11 @@ class DataDir:
         return self.root / "node.sqlite"
 
     @property
+    def address_records(self) -> Path:
+        """Signed address records of nodes on the own islands, for the next start."""
+        return self.root / "address-records"
+
+    @property
     def outcomes(self) -> Path:
         """SQLite file of what became of rollouts, kept longer than the events."""
         return self.root / "outcomes.sqlite"

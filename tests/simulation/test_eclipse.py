@@ -15,18 +15,20 @@ from hashlib import sha256
 
 import pytest
 
-from sapo_client.node.gossip.record_directory import MOST_ON_ISLAND
+from sapo_client.node.gossip.record_places import MOST_ON_ISLAND
 from sapo_client.swarm.address_book import AddressBook
 from sapo_client.swarm.addresses import PeerAddress
 from sapo_client.swarm.limits import DialLimits, TransportLimits
 from sapo_client.swarm.peer_exchange import MAX_ADDRESSES
 from sapo_client.swarm.peer_id import peer_id_from_key
+from sapo_client.swarm.sought import SoughtFor
 from sapo_client.swarm.vouched import VouchedPeers
 
 HONEST, ATTACKERS = 20, 400
 LIMITS = TransportLimits()
 INBOUND_PLACES = int(LIMITS.max_connections * LIMITS.inbound_share)
 STRANGER_PLACES = int(LIMITS.max_connections * LIMITS.stranger_share)
+UNTRUSTED_PLACES = int(LIMITS.max_connections * LIMITS.untrusted_share)
 TICK_SECONDS = 2.0
 TICKS_PER_LOOK = 10
 RESTART_EVERY_TICKS = 10
@@ -53,8 +55,11 @@ class Node:
 
     def is_full_for(self, peer_id: str) -> bool:
         """Whether no place is left for a peer that connects."""
-        strangers = len(self.came) - self.vouched.among(self.came)
+        untrusted = len(self.came) - self.vouched.earned_among(self.came)
+        strangers = untrusted - self.vouched.bonded_among(self.came)
         if peer_id not in self.vouched and strangers >= STRANGER_PLACES:
+            return True
+        if not self.vouched.has_earned(peer_id) and untrusted >= UNTRUSTED_PLACES:
             return True
         return len(self.came) >= INBOUND_PLACES
 
@@ -67,11 +72,20 @@ class EclipseSimulation:
     """One swarm under attack, after two minutes without."""
 
     def __init__(
-        self, seed: int, *, vouching: bool = True, trusted_attackers: int = 0, sought_attackers: int = 0
+        self,
+        seed: int,
+        *,
+        vouching: bool = True,
+        trusted_attackers: int = 0,
+        sought_attackers: int = 0,
+        gate: bool = False,
+        bonded_attackers: int = 0,
     ) -> None:
         self.rng = random.Random(seed)
         names = [address(f"honest {number}") for number in range(HONEST)]
         self.trusted = [name.peer_id for name in (*names, *CROWD[:trusted_attackers])] if vouching else []
+        bonded = (*(names if gate else ()), *CROWD[:bonded_attackers])
+        self.bonded = [name.peer_id for name in bonded]
         self.sought = [name.peer_id for name in CROWD[:sought_attackers]]
         self.nodes = {name.peer_id: self._node(name) for name in names}
         self.now = 0.0
@@ -83,10 +97,10 @@ class EclipseSimulation:
 
     def _node(self, name: PeerAddress) -> Node:
         vouched = VouchedPeers()
-        vouched.replace(self.trusted)
+        vouched.replace(self.trusted, self.bonded)
         book = AddressBook(name.peer_id, DialLimits(), self.rng, vouched)
         book.learn(CROWD[: len(self.sought)], HOST)
-        book.seek(self.sought)
+        book.seek(dict.fromkeys(self.sought, SoughtFor(frozenset({0}), "192.0.0.0/16")))
         return Node(name, book, vouched=vouched)
 
     def run(self, ticks: int, *, attacked: bool, restarts: bool) -> None:
@@ -220,6 +234,22 @@ def test_without_vouching_a_restart_under_siege_leaves_a_node_alone() -> None:
     simulation = EclipseSimulation(seed=0, vouching=False)
     simulation.run(TEN_MINUTES_TICKS, attacked=True, restarts=True)
     assert simulation.alone_share > 0.3
+
+
+@pytest.mark.parametrize(("attackers", "most"), [(0, 0.05), (HONEST // 2, 0.05), (HONEST, 0.05)])
+def test_bonds_find_honest_neighbours_for_nodes_whom_nobody_earned_anything(
+    attackers: int, most: float
+) -> None:
+    """A gate vouches for accounts before they earned a weight, also for those that attackers bought."""
+    simulation = EclipseSimulation(seed=0, vouching=False, gate=True, bonded_attackers=attackers)
+    simulation.run(TEN_MINUTES_TICKS, attacked=True, restarts=True)
+    assert simulation.alone_share < most
+
+
+def test_bonds_that_attackers_buy_take_no_place_of_those_who_earned_trust() -> None:
+    simulation = EclipseSimulation(seed=0, gate=True, bonded_attackers=ATTACKERS)
+    simulation.run(TEN_MINUTES_TICKS, attacked=True, restarts=True)
+    assert simulation.alone_share < 0.05
 
 
 def test_restarts_without_a_siege_part_nobody() -> None:

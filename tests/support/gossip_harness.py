@@ -93,6 +93,7 @@ class GossipHarness:
             telemetry=self.telemetry,
             clock=self.now,
             beacons=self.beacons,
+            records_file=self.root / "address-records",
         )
 
     def open_transport(self) -> MemoryTransport:

@@ -30,6 +30,11 @@ def record(made: Any = MADE, addresses: Any = (ADDRESS,)) -> bytes:
     return cbor(signed(cbor({0: made, 1: listed})))
 
 
+def with_fields(more: dict[int, Any]) -> bytes:
+    """Return Alice's record with more fields in its payload."""
+    return cbor(signed(cbor({0: MADE, 1: [ADDRESS], **more})))
+
+
 def records() -> Iterator[Row]:
     """Yield every record of this file; they are read in the swarm of the manifest ``plain``."""
     good, parts = record(), signed(cbor({0: MADE, 1: [ADDRESS]}))
@@ -51,7 +56,12 @@ def records() -> Iterator[Row]:
     yield "bytes for an address", False, record(addresses=(b"a",)), MADE
     yield "text for the addresses", False, record(addresses="a"), MADE
     yield "bytes for the time", False, record(made=b"1"), MADE
-    yield "a field more", False, cbor(signed(cbor({0: MADE, 1: [ADDRESS], 2: 0}))), MADE
+    yield "a reserved field", True, with_fields({2: 0}), MADE
+    yield "reserved fields of every kind", True, with_fields({2: b"a", 5: "a", 9: [1, [2]], 23: {0: 1}}), MADE
+    yield "a field beyond the reserved ones", False, with_fields({24: 0}), MADE
+    yield "a reserved field that is no valid CBOR", False, with_fields({2: Raw(b"\xff")}), MADE
+    yield "64 values with a reserved field", True, with_fields({2: [0] * 56}), MADE
+    yield "65 values with a reserved field", False, with_fields({2: [0] * 57}), MADE
     yield "a field less", False, cbor(signed(cbor({0: MADE}))), MADE
     yield "an array for the payload", False, cbor(signed(cbor([MADE, [ADDRESS]]))), MADE
     yield "a byte behind the payload", False, cbor(signed(cbor({0: MADE, 1: [ADDRESS]}) + b"\x00")), MADE

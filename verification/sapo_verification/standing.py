@@ -70,6 +70,10 @@ class Standing:
         newest = max((known for known in self._units if known <= epoch), default=None)
         return _WHOLE if newest is None else self._units[newest].get(account, _NOTHING)
 
+    def is_bonded(self, account: Account, epoch: int) -> bool:
+        """Whether an account has a bond in an epoch, as far as this node knows; nobody has without a gate."""
+        return any(known <= epoch for known in self._units) and bool(self.units_of(account, epoch))
+
     def units_now(self, account: Account) -> Fraction:
         """Return what an account counts in the newest epoch that this node knows."""
         return self.units_of(account, max(self._units, default=0))

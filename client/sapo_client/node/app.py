@@ -230,7 +230,7 @@ class NodeApp:
             nursery.start_soon(self._keep("successions", self._successions.run))
             nursery.start_soon(self._keep("audit", self._audit.run))
             nursery.start_soon(self._keep("upkeep", partial(keep_log_short, context.data.database)))
-            watch = open_metrics_poller(context, self._engine, self._chain)
+            watch = open_metrics_poller(context, self._engine, self._gossip, self._chain)
             nursery.start_soon(self._keep("watch", watch.run))
             nursery.start_soon(self._keep("tracker", context.telemetry.track))
             nursery.start_soon(self._keep("health", partial(self._health.run, self._reports().keep)))

@@ -8,7 +8,9 @@ from typing import Final
 import trio
 
 from sapo_client.node.auditing.chain import ChainRole
+from sapo_client.node.gossip.handlers import GossipHandlers
 from sapo_client.node.gossip.ratings import Ratings
+from sapo_client.node.gossip.record_directory import RecordDirectory
 from sapo_client.node.runtime.clock import Clock
 from sapo_client.node.runtime.context import NodeContext
 from sapo_client.node.runtime.telemetry import Telemetry
@@ -31,17 +33,19 @@ class MetricsPoller:
     transport: Transport
     chain: ChainRole
     ratings: Ratings
+    engine: Engine
+    records: RecordDirectory
     telemetry: Telemetry
     clock: Clock
 
     async def run(self) -> None:
         """Poll until cancelled."""
-        vouched_epoch = -1
+        last = None
         while True:
             self.rate_peers()
-            if vouched_epoch != self._epoch():
-                vouched_epoch = self._epoch()
-                self.transport.vouch(self.ratings.vouched(vouched_epoch))
+            if last != (now := self._vouched_rests_on()):
+                last = now
+                self.vouch()
             for _ in range(_LOOKS_PER_RATING):
                 self.look()
                 await trio.sleep(_LOOK_SECONDS)
@@ -60,17 +64,35 @@ class MetricsPoller:
         peer_ids = [peer.peer_id for peer in self.transport.peers()]
         self.transport.rate(self.ratings.of(peer_ids, self._epoch()))
 
+    def vouch(self) -> None:
+        """Tell the transport which peers are vouched for."""
+        vouched = self.ratings.vouched(self._epoch(), self.records.pairs())
+        self.transport.vouch(vouched.earned, vouched.bonded)
+
+    def _vouched_rests_on(self) -> tuple[int, bool, int, int]:
+        """Return what decides about who is vouched for: bonds may be read after their epoch began.
+
+        Who earns a weight within an epoch waits for the next one.
+        """
+        epoch, engine = self._epoch(), self.engine
+        known = len(engine.certificates.pairs())
+        return epoch, engine.standing.is_known(epoch), known, len(self.records)
+
     def _epoch(self) -> int:
         return epoch_at(self.manifest, max(self.clock(), self.manifest.genesis_seconds))
 
 
-def open_metrics_poller(context: NodeContext, engine: Engine, chain: ChainRole) -> MetricsPoller:
+def open_metrics_poller(
+    context: NodeContext, engine: Engine, gossip: GossipHandlers, chain: ChainRole
+) -> MetricsPoller:
     """Return the poller of a node's parts, not running yet."""
     return MetricsPoller(
         manifest=context.manifest,
         transport=context.transport,
         chain=chain,
         ratings=Ratings(engine.certificates, engine.reputation),
+        engine=engine,
+        records=gossip.records.directory,
         telemetry=context.telemetry,
         clock=context.clock,
     )

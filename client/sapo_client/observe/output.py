@@ -11,6 +11,7 @@ import os
 import queue
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from typing import Final, TextIO
@@ -60,9 +61,7 @@ class OutputThread:
         """Take a line to write, or count it as left out if too many wait."""
         try:
             if self._left_out:
-                self._waiting.put_nowait(
-                    f"({self._left_out} lines were left out: nobody read this output)\n".encode()
-                )
+                self._waiting.put_nowait(self._notice())
                 self._left_out = 0
             self._waiting.put_nowait(line)
         except queue.Full:
@@ -70,9 +69,15 @@ class OutputThread:
 
     def end(self, seconds: float) -> None:
         """Wait until the lines are written, but not longer than some seconds; there are no more."""
+        overdue = time.monotonic() + seconds
         with suppress(queue.Full):
-            self._waiting.put(None, timeout=seconds)
-            self._ended.wait(seconds)
+            if self._left_out:
+                self._waiting.put(self._notice(), timeout=seconds)
+            self._waiting.put(None, timeout=max(0.0, overdue - time.monotonic()))
+            self._ended.wait(max(0.0, overdue - time.monotonic()))
+
+    def _notice(self) -> bytes:
+        return f"({self._left_out} lines were left out: nobody read this output)\n".encode()
 
     def _write_all(self) -> None:
         readable = True

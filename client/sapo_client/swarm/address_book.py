@@ -5,9 +5,11 @@ others are dialled only while more peers are wanted, and dropped after some fail
 for: a partition of some minutes must not make trusted peers strangers.
 
 What a peer says of itself over its own connection, and an address at which it was reached, are *first-hand*.
-What others say of it is unverified: it never replaces a first-hand address, and is tried after it.
-Peers that are known by hearsay alone have at most half of the book, other strangers the rest. Where a part is
-full, the network that most of it came from loses the oldest: who talks most displaces nobody else.
+What it signed in an address record is *signed*: nobody else can have said it, but nothing proves that it is
+there. What others say of it is hearsay. Addresses of a weaker kind never replace those of a stronger one, and
+are tried after them. A peer belongs to the strongest kind of its addresses. Half of the book is for strangers
+that are known first-hand. Of the other half, signed ones have up to half and hearsay the rest. Where a part
+is full, the network that most of it came from loses the oldest: who talks most displaces nobody else.
 
 Only connections that this node opened count towards the wanted number: peers that connect by themselves
 could otherwise keep it from choosing any. Half of that number is wanted of vouched peers in any case.
@@ -18,13 +20,15 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import Final
 
 from sapo_client.swarm.addresses import PeerAddress, network_of
 from sapo_client.swarm.limits import DialLimits, Rate
 from sapo_client.swarm.rate_limit import KeyedBuckets
+from sapo_client.swarm.sought import SoughtFor, SoughtPeers
 from sapo_client.swarm.vouched import VouchedPeers
 
 STRANGERS_AT_ONE_HOST: Final = Rate(per_second=0.2, burst=32)
@@ -33,33 +37,48 @@ STRANGERS_AT_ONE_HOST: Final = Rate(per_second=0.2, burst=32)
 _MOST_HOSTS: Final = 4096  # as many as a full book of default limits can name
 
 
+class Proof(IntEnum):
+    """What an address rests on, the weakest first."""
+
+    HEARD = 0
+    SIGNED = 1
+    MET = 2
+
+
 @dataclass(slots=True)
 class _Entry:
     bootstrap: bool
     source: str
     """The network that it came from: that of who told, or its own where it was reached."""
-    first_hand: list[PeerAddress] = field(default_factory=list)
-    hearsay: list[PeerAddress] = field(default_factory=list)
+    by_proof: dict[Proof, list[PeerAddress]] = field(default_factory=lambda: {proof: [] for proof in Proof})
     failures: int = 0
     next_dial_seconds: float = 0.0
     reached_seconds: float = 0.0
 
     @property
+    def proof(self) -> Proof:
+        """Return the strongest kind of its addresses."""
+        return max((proof for proof, addresses in self.by_proof.items() if addresses), default=Proof.HEARD)
+
+    @property
     def addresses(self) -> list[PeerAddress]:
         """Return the addresses, the one to dial next first: each failure goes on to the next one."""
-        known = self.first_hand + self.hearsay
+        known = [address for proof in sorted(Proof, reverse=True) for address in self.by_proof[proof]]
         place = self.failures % len(known) if known else 0
         return known[place:] + known[:place]
 
-    def add(self, address: PeerAddress, most: int, *, first_hand: bool) -> None:
-        """Put a new address before those of its kind; the oldest ones of hearsay give way first."""
-        if first_hand and address in self.hearsay:
-            self.hearsay.remove(address)
+    def add(self, address: PeerAddress, most: int, proof: Proof) -> None:
+        """Put a new address before those of its kind; the oldest ones of the weakest kind give way first."""
+        for weaker in Proof:
+            if weaker < proof and address in self.by_proof[weaker]:
+                self.by_proof[weaker].remove(address)
         if address in self.addresses:
             return
-        (self.first_hand if first_hand else self.hearsay).insert(0, address)
-        del self.first_hand[most:]
-        del self.hearsay[most - len(self.first_hand) :]
+        self.by_proof[proof].insert(0, address)
+        room = most
+        for kind in sorted(Proof, reverse=True):
+            del self.by_proof[kind][room:]
+            room -= len(self.by_proof[kind])
 
 
 class AddressBook:
@@ -69,12 +88,12 @@ class AddressBook:
         self, own_peer_id: str, limits: DialLimits, rng: random.Random, vouched: VouchedPeers | None = None
     ) -> None:
         self._own_peer_id = own_peer_id
-        self._vouched = vouched or VouchedPeers()
+        self._vouched = VouchedPeers() if vouched is None else vouched
         self._limits = limits
         self._rng = rng
         self._entries: dict[str, _Entry] = {}
         self._dials = KeyedBuckets(STRANGERS_AT_ONE_HOST, _MOST_HOSTS)
-        self._sought: frozenset[str] = frozenset()
+        self._sought = SoughtPeers(limits, self._vouched)
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -84,7 +103,7 @@ class AddressBook:
         if self._is_of_use(address):
             entry = self._entries.setdefault(address.peer_id, _Entry(bootstrap=True, source=address.network))
             entry.bootstrap = True
-            entry.add(address, self._limits.max_addresses_per_peer, first_hand=True)
+            entry.add(address, self._limits.max_addresses_per_peer, Proof.MET)
 
     def learn(self, addresses: Iterable[PeerAddress], teller: str) -> None:
         """Add addresses that a peer sent; the newest address of a peer is tried first.
@@ -93,9 +112,16 @@ class AddressBook:
             teller: the IP address at which that peer is connected.
         """
         for address in filter(self._is_of_use, addresses):
-            entry = self._entries.get(address.peer_id) or self._room(address, teller, first_hand=False)
-            if entry is not None:
-                entry.add(address, self._limits.max_addresses_per_peer, first_hand=False)
+            self._learn(address, teller, Proof.HEARD)
+
+    def learn_signed(self, addresses: Iterable[PeerAddress], teller: str) -> None:
+        """Add addresses that their own peers signed, whoever passed them on.
+
+        Args:
+            teller: the IP address at which the peer that sent them is connected.
+        """
+        for address in filter(self._is_of_use, addresses):
+            self._learn(address, teller, Proof.SIGNED)
 
     def learn_first_hand(self, addresses: Iterable[PeerAddress], teller: str | None = None) -> None:
         """Add addresses that their own peers sent over a connection that proves who they are.
@@ -104,56 +130,64 @@ class AddressBook:
             teller: the IP address at which the peer is connected; unset for one that was reached at its own.
         """
         for address in filter(self._is_of_use, addresses):
-            entry = self._entries.get(address.peer_id)
-            if entry is None or not (entry.first_hand or self._is_kept(address.peer_id, entry)):
-                entry = self._room(address, teller or address.host, first_hand=True)
-            if entry is not None:
-                entry.add(address, self._limits.max_addresses_per_peer, first_hand=True)
+            self._learn(address, teller or address.host, Proof.MET)
 
-    def seek(self, peer_ids: Iterable[str]) -> None:
-        """Want some of these peers, and no others, beyond the usual number."""
-        self._sought = frozenset(peer_ids)
+    def _learn(self, address: PeerAddress, teller: str, proof: Proof) -> None:
+        entry = self._entries.get(address.peer_id)
+        if entry is None or (entry.proof < proof and not self._is_kept(address.peer_id, entry)):
+            entry = self._room(address, teller, proof)
+        if entry is not None:
+            entry.add(address, self._limits.max_addresses_per_peer, proof)
+
+    def seek(self, sought: Mapping[str, SoughtFor]) -> None:
+        """Want some of these peers, by peer id, and no others, beyond the usual number."""
+        self._sought.replace(sought)
 
     def _is_of_use(self, address: PeerAddress) -> bool:
         return address.peer_id != self._own_peer_id and not address.unspecified
 
     def _is_kept(self, peer_id: str, entry: _Entry) -> bool:
-        return entry.bootstrap or peer_id in self._vouched
+        return entry.bootstrap or self._vouched.has_earned(peer_id)
 
-    def _room(self, address: PeerAddress, host: str, *, first_hand: bool) -> _Entry | None:
+    def _room(self, address: PeerAddress, host: str, proof: Proof) -> _Entry | None:
         """Return the new entry of a peer, or None if the book has no room for it.
 
-        One that was known by hearsay alone goes over to the first-hand part, its addresses with it.
+        One that was known by a weaker proof goes over to the part for this one, its addresses with it.
         """
         known, source = self._entries.pop(address.peer_id, None), network_of(host)
-        if not self._make_room(address.peer_id, source, first_hand=first_hand):
+        if not self._make_room(address.peer_id, source, proof):
             return None
         entry = self._entries[address.peer_id] = known or _Entry(bootstrap=False, source=source)
         entry.source = source
         return entry
 
-    def _make_room(self, peer_id: str, source: str, *, first_hand: bool) -> bool:
+    def _make_room(self, peer_id: str, source: str, proof: Proof) -> bool:
         """Forget a stranger where the book, or the part of it for this kind of stranger, is full."""
-        most_heard = self._limits.max_known_peers // 2
-        if len(self._entries) < most_heard:
+        half = self._limits.max_known_peers // 2
+        if len(self._entries) < half // 2:
             return True
         full = len(self._entries) >= self._limits.max_known_peers
-        heard, met = self._strangers(first_hand=False), self._strangers(first_hand=True)
-        if peer_id in self._vouched:
-            return not full or self._forget_one_of(heard or met, source)
-        if not first_hand:
-            return not (full or len(heard) >= most_heard) or self._forget_one_of(heard, source)
-        if len(met) >= self._limits.max_known_peers - most_heard:
-            return self._forget_one_of(met, source)
-        return not full or self._forget_one_of(heard or met, source)
+        strangers = {kind: self._strangers(kind) for kind in Proof}
+        heard, signed, met = (strangers[kind] for kind in Proof)
+        if self._vouched.has_earned(peer_id):
+            return not full or self._forget_one_of(heard or signed or met, source)
+        if proof is Proof.MET:
+            if len(met) >= self._limits.max_known_peers - half:
+                return self._forget_one_of(met, source)
+            return not full or self._forget_one_of(heard or signed or met, source)
+        if proof is Proof.SIGNED and len(signed) >= half // 2:
+            return self._forget_one_of(signed, source)
+        weakest = heard if proof is Proof.HEARD else heard or signed
+        return not (full or len(heard) + len(signed) >= half) or self._forget_one_of(weakest, source)
 
-    def _strangers(self, *, first_hand: bool) -> list[tuple[str, _Entry]]:
-        """Return the peers that are not kept in any case, met or known by hearsay, oldest first."""
-        return [
+    def _strangers(self, proof: Proof) -> list[tuple[str, _Entry]]:
+        """Return the peers of a kind that are not kept in any case: oldest first, wanted ones at the end."""
+        found = [
             (peer_id, entry)
             for peer_id, entry in self._entries.items()
-            if bool(entry.first_hand) is first_hand and not self._is_kept(peer_id, entry)
+            if entry.proof is proof and not self._is_kept(peer_id, entry)
         ]
+        return sorted(found, key=lambda each: each[0] in self._sought or each[0] in self._vouched)
 
     def _forget_one_of(self, strangers: list[tuple[str, _Entry]], source: str) -> bool:
         """Forget the oldest of the network that most of them would come from; whether there was one.
@@ -177,7 +211,8 @@ class AddressBook:
     def addresses(self, *, first_hand: bool = False) -> tuple[PeerAddress, ...]:
         """Return one address of each known peer, or its newest first-hand one of each that has any."""
         if first_hand:
-            return tuple(entry.first_hand[0] for entry in self._entries.values() if entry.first_hand)
+            met = (entry.by_proof[Proof.MET] for entry in self._entries.values())
+            return tuple(addresses[0] for addresses in met if addresses)
         return tuple(entry.addresses[0] for entry in self._entries.values() if entry.addresses)
 
     def due(
@@ -200,22 +235,28 @@ class AddressBook:
         self._rng.shuffle(others)  # nodes that learned the same list dial different peers of it
         trusted = [address for address in others if address.peer_id in self._vouched]
         strangers = [address for address in others if address.peer_id not in self._vouched]
-        first = trusted[: max(0, self._limits.vouched_peers - self._vouched.among(connected))]
-        missing = self._missing(trusted[len(first) :] + strangers, connected, now_seconds)
+        first = self._vouched_first(trusted, chosen)
+        others = [*(address for address in trusted if address not in first), *strangers]
+        with_first = [*chosen, *(address.peer_id for address in first)]
+        missing = self._sought.missing(others, with_first, lambda each: self._may_dial(each, now_seconds))
         taken = {*first, *missing}
         rest = [address for address in trusted + strangers if address not in taken]
         self._rng.shuffle(rest)
-        beyond = min(self._limits.sought_peers, len(self._sought.intersection(chosen)))
-        wanted = max(0, self._limits.target_peers - (len(chosen) - beyond) - len(lost) - len(first))
+        usual = len(chosen) - self._sought.beyond(chosen)
+        wanted = max(0, self._limits.target_peers - usual - len(lost) - len(first))
         return tuple(lost + first + missing + self._spared(rest, wanted, now_seconds))
 
-    def _missing(
-        self, others: Iterable[PeerAddress], connected: Collection[str], now_seconds: float
-    ) -> list[PeerAddress]:
-        """Return addresses of sought peers to dial, as many as are missing."""
-        missing = self._limits.sought_peers - len(self._sought.intersection(connected))
-        sought = (address for address in others if address.peer_id in self._sought)
-        return self._spared(sought, max(0, missing), now_seconds)
+    def _vouched_first(self, trusted: Iterable[PeerAddress], chosen: Collection[str]) -> list[PeerAddress]:
+        """Return vouched peers to dial whatever else: those that earned it, then bonded ones.
+
+        Those that connect by themselves do not count: attackers who bought bonds or earned trust could
+        otherwise keep a node from dialling others.
+        """
+        places = max(0, self._limits.vouched_peers - self._vouched.earned_among(chosen))
+        listed = list(trusted)
+        earned = [each for each in listed if self._vouched.has_earned(each.peer_id)][:places]
+        places = max(0, places - len(earned) - self._vouched.bonded_among(chosen))
+        return earned + [each for each in listed if not self._vouched.has_earned(each.peer_id)][:places]
 
     def _spared(self, addresses: Iterable[PeerAddress], most: int, now_seconds: float) -> list[PeerAddress]:
         """Return the first ones of which the host was not dialled too often."""
@@ -223,9 +264,13 @@ class AddressBook:
         for address in addresses:
             if len(found) == most:
                 break
-            if self._dials.take(address.network, now_seconds):
+            if self._may_dial(address, now_seconds):
                 found.append(address)
         return found
+
+    def _may_dial(self, address: PeerAddress, now_seconds: float) -> bool:
+        """Take one of the dials at the address's host, if there is one."""
+        return self._dials.take(address.network, now_seconds)
 
     def dialling(self, peer_id: str, now_seconds: float) -> None:
         """Record that a dial starts: no other for this peer until it ended."""

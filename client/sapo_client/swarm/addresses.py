@@ -75,6 +75,17 @@ def network_of(host: str) -> str:
     return str(ipaddress.ip_network((int(address), 64), strict=False))
 
 
+def network_group_of(host: str) -> str:
+    """Return what is likely to belong to one provider: 16 bits of IPv4, 32 bits of IPv6, or a domain."""
+    network = network_of(host)
+    try:
+        address = ipaddress.ip_interface(network).ip
+    except ValueError:
+        return network
+    bits = 16 if address.version == 4 else 32
+    return str(ipaddress.ip_network(f"{address}/{bits}", strict=False))
+
+
 @dataclass(frozen=True, slots=True)
 class PeerAddress:
     """Address of one peer: host, port and peer id."""

@@ -48,7 +48,8 @@ class TransportLimits:
     request_timeout_seconds: float = 10.0
     max_connections: int = 64  # gossip needs a dozen; the rest is for new peers
     inbound_share: float = 0.75  # of connections; the rest stays free for peers that this node dials
-    stranger_share: float = 0.5  # of connections, inbound; the quarter between is kept for vouched peers
+    stranger_share: float = 0.5  # of connections, inbound; the quarter between is kept for vouched peers ...
+    untrusted_share: float = 0.625  # ... half of it for those that earned trust: a bond can be bought
     max_streams_per_connection: int = 64  # an honest peer holds two gossip streams and a few requests
     max_buffered_bytes_per_connection: int = 4 * 2**20
     outbound_queue: int = 512  # RPCs waiting for one slow peer
@@ -63,8 +64,9 @@ class DialLimits:
     """Limits and intervals of peer discovery."""
 
     target_peers: int = 8  # that this node dials: enough for a mesh of degree six, and two more
-    vouched_peers: int = 4  # at least, whoever dialled: one honest neighbour keeps a node in the swarm
-    sought_peers: int = 4  # at least, whoever dialled, of those that the node seeks: members of its islands
+    vouched_peers: int = 4  # at least, of those: one honest neighbour keeps a node in the swarm
+    sought_on_island: int = 4  # that this node dials: members of each of its islands ...
+    sought_peers: int = 8  # ... but not more in all; with the eight above as many as no inbound peer takes
     first_backoff_seconds: float = 0.5
     max_backoff_seconds: float = 60.0
     tick_seconds: float = 0.5  # the dialler only looks at a few deadlines each time

@@ -64,13 +64,17 @@ class FoundPeer:
     """A peer that the application wants to be connected with.
 
     Attributes:
-        addresses: full multiaddrs, unverified.
+        addresses: full multiaddrs, signed by the peer: that does not mean that it is there.
         teller: the IP address of who told of them.
+        islands: those for which it is wanted.
+        source: the networks to which the telling of it is ascribed.
     """
 
     peer_id: str
     addresses: tuple[str, ...]
     teller: str
+    islands: frozenset[int]
+    source: str
 
 
 class Transport(Protocol):
@@ -105,11 +109,11 @@ class Transport(Protocol):
     def rate(self, ratings: Mapping[str, float]) -> None:
         """Replace the application's ratings of peers, by peer id; bounded by `ScoreLimits`."""
 
-    def vouch(self, peer_ids: Iterable[str]) -> None:
-        """Keep connection places for these peers and for no others: their accounts are trusted."""
+    def vouch(self, earned: Iterable[str], bonded: Iterable[str] = ()) -> None:
+        """Keep connection places for these peers and for no others: their accounts are trusted, or bonded."""
 
     def seek(self, found: Iterable[FoundPeer]) -> None:
-        """Dial some of these peers and no others besides the usual ones, until some are connected."""
+        """Dial some of these peers, of each island, and no others besides the usual ones."""
 
     def reachability(self) -> Reachability:
         """Return whether strangers can connect to this node, as peers found that it asked."""

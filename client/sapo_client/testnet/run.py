@@ -67,6 +67,9 @@ def up(settings: Settings, console: Console) -> int:
         except Interrupted as interruption:
             console.print(f"stopping ({interruption})", markup=False)
             return interruption.exit_code
+        except SapoError as error:
+            testnet.raise_if_chain_died(error)
+            raise
         finally:
             testnet.end()
             _keep_logs(layout, settings)
@@ -250,13 +253,26 @@ class Testnet:
             self._say(note)
             if child in self._nodes:
                 self._say(f"to start it again: {' '.join(child.argv)}")
-            if child is self._chain:
-                why = child.log_tail() or f"it exited with code {child.exit_code()}, and its log is empty"
-                raise SapoError(
-                    f"the chain died: {why}",
-                    hint=f"the logs of all processes are in {self._settings.report / LOGS}",
-                    exit_code=ExitCode.LEDGER,
-                )
+        self.raise_if_chain_died()
+
+    def raise_if_chain_died(self, noticed: SapoError | None = None) -> None:
+        """Raise with the end of the chain's process as the reason, if it has ended.
+
+        Args:
+            noticed: the error by which something else noticed it.
+
+        Raises:
+            SapoError: the chain died.
+        """
+        if self._chain is None or self._chain.exit_code() is None:
+            return
+        code = self._chain.exit_code()
+        why = self._chain.log_tail() or f"it exited with code {code}, and its log is empty"
+        raise SapoError(
+            f"the chain died: {why}",
+            hint=f"the logs of all processes are in {self._settings.report / LOGS}",
+            exit_code=ExitCode.LEDGER,
+        ) from noticed
 
     def _snapshot(self, phase: str, seconds_left: float) -> SwarmSnapshot:
         epoch = self._epoch(time.time())

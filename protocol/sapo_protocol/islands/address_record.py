@@ -38,6 +38,9 @@ MAX_RECORDS_BYTES: Final = 64 * 1024
 
 _TAG: Final = f"sapo/{PROTOCOL_VERSION}/address-record".encode() + b"\x00"
 _MOST_VALUES: Final = 64
+_FIELDS: Final = frozenset({0, 1})
+_RESERVED: Final = frozenset(range(2, 24))
+"""Fields for later versions: they are signed like the others, and who does not know them ignores them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +191,7 @@ def parse_records(answer: bytes) -> tuple[bytes, ...]:
 
 
 def _parse_payload(value: Value) -> tuple[int, tuple[str, ...]] | None:
-    if not isinstance(value, dict) or value.keys() != {0, 1}:
+    if not isinstance(value, dict) or not _FIELDS <= value.keys() <= _FIELDS | _RESERVED:
         return None
     made, listed = value[0], value[1]
     if not isinstance(made, int) or made > MAX_UINT64 or not isinstance(listed, tuple):

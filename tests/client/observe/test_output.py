@@ -59,6 +59,22 @@ def test_nobody_waits_for_a_reader_and_lines_left_out_are_counted(pipe: Pipe) ->
     assert last == b"last\n"
 
 
+def test_lines_left_out_at_the_very_end_are_told(pipe: Pipe) -> None:
+    reads, writes = pipe
+    thread = OutputThread(writes, max_lines=100)
+    for _ in range(LINES):
+        thread.give(LINE)
+    with ThreadPoolExecutor() as pool:
+        shown = pool.submit(read_all, reads)
+        thread.end(60.0)
+        os.close(writes)
+        lines = shown.result().splitlines(keepends=True)
+    told = [LEFT_OUT.fullmatch(line) for line in lines if line != LINE]
+    counts = [int(each[1]) for each in told if each is not None]
+    assert len(counts) == len(told)
+    assert lines.count(LINE) + sum(counts) == LINES
+
+
 def test_output_that_nobody_can_read_any_more_is_passed_over() -> None:
     reads, writes = os.pipe()
     os.close(reads)

@@ -13,6 +13,7 @@ from sapo_client.swarm.address_book import STRANGERS_AT_ONE_HOST, AddressBook
 from sapo_client.swarm.addresses import PeerAddress
 from sapo_client.swarm.limits import DialLimits
 from sapo_client.swarm.peer_id import peer_id_from_key
+from sapo_client.swarm.sought import SoughtFor
 from sapo_client.swarm.vouched import VouchedPeers
 
 LIMITS = DialLimits(target_peers=4, vouched_peers=2)
@@ -24,6 +25,10 @@ def _address(number: int, port: int = 4001) -> PeerAddress:
 
 
 OWN = _address(0)
+
+
+def on(islands: set[int], source: str = "198.51.0.0/16") -> SoughtFor:
+    return SoughtFor(frozenset(islands), source)
 
 
 def _book(limits: DialLimits = LIMITS, vouched: VouchedPeers | None = None) -> AddressBook:
@@ -127,8 +132,9 @@ def test_vouched_peers_are_dialled_first_and_beyond_the_target() -> None:
     strangers = [_address(number).peer_id for number in range(1, 5)]
     assert set(book.due(strangers, strangers, 0.0)) <= {_address(number) for number in (17, 18, 19)}
     assert len(book.due(strangers, strangers, 0.0)) == LIMITS.vouched_peers
-    connected = [*strangers, _address(17).peer_id, _address(18).peer_id]
-    assert book.due(connected, strangers, 0.0) == (), "enough of both, whoever opened the connections"
+    came = [_address(17).peer_id, _address(18).peer_id]
+    assert set(book.due([*strangers, *came], strangers, 0.0)) == {_address(19)}, "who came counts for nothing"
+    assert book.due([*strangers, *came], [*strangers, *came], 0.0) == ()
 
 
 def test_a_full_book_forgets_a_stranger_for_a_vouched_peer() -> None:
@@ -239,9 +245,9 @@ def test_sought_peers_are_dialled_beyond_the_usual_number_until_some_are_connect
     usual = [_address(number).peer_id for number in range(1, 5)]
     sought = {_address(number) for number in range(10, 20)}
     assert book.due(usual, usual, 0.0) == ()
-    book.seek(address.peer_id for address in sought)
+    book.seek({address.peer_id: on({1}) for address in sought})
     due = book.due(usual, usual, 0.0)
-    assert len(due) == LIMITS.sought_peers
+    assert len(due) == LIMITS.sought_on_island
     assert set(due) <= sought
     connected = [*usual, *(address.peer_id for address in due[1:])]
     assert len(book.due(connected, connected, 0.0)) == 1
@@ -249,18 +255,180 @@ def test_sought_peers_are_dialled_beyond_the_usual_number_until_some_are_connect
     assert len(book.due(others, others, 0.0)) == 2, "the sought ones take no place of the usual number"
     everybody = [*usual[1:], *(address.peer_id for address in sought)]
     assert book.due(everybody, everybody, 0.0) == (), "more of them than are wanted count as usual ones"
-    book.seek(())
+    book.seek({})
     assert book.due(usual, usual, 0.0) == ()
 
 
 def test_sought_peers_do_not_make_a_node_dial_a_victim_more_often_than_others() -> None:
     """Reflection: any number of keys may say that they are at one host."""
-    book, victim = _book(replace(LIMITS, sought_peers=1000)), "203.0.113.9"
+    book, victim = _book(replace(LIMITS, sought_peers=1000, sought_on_island=1000)), "203.0.113.9"
     told = [
         PeerAddress("ip4", victim, 1000 + number, peer_id_from_key(number.to_bytes(32, "big")))
         for number in range(1, 200)
     ]
     book.learn(told, TELLER)
-    book.seek(address.peer_id for address in told)
+    book.seek({address.peer_id: on({1}) for address in told})
     assert len(book.due((), (), 0.0)) == STRANGERS_AT_ONE_HOST.burst
     assert book.due((), (), 1.0) == ()
+
+
+def _sought_on(book: AddressBook, *islands: int) -> dict[int, list[str]]:
+    """Make the book know and seek nine members of each island; return their peer ids."""
+    members = {island: [_address(10 * island + one) for one in range(1, 10)] for island in islands}
+    for addresses in members.values():
+        book.learn(addresses, TELLER)
+    book.seek({one.peer_id: on({island}) for island, them in members.items() for one in them})
+    return {island: [one.peer_id for one in them] for island, them in members.items()}
+
+
+def _dialled_on(members: dict[int, list[str]], due: tuple[PeerAddress, ...]) -> list[int]:
+    ids = {address.peer_id for address in due}
+    return [len(ids.intersection(them)) for them in members.values()]
+
+
+def test_an_island_without_members_is_sought_while_another_has_enough() -> None:
+    book = _book()
+    members = _sought_on(book, 1, 2)
+    full = members[1][: LIMITS.sought_on_island + LIMITS.target_peers]
+    assert _dialled_on(members, book.due(full, full, 0.0)) == [0, LIMITS.sought_on_island]
+
+
+def test_the_places_for_members_are_split_between_the_islands_that_lack_them() -> None:
+    book = _book(replace(LIMITS, target_peers=0, vouched_peers=0))
+    members = _sought_on(book, 1, 2, 3, 4)
+    assert _dialled_on(members, book.due((), (), 0.0)) == [2, 2, 2, 2]
+    one = members[1][:1]
+    assert _dialled_on(members, book.due(one, one, 0.0)) == [1, 2, 2, 2]
+
+
+def test_islands_that_a_node_leaves_keep_no_places_from_those_that_it_joins() -> None:
+    """When homes move a node carries the old and the new islands for some epochs."""
+    book = _book(replace(LIMITS, target_peers=0, vouched_peers=0))
+    _sought_on(book, 1, 2)
+    old = [address.peer_id for address in book.due((), (), 0.0)]
+    assert len(old) == LIMITS.sought_peers
+    members = _sought_on(book, 1, 2, 3, 4)
+    assert _dialled_on(members, book.due(old, old, 0.0)) == [0, 0, 2, 2]
+
+
+def test_a_member_of_two_islands_counts_on_both() -> None:
+    book = _book(replace(LIMITS, target_peers=0, vouched_peers=0))
+    both = [_address(number) for number in range(1, 10)]
+    book.learn(both, TELLER)
+    book.seek({address.peer_id: on({1, 2}) for address in both})
+    assert len(book.due((), (), 0.0)) == LIMITS.sought_on_island
+
+
+def test_who_carries_many_islands_seeks_those_without_members_within_his_places() -> None:
+    book = _book(replace(LIMITS, target_peers=0, vouched_peers=0))
+    members = _sought_on(book, *range(1, 21))
+    connected = [members[island][0] for island in range(1, 13)]
+    due = book.due(connected, connected, 0.0)
+    assert _dialled_on(members, due)[:12] == [0] * 12
+    assert len(due) == LIMITS.sought_peers
+
+
+def test_members_who_connect_by_themselves_do_not_keep_a_node_from_choosing_some() -> None:
+    book = _book()
+    members = _sought_on(book, 1)
+    assert _dialled_on(members, book.due(members[1][:4], (), 0.0))[0] >= LIMITS.sought_on_island
+
+
+def test_half_of_the_places_for_members_wait_for_vouched_ones() -> None:
+    """Whoever answers first could otherwise fill all of them with his own."""
+    vouched = VouchedPeers()
+    book = _book(replace(LIMITS, target_peers=0, vouched_peers=0), vouched)
+    members = _sought_on(book, 1)
+    late = [_address(number) for number in range(100, 104)]
+    vouched.replace(address.peer_id for address in late)
+    first = [address.peer_id for address in book.due((), (), 0.0)]
+    assert len(first) == LIMITS.sought_on_island // 2
+    book.learn(late, TELLER)
+    told = [*members[1], *(address.peer_id for address in late)]
+    book.seek({peer_id: on({1}) for peer_id in told})
+    due = book.due(first, first, 0.0)
+    assert len(due) == LIMITS.sought_on_island // 2
+    assert set(due) <= set(late)
+
+
+def test_members_are_dialled_of_whom_different_peers_told() -> None:
+    book = _book(replace(LIMITS, target_peers=0, vouched_peers=0))
+    members = [_address(number) for number in range(1, 40)]
+    book.learn(members, TELLER)
+    sources = {one.peer_id: "a" if number < 36 else f"{number}" for number, one in enumerate(members)}
+    book.seek({peer_id: on({1}, source) for peer_id, source in sources.items()})
+    assert {sources[one.peer_id] for one in book.due((), (), 0.0)} == {"a", "36", "37", "38"}
+
+
+def test_hearsay_does_not_displace_what_was_signed() -> None:
+    """An attacker tells any number of peers over the peer exchange, from many networks."""
+    book = _book(DialLimits(max_known_peers=16))
+    signed = [_address(number) for number in range(1, 5)]
+    book.learn_signed(signed, TELLER)
+    for number in range(10, 60):
+        book.learn([_address(number)], f"203.0.113.{number}")
+    assert set(signed) <= set(book.addresses())
+    for number in range(60, 110):
+        book.learn_signed([_address(number)], f"203.0.113.{number}")
+    met = [_address(number) for number in range(110, 118)]
+    book.learn_first_hand(met)
+    for number in range(120, 170):
+        book.learn_signed([_address(number)], f"203.0.113.{number}")
+        book.learn([_address(number + 60)], f"203.0.113.{number}")
+    kinds = Counter(address in met for address in book.addresses())
+    assert kinds == {True: 8, False: 8}, "half of the book is for those who were met"
+
+
+def test_signed_addresses_of_sought_peers_are_forgotten_last() -> None:
+    """Records of islands that the node left give way to those of its islands."""
+    book = _book(DialLimits(max_known_peers=16))
+    sought = [_address(number) for number in range(1, 3)]
+    book.learn_signed(sought, TELLER)
+    book.seek({address.peer_id: on({1}) for address in sought})
+    for number in range(10, 60):
+        book.learn_signed([_address(number)], TELLER)
+    assert set(sought) <= set(book.addresses())
+
+
+def test_a_signed_address_comes_after_first_hand_ones_and_before_hearsay() -> None:
+    book, kinds = _book(), [_address(1, port) for port in (4001, 4002, 4003)]
+    book.learn(kinds, TELLER)
+    book.learn_signed(kinds[1:2], TELLER)
+    book.learn_first_hand(kinds[:1])
+    book.learn_signed(kinds[:1], TELLER)
+    for port in range(5000, 5010):
+        book.learn([_address(1, port)], TELLER)
+    assert book.addresses_of(kinds[0].peer_id)[:2] == (kinds[0], kinds[1])
+    assert len(book.addresses_of(kinds[0].peer_id)) == LIMITS.max_addresses_per_peer
+
+
+def test_bonded_peers_fill_the_vouched_places_that_those_who_earned_trust_leave() -> None:
+    vouched = VouchedPeers()
+    book = _book(replace(LIMITS, target_peers=0, vouched_peers=4), vouched)
+    earned, bonded = ([_address(number) for number in numbers] for numbers in ((1, 2), range(10, 20)))
+    book.learn([*earned, *bonded], TELLER)
+    ids = [[address.peer_id for address in them] for them in (earned, bonded)]
+    vouched.replace(*ids)
+    due = book.due((), (), 0.0)
+    assert (len(due), set(earned) <= set(due)) == (4, True)
+    assert set(book.due(ids[1][:6], (), 0.0)) >= set(earned), "bonded ones that came count for nothing"
+    assert len(book.due(ids[1][:6], (), 0.0)) == 4
+    assert set(book.due(ids[1][:4], ids[1][:4], 0.0)) == set(earned)
+    both = [*ids[0], *ids[1][:2]]
+    assert book.due(both, both, 0.0) == ()
+
+
+def test_bonded_peers_are_strangers_to_the_book_that_are_forgotten_last() -> None:
+    """Bonds can be bought: addresses of bonded peers must not fill the book for ever."""
+    vouched = VouchedPeers()
+    book = _book(DialLimits(max_known_peers=16), vouched)
+    bonded = [_address(number) for number in range(1, 60)]
+    vouched.replace((), [address.peer_id for address in bonded])
+    book.learn(bonded, TELLER)
+    assert len(book) == 8
+    for number in range(100, 150):
+        book.learn([_address(number)], TELLER)
+    assert sum(address in bonded for address in book.addresses()) == 7
+    met = [_address(number) for number in range(200, 208)]
+    book.learn_first_hand(met)
+    assert set(met) <= set(book.addresses())

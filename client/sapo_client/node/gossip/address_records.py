@@ -5,21 +5,33 @@ Peers that do not serve this protocol are older; they lose nothing but its use.
 
 from __future__ import annotations
 
+import logging
 import random
+from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
 from typing import Final
 
 import trio
 
+from sapo_client.node.gossip import record_cache
+from sapo_client.node.gossip.island_turns import IslandTurns
 from sapo_client.node.gossip.own_certificate import OwnCertificate
+from sapo_client.node.gossip.ratings import Ratings
 from sapo_client.node.gossip.record_directory import RecordDirectory, Teller
 from sapo_client.node.runtime.clock import Clock
 from sapo_client.swarm.addresses import PeerAddress, parse_address, scope_of
-from sapo_client.swarm.transport import FoundPeer, PeerInfo, Transport, TransportError
-from sapo_protocol.identifiers import NodeId
+from sapo_client.swarm.limits import DialLimits
+from sapo_client.swarm.peer_id import peer_id_from_key
+from sapo_client.swarm.sought import wanted_on_each
+from sapo_client.swarm.transport import Direction, FoundPeer, PeerInfo, Transport, TransportError
+from sapo_protocol.epochs import epoch_at
+from sapo_protocol.identifiers import Account, NodeId
 from sapo_protocol.islands.address_record import (
     MAX_RECORD_ADDRESSES,
     MAX_RECORDS_BYTES,
+    parse_record,
     parse_record_request,
     parse_records,
     to_record_request,
@@ -32,18 +44,25 @@ LOOK_SECONDS: Final = 5.0
 """Between two requests while members of the own islands are missing."""
 
 WAIT_SECONDS: Final = 0.5
-"""Until the next look where no peer is connected yet."""
+"""Until the next look while no peer is connected, or one was not asked yet."""
 
 REST_SECONDS: Final = 60.0
 """Between two requests otherwise: others still have to learn of this node."""
 
-_ENOUGH: Final = 4  # connected members of the own islands
+
+_RECALL_SECONDS: Final = 300.0
+"""For which records of before the last start are looked at."""
+
+_LOG = logging.getLogger(__name__)
 
 
 class RecordExchange:
     """Service that tells peers of this node, asks them for members of its islands, and has those dialled.
 
     It does nothing in a swarm that is not divided.
+
+    Args:
+        file: keeps records for the next start; unset for none.
     """
 
     def __init__(
@@ -54,6 +73,7 @@ class RecordExchange:
         node: NodeId,
         own_certificate: OwnCertificate,
         clock: Clock,
+        file: Path | None,
     ) -> None:
         manifest = engine.manifest
         self._engine = engine
@@ -62,8 +82,19 @@ class RecordExchange:
         self._clock = clock
         self._protocol = addresses_protocol(manifest.swarm_id)
         self._asked_seconds: dict[str, float] = {}
+        self._turns = IslandTurns()
+        self._file = file
+        self._recalled = () if file is None or manifest.islands is None else record_cache.load(file)
+        self._saved_seconds = self._started_seconds = 0.0
+        self._ratings = Ratings(engine.certificates, engine.reputation)
         self.directory = RecordDirectory(
-            manifest.swarm_id, manifest.binding_domain, node, engine.islands.due, random.Random()
+            manifest.swarm_id,
+            manifest.binding_domain,
+            node,
+            engine.islands.due,
+            random.SystemRandom(),
+            vouches=self._vouches,
+            carried=lambda: engine.islands.carried,
         )
 
     async def run(self) -> None:
@@ -71,29 +102,38 @@ class RecordExchange:
         if self._engine.manifest.islands is None:
             return
         self._transport.serve(self._protocol, self._answer)
-        while True:
-            await trio.sleep(await self._look())
+        self._saved_seconds = self._started_seconds = trio.current_time()
+        try:
+            while True:
+                await trio.sleep(await self._look())
+        finally:
+            self._save()
 
     async def _look(self) -> float:
         """Ask a peer and have members dialled; return the seconds until the next look."""
         if not self._is_divided():
             self._transport.seek(())
             return REST_SECONDS
-        peers = {peer.peer_id: peer for peer in self._transport.peers() if peer.remote_host is not None}
+        peers = self._to_ask()
         self._asked_seconds = {each: when for each, when in self._asked_seconds.items() if each in peers}
         if peers:
             longest_ago = min(peers, key=lambda each: self._asked_seconds.get(each, -1.0))
             self._asked_seconds[longest_ago] = trio.current_time()
             await self._ask(peers[longest_ago])
-        members = self.directory.members(self._engine.islands.carried, self._clock())
-        self._transport.seek(members)
-        if self._has_enough(members):
+        old = self._recall()
+        members = self._members()
+        self._transport.seek((*members, *old))
+        if trio.current_time() - self._saved_seconds >= REST_SECONDS:
+            self._save()
+        if not self._lacking(members):
             return REST_SECONDS
-        return LOOK_SECONDS if peers else WAIT_SECONDS
+        return LOOK_SECONDS if peers and peers.keys() <= self._asked_seconds.keys() else WAIT_SECONDS
 
     async def _ask(self, peer: PeerInfo) -> None:
         host = peer.remote_host or ""
-        request = to_record_request(sorted(self._engine.islands.carried), self._own_record(host))
+        counts = Counter(island for member in self._members() for island in member.islands)
+        islands = self._turns.next(self._engine.islands.carried, counts)
+        request = to_record_request(islands, self._own_record(host))
         try:
             answer = await self._transport.request(
                 peer.peer_id, self._protocol, request, max_response_bytes=MAX_RECORDS_BYTES
@@ -101,27 +141,79 @@ class RecordExchange:
         except TransportError:
             return  # it is older, or just left
         for message in parse_records(answer):
-            self.directory.take(message, Teller(peer.peer_id, host), self._clock())
+            self.directory.take(message, _teller(peer), self._clock())
             await trio.lowlevel.checkpoint()
 
     async def _answer(self, peer_id: str, request: bytes) -> bytes:
         await trio.lowlevel.checkpoint()
         asked = parse_record_request(request)
-        host = next((peer.remote_host for peer in self._transport.peers() if peer.peer_id == peer_id), None)
-        if asked is None or host is None:
+        peer = next((peer for peer in self._transport.peers() if peer.peer_id == peer_id), None)
+        if asked is None or peer is None or peer.remote_host is None:
             return to_records(())
         now_seconds = self._clock()
-        if asked.own is not None:
-            self.directory.take(asked.own, Teller(peer_id, host), now_seconds)
-        return to_records(self.directory.answer(asked.islands, host, now_seconds))
+        if asked.own is not None and self._is_of(asked.own, peer_id):
+            self.directory.take(asked.own, _teller(peer), now_seconds)
+        return to_records(self.directory.answer(asked.islands, peer.remote_host, now_seconds))
+
+    def _recall(self) -> tuple[FoundPeer, ...]:
+        """Keep the records of before the last start that still count; return who is worth a try besides.
+
+        The islands of some are known only when their beacons are, so all are looked at for some minutes.
+        """
+        if trio.current_time() - self._started_seconds > _RECALL_SECONDS:
+            self._recalled = ()
+        carried, now_seconds = self._engine.islands.carried, self._clock()
+        found = (self.directory.recall(message, teller, now_seconds) for message, teller in self._recalled)
+        old = (replace(peer, islands=peer.islands & carried) for peer in found if peer is not None)
+        return tuple(peer for peer in old if peer.islands)
+
+    def _save(self) -> None:
+        """Keep the records of the own islands for the next start, once there are any."""
+        self._saved_seconds = trio.current_time()
+        saved = self.directory.saved(self._engine.islands.carried, self._clock())
+        if self._file is None or not saved:
+            return
+        try:
+            record_cache.save(self._file, saved)
+        except OSError as error:
+            _LOG.warning("address records are not kept for the next start: %s", error)
+
+    def _members(self) -> tuple[FoundPeer, ...]:
+        return self.directory.members(self._engine.islands.carried, self._clock())
+
+    def _to_ask(self) -> dict[str, PeerInfo]:
+        """Return the peers that may be asked: those that this node chose, or all if it chose none.
+
+        Attackers can connect in any number, and would then give most of the answers.
+        """
+        peers = {peer.peer_id: peer for peer in self._transport.peers() if peer.remote_host is not None}
+        chosen = {each: peer for each, peer in peers.items() if peer.direction is Direction.OUTBOUND}
+        return chosen or peers
+
+    def _is_of(self, message: bytes, peer_id: str) -> bool:
+        """Whether a record is that of the peer: others would cost him no key that connects."""
+        record = parse_record(message, self._engine.manifest.swarm_id)
+        return record is not None and peer_id_from_key(record.node) == peer_id
+
+    def _vouches(self, account: Account) -> bool:
+        manifest = self._engine.manifest
+        epoch = epoch_at(manifest, max(self._clock(), manifest.genesis_seconds))
+        return self._ratings.vouches_for(account, epoch)
 
     def _is_divided(self) -> bool:
         islands = self._engine.islands
         return any((islands.count(epoch) or 1) > 1 for epoch in islands.epochs_at(self._clock()))
 
-    def _has_enough(self, members: Iterable[FoundPeer]) -> bool:
-        connected = {peer.peer_id for peer in self._transport.peers()}
-        return len(connected.intersection(member.peer_id for member in members)) >= _ENOUGH
+    def _lacking(self, members: Iterable[FoundPeer]) -> frozenset[int]:
+        """Return the islands of which this node has not chosen as many members as it wants.
+
+        Members that connect by themselves count for nothing, as in `SoughtPeers`.
+        """
+        carried = self._engine.islands.carried
+        chosen = {peer.peer_id for peer in self._transport.peers() if peer.direction is Direction.OUTBOUND}
+        counts = Counter(island for each in members if each.peer_id in chosen for island in each.islands)
+        wanted = wanted_on_each(len(carried), DialLimits())
+        return frozenset(island for island in carried if counts[island] < wanted)
 
     def _own_record(self, host: str) -> bytes | None:
         """Return the own record for a peer at an IP address; None if it could not use the addresses.
@@ -132,6 +224,10 @@ class RecordExchange:
         if not told or not all(address.means_the_same(host) for address in told):
             return None
         return self._own_certificate.record(tuple(map(str, told[:MAX_RECORD_ADDRESSES])))
+
+
+def _teller(peer: PeerInfo) -> Teller:
+    return Teller(peer.peer_id, peer.remote_host or "", peer.direction is Direction.OUTBOUND)
 
 
 def _specified(texts: Iterable[str]) -> tuple[PeerAddress, ...]:

@@ -27,4 +27,5 @@ def open_gossip(context: NodeContext, engine: Engine, beacons: Beacons) -> Gossi
         telemetry=context.telemetry,
         clock=context.clock,
         beacons=beacons,
+        records_file=context.data.address_records,
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from contextlib import suppress
+from pathlib import Path
 from typing import Final
 
 import trio
@@ -50,6 +51,7 @@ class GossipHandlers:
 
     Args:
         beacons: needed in a swarm of islands, whose homes follow from them.
+        records_file: keeps address records for the next start; unset for none.
     """
 
     def __init__(
@@ -61,6 +63,7 @@ class GossipHandlers:
         telemetry: Telemetry,
         clock: Clock,
         beacons: Beacons | None = None,
+        records_file: Path | None = None,
     ) -> None:
         self._engine = engine
         self._swarm_id = swarm_id = engine.manifest.swarm_id
@@ -91,7 +94,12 @@ class GossipHandlers:
         self._moved = trio.Event()
         node = NodeId(key_from_peer_id(transport.peer_id) or bytes(NodeId.SIZE))
         self.records = RecordExchange(
-            engine=engine, transport=transport, node=node, own_certificate=own_certificate, clock=clock
+            engine=engine,
+            transport=transport,
+            node=node,
+            own_certificate=own_certificate,
+            clock=clock,
+            file=records_file,
         )
         self._islands = IslandKeeper(
             engine=engine,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final
 
@@ -26,6 +27,14 @@ TRUSTED: Final = 5.0
 """Trust keeps a peer in the mesh; it does not make up for a fault."""
 
 
+@dataclass(frozen=True, slots=True)
+class Vouched:
+    """Peers that are vouched for: by what their accounts earned here, or by their bonds alone."""
+
+    earned: frozenset[str]
+    bonded: frozenset[str]
+
+
 class Ratings:
     """Ratings of peers by the accounts that their certificates name."""
 
@@ -42,23 +51,35 @@ class Ratings:
                 rated[peer_id] = min(self._rating(account, epoch) for account in accounts)
         return rated
 
-    def vouched(self, epoch: int) -> frozenset[str]:
-        """Return the peers, connected or not, of which one account has earned a weight and none is banned.
+    def vouched(self, epoch: int, others: Iterable[tuple[NodeId, Account]] = ()) -> Vouched:
+        """Return the peers, connected or not, of which an account is vouched for and none is banned.
 
         Under a gate that asks for a bond an account with a part of one is drawn by that part, so that
         accounts which share a bond have the places of one account.
+
+        Args:
+            others: nodes with their accounts beside those whose certificates are stored.
         """
-        pairs = self._certificates.pairs()
+        standing, pairs = self._certificates.standing, {*self._certificates.pairs(), *others}
         accounts = {account for _, account in pairs}
         weights = self._reputation.weigh(accounts, epoch).weights
         banned = {account for account in accounts if self._reputation.is_banned(account, epoch)}
-        trusted = {
-            node
-            for node, account in pairs
-            if weights.get(account, 0.0) > 0.0 and self._is_drawn(account, epoch)
-        }
         refused = {node for node, account in pairs if account in banned}
-        return frozenset(map(peer_id_from_key, trusted - refused))
+        drawn = [pair for pair in pairs if pair[0] not in refused and self._is_drawn(pair[1], epoch)]
+        earned = {node for node, account in drawn if weights.get(account, 0.0) > 0.0}
+        bonded = {node for node, account in drawn if standing.is_bonded(account, epoch)} - earned
+        return Vouched(frozenset(map(peer_id_from_key, earned)), frozenset(map(peer_id_from_key, bonded)))
+
+    def vouches_for(self, account: Account, epoch: int) -> bool:
+        """Whether keeping many accounts like this one has a price: it has a bond, or earned a weight here.
+
+        An account with a part of a bond is drawn by that part, and a banned one is not vouched for.
+        """
+        if self._reputation.is_banned(account, epoch) or not self._is_drawn(account, epoch):
+            return False
+        if self._certificates.standing.is_bonded(account, epoch):
+            return True
+        return self._reputation.weigh([account], epoch).weights.get(account, 0.0) > 0.0
 
     def _is_drawn(self, account: Account, epoch: int) -> bool:
         units = self._certificates.standing.units_of(account, epoch)

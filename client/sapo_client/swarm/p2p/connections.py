@@ -68,6 +68,7 @@ class GuardedSwarm(Swarm):
         self._vouched = vouched
         self._report = report
         self._most_strangers = max(1, int(limits.max_connections * limits.stranger_share))
+        self._most_without_trust = max(1, int(limits.max_connections * limits.untrusted_share))
         self.auto_connector = NoAutoConnector(self)
         self._inbound_limiter = trio.CapacityLimiter(
             max(1, int(limits.max_connections * limits.inbound_share))
@@ -98,15 +99,22 @@ class GuardedSwarm(Swarm):
             raise SwarmException("peer is not admitted")
         if not muxed_conn.is_initiator and self._is_one_stranger_too_many(str(muxed_conn.peer_id)):
             await muxed_conn.close()
-            raise SwarmException("the places that are left are kept for vouched peers")
+            raise SwarmException("the places that are left are kept for other peers")
         return await super().add_conn(muxed_conn, direction)
 
     def _is_one_stranger_too_many(self, peer_id: str) -> bool:
-        """Whether a peer that connects is not vouched for, and all places of such peers are taken."""
-        if peer_id in self._vouched:
+        """Whether all places for peers like one that connects are taken; there is none for who earned trust.
+
+        Bonded peers share half of the kept places with strangers, so that bonds cannot buy all of them.
+        """
+        if self._vouched.has_earned(peer_id):
             return False
-        strangers = sum(
-            str(peer) not in self._vouched and any(not each.muxed_conn.is_initiator for each in connections)
+        came = [
+            str(peer)
             for peer, connections in self.connections.items()
-        )
-        return strangers >= self._most_strangers
+            if any(not each.muxed_conn.is_initiator for each in connections)
+        ]
+        without_trust = len(came) - self._vouched.earned_among(came)
+        if peer_id in self._vouched:
+            return without_trust >= self._most_without_trust
+        return without_trust - self._vouched.bonded_among(came) >= self._most_strangers

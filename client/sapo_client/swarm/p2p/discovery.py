@@ -26,6 +26,7 @@ from sapo_client.swarm.limits import DialLimits
 from sapo_client.swarm.p2p.host import Host, multiaddr
 from sapo_client.swarm.p2p.muxer import BoundedYamux
 from sapo_client.swarm.p2p.requests import PeerTooSlowError, Requests
+from sapo_client.swarm.sought import SoughtFor
 from sapo_client.swarm.transport import FoundPeer, TransportError
 
 _LOG = logging.getLogger(__name__)
@@ -196,13 +197,13 @@ class Discovery:
         self._book.learn(addresses, source)
 
     def seek(self, found: Iterable[FoundPeer]) -> None:
-        """Take addresses of peers that the application wants as hearsay; those peers are dialled first."""
-        sought = set()
+        """Take signed addresses of peers that the application wants; some of them are dialled first."""
+        sought = {}
         for peer in found:
             parsed = filter(None, map(parse_address, peer.addresses))
             own = [address for address in parsed if address.peer_id == peer.peer_id]
-            self._book.learn(self._for(peer.teller, own), peer.teller)
-            sought.add(peer.peer_id)
+            self._book.learn_signed(self._for(peer.teller, own), peer.teller)
+            sought[peer.peer_id] = SoughtFor(peer.islands, peer.source)
         self._book.seek(sought)
 
     def own_addresses(self) -> tuple[PeerAddress, ...]:

@@ -248,9 +248,9 @@ class Libp2pTransport:
         """Replace the application's ratings of peers."""
         self._discipline.rate(ratings, trio.current_time())
 
-    def vouch(self, peer_ids: Iterable[str]) -> None:
+    def vouch(self, earned: Iterable[str], bonded: Iterable[str] = ()) -> None:
         """Keep places for these peers, and dial them first."""
-        self._vouched.replace(peer_ids)
+        self._vouched.replace(earned, bonded)
 
     def seek(self, found: Iterable[FoundPeer]) -> None:
         """Learn these peers as hearsay, and dial some of them beside the usual ones."""

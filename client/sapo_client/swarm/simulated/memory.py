@@ -232,7 +232,7 @@ class MemoryTransport:
         """Replace the application's ratings of peers."""
         self._discipline.rate(ratings, trio.current_time())
 
-    def vouch(self, peer_ids: Iterable[str]) -> None:
+    def vouch(self, earned: Iterable[str], bonded: Iterable[str] = ()) -> None:
         """Do nothing: the links of this swarm are those that `connect` opened, without a limit."""
 
     def seek(self, found: Iterable[FoundPeer]) -> None:

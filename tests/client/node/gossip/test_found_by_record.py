@@ -129,3 +129,27 @@ async def test_a_node_whose_only_bootstrap_peer_is_on_another_island_finds_its_m
         await until(lambda: seeker.connected() == {boot.peer_id, member.peer_id})
         assert stranger.connected() == {boot.peer_id}
         await until(lambda: seeker.knows(member) and member.knows(seeker))
+
+
+async def test_a_node_that_starts_again_finds_members_without_its_bootstrap_peer(tmp_path: Path) -> None:
+    """Their records were kept, with their signatures; no other file names them."""
+    scout = make(RealNode, Identity(1), tmp_path / "scout")
+    await scout.beacons.recall(epoch_at(SIXTEEN, scout.now()) + 1)
+    boot_who, member_who, seeker_who, _ = choose(scout.engine.islands, scout.now())
+    boot = make(RealNode, boot_who, tmp_path)
+    nodes = [boot]
+    async with running(nodes) as nursery:
+        await start(nursery, boot)
+        nodes += [make(RealNode, who, tmp_path, boot.transport.addresses) for who in (member_who, seeker_who)]
+        _, member, seeker = nodes
+        await start(nursery, member)
+        await until(lambda: len(boot.gossip.records.directory) == 1)
+        async with trio.open_nursery() as life:
+            await start(life, seeker)
+            await until(lambda: member.peer_id in seeker.connected())
+            life.cancel_scope.cancel()
+        assert seeker.connected() == set()
+        again = make(RealNode, seeker_who, tmp_path)
+        nodes.append(again)
+        await start(nursery, again)
+        await until(lambda: again.connected() == {member.peer_id})

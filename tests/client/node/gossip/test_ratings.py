@@ -8,17 +8,18 @@ import pytest
 import trio
 from support.gossip_harness import GossipHarness
 from support.nodes import until
-from support.swarm import EPOCH, Identity, make_manifest, moment
+from support.swarm import EPOCH, Identity, make_chain_manifest, make_manifest, moment
 from trio.testing import MockClock
 
 from sapo_client.node.auditing.chain import NoChain
-from sapo_client.node.gossip.ratings import BANNED, TRUSTED, Ratings
+from sapo_client.node.gossip.ratings import BANNED, TRUSTED, Ratings, Vouched
 from sapo_client.node.metrics_poller import MetricsPoller
 from sapo_client.swarm.limits import ScoreLimits, TransportLimits
 from sapo_client.swarm.peer_id import peer_id_from_key
 from sapo_client.swarm.simulated.memory import MemoryHub, MemoryTransport
 from sapo_protocol.errors import Reason
-from sapo_protocol.identifiers import NodeId
+from sapo_protocol.identifiers import Account, NodeId
+from sapo_protocol.terms.gate import BondGate
 from sapo_protocol.topics import rollouts_topic
 from sapo_verification.reputation.evidence import AUDITS_BEFORE_WEIGHT, BAN_EPOCHS
 
@@ -89,13 +90,35 @@ def test_who_speaks_for_several_is_as_good_as_the_worst(alice: GossipHarness) ->
 def test_peers_are_vouched_for_by_what_their_accounts_did(alice: GossipHarness) -> None:
     ratings = Ratings(alice.certificates, alice.reputation)
     introduce(alice, BOB, CAROL)
-    assert ratings.vouched(EPOCH) == frozenset(), "newcomers"
+    assert ratings.vouched(EPOCH) == Vouched(frozenset(), frozenset()), "newcomers"
     for _ in range(2 * AUDITS_BEFORE_WEIGHT):
         for identity in (BOB, CAROL):
             alice.reputation.record_good(identity.account, 0, EPOCH)
-    assert ratings.vouched(EPOCH) == {peer_of(BOB), peer_of(CAROL)}
+    assert ratings.vouched(EPOCH) == Vouched(frozenset({peer_of(BOB), peer_of(CAROL)}), frozenset())
     alice.reputation.record_fault(CAROL.account, 0, EPOCH, Reason.EQUIVOCATION)
-    assert ratings.vouched(EPOCH) == {peer_of(BOB)}
+    assert ratings.vouched(EPOCH) == Vouched(frozenset({peer_of(BOB)}), frozenset())
+
+
+def test_under_a_gate_bonded_accounts_are_vouched_for_before_they_earned_anything(tmp_path: Path) -> None:
+    """Also those of whom only an address record is known; not while no bonds are, and never banned ones."""
+    gate = BondGate(Account(b"\x04" * 20), unit=100, exit_seconds=2**32)
+    node = GossipHarness(MemoryHub(), ALICE, make_chain_manifest(version=2, gate=gate), tmp_path / "gated")
+    ratings, dave = Ratings(node.certificates, node.reputation), Identity(4)
+    for identity in (BOB, CAROL):
+        node.certificates.admit(identity.certificate(node.manifest).to_bytes(), node.now())
+    others = [(dave.node, dave.account), (Identity(5).node, Identity(5).account)]
+    assert ratings.vouched(EPOCH, others) == Vouched(frozenset(), frozenset()), "no bonds are known yet"
+    assert not ratings.vouches_for(BOB.account, EPOCH)
+    node.engine.standing.learn(EPOCH, {who.account: 100 for who in (BOB, CAROL, dave)})
+    bonded = frozenset(map(peer_of, (BOB, CAROL, dave)))
+    assert ratings.vouched(EPOCH, others) == Vouched(frozenset(), bonded)
+    assert [ratings.vouches_for(who.account, EPOCH) for who in (BOB, Identity(5))] == [True, False]
+    for _ in range(2 * AUDITS_BEFORE_WEIGHT):
+        node.reputation.record_good(BOB.account, 0, EPOCH)
+    node.reputation.record_fault(CAROL.account, 0, EPOCH, Reason.EQUIVOCATION)
+    earned = frozenset({peer_of(BOB)})
+    assert ratings.vouched(EPOCH, others) == Vouched(earned, frozenset({peer_of(dave)}))
+    assert not ratings.vouches_for(CAROL.account, EPOCH)
 
 
 def test_no_rating_alone_reaches_the_line() -> None:
@@ -110,6 +133,8 @@ def watch(node: GossipHarness) -> MetricsPoller:
         transport=node.transport,
         chain=NoChain(),
         ratings=ratings,
+        engine=node.engine,
+        records=node.gossip.records.directory,
         telemetry=node.telemetry,
         clock=node.now,
     )

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
 
 from support.swarm import Identity, make_manifest, moment
 
+from sapo_client.node.gossip import record_cache
 from sapo_client.node.gossip.address_records import widest
 from sapo_client.node.gossip.record_directory import (
     CHECKS_OF_SOURCE,
     MOST_OF_ACCOUNT,
-    MOST_ON_ISLAND,
     PLACED_SECONDS,
+    RECALLED_SECONDS,
     RecordDirectory,
     Teller,
 )
-from sapo_client.swarm.addresses import PeerAddress, parse_address
+from sapo_client.node.gossip.record_places import KEPT_PLACES, MOST_ON_ISLAND, Grounds
+from sapo_client.swarm.addresses import PeerAddress, network_group_of, parse_address
 from sapo_client.swarm.peer_id import peer_id_from_key
 from sapo_client.swarm.transport import FoundPeer
 from sapo_protocol.identifiers import Account, NodeId
@@ -57,7 +62,8 @@ def directory() -> RecordDirectory:
 
 
 def found(who: Identity, *addresses: str, teller: str = TELLER) -> FoundPeer:
-    return FoundPeer(peer_id_from_key(who.node), addresses or (address(who),), teller)
+    group = network_group_of(teller)
+    return FoundPeer(peer_id_from_key(who.node), addresses or (address(who),), teller, frozenset({1}), group)
 
 
 def test_the_newest_record_of_a_node_is_kept_and_an_old_one_replayed_is_not() -> None:
@@ -102,7 +108,10 @@ def test_a_node_that_moves_is_found_where_it_lives_then() -> None:
         assert known.answer({1}, OTHER, NOW) == (record(ALICE),)
     assert len(computed) == 2
     later = NOW + PLACED_SECONDS
-    assert (known.members({1}, later), known.members({2}, later)) == ((), (found(ALICE),))
+    assert (known.members({1}, later), known.members({2}, later)) == (
+        (),
+        (replace(found(ALICE), islands=frozenset({2})),),
+    )
 
 
 def test_a_node_whose_islands_are_unknown_is_not_kept() -> None:
@@ -180,17 +189,205 @@ def test_a_node_tells_its_addresses_of_the_widest_scope_alone() -> None:
     assert widest(()) == ()
 
 
-def test_who_passes_a_record_on_first_does_not_decide_when_it_is_forgotten() -> None:
-    """Unless the node never tells its record itself."""
+def test_who_passes_a_record_on_first_does_not_decide_with_whose_it_counts() -> None:
     known = directory()
     for number in range(10, 10 + MOST_ON_ISLAND // 2):
         assert known.take(record(Identity(number)), at(TELLER), NOW)
     assert known.take(record(ALICE), at(TELLER), NOW)
-    assert known.take(record(BOB), at(TELLER), NOW)
     assert known.take(record(ALICE, made=NOW + 1), at(OTHER, ALICE), NOW)
-    assert known.take(record(BOB, made=NOW + 1), at(OTHER), NOW)
     assert known.take(record(ALICE, made=NOW + 2), at(TELLER), NOW)
-    for number in range(100, 100 + MOST_ON_ISLAND):
-        assert known.take(record(Identity(number)), at(TELLER), NOW)
-    left = {peer.peer_id for peer in known.members({1}, NOW)}
-    assert (peer_id_from_key(ALICE.node) in left, peer_id_from_key(BOB.node) in left) == (True, False)
+    for number in range(100, 140):
+        known.take(record(Identity(number)), at(TELLER), NOW)
+    assert peer_id_from_key(ALICE.node) in kept_by(known)
+
+
+def kept_by(known: RecordDirectory, island: int = 1) -> set[str]:
+    return {peer.peer_id for peer in known.members({island}, NOW)}
+
+
+def ids(people: Iterable[Identity]) -> set[str]:
+    return {peer_id_from_key(who.node) for who in people}
+
+
+def besiege(known: RecordDirectory) -> None:
+    """Tell a record each from two hundred networks, under accounts and keys that cost nothing."""
+    for number in range(200):
+        who = Identity(1000 + number)
+        known.take(record(who), at(f"{130 + number // 100}.{number % 100}.7.7", who), NOW)
+
+
+def test_what_a_chosen_peer_tells_keeps_its_part_of_an_island_under_siege() -> None:
+    """One honest relay that this node chose tells of many nodes; the attackers connect by themselves."""
+    known, honest = directory(), [Identity(number) for number in range(2, 12)]
+    for who in honest:
+        assert known.take(record(who), replace(at(TELLER), chosen=True), NOW)
+    besiege(known)
+    assert len(kept_by(known)) == MOST_ON_ISLAND
+    assert len(kept_by(known) & ids(honest)) >= KEPT_PLACES[Grounds.CHOSEN]
+
+
+def test_a_record_of_the_attackers_that_a_chosen_peer_passes_on_gets_no_line_of_its_own() -> None:
+    """Else one chosen attacker would have all of them counted apart, by their own networks."""
+    known, honest = directory(), [Identity(number) for number in range(2, 8)]
+    crowd = [Identity(1000 + number) for number in range(40)]
+    for who in honest:
+        assert known.take(record(who), replace(at(TELLER), chosen=True), NOW)
+    for number, who in enumerate(crowd):
+        known.take(record(who), replace(at(OTHER), chosen=True), NOW)
+        known.take(record(who), at(f"130.{number}.7.7", who), NOW)
+        known.take(record(who, made=NOW + 1), at(f"130.{number}.7.7", who), NOW)
+    assert len(kept_by(known) & ids(honest)) >= KEPT_PLACES[Grounds.CHOSEN] // 2
+
+
+def test_a_record_that_a_chosen_peer_tells_after_others_counts_as_his() -> None:
+    known, honest = directory(), [Identity(number) for number in range(2, 6)]
+    for who in honest:
+        assert known.take(record(who), at(OTHER), NOW)
+        assert not known.take(record(who), replace(at(TELLER), chosen=True), NOW)
+    besiege(known)
+    assert ids(honest) <= kept_by(known)
+
+
+def test_what_one_chosen_attacker_tells_leaves_others_their_places() -> None:
+    """He tells as many records as he likes; each of the honest nodes tells its own."""
+    known, honest = directory(), [Identity(number) for number in range(2, 14)]
+    for number, who in enumerate(honest):
+        assert known.take(record(who), at(f"20.{number}.0.1", who), NOW)
+    for number in range(60):
+        known.take(record(Identity(1000 + number)), replace(at(OTHER), chosen=True), NOW)
+    assert ids(honest) <= kept_by(known)
+
+
+def test_accounts_that_are_vouched_for_keep_half_of_an_island_whoever_tells_what() -> None:
+    bonded = [Identity(number) for number in range(2, 2 + KEPT_PLACES[Grounds.VOUCHED])]
+    accounts = {who.account for who in bonded}
+    known = RecordDirectory(
+        MANIFEST.swarm_id,
+        MANIFEST.binding_domain,
+        OWN.node,
+        on_island_one,
+        random.Random(7),
+        vouches=accounts.__contains__,
+    )
+    for who in bonded:
+        assert known.take(record(who), at(TELLER), NOW)
+    besiege(known)
+    for number in range(40):  # and the attackers are chosen
+        who = Identity(2000 + number)
+        known.take(record(who), Teller(peer_id_from_key(who.node), f"140.{number}.7.7", chosen=True), NOW)
+    assert ids(bonded) <= kept_by(known)
+    newcomers = kept_by(known) - ids(bonded)
+    assert len(newcomers) == MOST_ON_ISLAND - len(bonded)
+
+
+def test_an_account_that_is_vouched_for_has_one_record_before_another_has_two() -> None:
+    rich = [Identity(2, key=key) for key in range(MOST_OF_ACCOUNT)]
+    others = [Identity(number) for number in range(3, 3 + MOST_ON_ISLAND - 1)]
+    known = RecordDirectory(
+        MANIFEST.swarm_id,
+        MANIFEST.binding_domain,
+        OWN.node,
+        on_island_one,
+        random.Random(7),
+        vouches=lambda _: True,
+    )
+    for who in (*rich, *others):
+        known.take(record(who), at(TELLER), NOW)
+    assert ids(others) <= kept_by(known)
+    assert len(kept_by(known) & ids(rich)) == 1
+
+
+def test_nodes_forget_different_records_whatever_an_attacker_does() -> None:
+    """What one node forgets another one keeps: the choice depends on a secret of each."""
+    people = [Identity(number) for number in range(2, 42)]
+    kept = []
+    for seed in range(2):
+        known = RecordDirectory(
+            MANIFEST.swarm_id, MANIFEST.binding_domain, OWN.node, on_island_one, random.Random(seed)
+        )
+        for number, who in enumerate(people):
+            known.take(record(who), at(f"130.{number}.7.7", who), NOW)
+        kept.append(kept_by(known))
+    assert kept[0] != kept[1]
+
+
+def test_more_islands_than_there_is_room_for_share_it_and_the_own_ones_go_last() -> None:
+    people = [Identity(number) for number in range(2, 2 + 60)]
+    places = {who.node: number % 6 for number, who in enumerate(people)}
+    known = RecordDirectory(
+        MANIFEST.swarm_id,
+        MANIFEST.binding_domain,
+        OWN.node,
+        lambda node, *_: frozenset({places[node]}),
+        random.Random(7),
+        carried=lambda: frozenset({0}),
+        most_records=20,
+    )
+    for number, who in enumerate(people):
+        assert known.take(record(who), at(f"130.{number}.7.7", who), NOW) or len(known) == 20
+    sizes = [len(kept_by(known, island)) for island in range(6)]
+    assert sizes == [10, 2, 2, 2, 2, 2]
+
+
+def test_an_answer_names_members_of_each_island_that_is_asked_for() -> None:
+    """Full islands leave room for one that has a single member."""
+    people = [Identity(number) for number in range(2, 2 + 3 * MOST_ON_ISLAND + 1)]
+    places = {who.node: number // MOST_ON_ISLAND for number, who in enumerate(people)}
+    known = RecordDirectory(
+        MANIFEST.swarm_id,
+        MANIFEST.binding_domain,
+        OWN.node,
+        lambda node, *_: frozenset({places[node]}),
+        random.Random(7),
+    )
+    for number, who in enumerate(people):
+        assert known.take(record(who), at(f"130.{number}.7.7", who), NOW)
+    told = known.answer({0, 1, 2, 3}, OTHER, NOW)
+    assert len(told) == MAX_RECORDS
+    assert record(people[-1]) in told
+
+
+def test_records_of_before_the_last_start_are_checked_again(tmp_path: Path) -> None:
+    file, before = tmp_path / "kept" / "address-records", directory()
+    for number, who in enumerate((ALICE, BOB)):
+        assert before.take(record(who), Teller(peer_id_from_key(who.node), f"203.0.113.{number}", True), NOW)
+    genuine = before.saved({1}, NOW)
+    forged = [
+        (issue_record(BOB.seed, who.certificate(MANIFEST).to_bytes(), MANIFEST.swarm_id, NOW, [address(who)]))
+        for who in map(Identity, (20, 21))
+    ]
+    record_cache.save(file, [*genuine, *((message, at(TELLER)) for message in forged)])
+    after = directory()
+    for message, teller in record_cache.load(file):
+        assert after.recall(message, teller, NOW) is None
+    assert kept_by(after) == ids([ALICE, BOB])
+    assert {message for message, _ in after.saved({1}, NOW)} == {message for message, _ in genuine}
+    assert all(teller.chosen for _, teller in after.saved({1}, NOW)), "what it is ascribed to stays"
+
+
+def test_a_record_that_ended_while_the_node_was_away_is_dialled_and_not_passed_on() -> None:
+    known, later = directory(), NOW + RECORD_SECONDS
+    assert known.recall(record(ALICE), at(TELLER), later) == found(ALICE)
+    assert (known.members({1}, later), known.answer({1}, OTHER, later)) == ((), ())
+    assert known.recall(record(ALICE), at(TELLER), NOW + RECALLED_SECONDS) is None
+    assert known.recall(record(ALICE, made=NOW + 3600), at(TELLER), NOW) is None
+
+
+def test_a_damaged_or_overlong_file_is_none(tmp_path: Path) -> None:
+    file = tmp_path / "address-records"
+    assert record_cache.load(file) == ()
+    row = (record(ALICE), at(TELLER))
+    record_cache.save(file, [row] * (2 * record_cache.MOST_SAVED))
+    assert len(record_cache.load(file)) == record_cache.MOST_SAVED
+    whole = file.read_bytes()
+    for damaged in (
+        b"",
+        b"\xff",
+        whole[:-1],
+        whole + b"\x00",
+        whole * 10,
+        b"\x81\x00",
+        b"\x81\x83\x00\x00\x00",
+    ):
+        file.write_bytes(damaged)
+        assert record_cache.load(file) == ()

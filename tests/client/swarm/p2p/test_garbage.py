@@ -232,6 +232,28 @@ async def test_strangers_leave_the_places_that_are_kept_for_vouched_peers(swarm:
     assert [friend.peer_id for friend in friends] == peer_ids
 
 
+async def test_bonded_peers_leave_half_of_the_kept_places_to_those_who_earned_trust(
+    swarm: Any, tools: Any
+) -> None:
+    limits = TransportLimits(max_connections=16)  # twelve inbound: eight for strangers, two more with a bond
+    victim = await swarm.start(
+        1, limits=limits, dial=replace(tools.QUICK_DIAL, target_peers=0, vouched_peers=0)
+    )
+    numbers = {"bonded": range(2, 14), "earned": range(20, 22)}
+    ids = {
+        kind: [peer_id_from_key(public_key(bytes([number]) * 32)) for number in them]
+        for kind, them in numbers.items()
+    }
+    victim.transport.vouch(ids["earned"], ids["bonded"])
+    for number in numbers["bonded"]:
+        await swarm.start(number, bootstrap=victim.transport.addresses)
+    await tools.eventually(lambda: len(victim.transport.peers()) == 10)
+    for number in numbers["earned"]:
+        await swarm.start(number, bootstrap=victim.transport.addresses)
+    await tools.eventually(lambda: set(ids["earned"]) <= set(victim.peer_ids()))
+    assert len(set(ids["bonded"]) & set(victim.peer_ids())) == 10
+
+
 async def test_stream_floods_end_the_connection(swarm: Any, tools: Any, hostile: Any) -> None:
     victim, honest = await swarm.start_members(2)
     await hostile.connect(victim.transport.addresses[0])

@@ -1,0 +1,61 @@
+"""File of address records for the next start, as they were signed: nothing in it is believed unread."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from sapo_client.node.gossip.record_directory import Teller
+from sapo_protocol.decoding import decode
+from sapo_protocol.encoding import encode
+from sapo_protocol.errors import RemoteProtocolError
+from sapo_protocol.islands.address_record import MAX_RECORD_BYTES
+
+MOST_SAVED: Final = 64  # those of four full islands, 130 KiB at most
+
+_VALUES_EACH: Final = 5
+_MOST_BYTES: Final = MOST_SAVED * (MAX_RECORD_BYTES + 256)
+_NOBODY: Final = ""
+
+SavedRecord = tuple[bytes, Teller]
+"""A record, and to whom it is ascribed."""
+
+
+def load(path: Path) -> tuple[SavedRecord, ...]:
+    """Return the records in the file with their signatures unchecked; none if it is missing or damaged."""
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(_MOST_BYTES + 1)
+    except OSError:  # a node can do without
+        return ()
+    if len(data) > _MOST_BYTES:
+        return ()
+    try:
+        rows = decode(data, 1 + MOST_SAVED * _VALUES_EACH)
+    except RemoteProtocolError:
+        return ()
+    return (
+        tuple(saved for row in rows if (saved := _parse(row)) is not None) if isinstance(rows, tuple) else ()
+    )
+
+
+def save(path: Path, records: Iterable[SavedRecord]) -> None:
+    """Replace the file in one step.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    rows = [(message, teller.host, int(teller.chosen)) for message, teller in records]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    scratch = path.with_name(path.name + ".new")
+    scratch.write_bytes(encode(tuple(rows[:MOST_SAVED])))
+    os.replace(scratch, path)  # noqa: PTH105  the atomic one, named as such
+
+
+def _parse(row: object) -> SavedRecord | None:
+    match row:
+        case (bytes() as message, str() as host, int() as chosen):
+            return message, Teller(_NOBODY, host, bool(chosen))
+    return None
