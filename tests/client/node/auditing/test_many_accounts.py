@@ -366,7 +366,7 @@ async def _node(hub: MemoryHub, identity: Identity, nursery: trio.Nursery) -> Me
 def test_the_first_posting_carries_a_quorums_signatures_and_later_ones_all() -> None:
     """Each signature costs 11,000 gas; spare ones are for a signer that takes out its bond in between."""
     everybody = [AuditorOfMany(identity) for identity in AUDITORS]
-    state = ChainState(None, None, 0, frozenset(TERMS.auditors))
+    state = ChainState(None, None, 0, frozenset(TERMS.auditors(0)))
     settle(everybody, 0, crowd(0, 3), state)
     end, grace = epoch_start_seconds(MANIFEST, 1), min(30.0, 0.1 * MANIFEST.epoch_seconds)
     for turn, expected in ((0, [3]), (1, [4, 4, 4, 4])):
