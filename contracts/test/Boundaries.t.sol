@@ -252,6 +252,43 @@ contract BoundariesTest is Swarm {
         same(ledger.nextEpoch(), 1, "an answer after its time is in time while nobody has rejected");
     }
 
+    /// Two questions wait for two answers.
+    function test_one_answer_is_not_two() external {
+        _post(statement(0, points, none));
+        _ask(0);
+        _ask(1);
+        verifier.answer(accounts[0], _nobody(), placeOf(points, 0), placeOf(points, 0));
+        vm.warp(afterEpoch(0) + WINDOW);
+        vm.expectPartialRevert(EpochLedger.QuestionsOpen.selector);
+        ledger.finalise();
+        verifier.answer(accounts[1], _nobody(), placeOf(points, 1), placeOf(points, 1));
+        ledger.finalise();
+    }
+
+    /// Leaves that add up and are over the cap answer nothing: they are a proof against the posting.
+    function test_a_point_over_the_cap_is_no_answer() external {
+        uint256[COUNT] memory over = [CAP + 1, 3, 1, 0];
+        _post(statement(0, over, none));
+        _ask(0);
+        Place memory place = placeOf(over, 0);
+        vm.expectPartialRevert(FraudVerifier.NoAnswer.selector);
+        verifier.answer(accounts[0], _nobody(), place, place);
+    }
+
+    /// The bond of a question comes back once, by the rejection or by a refund.
+    function test_a_question_that_rejected_a_posting_is_not_refunded_again() external {
+        EpochRoot memory root = statement(0, points, none);
+        bytes32 posting = verifier.postingOf(ledger.epochRootDigest(root), uint64(_post(root)));
+        _ask(0);
+        _ask(1);
+        vm.warp(block.timestamp + WINDOW);
+        verifier.proveHidden(accounts[0]);
+        vm.expectPartialRevert(FraudVerifier.NotAsked.selector);
+        verifier.refund(posting, accounts[0]);
+        verifier.refund(posting, accounts[1]);
+        same(token.balanceOf(address(verifier)), 0, "nothing is left");
+    }
+
     /// Who asked about a posting that was rejected by another proof has its bond back, while another one is live.
     function test_a_refund_while_another_posting_is_live() external {
         EpochRoot memory root = statement(0, points, none);
@@ -408,6 +445,34 @@ contract BoundariesTest is Swarm {
         check(bonds.BURNED() == BURNED && bonds.EMPTY_HISTORY() == bytes32(uint256(1)), "constants");
         vm.expectPartialRevert(AccountBond.NotAuditor.selector);
         bonds.accuse(OWNER, 0, 0);
+    }
+
+    /// A burned bond is a change where something counted, down to the last unit, and none where nothing did.
+    function test_what_a_burned_bond_changes() external {
+        AccountBond bonds = new AccountBond(ledger, 50);
+        token.approve(address(bonds), type(uint256).max);
+        bonds.deposit(OWNER, 5);
+        vm.prank(OWNER);
+        bonds.requestExit(4);
+        (bytes32 before,) = bonds.lastChange();
+        _burn(bonds, OWNER);
+        (bytes32 history,) = bonds.lastChange();
+        check(history == keccak256(abi.encode(OWNER, uint256(0), before, block.number)), "one unit counted");
+        bonds.deposit(PROVER, 5);
+        vm.prank(PROVER);
+        bonds.requestExit(5);
+        (before,) = bonds.lastChange();
+        _burn(bonds, PROVER);
+        (history,) = bonds.lastChange();
+        check(history == before, "nothing counted");
+        same(token.balanceOf(address(bonds)), 0, "all is burned");
+    }
+
+    function _burn(AccountBond bonds, address account) private {
+        for (uint256 i = 0; i < QUORUM; ++i) {
+            vm.prank(auditors[i]);
+            bonds.accuse(account, 0, 0);
+        }
     }
 
     function _settle(uint256[COUNT] memory cumulative) private {

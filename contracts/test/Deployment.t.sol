@@ -85,6 +85,8 @@ contract DeploymentTest is Swarm {
         terms = _terms();
         terms.auditors[0] = address(0);
         _isRefused(terms, EpochLedger.BadAuditors.selector);
+        terms.auditors[0] = address(1);
+        check(new EpochLedger(terms).isAuditor(address(1)), "the lowest address");
     }
 
     function test_quorum_clock_and_budget_have_bounds() external {

@@ -69,33 +69,46 @@ contract EventsTest is Swarm {
     }
 
     function test_the_ledger_tells_postings_and_their_end() external {
-        EpochRoot memory root = statement(0, points, none);
+        EpochRoot memory root = statement(3, points, none);
         bytes[] memory signed = signatures(15, root);
         bytes32 digest = ledger.epochRootDigest(root);
-        vm.warp(afterEpoch(0));
+        vm.warp(afterEpoch(3));
         vm.expectEmit(address(ledger));
-        emit EpochLedger.EpochPosted(root, 15, afterEpoch(0) + WINDOW);
+        emit EpochLedger.EpochPosted(root, 15, afterEpoch(3) + WINDOW);
         ledger.post(root, TURN, signed);
         vm.expectEmit(address(ledger));
-        emit EpochLedger.SignatureStruck(0, auditors[1]);
+        emit EpochLedger.SignatureStruck(3, auditors[1]);
         vm.prank(address(verifier));
-        ledger.strike(auditors[1], 0);
+        ledger.strike(auditors[1], 3);
         vm.expectEmit(address(ledger));
-        emit EpochLedger.EpochRejected(0, digest);
+        emit EpochLedger.EpochRejected(3, digest);
         vm.prank(address(verifier));
-        ledger.strike(auditors[2], 0);
+        ledger.strike(auditors[2], 3);
         ledger.post(root, TURN, signed);
-        EpochRoot memory other = statement(1, points, none);
-        vm.warp(afterEpoch(1) + WINDOW);
+        EpochRoot memory other = statement(4, points, none);
+        vm.warp(afterEpoch(4) + WINDOW);
         bytes[] memory later = signatures(7, other);
         vm.expectEmit(address(ledger));
-        emit EpochLedger.EpochExpired(0, digest);
+        emit EpochLedger.EpochExpired(3, digest);
         ledger.post(other, TURN, later);
         digest = ledger.epochRootDigest(other);
         vm.expectEmit(address(ledger));
-        emit EpochLedger.EpochRejected(1, digest);
+        emit EpochLedger.EpochRejected(4, digest);
         vm.prank(address(verifier));
         ledger.reject();
+    }
+
+    /// What did not happen is not told.
+    function test_the_ledger_tells_nothing_else() external {
+        EpochRoot memory root = statement(3, points, none);
+        bytes[] memory signed = signatures(7, root);
+        vm.warp(afterEpoch(3));
+        vm.recordLogs();
+        ledger.post(root, TURN, signed);
+        same(vm.getRecordedLogs().length, 1, "nothing has expired");
+        vm.prank(address(verifier));
+        ledger.strike(auditors[3], 3);
+        same(vm.getRecordedLogs().length, 0, "it has not signed");
     }
 
     function test_the_verifier_tells_what_was_proven() external {

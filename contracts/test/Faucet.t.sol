@@ -58,6 +58,21 @@ contract FaucetTest is Checked {
         _has(7, 2);
     }
 
+    function test_a_single_unit_is_given_and_nothing_is_not_sent() external {
+        _fund(1, 1);
+        faucet.drip(NEWCOMER);
+        _has(1, 1);
+        token.transfer(address(faucet), 5);
+        vm.recordLogs();
+        faucet.drip(payable(address(this))); // takes no coin
+        same(vm.getRecordedLogs().length, 2, "one transfer and the drip");
+        vm.warp(5 + 86_400);
+        vm.deal(address(faucet), 3);
+        faucet.drip(NEWCOMER);
+        same(vm.getRecordedLogs().length, 1, "the drip alone");
+        _has(1, 4);
+    }
+
     function test_anybody_fills_it() external {
         vm.deal(address(this), 9);
         (bool done,) = address(faucet).call{value: 9}("");

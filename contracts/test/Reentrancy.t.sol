@@ -148,6 +148,24 @@ contract ReentrancyTest is Swarm, IListener {
         same(successes, 0, "second answers");
     }
 
+    /// The posting is held before the bond is fetched and let go before it is paid: whoever is called back finds it so.
+    function test_a_posting_is_held_and_let_go_before_tokens_move() external {
+        _post(0);
+        vm.warp(afterEpoch(0) + 1);
+        Place memory place = placeOf(points, 0);
+        Place memory nobody = Place(address(0), 0, new bytes32[](0));
+        judge.ask(accounts[1]);
+        _try(address(judge), abi.encodeCall(judge.answer, (accounts[0], nobody, place, place)));
+        judge.ask(accounts[0]);
+        same(successes, 1, "answered at once, with the bond of another question until its own has come");
+        _try(address(own), abi.encodeCall(own.finalise, ()));
+        vm.warp(afterEpoch(0) + WINDOW);
+        place = placeOf(points, 1);
+        judge.answer(accounts[1], nobody, place, place);
+        same(successes, 2, "final at once");
+        same(eager.balanceOf(address(judge)), 0, "no bond is left or missing");
+    }
+
     function test_a_hidden_leaf_is_settled_before_the_bond_is_returned() external {
         _post(0);
         vm.warp(afterEpoch(0) + 1);
