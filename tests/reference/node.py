@@ -39,10 +39,24 @@ class ReferenceNode:
         self._slots: set[tuple[int, bytes, int]] = set()
         self._proved: set[tuple[int, bytes]] = set()
         self._bonds: dict[int, dict[bytes, int]] = {}
+        self._replacements: list[Any] = []
+        self._terms: list[tuple[int, dict[str, Any]]] = []
+        self._known_until: int | None = None
 
     def learn_bonds(self, epoch: int, bonded: dict[bytes, int]) -> None:
         """Take what each account has bonded in an epoch."""
         self._bonds[epoch] = bonded
+
+    def learn_changes(self, terms: dict[str, Any] | None, replacements: list[Any]) -> None:
+        """Take what the chain announces: successors of the terms, and replacements of auditors."""
+        self._replacements = replacements
+        if terms is not None:
+            self._terms = derive.successors(self._manifest, terms["announced"])
+            self._known_until = terms["known_until"]
+
+    def _auditors_of(self, epoch: int) -> list[bytes]:
+        founders = [account.hex() for account in self._auditors]
+        return [bytes.fromhex(one) for one in derive.auditors(founders, self._replacements, epoch)]
 
     def validate(self, topic: str, message: bytes, now_ms: int) -> Outcome:
         """Return verdict, reason and rule of a message that came over a topic."""
@@ -105,12 +119,15 @@ class ReferenceNode:
         require(_counts(certificate, now_ms), "R5.2")
 
     def _require_quota(self, read: dict[str, Any]) -> None:
-        require(read["slot"] < self._manifest["limits"]["slots_per_epoch"], "R6.1")
+        require(self._known_until is None or read["epoch"] <= self._known_until, "R6.11")
+        slots, _, _ = derive.terms_at(self._manifest, self._terms, read["epoch"])
+        require(read["slot"] < slots, "R6.1")
 
     def _require_assignable(self, read: dict[str, Any]) -> None:
         self._require_quota(read)
-        require(len(read["completions"]) <= self._manifest["limits"]["max_completions"], "R6.2")
-        require(read["family"] < len(self._manifest["suite"]["families"]), "R6.3")
+        _, completions, families = derive.terms_at(self._manifest, self._terms, read["epoch"])
+        require(len(read["completions"]) <= completions, "R6.2")
+        require(read["family"] in families, "R6.3")
 
     def _require_signed(self, read: dict[str, Any], rule: str) -> None:
         require(self._verify(read["node"], read["signed"], read["signature"]), rule)
@@ -150,11 +167,11 @@ class ReferenceNode:
         require(now_ms < derive.start(self._manifest, read["epoch"] + 17), "R3.5")
         require(read["content_id"] not in self._seen, "R4.3")
         self._require_introduced(read, now_ms)
-        require(read["account"] in self._auditors, "R5.3")
+        auditors = self._auditors_of(read["epoch"])
+        require(read["account"] in auditors, "R5.3")
         turn = read.get("turn", 0)
         require(turn < derive.turns(self._manifest), "R6.5")
         if read["kind"] == "proposal":
-            auditors = sorted(self._auditors)
             require(auditors[(read["epoch"] + turn) % len(auditors)] == read["account"], "R6.6")
         if "record" in read:
             levels = self._manifest["difficulty"]["ladders"]

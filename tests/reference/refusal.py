@@ -13,6 +13,7 @@ IGNORED = {
     "not_its_turn": "R6.6",
     "equivocation": "R6.4",
     "wrong_island": "R6.7 R6.8 R6.9",
+    "terms_unknown": "R6.11",
 }
 REJECTED = {
     "oversize": "R0.2",

@@ -53,6 +53,7 @@ def test_admission_vectors(name: str) -> None:
     document = load(name)
     for case in document["cases"]:
         node = ReferenceNode(MANIFESTS[case["manifest"]], map(bytes.fromhex, case["state"]["auditors"]))
+        node.learn_changes(case["state"].get("terms"), case["state"].get("replacements", []))
         prepare(case, document["certificates"], node)
         for message in case["messages"]:
             now_ms = case["now_ms"] + message["offset_ms"]

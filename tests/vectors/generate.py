@@ -28,6 +28,7 @@ from vectors import (  # noqa: E402
     cases_islands,
     cases_response,
     cases_rollout,
+    cases_successor,
     cases_version,
     derivations,
     derivations_difficulty,
@@ -59,6 +60,7 @@ FILES = {
     "version": cases_version.cases,
     "difficulty": cases_difficulty.cases,
     "gate": cases_gate.cases,
+    "successor": cases_successor.cases,
 }
 LONGEST_RUN = 64  # bytes of one value in a row; longer runs are written as [byte, times]
 
@@ -118,7 +120,9 @@ def _document(cases: list[Case]) -> dict[str, Any]:
 
 def _compare(case: Case, certificates: dict[str, bytes]) -> None:
     """Raise unless the pipeline shares the expectations of a case."""
-    node = Pipeline(MANIFESTS[case.manifest], map(Account.from_hex, case.auditors))
+    auditors = map(Account.from_hex, case.auditors)
+    swarm = MANIFESTS[case.manifest]
+    node = Pipeline(swarm, auditors, replacements=case.replacements, announced=case.terms)
     known = [Message(None, certificates[name], "certificates") for name in case.certificates]
     before = [Message(None, data) for data in case.seen]
     for message in known:
@@ -156,6 +160,18 @@ def _bonds(case: Case) -> list[list[Any]]:
     ]
 
 
+def _changes(case: Case) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if case.replacements:
+        found["replacements"] = [
+            [each.epoch, each.leaving.hex(), each.entering.hex()] for each in case.replacements
+        ]
+    if case.terms is not None:
+        documents = [[epoch, document.decode()] for epoch, document in case.terms.documents]
+        found["terms"] = {"announced": documents, "known_until": case.terms.known_until}
+    return found
+
+
 def _case(case: Case) -> dict[str, Any]:
     seen = [_bytes(data) for data in case.seen]
     return {
@@ -166,6 +182,7 @@ def _case(case: Case) -> dict[str, Any]:
             "seen": seen,
             "auditors": list(case.auditors),
             **({"bonds": _bonds(case)} if case.bonds else {}),
+            **_changes(case),
         },
         "now_ms": case.now_ms,
         "messages": [_message(message) for message in case.messages],

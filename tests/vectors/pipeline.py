@@ -2,12 +2,15 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from vectors.world import Announced
+
 from sapo_protocol.epochs import beacon
 from sapo_protocol.errors import RemoteProtocolError
 from sapo_protocol.identifiers import Account
 from sapo_protocol.manifest import Manifest
+from sapo_protocol.manifest_file import successor_from_json
 from sapo_protocol.tasks import Task
-from sapo_protocol.terms.auditors import Auditors
+from sapo_protocol.terms.auditors import Auditors, Replacement
 from sapo_verification.admission.contributions import AdmittedContribution
 from sapo_verification.engine import Engine
 from sapo_verification.islands import Heard
@@ -31,6 +34,8 @@ class Pipeline:
         auditors: the accounts that may count.
         certificates: messages that the node has admitted before.
         at_seconds: when it admitted them.
+        replacements: of auditors.
+        announced: successors of the manifest's terms; without them the manifest's own are certain for ever.
     """
 
     def __init__(
@@ -39,7 +44,11 @@ class Pipeline:
         auditors: Iterable[Account] = (),
         certificates: Iterable[bytes] = (),
         at_seconds: float = 0.0,
+        replacements: tuple[Replacement, ...] = (),
+        announced: Announced | None = None,
     ) -> None:
+        for epoch, document in announced.documents if announced else ():
+            manifest = manifest.succeeded_by(epoch, successor_from_json(document))
         engine = Engine(
             manifest,
             ":memory:",
@@ -48,7 +57,9 @@ class Pipeline:
             beacon_of=lambda epoch: beacon(manifest.swarm_id, epoch, b""),
             key=bytes(32),
         )
-        engine.set_auditors(Auditors(tuple(sorted(auditors))))
+        engine.set_auditors(Auditors(tuple(sorted(auditors)), replacements))
+        if announced is not None:
+            engine.in_force.known_until = announced.known_until
         for message in certificates:
             engine.certificates.admit(message, at_seconds)
         self._contributions = engine.contributions

@@ -10,12 +10,14 @@ from typing import Any
 import pytest
 from reference.vectors import VECTORS, admission_files, load, unpack
 from vectors.pipeline import Pipeline
+from vectors.world import Announced
 
 from sapo_protocol import ed25519, merkle
 from sapo_protocol.errors import Reason, RemoteProtocolError
 from sapo_protocol.identifiers import Account, Digest, NodeId
 from sapo_protocol.manifest_file import manifest_from_json
 from sapo_protocol.requests import parse_response, to_response
+from sapo_protocol.terms.auditors import Replacement
 
 MANIFESTS = {name: manifest_from_json(json.dumps(file)) for name, file in load("manifests").items()}
 DERIVED = load("derivations")
@@ -49,7 +51,17 @@ def test_the_pipeline_agrees(name: str) -> None:
 
 def _prepared(case: dict[str, Any], certificates: dict[str, str]) -> Pipeline:
     state, now_ms = case["state"], case["now_ms"]
-    node = Pipeline(MANIFESTS[case["manifest"]], map(Account.from_hex, state["auditors"]))
+    terms = state.get("terms")
+    documents = [(epoch, text.encode()) for epoch, text in terms["announced"]] if terms else []
+    node = Pipeline(
+        MANIFESTS[case["manifest"]],
+        map(Account.from_hex, state["auditors"]),
+        replacements=tuple(
+            Replacement(epoch, Account.from_hex(leaving), Account.from_hex(entering))
+            for epoch, leaving, entering in state.get("replacements", ())
+        ),
+        announced=Announced(tuple(documents), terms["known_until"]) if terms else None,
+    )
     for name in state["certificates"]:
         node.validate("certificates", bytes.fromhex(certificates[name]), now_ms)
     for epoch, bonded in state.get("bonds", ()):

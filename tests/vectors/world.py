@@ -15,6 +15,7 @@ from sapo_protocol.envelope import Kind, signed_bytes
 from sapo_protocol.identifiers import Account, Digest, NodeId
 from sapo_protocol.manifest import Limits, Manifest
 from sapo_protocol.suite import Family, Suite, canonical_json
+from sapo_protocol.terms.auditors import Replacement
 from sapo_protocol.terms.difficulty import Difficulty
 from sapo_protocol.terms.gate import BondGate, OpenGate
 from sapo_protocol.terms.islands import IslandTerms
@@ -218,6 +219,14 @@ Bonds = tuple[tuple[int, Mapping[Account, int]], ...]
 
 
 @dataclass(frozen=True)
+class Announced:
+    """Successors of a swarm's terms as if the chain had said so, and the last epoch with certain terms."""
+
+    documents: tuple[tuple[int, bytes], ...]
+    known_until: int
+
+
+@dataclass(frozen=True)
 class Case:
     """A node's knowledge and the messages that it receives."""
 
@@ -229,6 +238,8 @@ class Case:
     auditors: tuple[str, ...] = ()
     now_ms: int = NOW_MS
     bonds: Bonds = ()
+    terms: Announced | None = None
+    replacements: tuple[Replacement, ...] = ()
 
 
 def one(name: str, rule: str | None, data: bytes, **options: Any) -> Case:
