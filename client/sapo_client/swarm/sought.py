@@ -40,6 +40,7 @@ class SoughtPeers:
         self._limits = limits
         self._vouched = vouched
         self._sought: Mapping[str, SoughtFor] = {}
+        self._told: frozenset[str] = frozenset()
         self._given: set[str] = set()
         self._wanted = 1
 
@@ -47,12 +48,17 @@ class SoughtPeers:
         return peer_id in self._sought
 
     def replace(self, sought: Mapping[str, SoughtFor]) -> None:
-        """Seek these peers, by peer id, and no others."""
-        self._sought = dict(sought)
+        """Seek these peers, by peer id, and no others.
+
+        Those that were dialled stay members of their islands although their records give way to others:
+        else whoever makes records come and go would have ever more peers dialled.
+        """
+        wanted = {each for them in sought.values() for each in them.islands}
+        before = {peer_id: self._sought[peer_id] for peer_id in self._given}
+        still = {peer_id: one for peer_id, one in before.items() if one.islands & wanted}
+        self._sought, self._told = {**still, **sought}, frozenset(sought)
         self._given &= self._sought.keys()
-        self._wanted = wanted_on_each(
-            len({each for them in sought.values() for each in them.islands}), self._limits
-        )
+        self._wanted = wanted_on_each(len(wanted), self._limits)
 
     def beyond(self, chosen: Collection[str]) -> int:
         """Return how many of the chosen peers have a place of their own, and so none of the usual ones.
@@ -82,6 +88,7 @@ class SoughtPeers:
             candidates: of peers that are not connected, in the order of preference.
             may_dial: is asked once for each address that would be dialled.
         """
+        self._given = {each for each in self._given if each in chosen or each in self._told}
         there = [peer_id for peer_id in chosen if peer_id in self._sought]
         rest = [address for address in candidates if address.peer_id in self._sought]
         places = self._limits.sought_peers - self.beyond(chosen)

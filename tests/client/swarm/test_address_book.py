@@ -432,3 +432,16 @@ def test_bonded_peers_are_strangers_to_the_book_that_are_forgotten_last() -> Non
     met = [_address(number) for number in range(200, 208)]
     book.learn_first_hand(met)
     assert set(met) <= set(book.addresses())
+
+
+def test_records_that_come_and_go_do_not_make_a_node_dial_ever_more_members() -> None:
+    book = _book(replace(LIMITS, target_peers=0, vouched_peers=0))
+    chosen: list[str] = []
+    for start in range(1, 200, 10):
+        told = [_address(number) for number in range(start, start + 10)]
+        book.learn_signed(told, TELLER)
+        book.seek({address.peer_id: on({1}) for address in told})
+        chosen += [address.peer_id for address in book.due(chosen, chosen, 0.0)]
+    assert len(chosen) == LIMITS.sought_on_island
+    book.seek({address.peer_id: on({2}) for address in told})
+    assert len(book.due(chosen, chosen, 0.0)) == LIMITS.sought_on_island, "they are members of another island"
