@@ -114,12 +114,11 @@ class History:
 
 def _links(events: tuple[bytes, ...]) -> dict[Digest, FinalEpoch]:
     """Return events by their hash; nothing else is known of them."""
-    return {
-        (name := Digest(keccak(data))): _link(name, data) for data in events if len(data) == _WORDS * _WORD
-    }
+    links = (_link(data) for data in events if len(data) == _WORDS * _WORD)
+    return {link.name: link for link in links}
 
 
-def _link(name: Digest, data: bytes) -> FinalEpoch:
+def _link(data: bytes) -> FinalEpoch:
     words = [data[start : start + _WORD] for start in range(0, len(data), _WORD)]
     epoch, base, contribution, cumulative, total, archive, signers, posted_at, history, block = words
     root = EpochRoot(
@@ -131,7 +130,7 @@ def _link(name: Digest, data: bytes) -> FinalEpoch:
         archive_digest=Digest(archive),
     )
     record, before = EpochRecord(root, _number(posted_at)), Tip(Digest(history), _number(block))
-    return FinalEpoch(name, record, _number(signers), before)
+    return FinalEpoch(Digest(keccak(data)), record, _number(signers), before)
 
 
 def _number(word: bytes) -> int:

@@ -387,7 +387,7 @@ class LedgerClient:
         await self._enqueue("answer", key, Call(at.address, at.answer_final(final, places)))
 
     async def recall(self, newest_first: Sequence[FinalEpoch], account: Account) -> None:
-        """Queue that the last final epochs are recalled: nobody has shown an account's leaves in the oldest."""
+        """Queue that final epochs are recalled, for nobody has shown an account's leaves in the oldest."""
         at = await self._in_thread(self._ledger.verifier)
         key = f"recall:{account}:{newest_first[-1].name}"
         await self._enqueue("challenge", key, Call(at.address, at.recall(newest_first, account)))

@@ -1,9 +1,9 @@
 """A node's part in the questions about final epochs: it answers them, asks them, and has epochs recalled.
 
 A quorum of liars may make a root final whose leaves it shows to nobody, while nobody asks for them. Nothing
-honest can be added to such a root. As long as all nodes still hold everybody's pages, an account with points to
-lose asks for its leaves in the oldest of such epochs. If nobody shows them, the ledger goes on from the root
-before, and the honest auditors with it.
+honest can be added to such a root. As long as all nodes still hold everybody's pages, an account with points
+to lose asks for its leaves in the oldest of such epochs. If nobody shows them, the ledger goes on from the
+root before, and the honest auditors with it.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class FinalEpochs:
         await self._ask(newest_first, challenge_seconds)
 
     async def _answer(self, newest_first: Sequence[FinalEpoch], early_seconds: float) -> None:
-        """Show the leaves that anyone has asked for in the oldest epoch, or have it recalled if nobody has."""
+        """Show leaves that anyone has asked for in the oldest epoch, or have it recalled if nobody does."""
         final = newest_first[-1]
         for account, question in (await self._ledger.final_questions(final)).items():
             places = self._trees_of(final).places(account)
@@ -92,9 +92,8 @@ class FinalEpochs:
             return
         if self._hidden_since is None:
             self._hidden_since = now
-        if now < self._hidden_since + patience_seconds or not await self._has_points(
-            newest_first, len(hidden)
-        ):
+        is_early = now < self._hidden_since + patience_seconds
+        if is_early or not await self._has_points(newest_first, len(hidden)):
             return
         since = now - await self._ledger.recall_seconds()
         askable = [final for final in hidden if final.record.posted_at_seconds > since]

@@ -307,7 +307,7 @@ async def test_a_node_asks_for_hidden_leaves_and_the_next_honest_posting_becomes
 
 
 async def test_honest_auditors_go_on_from_the_last_root_that_anyone_can_explain(tmp_path: Path) -> None:
-    """Nobody could ask in time, so a root that hides its leaves became final, and another one on top of it."""
+    """Nobody could ask in time, so a root that hides its leaves became final, and another on top of it."""
     async with swarm(tmp_path, quorum=1) as net:
         contracts, chain, watcher = net.contracts, net.world.chain, net.workers[0]
         had, account, token = await net.settle(), watcher.identity.account, net.contracts.token
@@ -341,3 +341,20 @@ async def test_honest_auditors_go_on_from_the_last_root_that_anyone_can_explain(
         assert root.cumulative_root == merkle.sum_root(sorted(points.items()))
         assert set(net.bonds().values()) == {Stake(AUDITOR_BOND, 0, 0)}
         assert not any(harness.node.events("challenge") for harness in (*net.honest, *net.workers))
+
+
+async def test_whoever_asks_about_an_honest_final_epoch_pays_for_the_answer(tmp_path: Path) -> None:
+    """Anyone may ask, also to have a true epoch recalled: a node that holds its leaves shows them in time."""
+    async with swarm(tmp_path, quorum=1) as net:
+        contracts, chain, token = net.contracts, net.world.chain, net.contracts.token
+        verifier, had, stranger = contracts.verifier, await net.settle(), CROWD[3].account
+        bond, [final] = verifier.question_bond(), contracts.history.newest(2)
+        accounts = [harness.identity.account for harness in (*net.honest, *net.workers)]
+        before = {account: token.balance(account) for account in accounts}
+        chain.send(DEPLOYER, token.address, token.approve(verifier.address, 2 * bond))
+        for account in (stranger, CROWD[0].account):  # one that has nothing there, and one that has points
+            chain.send(DEPLOYER, verifier.address, verifier.ask_final([final], account))
+        assert set(verifier.questions(final.name)) == {stranger, CROWD[0].account}
+        await until(lambda: net.passes(0.2) and not verifier.questions(final.name))
+        earned = sum(token.balance(account) - held for account, held in before.items())
+        assert (earned, contracts.base_root) == (2 * bond, had.cumulative_root)
