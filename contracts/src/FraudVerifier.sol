@@ -146,10 +146,8 @@ contract FraudVerifier {
     function ask(address account) external {
         (EpochRoot memory root, uint64 postedAt, bytes32 posting) = _live();
         if (block.timestamp <= postedAt) revert TooEarlyToAsk(postedAt);
-        uint256 since = uint256(postedAt) + ledger.challengeSeconds();
-        if (block.timestamp >= since) revert TooLateToAsk(since);
         ledger.hold();
-        _ask(posting, root.epoch, account, false);
+        _ask(posting, root.epoch, account, uint256(postedAt) + ledger.challengeSeconds(), false);
     }
 
     /// @notice Ask for an account's leaves in one of the last final epochs, for a bond that the sender approved before.
@@ -157,9 +155,7 @@ contract FraudVerifier {
     function askFinal(FinalEpoch[] calldata newestFirst, address account) external {
         bytes32 name = ledger.requireFinal(newestFirst);
         FinalEpoch calldata oldest = newestFirst[newestFirst.length - 1];
-        uint256 since = oldest.postedAt + recallSeconds;
-        if (block.timestamp >= since) revert TooLateToAsk(since);
-        _ask(name, oldest.root.epoch, account, true);
+        _ask(name, oldest.root.epoch, account, oldest.postedAt + recallSeconds, true);
     }
 
     /// @notice Show that an account has what it had and earned; the question's bond is the sender's.
@@ -189,28 +185,22 @@ contract FraudVerifier {
     /// @notice Reject the live posting because a question's time is over and nobody has answered it.
     function proveHidden(address account) external {
         (EpochRoot memory root,, bytes32 posting) = _live();
-        Question memory question = _questions[posting][account];
-        if (question.asker == address(0)) revert NotAsked(account);
-        if (block.timestamp < question.deadline) revert StillAnswerable(question.deadline);
-        delete _questions[posting][account];
+        address asker = _requireUnanswered(posting, account);
         emit LeafHidden(root.epoch, account);
         ledger.reject();
-        token.safeTransfer(question.asker, questionBond);
+        token.safeTransfer(asker, questionBond);
     }
 
     /// @notice Recall final epochs because nobody has shown an account's leaves in the oldest of them in time.
     function recall(FinalEpoch[] calldata newestFirst, address account) external {
         bytes32 name = ledger.requireFinal(newestFirst);
-        Question memory question = _questions[name][account];
-        if (question.asker == address(0)) revert NotAsked(account);
-        if (block.timestamp < question.deadline) revert StillAnswerable(question.deadline);
-        delete _questions[name][account];
+        address asker = _requireUnanswered(name, account);
         for (uint256 i = 0; i < newestFirst.length; ++i) {
             isRecalled[keccak256(abi.encode(newestFirst[i]))] = true;
         }
         emit LeafHidden(newestFirst[newestFirst.length - 1].root.epoch, account);
         ledger.recall(newestFirst);
-        token.safeTransfer(question.asker, questionBond);
+        token.safeTransfer(asker, questionBond);
     }
 
     /// @notice Return the bond of a question about a posting that came to nothing before the answer.
@@ -258,13 +248,23 @@ contract FraudVerifier {
         }
     }
 
-    function _ask(bytes32 name, uint64 epoch, address account, bool isFinal) private {
+    function _ask(bytes32 name, uint64 epoch, address account, uint256 since, bool isFinal) private {
+        if (block.timestamp >= since) revert TooLateToAsk(since);
         if (_questions[name][account].asker != address(0)) revert AlreadyAsked(account);
         uint256 deadline = block.timestamp + answerSeconds;
         _questions[name][account] = Question(msg.sender, deadline.toUint64(), isFinal);
         _asked[name].push(account);
         emit LeafAsked(epoch, account, msg.sender, deadline);
         token.safeTransferFrom(msg.sender, address(this), questionBond);
+    }
+
+    /// @dev The question is settled with that.
+    function _requireUnanswered(bytes32 name, address account) private returns (address asker) {
+        Question memory question = _questions[name][account];
+        asker = question.asker;
+        if (asker == address(0)) revert NotAsked(account);
+        if (block.timestamp < question.deadline) revert StillAnswerable(question.deadline);
+        delete _questions[name][account];
     }
 
     function _show(
