@@ -6,7 +6,7 @@ import {ECDSA} from "@openzeppelin/contracts/utils/cryptography/ECDSA.sol";
 import {EIP712} from "@openzeppelin/contracts/utils/cryptography/EIP712.sol";
 import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
 
-import {EpochRoot, IDisputedLedger} from "./EpochRoot.sol";
+import {EpochRoot, FinalEpoch, IDisputedLedger} from "./EpochRoot.sol";
 import {FraudVerifier} from "./FraudVerifier.sol";
 import {RewardDistributor} from "./RewardDistributor.sol";
 import {StakeVault} from "./StakeVault.sol";
@@ -166,6 +166,8 @@ contract EpochLedger is IDisputedLedger, EIP712 {
     );
     event EpochRejected(uint64 indexed epoch, bytes32 digest);
     event EpochExpired(uint64 indexed epoch, bytes32 digest);
+    /// @param firstEpoch The oldest final epoch that counts no more, as all after it.
+    event EpochsRecalled(uint64 indexed firstEpoch, bytes32 baseRoot);
     event SignatureStruck(uint64 indexed epoch, address indexed auditor);
 
     error BadAuditors();
@@ -185,6 +187,7 @@ contract EpochLedger is IDisputedLedger, EIP712 {
     error NothingLive();
     error StillChallengeable(uint256 finalAt);
     error QuestionsOpen(uint256 open);
+    error NotFinal();
     error OnlyVerifier(address sender);
     error WrongNumber(uint64 number, uint64 next);
     error SuccessorPending(uint64 activationEpoch);
@@ -277,12 +280,14 @@ contract EpochLedger is IDisputedLedger, EIP712 {
         uint256 finalAt = uint256(posting.postedAt) + challengeSeconds;
         if (block.timestamp < finalAt) revert StillChallengeable(finalAt);
         if (posting.open != 0) revert QuestionsOpen(posting.open);
+        // Both before the three fields of one slot, which are then written at once.
+        (uint32 next, uint40 number) = (posting.epoch + 1, block.number.toUint40());
         _live.postedAt = 0;
-        _live.nextEpoch = posting.epoch + 1;
-        _live.finalBlock = block.number.toUint40();
+        _live.nextEpoch = next;
+        _live.finalBlock = number;
         // The distributor calls nobody. It is asked once, for its root before is also the base of this one.
         // slither-disable-next-line reentrancy-benign,reentrancy-events
-        bytes32 base = distributor.grant(posting.cumulativeRoot, posting.total, posting.epoch + 1);
+        bytes32 base = distributor.grant(posting.cumulativeRoot, posting.total, next);
         EpochRoot memory root = _rootOf(posting, base);
         bytes32 previous = _history;
         // The event's data, byte by byte.
@@ -358,6 +363,31 @@ contract EpochLedger is IDisputedLedger, EIP712 {
     /// @inheritdoc IDisputedLedger
     function release() external onlyVerifier {
         _live.open -= 1;
+    }
+
+    /// @inheritdoc IDisputedLedger
+    function requireFinal(FinalEpoch[] calldata newestFirst) public view returns (bytes32 name) {
+        bytes32 history = _history;
+        for (uint256 i = 0; i < newestFirst.length; ++i) {
+            name = keccak256(abi.encode(newestFirst[i])); // the event's data, byte by byte
+            if (name != history) revert NotFinal();
+            history = newestFirst[i].previousHistory;
+        }
+        if (name == 0) revert NotFinal();
+    }
+
+    /// @inheritdoc IDisputedLedger
+    /// @dev The history ends before these epochs from now on, and no epoch up to the newest of them is ever posted
+    ///      again. What was claimed stays claimed, and what was granted counts as granted.
+    function recall(FinalEpoch[] calldata newestFirst) external onlyVerifier {
+        requireFinal(newestFirst);
+        FinalEpoch calldata oldest = newestFirst[newestFirst.length - 1];
+        if (_live.postedAt != 0) emit EpochRejected(_live.epoch, epochRootDigest(_rootOf(_live)));
+        _history = oldest.previousHistory;
+        _live.finalBlock = uint40(oldest.previousBlock);
+        emit EpochsRecalled(oldest.root.epoch, oldest.root.baseRoot);
+        distributor.goBack(oldest.root.baseRoot);
+        _drop();
     }
 
     /// @inheritdoc IDisputedLedger

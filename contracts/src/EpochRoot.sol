@@ -17,6 +17,15 @@ struct EpochRoot {
     bytes32 archiveDigest;
 }
 
+/// @notice What became final: the data of an `EpochFinal` event, whose hash is in the next one's or in the state.
+struct FinalEpoch {
+    EpochRoot root;
+    uint64 signers;
+    uint64 postedAt;
+    bytes32 previousHistory;
+    uint64 previousBlock;
+}
+
 /// @title The side of the epoch ledger that the verifier of fraud proofs works with.
 interface IDisputedLedger {
     /// @notice The posting that may still be challenged; reverts if there is none.
@@ -53,6 +62,15 @@ interface IDisputedLedger {
     /// @notice Drop the live posting for ever. Only for the verifier of fraud proofs.
     /// @return signers Whose signatures it carried.
     function reject() external returns (address[] memory signers);
+
+    /// @notice Require that these epochs are the last final ones.
+    /// @param newestFirst Without a gap.
+    /// @return name Hash of the oldest of them, which no other epoch has.
+    function requireFinal(FinalEpoch[] calldata newestFirst) external view returns (bytes32 name);
+
+    /// @notice Go on from the root that the oldest of the last final epochs added to. Only for the verifier of fraud
+    ///         proofs.
+    function recall(FinalEpoch[] calldata newestFirst) external;
 
     /// @notice Take one auditor's signature from an epoch's live posting, if it is there; without a quorum the
     ///         posting is dropped. Only for the verifier of fraud proofs.

@@ -6,7 +6,7 @@ import {SafeERC20} from "@openzeppelin/contracts/token/ERC20/utils/SafeERC20.sol
 import {ECDSA} from "@openzeppelin/contracts/utils/cryptography/ECDSA.sol";
 import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
 
-import {EpochRoot, IDisputedLedger} from "./EpochRoot.sol";
+import {EpochRoot, FinalEpoch, IDisputedLedger} from "./EpochRoot.sol";
 import {RewardDistributor} from "./RewardDistributor.sol";
 import {StakeVault} from "./StakeVault.sol";
 import {Place, SumTree} from "./SumTree.sol";
@@ -22,7 +22,9 @@ import {Place, SumTree} from "./SumTree.sol";
 ///
 ///         Who cannot see an account's leaves asks for them, with a bond. Whoever shows that the account has what it
 ///         had and earned, earns the bond. Where nobody does in time, the posting is rejected; its signers keep their
-///         bonds, for a chain that is slow is no lie.
+///         bonds, for a chain that is slow is no lie. Leaves of the last final epochs can be asked for in the same way,
+///         as long as all nodes still hold them: if nobody shows them, these epochs are recalled, and the ledger goes
+///         on from the root before.
 /// @dev Each proof counts once: a rejected posting is no longer live, and two signatures of one auditor in one
 ///      turn are remembered once they have cost a bond: else an auditor could convict itself of any turn while it has
 ///      nothing to lose. No owner.
@@ -40,6 +42,8 @@ contract FraudVerifier {
         address asker;
         /// Seconds; from then on the posting can be rejected if nobody has answered.
         uint64 deadline;
+        /// Whether it is about a final epoch.
+        bool isFinal;
     }
 
     /// @notice The epoch ledger, which created this contract.
@@ -54,11 +58,16 @@ contract FraudVerifier {
     uint256 public immutable questionBond;
     /// @notice How long a question waits for its answer.
     uint256 public immutable answerSeconds;
+    /// @notice How long after its posting the leaves of a final epoch can be asked for: more than six epochs, and less
+    ///         than nodes keep everybody's pages.
+    uint256 public immutable recallSeconds;
 
     /// @notice Whose second signature in a turn of an epoch has already cost a bond.
     mapping(address auditor => mapping(uint64 epoch => mapping(uint32 turn => bool))) public equivocated;
     mapping(bytes32 posting => mapping(address account => Question)) private _questions;
     mapping(bytes32 posting => address[]) private _asked;
+    /// @notice Final epochs that were recalled, by the hash of their record.
+    mapping(bytes32 name => bool) public isRecalled;
 
     event FraudProven(Rule indexed rule, uint64 indexed epoch, address indexed prover);
     event LeafAsked(uint64 indexed epoch, address indexed account, address asker, uint256 deadline);
@@ -85,6 +94,7 @@ contract FraudVerifier {
         token = distributor_.token();
         questionBond = pointsCap_ * distributor_.tokensPerPoint();
         answerSeconds = answerSeconds_;
+        recallSeconds = 3 * exitSeconds;
         vault = new StakeVault(token, exitSeconds);
     }
 
@@ -137,15 +147,16 @@ contract FraudVerifier {
     function ask(address account) external {
         (EpochRoot memory root, uint64 postedAt, bytes32 posting) = _live();
         if (block.timestamp <= postedAt) revert TooEarlyToAsk(postedAt);
-        uint256 since = uint256(postedAt) + ledger.challengeSeconds();
-        if (block.timestamp >= since) revert TooLateToAsk(since);
-        if (_questions[posting][account].asker != address(0)) revert AlreadyAsked(account);
-        uint256 deadline = block.timestamp + answerSeconds;
-        _questions[posting][account] = Question(msg.sender, deadline.toUint64());
-        _asked[posting].push(account);
         ledger.hold();
-        emit LeafAsked(root.epoch, account, msg.sender, deadline);
-        token.safeTransferFrom(msg.sender, address(this), questionBond);
+        _ask(posting, root.epoch, account, uint256(postedAt) + ledger.challengeSeconds(), false);
+    }
+
+    /// @notice Ask for an account's leaves in one of the last final epochs, for a bond that the sender approved before.
+    /// @param newestFirst The last final epochs, back to the one that is asked about.
+    function askFinal(FinalEpoch[] calldata newestFirst, address account) external {
+        bytes32 name = ledger.requireFinal(newestFirst);
+        FinalEpoch calldata oldest = newestFirst[newestFirst.length - 1];
+        _ask(name, oldest.root.epoch, account, oldest.postedAt + recallSeconds, true);
     }
 
     /// @notice Show that an account has what it had and earned; the question's bond is the sender's.
@@ -157,25 +168,40 @@ contract FraudVerifier {
     ) external {
         (EpochRoot memory root,, bytes32 posting) = _live();
         if (_questions[posting][account].asker == address(0)) revert NotAsked(account);
-        uint256 earned = _valueUnder(root.contributionRoot, account, points);
-        uint256 has = _valueUnder(root.cumulativeRoot, account, afterwards);
-        if (has != _valueUnder(root.baseRoot, account, before) + earned || earned > pointsCap) revert NoAnswer(account);
-        delete _questions[posting][account];
         ledger.release();
-        emit LeafShown(root.epoch, account, earned, has);
-        token.safeTransfer(msg.sender, questionBond);
+        _show(posting, root, account, before, points, afterwards);
+    }
+
+    /// @notice Show the same in a final epoch; the question's bond is the sender's.
+    function answerFinal(
+        FinalEpoch calldata final_,
+        address account,
+        Place calldata before,
+        Place calldata points,
+        Place calldata afterwards
+    ) external {
+        _show(keccak256(abi.encode(final_)), final_.root, account, before, points, afterwards);
     }
 
     /// @notice Reject the live posting because a question's time is over and nobody has answered it.
     function proveHidden(address account) external {
         (EpochRoot memory root,, bytes32 posting) = _live();
-        Question memory question = _questions[posting][account];
-        if (question.asker == address(0)) revert NotAsked(account);
-        if (block.timestamp < question.deadline) revert StillAnswerable(question.deadline);
-        delete _questions[posting][account];
+        address asker = _requireUnanswered(posting, account);
         emit LeafHidden(root.epoch, account);
         ledger.reject();
-        token.safeTransfer(question.asker, questionBond);
+        token.safeTransfer(asker, questionBond);
+    }
+
+    /// @notice Recall final epochs because nobody has shown an account's leaves in the oldest of them in time.
+    function recall(FinalEpoch[] calldata newestFirst, address account) external {
+        bytes32 name = ledger.requireFinal(newestFirst);
+        address asker = _requireUnanswered(name, account);
+        for (uint256 i = 0; i < newestFirst.length; ++i) {
+            isRecalled[keccak256(abi.encode(newestFirst[i]))] = true;
+        }
+        emit LeafHidden(newestFirst[newestFirst.length - 1].root.epoch, account);
+        ledger.recall(newestFirst);
+        token.safeTransfer(asker, questionBond);
     }
 
     /// @notice Return the bond of a question about a posting that came to nothing before the answer.
@@ -186,10 +212,11 @@ contract FraudVerifier {
             (,, bytes32 live) = _live();
             if (live == posting) revert NoAnswer(account);
         }
-        address asker = _questions[posting][account].asker;
-        if (asker == address(0)) revert NotAsked(account);
+        Question memory question = _questions[posting][account];
+        if (question.asker == address(0)) revert NotAsked(account);
+        if (question.isFinal && !isRecalled[posting]) revert NoAnswer(account);
         delete _questions[posting][account];
-        token.safeTransfer(asker, questionBond);
+        token.safeTransfer(question.asker, questionBond);
     }
 
     /// @notice The name of a posting: the same root may be posted again.
@@ -220,6 +247,42 @@ contract FraudVerifier {
             mstore(accounts, count)
             mstore(questions, count)
         }
+    }
+
+    function _ask(bytes32 name, uint64 epoch, address account, uint256 since, bool isFinal) private {
+        if (block.timestamp >= since) revert TooLateToAsk(since);
+        if (_questions[name][account].asker != address(0)) revert AlreadyAsked(account);
+        uint256 deadline = block.timestamp + answerSeconds;
+        _questions[name][account] = Question(msg.sender, deadline.toUint64(), isFinal);
+        _asked[name].push(account);
+        emit LeafAsked(epoch, account, msg.sender, deadline);
+        token.safeTransferFrom(msg.sender, address(this), questionBond);
+    }
+
+    /// @dev The question is settled with that.
+    function _requireUnanswered(bytes32 name, address account) private returns (address asker) {
+        Question memory question = _questions[name][account];
+        asker = question.asker;
+        if (asker == address(0)) revert NotAsked(account);
+        if (block.timestamp < question.deadline) revert StillAnswerable(question.deadline);
+        delete _questions[name][account];
+    }
+
+    function _show(
+        bytes32 name,
+        EpochRoot memory root,
+        address account,
+        Place calldata before,
+        Place calldata points,
+        Place calldata afterwards
+    ) private {
+        if (_questions[name][account].asker == address(0)) revert NotAsked(account);
+        uint256 earned = _valueUnder(root.contributionRoot, account, points);
+        uint256 has = _valueUnder(root.cumulativeRoot, account, afterwards);
+        if (has != _valueUnder(root.baseRoot, account, before) + earned || earned > pointsCap) revert NoAnswer(account);
+        delete _questions[name][account];
+        emit LeafShown(root.epoch, account, earned, has);
+        token.safeTransfer(msg.sender, questionBond);
     }
 
     function _live() private view returns (EpochRoot memory root, uint64 postedAt, bytes32 posting) {

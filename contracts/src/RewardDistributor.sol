@@ -89,6 +89,12 @@ contract RewardDistributor {
         grantedEpochs = epochs;
     }
 
+    /// @notice Go back to an earlier root: the leaves of the later ones are shown to nobody.
+    function goBack(bytes32 root) external {
+        if (msg.sender != ledger) revert OnlyLedger(msg.sender);
+        _cumulativeRoot = root == 0 ? NO_ROOT : root;
+    }
+
     /// @notice Let an account earn from now on; the registry does it for whoever registers. Changes nothing for one
     ///         that is enrolled.
     /// @dev Anyone may send it: it takes nothing from the account, and pays it nothing.

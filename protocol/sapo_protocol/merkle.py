@@ -114,6 +114,11 @@ def sum_place(entries: Entries, account: Account) -> Place:
     return SumTree(entries).place(account)
 
 
+def sum_of(root: Digest) -> int:
+    """Return the sum that a root of the tree of points ends with."""
+    return int.from_bytes(root[_HASH_BYTES:], "big")
+
+
 def _leaf_word(account: Account, value: int) -> bytes:
     written = value.to_bytes(_SUM_BYTES, "big")
     return keccak(account + written)[:_HASH_BYTES] + written

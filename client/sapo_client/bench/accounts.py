@@ -17,7 +17,7 @@ import trio
 
 from sapo_client.bench.accounts_swarm import POINTS_CAP, AccountsSwarm
 from sapo_client.bench.challenges import Challenges
-from sapo_client.bench.costs import Cost, peak_mebibytes, reset_peak
+from sapo_client.bench.costs import StepCost, peak_mebibytes, reset_peak
 from sapo_client.bench.ledger import EPOCH_SECONDS, LedgerChain, ledger_chain
 from sapo_protocol.identifiers import Account
 
@@ -34,7 +34,7 @@ class AccountsCost:
     """All steps, and the peak of the process that played four auditors, two nodes and the chain."""
 
     accounts: int
-    steps: tuple[Cost, ...]
+    steps: tuple[StepCost, ...]
     peak_mebibytes: float | None
 
 
@@ -49,7 +49,7 @@ def accounts_cost(accounts: int) -> AccountsCost:
     return AccountsCost(accounts, tuple(steps), peak_mebibytes())
 
 
-async def _play(chain: LedgerChain, folder: Path, accounts: int) -> list[Cost]:
+async def _play(chain: LedgerChain, folder: Path, accounts: int) -> list[StepCost]:
     names = sorted(Account(sha256(b"account %d" % number).digest()[:20]) for number in range(accounts))
     async with trio.open_nursery() as nursery:
         swarm = AccountsSwarm(chain, folder, names)

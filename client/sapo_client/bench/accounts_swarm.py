@@ -11,7 +11,7 @@ from typing import Final
 import trio
 from eth_account.signers.local import LocalAccount
 
-from sapo_client.bench.costs import Cost, measured
+from sapo_client.bench.costs import StepCost, measured
 from sapo_client.bench.ledger import EPOCH_SECONDS, GENESIS_SECONDS, QUORUM, LedgerChain, address_of
 from sapo_client.bench.swarm import BenchAuthor, BenchSwarm
 from sapo_client.ledger.contract import Distributor
@@ -98,7 +98,7 @@ class AccountsSwarm:
     """
 
     def __init__(self, chain: LedgerChain, folder: Path, names: Sequence[Account]) -> None:
-        self.chain, self.names, self.costs = chain, names, list[Cost]()
+        self.chain, self.names, self.costs = chain, names, list[StepCost]()
         self.manifest = replace(
             BenchSwarm().manifest,
             chain_id=chain.deployment.chain_id,
@@ -191,7 +191,7 @@ class AccountsSwarm:
         chain.advance_to(epoch_start_seconds(self.manifest, root.epoch + 2))
         data = chain.ledger.post(posting.statement, posting.signatures)
         post = chain.send(chain.ledger.address, data)
-        self.costs.append(Cost("post an epoch and make it final", len(data), gas=post + chain.finalise()))
+        self.costs.append(StepCost("post an epoch and make it final", len(data), gas=post + chain.finalise()))
         self.last, self._granted = root, self._granted + root.total
 
     def claim(self) -> None:
@@ -226,7 +226,7 @@ class AccountsSwarm:
             nursery.cancel_scope.cancel()
 
     @contextmanager
-    def measure(self, step: str, *, is_told: bool = True) -> Iterator[Cost]:
+    def measure(self, step: str, *, is_told: bool = True) -> Iterator[StepCost]:
         """Yield the cost of a block; it is among the costs unless another one like it is."""
         with measured(step) as cost:
             yield cost
@@ -261,7 +261,7 @@ def _last_root(chain: LedgerChain) -> EpochRoot:
     return record.root
 
 
-def _note(cost: Cost, sent: SignedEnvelope, node: BenchNode) -> None:
+def _note(cost: StepCost, sent: SignedEnvelope, node: BenchNode) -> None:
     """Write down a message's length and that of its pages."""
     cost.message_bytes = len(sent.to_bytes())
     if not isinstance(parse_contribution(sent), Approval):

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from sapo_client.bench.accounts_swarm import POINTS_CAP, AccountsSwarm
-from sapo_client.bench.costs import Cost
+from sapo_client.bench.costs import StepCost
 from sapo_client.bench.ledger import address_of
 from sapo_client.ledger.fraud import AccountPlaces
 from sapo_client.node.auditing.disputes import Dispute, PostedTrees, equivocations, find_fraud, posted_trees
@@ -94,7 +94,7 @@ class Challenges:
         self._chain.advance_to(self._chain.now_seconds + self._verifier.answer_seconds())
         data = self._verifier.prove_hidden(hidden)
         gas = self._chain.send(self._verifier.address, data)
-        self._swarm.costs.append(Cost("proveHidden", len(data), gas=gas))
+        self._swarm.costs.append(StepCost("proveHidden", len(data), gas=gas))
 
     def _ask(self, account: Account) -> None:
         token = self._chain.ledger.distributor().token()
@@ -103,7 +103,7 @@ class Challenges:
         self._chain.advance_to(self._chain.now_seconds + 1)
         data = self._verifier.ask(account)
         gas = self._chain.send(self._verifier.address, data)
-        self._swarm.costs.append(Cost("ask for an account's leaves", len(data), gas=gas))
+        self._swarm.costs.append(StepCost("ask for an account's leaves", len(data), gas=gas))
 
     def _post(self, shares: Sequence[Share]) -> Dispute:
         """Publish a proposal that a quorum signs, whatever it says, and post it."""

@@ -15,7 +15,7 @@ _RESET_PEAK: Final = "5"
 
 
 @dataclass(slots=True)
-class Cost:
+class StepCost:
     """What one step costs; None where a figure does not apply.
 
     Attributes:
@@ -37,9 +37,9 @@ class Cost:
 
 
 @contextmanager
-def measured(step: str) -> Iterator[Cost]:
+def measured(step: str) -> Iterator[StepCost]:
     """Yield the cost of a step, whose time and memory are those of the block."""
-    cost, before, began = Cost(step), reset_peak(), time.process_time()
+    cost, before, began = StepCost(step), reset_peak(), time.process_time()
     yield cost
     cost.seconds, after = time.process_time() - began, peak_mebibytes()
     cost.grown_mebibytes = None if before is None or after is None else max(0.0, after - before)

@@ -15,7 +15,7 @@ from sapo_client.cli.render import Grid
 if TYPE_CHECKING:
     from sapo_client.bench.admission import AdmissionRate
     from sapo_client.bench.checking import CheckingRate, LoadRate
-    from sapo_client.bench.costs import Cost
+    from sapo_client.bench.costs import StepCost
     from sapo_client.bench.ledger import LedgerGas
     from sapo_client.bench.memory import Peak
     from sapo_client.bench.spread import Spread
@@ -156,7 +156,7 @@ def _measure_accounts(common: Common, accounts: int) -> None:
     common.output.emit(document, Grid(columns, [_step_row(step) for step in cost.steps]))
 
 
-def _step_row(step: Cost) -> tuple[str, ...]:
+def _step_row(step: StepCost) -> tuple[str, ...]:
     sizes = ("-" if each is None else f"{each}" for each in (step.message_bytes, step.page_bytes, step.gas))
     seconds = "-" if step.seconds is None else f"{step.seconds:.2f}"
     return (

@@ -9,8 +9,9 @@ from eth_utils import keccak, to_checksum_address
 from web3 import Web3
 from web3.types import FilterParams
 
-from sapo_client.ledger.contract import Bonds, EpochLedgerContract, Tip
+from sapo_client.ledger.contract import Bonds, EpochLedgerContract
 from sapo_client.ledger.errors import BondsHidden, LedgerError, NotYet
+from sapo_client.ledger.records import Tip
 from sapo_client.ledger.rpc import Answer, Rpc
 from sapo_client.ledger.transactions import Call
 from sapo_protocol.identifiers import Account, ContentId, Digest

@@ -15,7 +15,7 @@ from web3.types import BlockIdentifier, FilterParams
 from sapo_client.ledger.artifact import CONTRACTS, EARLIER, LEDGER_VERSION, Artifact, load
 from sapo_client.ledger.errors import NotYet
 from sapo_client.ledger.fraud import AccountPlaces, FraudProof, root_fields
-from sapo_client.ledger.records import Announcement, EpochRecord, LeafQuestion, Stake
+from sapo_client.ledger.records import Announcement, EpochRecord, FinalEpoch, LeafQuestion, Stake, Tip
 from sapo_client.ledger.rpc import Answer, Rpc
 from sapo_protocol import secp256k1
 from sapo_protocol.eip712 import EpochApproval, EpochRoot, SuccessionNotice
@@ -30,19 +30,6 @@ class RegistryEvent:
     account: Account
     node: NodeId
     not_after_seconds: int
-
-
-@dataclass(frozen=True, slots=True)
-class Tip:
-    """Where the records of final epochs begin.
-
-    Attributes:
-        history: hash of the data of the newest ``EpochFinal`` event.
-        block: the number of that event's block.
-    """
-
-    history: Digest
-    block: int
 
 
 class Contract:
@@ -283,16 +270,32 @@ class FraudVerifierContract(Contract):
         """Return call data that rejects the live posting because nobody has answered a question."""
         return self._encode("proveHidden", to_checksum_address(account))
 
+    def recall_seconds(self) -> int:
+        """Return how long after its posting a final epoch can be asked about."""
+        return int(self._call("recallSeconds"))
+
+    def ask_final(self, newest_first: Sequence[FinalEpoch], account: Account) -> bytes:
+        """Return call data that asks for an account's leaves in the oldest of the last final epochs."""
+        return self._encode("askFinal", list(map(_final_fields, newest_first)), to_checksum_address(account))
+
+    def answer_final(self, final: FinalEpoch, places: AccountPlaces) -> bytes:
+        """Return call data that shows an account's leaves in a final epoch, and earns the question's bond."""
+        return self._encode("answerFinal", _final_fields(final), *places.arguments())
+
+    def recall(self, newest_first: Sequence[FinalEpoch], account: Account) -> bytes:
+        """Return call data that recalls the last final epochs: nobody has shown leaves in the oldest one."""
+        return self._encode("recall", list(map(_final_fields, newest_first)), to_checksum_address(account))
+
     def refund(self, posting: Digest, account: Account) -> bytes:
         """Return call data that returns the bond of a question about a posting that came to nothing."""
         return self._encode("refund", bytes(posting), to_checksum_address(account))
 
     def questions(self, posting: Digest) -> Mapping[Account, LeafQuestion]:
-        """Return the questions about a posting that wait for their answers, by account."""
+        """Return the questions about a posting, or a final epoch, that wait for their answers, by account."""
         accounts, questions = self._call("openQuestions", bytes(posting))
         return {
             Account.from_hex(account): LeafQuestion(Account.from_hex(asker), deadline)
-            for account, (asker, deadline) in zip(accounts, questions, strict=True)
+            for account, (asker, deadline, _) in zip(accounts, questions, strict=True)
         }
 
     def has_equivocated(self, auditor: Account, epoch: int, turn: int) -> bool:
@@ -523,6 +526,12 @@ def _record(fields: Any) -> EpochRecord | None:
         archive_digest=Digest(archive),
     )
     return EpochRecord(root, posted_at)
+
+
+def _final_fields(final: FinalEpoch) -> tuple[object, ...]:
+    """Return a final epoch as the contracts' struct."""
+    before = bytes(final.before.history), final.before.block
+    return (root_fields(final.record.root), final.signers, final.record.posted_at_seconds, *before)
 
 
 def _hashable(value: Any) -> Any:

@@ -2,15 +2,14 @@
 
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
 from eth_utils import keccak
 
-from sapo_client.ledger.contract import EpochLedgerContract, Tip
+from sapo_client.ledger.contract import EpochLedgerContract
 from sapo_client.ledger.errors import RecordHidden
-from sapo_client.ledger.records import EpochRecord
+from sapo_client.ledger.records import EpochRecord, FinalEpoch, Tip
 from sapo_protocol.eip712 import EpochRoot
 from sapo_protocol.identifiers import Digest
 
@@ -28,14 +27,6 @@ _KEPT: Final = 10_000
 """Records in memory, about a kilobyte each."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Link:
-    """A record, and where the one before it is."""
-
-    record: EpochRecord
-    before: Tip
-
-
 class History:
     """The records of final epochs, each read once.
 
@@ -49,7 +40,7 @@ class History:
 
     def __init__(self, ledger: EpochLedgerContract) -> None:
         self._ledger = ledger
-        self._known: dict[Digest, _Link] = {}
+        self._known: dict[Digest, FinalEpoch] = {}
         self._lock = threading.Lock()
 
     def last(self) -> EpochRecord | None:
@@ -69,13 +60,17 @@ class History:
 
     def recent(self, count: int) -> list[EpochRecord]:
         """Return the last final epochs, newest first, at most so many."""
+        return [final.record for final in self.newest(count)]
+
+    def newest(self, count: int) -> list[FinalEpoch]:
+        """Return the last final epochs with all that their events hold, newest first, at most so many."""
         with self._lock:
-            return list(islice(self._walk(), count))
+            return [final for _, final in islice(self._walk_back(), count)]
 
     def by_block(self, block: int) -> EpochRecord | None:
         """Return the last epoch that was final in a block, if there was one."""
         with self._lock:
-            return next((record for at, record in self._walk_back() if at <= block), None)
+            return next((final.record for at, final in self._walk_back() if at <= block), None)
 
     def root_by(self, block: int) -> EpochRoot | None:
         """Return the root of that epoch."""
@@ -89,9 +84,9 @@ class History:
 
     def _walk(self) -> Iterator[EpochRecord]:
         """Yield records, newest first."""
-        return (record for _, record in self._walk_back())
+        return (final.record for _, final in self._walk_back())
 
-    def _walk_back(self) -> Iterator[tuple[int, EpochRecord]]:
+    def _walk_back(self) -> Iterator[tuple[int, FinalEpoch]]:
         """Yield records with the blocks in which they became final, newest first."""
         if len(self._known) > _KEPT:
             self._known.clear()
@@ -100,7 +95,7 @@ class History:
             if tip.history not in self._known:
                 self._read(tip, blocks)
             link = self._known[tip.history]
-            yield tip.block, link.record
+            yield tip.block, link
             tip, blocks = link.before, _CHUNK_BLOCKS
 
     def _read(self, tip: Tip, blocks: int) -> None:
@@ -117,14 +112,15 @@ class History:
                 endpoint.disagreed("it hides or changes the record of a final epoch")
 
 
-def _links(events: tuple[bytes, ...]) -> dict[Digest, _Link]:
+def _links(events: tuple[bytes, ...]) -> dict[Digest, FinalEpoch]:
     """Return events by their hash; nothing else is known of them."""
-    return {Digest(keccak(data)): _link(data) for data in events if len(data) == _WORDS * _WORD}
+    links = (_link(data) for data in events if len(data) == _WORDS * _WORD)
+    return {link.name: link for link in links}
 
 
-def _link(data: bytes) -> _Link:
+def _link(data: bytes) -> FinalEpoch:
     words = [data[start : start + _WORD] for start in range(0, len(data), _WORD)]
-    epoch, base, contribution, cumulative, total, archive, _signers, posted_at, history, block = words
+    epoch, base, contribution, cumulative, total, archive, signers, posted_at, history, block = words
     root = EpochRoot(
         epoch=_number(epoch),
         base_root=Digest(base),
@@ -133,7 +129,8 @@ def _link(data: bytes) -> _Link:
         total=_number(total),
         archive_digest=Digest(archive),
     )
-    return _Link(EpochRecord(root, _number(posted_at)), Tip(Digest(history), _number(block)))
+    record, before = EpochRecord(root, _number(posted_at)), Tip(Digest(history), _number(block))
+    return FinalEpoch(Digest(keccak(data)), record, _number(signers), before)
 
 
 def _number(word: bytes) -> int:

@@ -49,11 +49,41 @@ class EpochRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class LeafQuestion:
-    """A question about an account's leaves in the live posting.
+class Tip:
+    """Where the records of final epochs begin.
 
     Attributes:
-        deadline_seconds: from then on the posting can be rejected if nobody has answered.
+        history: hash of the data of the newest ``EpochFinal`` event.
+        block: the number of that event's block.
+    """
+
+    history: Digest
+    block: int
+
+
+@dataclass(frozen=True, slots=True)
+class FinalEpoch:
+    """All that an ``EpochFinal`` event holds.
+
+    Attributes:
+        name: hash of the event's data, which no other one has.
+        signers: bit i: the auditor at place i of the contract's list.
+        before: where the records before it begin.
+    """
+
+    name: Digest
+    record: EpochRecord
+    signers: int
+    before: Tip
+
+
+@dataclass(frozen=True, slots=True)
+class LeafQuestion:
+    """A question about an account's leaves in the live posting, or in a final epoch.
+
+    Attributes:
+        deadline_seconds: from then on the posting can be rejected, or the final epoch and all later ones
+            recalled, if nobody has answered.
     """
 
     asker: Account

@@ -29,6 +29,7 @@ _NEEDLESS: Final = frozenset(
         "EpochNotIncreasing",
         "NoPayoutChange",
         "NotAsked",
+        "NotFinal",
         "NothingExiting",
         "NothingLive",
         "NothingToClaim",

@@ -35,6 +35,7 @@ from sapo_client.ledger.records import (
     ChainLook,
     ContractAddresses,
     EpochRecord,
+    FinalEpoch,
     LeafQuestion,
     LedgerStatus,
     Stake,
@@ -226,10 +227,6 @@ class LedgerClient:
         """Return the time of the last block that a check or a look has seen, Unix seconds; 0 before it."""
         return self._rpc.head_seconds or 0
 
-    async def granted_points(self) -> int:
-        """Return the points of all final epochs together."""
-        return await self._in_thread(lambda: self._pay_side()[0].granted_points())
-
     async def treasury(self) -> terms.Treasury:
         """Return what the swarm can still pay, and at which rate it does."""
         recent = partial(self._history.recent, terms.RATE_EPOCHS)
@@ -383,6 +380,46 @@ class LedgerClient:
         verifier = await self._in_thread(self._ledger.verifier)
         key = f"hidden:{account}:{live.root.epoch}:{live.posted_at_seconds}"
         await self._enqueue("challenge", key, Call(verifier.address, verifier.prove_hidden(account)))
+
+    async def newest_final(self, count: int) -> Sequence[FinalEpoch]:
+        """Return the last final epochs with all that their events hold, newest first, at most so many."""
+        return await self._in_thread(lambda: self._history.newest(count))
+
+    async def recall_seconds(self) -> int:
+        """Return how long after its posting the leaves of a final epoch can be asked for."""
+        return await self._in_thread(lambda: self._ledger.verifier().recall_seconds())
+
+    async def final_questions(self, final: FinalEpoch) -> Mapping[Account, LeafQuestion]:
+        """Return the questions about a final epoch that wait for their answers, by account."""
+        return await self._in_thread(lambda: self._ledger.verifier().questions(final.name))
+
+    async def ask_final(self, newest_first: Sequence[FinalEpoch], account: Account) -> bool:
+        """Queue a question about an account's leaves in a final epoch; false if the bond is not there.
+
+        Args:
+            newest_first: the last final epochs, back to the one that is asked about.
+        """
+        at = await self.contracts()
+        verifier, token = FraudVerifierContract(self._rpc, at.verifier), Token(self._rpc, at.token)
+        bond = await self._in_thread(verifier.question_bond)
+        if await self.balance() < bond:
+            return False
+        key = f"{account}:{newest_first[-1].name}"
+        await self._enqueue("question", f"{key}:bond", Call(at.token, token.approve(at.verifier, bond)))
+        await self._enqueue("question", key, Call(at.verifier, verifier.ask_final(newest_first, account)))
+        return True
+
+    async def answer_final(self, final: FinalEpoch, places: AccountPlaces, question: LeafQuestion) -> None:
+        """Queue what shows an account's leaves in a final epoch, once for each question about them."""
+        at = await self._in_thread(self._ledger.verifier)
+        key = f"{places.account}:{final.name}:{question.deadline_seconds}"
+        await self._enqueue("answer", key, Call(at.address, at.answer_final(final, places)))
+
+    async def recall(self, newest_first: Sequence[FinalEpoch], account: Account) -> None:
+        """Queue that final epochs are recalled, for nobody has shown an account's leaves in the oldest."""
+        at = await self._in_thread(self._ledger.verifier)
+        key = f"recall:{account}:{newest_first[-1].name}"
+        await self._enqueue("challenge", key, Call(at.address, at.recall(newest_first, account)))
 
     async def claim(self, cumulative: int, proof: Sequence[bytes]) -> None:
         """Queue a claim of everything that this account was granted and not paid yet."""

@@ -22,11 +22,11 @@ from support.ledger import (
 from support.lying_endpoint import Liar, Logs
 from support.network import ForkingChain, Network
 
-from sapo_client.ledger.contract import EpochLedgerContract, Tip
+from sapo_client.ledger.contract import EpochLedgerContract
 from sapo_client.ledger.errors import Disagreement, RecordHidden
 from sapo_client.ledger.fraud import OverCap
 from sapo_client.ledger.history import History
-from sapo_client.ledger.records import EpochRecord
+from sapo_client.ledger.records import EpochRecord, Tip
 from sapo_client.ledger.rpc import Rpc
 from sapo_protocol.eip712 import EpochRoot
 from sapo_protocol.identifiers import Digest

@@ -217,7 +217,13 @@ class ContributionStore:
         return stored < CONTRIBUTIONS_PER_TURN or self.is_posted(content_id)
 
     def note_posted(self, epoch: int, proposal: ContentId, *, is_final: bool) -> None:
-        """Record the proposal that the chain's posting of an epoch names; it may not have arrived yet."""
+        """Record the proposal that the chain's posting of an epoch names; it may not have arrived yet.
+
+        Args:
+            is_final: it is that of the last final epoch; any later one was recalled.
+        """
+        if is_final:
+            self._connection.execute("DELETE FROM posted_proposal WHERE epoch > ? AND is_final", (epoch,))
         self._connection.execute(
             "INSERT OR REPLACE INTO posted_proposal (epoch, content_id, is_final) VALUES (?, ?, ?)",
             (epoch, proposal, is_final),

@@ -96,7 +96,7 @@ class ChainState:
     Attributes:
         last: root of the last final epoch, if there is one.
         live: root that can still be challenged, if there is one.
-        granted_points: points of all final epochs.
+        granted_points: points of all final epochs that were not recalled: the sum of the last one's root.
         bonded: the auditors whose signatures count.
     """
 

@@ -35,8 +35,9 @@ from sapo_protocol.contributions import parse_approval, parse_proposal
 from sapo_protocol.eip712 import EpochRoot
 from sapo_protocol.envelope import Kind, SignedEnvelope
 from sapo_protocol.epochs import epoch_at, epoch_start_seconds
-from sapo_protocol.identifiers import Account, ContentId, Digest
+from sapo_protocol.identifiers import Account, ContentId
 from sapo_protocol.manifest import Manifest
+from sapo_protocol.merkle import sum_of
 from sapo_protocol.terms.auditors import Auditors
 from sapo_protocol.topics import contributions_topic
 from sapo_verification.admission.contribution_store import ContributionStore
@@ -140,7 +141,6 @@ class Auditor:
         self._expiry_seconds = math.inf
         self._asked_seconds = -math.inf
         self._started_seconds = -math.inf
-        self._granted: tuple[Digest | None, int] = None, 0
         self._pages = PageExchange(
             transport=parts.transport,
             contributions=parts.contributions,
@@ -269,13 +269,11 @@ class Auditor:
         live = await ledger.live_record()
         if live is not None and self._parts.clock() >= live.posted_at_seconds + self._expiry_seconds:
             live = None  # nobody made it final: it gives way to the next posting
-        base = last.cumulative_root if last else None
-        if self._granted[0] != base:
-            self._granted = base, await ledger.granted_points()
+        granted = sum_of(last.cumulative_root) if last else 0
         is_proposed = any(self._parts.contributions.proposals(epoch) for epoch in epochs)
         auditors = self._known.within(epochs[0], epochs[-1])
         bonded = await ledger.bonded(auditors) if is_proposed else frozenset[Account]()
-        return ChainState(last, live.root if live else None, self._granted[1], bonded)
+        return ChainState(last, live.root if live else None, granted, bonded)
 
     def _may_count(self, epoch: int) -> bool:
         """Whether an epoch's late messages are in, and all that was admitted is audited or was waited for.

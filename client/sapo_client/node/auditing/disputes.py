@@ -70,6 +70,16 @@ def posted_trees(dispute: Dispute, contributions: ContributionStore) -> PostedTr
     )
 
 
+def final_trees(root: EpochRoot, contributions: ContributionStore) -> PostedTrees:
+    """Return the trees behind the root of a final epoch, from the proposals that have them."""
+    proposed = _proposed(contributions, root.epoch)
+    return PostedTrees(
+        before=_under(root.base_root, proposed, _BASE),
+        points=_under(root.contribution_root, proposed, _POINTS),
+        after=_under(root.cumulative_root, proposed, _CUMULATIVE),
+    )
+
+
 def find_fraud(dispute: Dispute, trees: PostedTrees) -> FraudProof | None:
     """Return a proof that a live posting is false, or None if its trees contain none."""
     points, after = trees.points, trees.after

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from sapo_client.node.auditing.disputes import Dispute, PostedTrees, equivocations, find_fraud, posted_trees
+from sapo_client.node.auditing.recall import FinalEpochs
 from sapo_client.node.auditing.settlement import cumulative_points, grace_seconds, is_settlement
 from sapo_client.node.runtime.clock import Clock
 from sapo_client.observe.events import EventLog
@@ -90,6 +91,13 @@ class LedgerWatchtower:
         self._reported: set[tuple[str, Digest, object]] = set()
         self._formed: tuple[tuple[Dispute, int], _Opinion] | None = None
         self._punished: set[tuple[Account, int, int]] = set()
+        self._finals = FinalEpochs(
+            account=parts.account,
+            ledger=parts.ledger,
+            contributions=parts.contributions,
+            events=parts.events,
+            clock=parts.clock,
+        )
 
     async def run(self) -> None:
         """Examine postings until cancelled; may be run again after that."""
@@ -103,6 +111,8 @@ class LedgerWatchtower:
             await self._learn_terms()
         if await self._parts.ledger.can_settle():
             await self._punish_equivocations()
+            is_auditor = self._parts.account in self._auditors
+            await self._finals.look(self._challenge_seconds, is_auditor=is_auditor)
         live = await self._parts.ledger.live_record()
         if live is not None:
             await self._examine(live)

@@ -66,6 +66,11 @@ class Swarm:
             for harness in auditors
         }
 
+    def passes(self, seconds: float) -> bool:
+        """Let the clock go on; return true."""
+        self.world.chain.now_seconds += seconds
+        return True
+
     async def settle(self) -> EpochRoot:
         """Let the honest auditors send, and advance the clock, until the epoch is final."""
         for harness in self.honest:
@@ -299,3 +304,57 @@ async def test_a_node_asks_for_hidden_leaves_and_the_next_honest_posting_becomes
             "whoever was first rejected it"
         )
         assert not any(harness.node.events("challenge") for harness in everybody)
+
+
+async def test_honest_auditors_go_on_from_the_last_root_that_anyone_can_explain(tmp_path: Path) -> None:
+    """Nobody could ask in time, so a root that hides its leaves became final, and another on top of it."""
+    async with swarm(tmp_path, quorum=1) as net:
+        contracts, chain, watcher = net.contracts, net.world.chain, net.workers[0]
+        had, account, token = await net.settle(), watcher.identity.account, net.contracts.token
+        stolen = Tree({CROWD[3].account: had.total}).root
+        for epoch in (EPOCH + 1, EPOCH + 2):
+            net.world.turn_to(epoch + 1, 1)
+            hidden = make_root(epoch, base_root=contracts.base_root, total=0, cumulative_root=stolen)
+            contracts.post(hidden, sign(hidden, contracts.domain, [keys(net.liar.identity.number)]))
+            contracts.finalise()
+        assert contracts.base_root == stolen
+
+        bond = contracts.verifier.question_bond()
+        chain.send(DEPLOYER, token.address, token.transfer(account, bond))
+        [newest, oldest, _] = contracts.history.newest(3)
+        await until(lambda: net.passes(0.2) and contracts.verifier.questions(oldest.name))
+        assert contracts.verifier.questions(newest.name) == {}
+        [(asked, question)] = contracts.verifier.questions(oldest.name).items()
+        assert (asked, question.asker) == (account, account)
+        chain.now_seconds = question.deadline_seconds
+        await until(lambda: contracts.base_root == had.cumulative_root)
+        assert token.balance(account) == bond, "what nobody answered is returned"
+
+        net.world.turn_to(EPOCH + 3, 50)
+        await watcher.work(EPOCH + 3, 0)
+        done = sum(WORK.values()) + 1
+        await until(lambda: all(len(harness.node.events("verified")) == done for harness in net.honest))
+        net.world.turn_to(EPOCH + 4, COUNTED_SECONDS)
+        root = await net.until_final(EPOCH + 3)
+        points = {**WORK, account: WORK[account] + 1}
+        assert (root.base_root, root.total) == (had.cumulative_root, 1)
+        assert root.cumulative_root == merkle.sum_root(sorted(points.items()))
+        assert set(net.bonds().values()) == {Stake(AUDITOR_BOND, 0, 0)}
+        assert not any(harness.node.events("challenge") for harness in (*net.honest, *net.workers))
+
+
+async def test_whoever_asks_about_an_honest_final_epoch_pays_for_the_answer(tmp_path: Path) -> None:
+    """Anyone may ask, also to have a true epoch recalled: a node that holds its leaves shows them in time."""
+    async with swarm(tmp_path, quorum=1) as net:
+        contracts, chain, token = net.contracts, net.world.chain, net.contracts.token
+        verifier, had, stranger = contracts.verifier, await net.settle(), CROWD[3].account
+        bond, [final] = verifier.question_bond(), contracts.history.newest(2)
+        accounts = [harness.identity.account for harness in (*net.honest, *net.workers)]
+        before = {account: token.balance(account) for account in accounts}
+        chain.send(DEPLOYER, token.address, token.approve(verifier.address, 2 * bond))
+        for account in (stranger, CROWD[0].account):  # one that has nothing there, and one that has points
+            chain.send(DEPLOYER, verifier.address, verifier.ask_final([final], account))
+        assert set(verifier.questions(final.name)) == {stranger, CROWD[0].account}
+        await until(lambda: net.passes(0.2) and not verifier.questions(final.name))
+        earned = sum(token.balance(account) - held for account, held in before.items())
+        assert (earned, contracts.base_root) == (2 * bond, had.cumulative_root)

@@ -1,0 +1,127 @@
+"""A node's part in the questions about final epochs: it answers them, asks them, and has epochs recalled.
+
+A quorum of liars may make a root final whose leaves it shows to nobody, while nobody asks for them. Nothing
+honest can be added to such a root. As long as all nodes still hold everybody's pages, an account with points
+to lose asks for its leaves in the oldest of such epochs. If nobody shows them, the ledger goes on from the
+root before, and the honest auditors with it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import takewhile
+from typing import TYPE_CHECKING, Final
+
+from sapo_client.node.auditing.disputes import PostedTrees, final_trees
+from sapo_client.node.auditing.settlement import cumulative_points
+from sapo_client.node.runtime.clock import Clock
+from sapo_client.observe.events import EventLog
+from sapo_protocol.identifiers import Account, ContentId, Digest
+from sapo_verification.admission.contribution_store import ContributionStore
+
+if TYPE_CHECKING:
+    from sapo_client.ledger.records import FinalEpoch
+    from sapo_client.ledger.service import LedgerClient
+
+_LOOKED_AT: Final = 16
+"""Final epochs: more than become final while they can be asked about."""
+
+_LOOKS: Final = 8
+"""In each challenge window, which is how long a question waits for its answer."""
+
+
+class FinalEpochs:
+    """What a node asks and answers about final epochs."""
+
+    def __init__(
+        self,
+        *,
+        account: Account,
+        ledger: LedgerClient,
+        contributions: ContributionStore,
+        events: EventLog,
+        clock: Clock,
+    ) -> None:
+        self._account = account
+        self._ledger = ledger
+        self._contributions = contributions
+        self._events = events
+        self._clock = clock
+        self._due_seconds = -math.inf
+        self._hidden_since: float | None = None
+        self._asked: set[Digest] = set()
+        self._trees: tuple[Digest, PostedTrees] | None = None
+
+    async def look(self, challenge_seconds: int, *, is_auditor: bool) -> None:
+        """Answer, ask and have recalled what is due; often enough for every question."""
+        now = self._clock()
+        if now < self._due_seconds:
+            return
+        self._due_seconds = now + challenge_seconds / _LOOKS
+        newest_first = await self._ledger.newest_final(_LOOKED_AT)
+        horizon = now - await self._ledger.recall_seconds() - 2 * challenge_seconds
+        recent = [final for final in newest_first if final.record.posted_at_seconds > horizon]
+        for count in range(1, len(recent) + 1):
+            early_seconds = 0.0 if is_auditor else challenge_seconds / 2
+            await self._answer(recent[:count], early_seconds)
+        await self._ask(newest_first, challenge_seconds)
+
+    async def _answer(self, newest_first: Sequence[FinalEpoch], early_seconds: float) -> None:
+        """Show leaves that anyone has asked for in the oldest epoch, or have it recalled if nobody does."""
+        final = newest_first[-1]
+        for account, question in (await self._ledger.final_questions(final)).items():
+            places = self._trees_of(final).places(account)
+            if places is not None:
+                if self._clock() >= question.deadline_seconds - early_seconds:
+                    await self._ledger.answer_final(final, places, question)
+                    self._events.write("leaf_shown", epoch=final.record.root.epoch, account=account)
+            elif self._clock() >= question.deadline_seconds:
+                await self._ledger.recall(newest_first, account)
+                self._events.write("leaf_hidden", epoch=final.record.root.epoch, account=account)
+
+    async def _ask(self, newest_first: Sequence[FinalEpoch], patience_seconds: float) -> None:
+        """Ask for this account's leaves in the oldest epoch since the last one that this node can explain.
+
+        The pages of the last final epoch are fetched first: so long as they may be on their way, nothing is.
+        """
+        now = self._clock()
+        hidden = [*takewhile(lambda final: not self._is_known(final), newest_first)]
+        if not hidden:
+            self._hidden_since = None
+            return
+        if self._hidden_since is None:
+            self._hidden_since = now
+        is_early = now < self._hidden_since + patience_seconds
+        if is_early or not await self._has_points(newest_first, len(hidden)):
+            return
+        since = now - await self._ledger.recall_seconds()
+        askable = [final for final in hidden if final.record.posted_at_seconds > since]
+        final = next((final for final in reversed(askable) if final.name not in self._asked), None)
+        if final is None or await self._waits(hidden):
+            return
+        if await self._ledger.ask_final(hidden[: hidden.index(final) + 1], self._account):
+            self._asked.add(final.name)
+            self._events.write("leaf_asked", epoch=final.record.root.epoch, account=self._account)
+
+    async def _has_points(self, newest_first: Sequence[FinalEpoch], hidden: int) -> bool:
+        """Whether this account had unclaimed points in the last epoch that this node can explain."""
+        if hidden == len(newest_first):
+            return False
+        granted = cumulative_points(self._contributions, newest_first[hidden].record.root) or {}
+        return granted.get(self._account, 0) > await self._ledger.claimed()
+
+    async def _waits(self, finals: Sequence[FinalEpoch]) -> bool:
+        """Whether an own question about one of these epochs waits for its answer."""
+        asked = [final for final in finals if final.name in self._asked]
+        return any([self._account in await self._ledger.final_questions(final) for final in asked])
+
+    def _is_known(self, final: FinalEpoch) -> bool:
+        """Whether this node holds the settlement of an epoch, which shows everybody's leaves."""
+        root = final.record.root
+        return self._contributions.epoch_root(ContentId(root.archive_digest)) == root
+
+    def _trees_of(self, final: FinalEpoch) -> PostedTrees:
+        if self._trees is None or self._trees[0] != final.name:
+            self._trees = final.name, final_trees(final.record.root, self._contributions)
+        return self._trees[1]
