@@ -111,7 +111,10 @@ class LedgerWatchtower:
             await self._learn_terms()
         if await self._parts.ledger.can_settle():
             await self._punish_equivocations()
-            is_auditor = self._parts.account in self._auditors
+            now = epoch_at(
+                self._parts.manifest, max(self._parts.clock(), self._parts.manifest.genesis_seconds)
+            )
+            is_auditor = self._parts.account in self._parts.auditors(now)
             await self._finals.look(self._challenge_seconds, is_auditor=is_auditor)
         live = await self._parts.ledger.live_record()
         if live is not None:
