@@ -10,7 +10,7 @@ FUZZ_SECONDS ?= 120
 FUZZ_ENVELOPES ?= 1000000
 FAULT_SCHEDULES ?= 1000
 
-.PHONY: help demo demo-attacks test test-long test-portable gpu coverage lint lock architecture docs wheel wheel-check container fuzz fuzz-nightly faults-nightly contracts contracts-test contracts-nightly contracts-mutants contracts-lint clean
+.PHONY: help demo demo-attacks test test-long test-portable gpu coverage lint lock architecture docs wheel wheel-check container fuzz fuzz-nightly faults-nightly contracts contracts-test contracts-nightly contracts-mutants contracts-smt contracts-lint clean
 
 help:
 	@echo "make demo       a whole swarm on this machine: chain, nodes, an attacker, a report (about eight minutes)"
@@ -33,7 +33,8 @@ help:
 	@echo "make contracts  compile the contracts again (needs Node.js)"
 	@echo "make contracts-test     the contracts' own tests (needs Node.js)"
 	@echo "make contracts-nightly  the same with a million calls per invariant"
-	@echo "make contracts-mutants  break one rule of the contracts after the other: their tests must notice each"
+	@echo "make contracts-mutants  break the contracts in a thousand places, one after the other: their tests must notice 95 %"
+	@echo "make contracts-smt      symbolic checks of the contracts with halmos"
 	@echo "make contracts-lint     Slither over the contracts (needs Node.js)"
 	@echo "make clean      remove the virtual environment and what the other targets made"
 
@@ -118,13 +119,16 @@ contracts-nightly: contracts/node_modules/.installed
 	cd contracts && FOUNDRY_PROFILE=nightly FORGE_SNAPSHOT_CHECK=true node forge.mjs test
 
 contracts-mutants: contracts/node_modules/.installed
-	cd contracts && node mutants.mjs
+	cd contracts && node mutants.mjs --report ../mutants-report.json
+
+contracts-smt: $(VENV)/.halmos contracts/node_modules/.installed
+	$(BIN)/python contracts/smt/run.py $(abspath $(VENV))/halmos/bin/halmos
 
 contracts-lint: $(VENV)/.slither contracts/node_modules/.installed
 	cd contracts && PATH="$$PWD/node_modules/.bin:$$PATH" $(abspath $(VENV))/slither/bin/slither . --config-file slither.json
 
 clean:
-	rm -rf $(VENV) $(REPORT) wheel-report dist site .fuzz fuzz-report.json fault-report.json .coverage coverage.json contracts/node_modules contracts/out contracts/cache \
+	rm -rf $(VENV) $(REPORT) wheel-report dist site .fuzz fuzz-report.json fault-report.json .coverage coverage.json contracts/node_modules contracts/out contracts/cache contracts/out-smt contracts/cache-smt mutants-report.json \
 	  tests/chain/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(VENV)/bin/python:
@@ -161,6 +165,11 @@ lock: | $(VENV)/bin/python
 $(VENV)/.slither: | $(VENV)/bin/python
 	$(BIN)/python -m venv $(VENV)/slither
 	$(VENV)/slither/bin/python -m pip install --quiet slither-analyzer==0.11.6
+	@touch $@
+
+$(VENV)/.halmos: | $(VENV)/bin/python
+	$(BIN)/python -m venv $(VENV)/halmos
+	$(VENV)/halmos/bin/python -m pip install --quiet halmos==0.3.3
 	@touch $@
 
 # The compiler behind the committed contract artefacts, and forge; without Node.js their tests are skipped by name.

@@ -2,8 +2,8 @@
 // Breaks the contracts in one place after the other and sees that the Foundry tests notice each.
 // Usage: node mutants.mjs [--list] [--quick] [--only REGEX] [--sample COUNT] [--seed TEXT] [--report FILE]
 //
-// Ends with 1 if fewer than 95 % of the mutants are killed, if one of a sample survives that is not listed, or if the
-// list of equivalent mutants is not true.
+// Ends with 1 if fewer than 95 % of the mutants are killed, or 85 % of a sample, or if the list of equivalent mutants is
+// not true.
 import { createHash } from "node:crypto";
 import { readFileSync, writeFileSync } from "node:fs";
 import { parseArgs } from "node:util";
@@ -13,6 +13,8 @@ import { mutantsOf } from "./mutation/operators.mjs";
 import { rulesBroken } from "./mutation/rules.mjs";
 
 const LEAST = 0.95;
+// Of two dozen, a few survivors more than on average are chance.
+const LEAST_OF_SAMPLE = 0.85;
 const { values: options } = parseArgs({
   options: {
     list: { type: "boolean" },
@@ -66,7 +68,7 @@ function problems(verdicts, all) {
   const noticed = [...verdicts.killed, ...verdicts.same, ...verdicts.stillborn].filter(({ id }) => id in equivalent);
   found.push(...noticed.map(({ id }) => `listed as equivalent and is not: ${id}`));
   const count = verdicts.killed.length + verdicts.survived.length;
-  const least = options.sample ? 1 : LEAST;
+  const least = options.sample ? LEAST_OF_SAMPLE : LEAST;
   if (verdicts.killed.length < least * count) found.push(`fewer than ${100 * least} % are killed`);
   return found;
 }

@@ -36,6 +36,7 @@ NOT_RUN: Final = {
     "make faults-nightly": "a job of every night",
     "make contracts-test": "tests/client/ledger/test_foundry.py",
     "make contracts-mutants": "a job of every night",
+    "make contracts-smt": "a job of every night",
     "sapo testnet up": "tests/client/testnet/test_testnet_e2e.py, with fewer epochs",
     "sapo lab run": "hours; tests/client/lab/test_lab_command.py, with a small preset",
     "sapo lab report": "tests/client/lab/test_lab_command.py",
