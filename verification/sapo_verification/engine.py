@@ -39,8 +39,7 @@ from sapo_verification.admission.contribution_store import ContributionStore
 from sapo_verification.admission.contributions import AdmittedContribution, AuditorSet, ContributionAdmission
 from sapo_verification.admission.envelope_store import KEPT_EPOCHS, EnvelopeStore
 from sapo_verification.admission.equivocations import ProofStore
-from sapo_verification.admission.rollouts import Admission, SlotTaken
-from sapo_verification.admission.terms_in_force import TermsInForce
+from sapo_verification.admission.rollouts import Admission, SlotTaken, TermsInForce
 from sapo_verification.epoch_count import EpochCount
 from sapo_verification.islands import Heard, IslandMap, PaidOf, nobody_paid
 from sapo_verification.levels import BeaconOf, Levels, RecordOf

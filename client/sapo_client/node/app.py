@@ -24,7 +24,7 @@ from sapo_client.learner.backend import LearnerCrashed
 from sapo_client.node.auditing import assembly as auditing
 from sapo_client.node.engine import open_engine
 from sapo_client.node.gossip.assembly import open_gossip
-from sapo_client.node.health import HealthWatch, to_terminal
+from sapo_client.node.health import HealthWatch
 from sapo_client.node.metrics_poller import open_metrics_poller
 from sapo_client.node.reports import Reports
 from sapo_client.node.roles import NO_ROLES, Roles
@@ -34,8 +34,6 @@ from sapo_client.node.runtime.clock import Clock, wall_clock
 from sapo_client.node.runtime.context import NodeContext
 from sapo_client.node.runtime.host import start_transport
 from sapo_client.node.runtime.shutdown import Pause, Shutdown
-from sapo_client.node.runtime.successions import SuccessionParts, Successions
-from sapo_client.node.runtime.successor_folder import SuccessorFolder
 from sapo_client.node.runtime.supervisor import Service, Supervisor
 from sapo_client.node.runtime.telemetry import open_telemetry
 from sapo_client.node.runtime.upkeep import keep_log_short, start_up_set_aside
@@ -122,7 +120,10 @@ class NodeApp:
         self._beacons.records.archive = self._engine.contributions.record
         self._gossip = open_gossip(context, self._engine, self._beacons)
         self._bonds = auditing.open_bonds(context, self._engine, self._chain)
-        self._successions = self._open_successions()
+        self._successions = auditing.open_successions(
+            context, self._engine, self._chain, self._gossip, reopen=self._reopen
+        )
+        self._beacons.holds_terms = self._successions.holds
         self._health = HealthWatch(
             context,
             chain=self._chain,
@@ -151,25 +152,6 @@ class NodeApp:
         self._show, self._started_seconds = show, clock()
         self._last_step: int | None = None
         self._reopens = False
-
-    def _open_successions(self) -> Successions:
-        context = self._context
-        parts = SuccessionParts(
-            manifest=context.manifest,
-            folder=SuccessorFolder(context.data.successors),
-            chain=self._chain,
-            in_force=self._engine.in_force,
-            transport=context.transport,
-            events=context.events,
-            clock=context.clock,
-            node=context.author.node,
-            reopen=self._reopen,
-            caught_up=self._gossip.repeat_requests,
-            show=to_terminal,
-        )
-        successions = Successions(parts)
-        self._beacons.holds_terms = successions.holds
-        return successions
 
     def _reopen(self) -> None:
         """End this node after its round, to be opened again with its data directory's newest terms."""

@@ -10,8 +10,7 @@ from sapo_protocol.epochs import epoch_start_seconds
 from sapo_protocol.errors import Reason
 from sapo_protocol.suite import Suite
 from sapo_protocol.terms.successor import Successor
-from sapo_verification.admission.rollouts import Admission
-from sapo_verification.admission.terms_in_force import TermsInForce
+from sapo_verification.admission.rollouts import Admission, TermsInForce
 from sapo_verification.suites.catalogue import REASONING_GYM, family
 
 FIRST = make_chain_manifest()

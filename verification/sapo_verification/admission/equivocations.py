@@ -17,7 +17,7 @@ from sapo_protocol.identifiers import Account, ContentId
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.rules import Rule
 from sapo_verification.admission.certificates import CertificateStore
-from sapo_verification.admission.terms_in_force import TermsInForce
+from sapo_verification.admission.rollouts import TermsInForce
 from sapo_verification.islands import Heard
 from sapo_verification.reputation.evidence import Reputation
 from sapo_verification.store import Source, StoreSchema, open_database

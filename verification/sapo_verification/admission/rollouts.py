@@ -27,11 +27,10 @@ from sapo_protocol.envelope import Kind, SignedEnvelope, open_payload, parse_env
 from sapo_protocol.epochs import require_current
 from sapo_protocol.errors import RemoteProtocolError
 from sapo_protocol.identifiers import Account, ContentId
-from sapo_protocol.manifest import Manifest
+from sapo_protocol.manifest import Limits, Manifest
 from sapo_protocol.rollout import Rollout, parse_rollout
 from sapo_protocol.rules import Rule
 from sapo_verification.admission.certificates import CertificateStore
-from sapo_verification.admission.terms_in_force import TermsInForce
 from sapo_verification.islands import Heard
 from sapo_verification.types import AdmittedRollout
 
@@ -45,6 +44,61 @@ class SlotTaken(RemoteProtocolError):
     def __init__(self, slot: int, first: ContentId) -> None:
         super().__init__(Rule.ONE_CONTENT, f"slot {slot} holds other content")
         self.first = first
+
+
+class TermsInForce:
+    """The limits and families of a swarm by epoch.
+
+    Attributes:
+        known_until: the last epoch whose terms this node knows for certain; None where no ledger can change
+            them.
+    """
+
+    def __init__(self, manifest: Manifest) -> None:
+        self._steps: Final = [
+            (epoch, manifest.limits_at(epoch), frozenset(manifest.families_at(epoch)))
+            for epoch in (0, *(each.activation_epoch for each in manifest.successions))
+        ]
+        self.known_until: int | None = None
+
+    def require_known(self, epoch: int) -> None:
+        """Raise unless this node knows for certain what is in force in an epoch.
+
+        Raises:
+            RemoteProtocolError: ``TERMS_KNOWN``.
+        """
+        if self.known_until is not None and epoch > self.known_until:
+            detail = f"the ledger's announcements were not read for epoch {epoch} yet"
+            raise RemoteProtocolError(Rule.TERMS_KNOWN, detail)
+
+    def require_slot(self, epoch: int, slot: int) -> None:
+        """Raise unless an epoch has a slot.
+
+        Raises:
+            RemoteProtocolError: ``TERMS_KNOWN`` or ``SLOT_QUOTA``.
+        """
+        self.require_known(epoch)
+        limits, _ = self._at(epoch)
+        if slot >= limits.slots_per_epoch:
+            raise RemoteProtocolError(Rule.SLOT_QUOTA, f"slot {slot}")
+
+    def require_assignable(self, rollout: Rollout) -> None:
+        """Raise unless a rollout's slot, group and family are allowed in its epoch.
+
+        Raises:
+            RemoteProtocolError: ``TERMS_KNOWN``, ``SLOT_QUOTA``, ``MANIFEST_COMPLETIONS`` or
+                ``KNOWN_FAMILY``.
+        """
+        self.require_slot(rollout.epoch, rollout.slot)
+        limits, families = self._at(rollout.epoch)
+        if len(rollout.completions) > limits.max_completions:
+            raise RemoteProtocolError(Rule.MANIFEST_COMPLETIONS, f"{len(rollout.completions)} completions")
+        if rollout.family not in families:
+            raise RemoteProtocolError(Rule.KNOWN_FAMILY, f"family {rollout.family}")
+
+    def _at(self, epoch: int) -> tuple[Limits, frozenset[int]]:
+        _, limits, families = next(step for step in reversed(self._steps) if step[0] <= epoch)
+        return limits, families
 
 
 class Admission:

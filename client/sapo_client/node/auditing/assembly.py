@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 
 from sapo_client.config import LedgerConfig
 from sapo_client.errors import ExitCode, SapoError
@@ -15,11 +16,13 @@ from sapo_client.node.auditing.chain import ChainRole, NoChain
 from sapo_client.node.auditing.faucet import FaucetRequest
 from sapo_client.node.auditing.registration import Registration
 from sapo_client.node.auditing.settlement_services import LedgerRole, LedgerServices, NoLedger
+from sapo_client.node.auditing.successions import SuccessionParts, Successions
 from sapo_client.node.gossip.handlers import GossipHandlers
 from sapo_client.node.runtime.beacons import Beacons
 from sapo_client.node.runtime.bonds import BondReader
 from sapo_client.node.runtime.context import NodeContext
 from sapo_client.node.runtime.statements import Signer, show_signed
+from sapo_client.node.runtime.successor_folder import SuccessorFolder
 from sapo_protocol.manifest import Manifest
 from sapo_verification.engine import Engine
 from sapo_verification.signing.database import SigningDatabase
@@ -93,6 +96,36 @@ def open_bonds(context: NodeContext, engine: Engine, chain: ChainRole) -> BondRe
         bonds_before=chain.bonds_before,
         clock=context.clock,
         events=context.events,
+    )
+
+
+def open_successions(
+    context: NodeContext,
+    engine: Engine,
+    chain: ChainRole,
+    gossip: GossipHandlers,
+    *,
+    reopen: Callable[[], None],
+) -> Successions:
+    """Return the service that follows what the ledger announces; without a chain it has nothing to do.
+
+    Args:
+        reopen: ends the node after its round, to be opened again.
+    """
+    return Successions(
+        SuccessionParts(
+            manifest=context.manifest,
+            folder=SuccessorFolder(context.data.successors),
+            chain=chain,
+            in_force=engine.in_force,
+            transport=context.transport,
+            events=context.events,
+            clock=context.clock,
+            node=context.author.node,
+            reopen=reopen,
+            caught_up=gossip.repeat_requests,
+            show=partial(print, file=sys.stderr, flush=True),
+        )
     )
 
 

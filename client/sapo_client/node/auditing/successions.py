@@ -33,7 +33,7 @@ from sapo_protocol.manifest_file import successor_from_json
 from sapo_protocol.requests import parse_page_request, parse_response, to_page_request
 from sapo_protocol.terms.successor import SETTLED_NOTICE_EPOCHS, Successor, successor_digest
 from sapo_protocol.topics import successors_protocol
-from sapo_verification.admission.terms_in_force import TermsInForce
+from sapo_verification.admission.rollouts import TermsInForce
 
 _LOOKS_PER_EPOCH: Final = 16
 _LONGEST_PAUSE_SECONDS: Final = 30.0

@@ -16,7 +16,7 @@ from support.weekday_policy import FAMILY
 
 from sapo_client.errors import SapoError
 from sapo_client.ledger.service import LedgerClient
-from sapo_client.node.runtime.successions import SuccessionParts, Successions
+from sapo_client.node.auditing.successions import SuccessionParts, Successions
 from sapo_client.node.runtime.successor_folder import SuccessorFolder
 from sapo_client.observe.events import EventLog, read_events
 from sapo_client.swarm.simulated.memory import MemoryHub, MemoryTransport
@@ -30,7 +30,7 @@ from sapo_protocol.requests import to_response
 from sapo_protocol.suite import Suite
 from sapo_protocol.terms.successor import MAX_SUCCESSOR_BYTES, Successor, successor_digest
 from sapo_protocol.topics import successors_protocol
-from sapo_verification.admission.terms_in_force import TermsInForce
+from sapo_verification.admission.rollouts import TermsInForce
 from sapo_verification.jail.launch import sample_digest
 from sapo_verification.suites.catalogue import REASONING_GYM, family
 
