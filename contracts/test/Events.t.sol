@@ -179,7 +179,7 @@ contract EventsTest is Swarm {
     }
 
     function test_the_registry_tells_claims() external {
-        NodeRegistry registry = new NodeRegistry();
+        NodeRegistry registry = new NodeRegistry(distributor);
         bytes32 key = keccak256("key");
         vm.expectEmit(address(registry));
         emit NodeRegistry.NodeRegistered(OWNER, key, uint64(GENESIS + 9));

@@ -2,6 +2,8 @@
 pragma solidity 0.8.37;
 
 import {NodeRegistry} from "../src/NodeRegistry.sol";
+import {RewardDistributor} from "../src/RewardDistributor.sol";
+import {SapoToken} from "../src/SapoToken.sol";
 import {Checked} from "./Vm.sol";
 
 contract NodeClaimsTest is Checked {
@@ -11,7 +13,7 @@ contract NodeClaimsTest is Checked {
     function setUp() external {
         vm.warp(NOW);
         vm.roll(33);
-        registry = new NodeRegistry();
+        registry = new NodeRegistry(new RewardDistributor(new SapoToken(address(this), 1), 1, 16));
     }
 
     function test_what_is_no_claim() external {

@@ -15,7 +15,11 @@ from web3.types import BlockIdentifier, FilterParams
 from sapo_client.ledger.artifact import CONTRACTS, EARLIER, LEDGER_VERSION, Artifact, load
 from sapo_client.ledger.errors import NotYet
 from sapo_client.ledger.fraud import AccountPlaces, FraudProof, root_fields
+<<<<<<< HEAD
 from sapo_client.ledger.records import Announcement, EpochRecord, FinalEpoch, LeafQuestion, Stake, Tip
+=======
+from sapo_client.ledger.records import EpochRecord, FinalRecord, LeafQuestion, Stake, Tip
+>>>>>>> 5c94ebd
 from sapo_client.ledger.rpc import Answer, Rpc
 from sapo_protocol import secp256k1
 from sapo_protocol.eip712 import EpochApproval, EpochRoot, SuccessionNotice
@@ -274,15 +278,15 @@ class FraudVerifierContract(Contract):
         """Return how long after its posting a final epoch can be asked about."""
         return int(self._call("recallSeconds"))
 
-    def ask_final(self, newest_first: Sequence[FinalEpoch], account: Account) -> bytes:
+    def ask_final(self, newest_first: Sequence[FinalRecord], account: Account) -> bytes:
         """Return call data that asks for an account's leaves in the oldest of the last final epochs."""
         return self._encode("askFinal", list(map(_final_fields, newest_first)), to_checksum_address(account))
 
-    def answer_final(self, final: FinalEpoch, places: AccountPlaces) -> bytes:
+    def answer_final(self, final: FinalRecord, places: AccountPlaces) -> bytes:
         """Return call data that shows an account's leaves in a final epoch, and earns the question's bond."""
         return self._encode("answerFinal", _final_fields(final), *places.arguments())
 
-    def recall(self, newest_first: Sequence[FinalEpoch], account: Account) -> bytes:
+    def recall(self, newest_first: Sequence[FinalRecord], account: Account) -> bytes:
         """Return call data that recalls the last final epochs: nobody has shown leaves in the oldest one."""
         return self._encode("recall", list(map(_final_fields, newest_first)), to_checksum_address(account))
 
@@ -528,7 +532,7 @@ def _record(fields: Any) -> EpochRecord | None:
     return EpochRecord(root, posted_at)
 
 
-def _final_fields(final: FinalEpoch) -> tuple[object, ...]:
+def _final_fields(final: FinalRecord) -> tuple[object, ...]:
     """Return a final epoch as the contracts' struct."""
     before = bytes(final.before.history), final.before.block
     return (root_fields(final.record.root), final.signers, final.record.posted_at_seconds, *before)

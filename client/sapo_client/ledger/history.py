@@ -9,7 +9,7 @@ from eth_utils import keccak
 
 from sapo_client.ledger.contract import EpochLedgerContract
 from sapo_client.ledger.errors import RecordHidden
-from sapo_client.ledger.records import EpochRecord, FinalEpoch, Tip
+from sapo_client.ledger.records import EpochRecord, FinalRecord, Tip
 from sapo_protocol.eip712 import EpochRoot
 from sapo_protocol.identifiers import Digest
 
@@ -40,7 +40,7 @@ class History:
 
     def __init__(self, ledger: EpochLedgerContract) -> None:
         self._ledger = ledger
-        self._known: dict[Digest, FinalEpoch] = {}
+        self._known: dict[Digest, FinalRecord] = {}
         self._lock = threading.Lock()
 
     def last(self) -> EpochRecord | None:
@@ -62,7 +62,7 @@ class History:
         """Return the last final epochs, newest first, at most so many."""
         return [final.record for final in self.newest(count)]
 
-    def newest(self, count: int) -> list[FinalEpoch]:
+    def newest(self, count: int) -> list[FinalRecord]:
         """Return the last final epochs with all that their events hold, newest first, at most so many."""
         with self._lock:
             return [final for _, final in islice(self._walk_back(), count)]
@@ -86,7 +86,7 @@ class History:
         """Yield records, newest first."""
         return (final.record for _, final in self._walk_back())
 
-    def _walk_back(self) -> Iterator[tuple[int, FinalEpoch]]:
+    def _walk_back(self) -> Iterator[tuple[int, FinalRecord]]:
         """Yield records with the blocks in which they became final, newest first."""
         if len(self._known) > _KEPT:
             self._known.clear()
@@ -112,13 +112,13 @@ class History:
                 endpoint.disagreed("it hides or changes the record of a final epoch")
 
 
-def _links(events: tuple[bytes, ...]) -> dict[Digest, FinalEpoch]:
+def _links(events: tuple[bytes, ...]) -> dict[Digest, FinalRecord]:
     """Return events by their hash; nothing else is known of them."""
     links = (_link(data) for data in events if len(data) == _WORDS * _WORD)
     return {link.name: link for link in links}
 
 
-def _link(data: bytes) -> FinalEpoch:
+def _link(data: bytes) -> FinalRecord:
     words = [data[start : start + _WORD] for start in range(0, len(data), _WORD)]
     epoch, base, contribution, cumulative, total, archive, signers, posted_at, history, block = words
     root = EpochRoot(
@@ -130,7 +130,7 @@ def _link(data: bytes) -> FinalEpoch:
         archive_digest=Digest(archive),
     )
     record, before = EpochRecord(root, _number(posted_at)), Tip(Digest(history), _number(block))
-    return FinalEpoch(Digest(keccak(data)), record, _number(signers), before)
+    return FinalRecord(Digest(keccak(data)), record, _number(signers), before)
 
 
 def _number(word: bytes) -> int:

@@ -62,7 +62,7 @@ class Tip:
 
 
 @dataclass(frozen=True, slots=True)
-class FinalEpoch:
+class FinalRecord:
     """All that an ``EpochFinal`` event holds.
 
     Attributes:

@@ -35,7 +35,7 @@ from sapo_client.ledger.records import (
     ChainLook,
     ContractAddresses,
     EpochRecord,
-    FinalEpoch,
+    FinalRecord,
     LeafQuestion,
     LedgerStatus,
     Stake,
@@ -381,7 +381,7 @@ class LedgerClient:
         key = f"hidden:{account}:{live.root.epoch}:{live.posted_at_seconds}"
         await self._enqueue("challenge", key, Call(verifier.address, verifier.prove_hidden(account)))
 
-    async def newest_final(self, count: int) -> Sequence[FinalEpoch]:
+    async def newest_final(self, count: int) -> Sequence[FinalRecord]:
         """Return the last final epochs with all that their events hold, newest first, at most so many."""
         return await self._in_thread(lambda: self._history.newest(count))
 
@@ -389,11 +389,11 @@ class LedgerClient:
         """Return how long after its posting the leaves of a final epoch can be asked for."""
         return await self._in_thread(lambda: self._ledger.verifier().recall_seconds())
 
-    async def final_questions(self, final: FinalEpoch) -> Mapping[Account, LeafQuestion]:
+    async def final_questions(self, final: FinalRecord) -> Mapping[Account, LeafQuestion]:
         """Return the questions about a final epoch that wait for their answers, by account."""
         return await self._in_thread(lambda: self._ledger.verifier().questions(final.name))
 
-    async def ask_final(self, newest_first: Sequence[FinalEpoch], account: Account) -> bool:
+    async def ask_final(self, newest_first: Sequence[FinalRecord], account: Account) -> bool:
         """Queue a question about an account's leaves in a final epoch; false if the bond is not there.
 
         Args:
@@ -409,13 +409,13 @@ class LedgerClient:
         await self._enqueue("question", key, Call(at.verifier, verifier.ask_final(newest_first, account)))
         return True
 
-    async def answer_final(self, final: FinalEpoch, places: AccountPlaces, question: LeafQuestion) -> None:
+    async def answer_final(self, final: FinalRecord, places: AccountPlaces, question: LeafQuestion) -> None:
         """Queue what shows an account's leaves in a final epoch, once for each question about them."""
         at = await self._in_thread(self._ledger.verifier)
         key = f"{places.account}:{final.name}:{question.deadline_seconds}"
         await self._enqueue("answer", key, Call(at.address, at.answer_final(final, places)))
 
-    async def recall(self, newest_first: Sequence[FinalEpoch], account: Account) -> None:
+    async def recall(self, newest_first: Sequence[FinalRecord], account: Account) -> None:
         """Queue that final epochs are recalled, for nobody has shown an account's leaves in the oldest."""
         at = await self._in_thread(self._ledger.verifier)
         key = f"recall:{account}:{newest_first[-1].name}"

@@ -21,7 +21,7 @@ from sapo_protocol.identifiers import Account, ContentId, Digest
 from sapo_verification.admission.contribution_store import ContributionStore
 
 if TYPE_CHECKING:
-    from sapo_client.ledger.records import FinalEpoch
+    from sapo_client.ledger.records import FinalRecord
     from sapo_client.ledger.service import LedgerClient
 
 _LOOKED_AT: Final = 16
@@ -67,7 +67,7 @@ class FinalEpochs:
             await self._answer(recent[:count], early_seconds)
         await self._ask(newest_first, challenge_seconds)
 
-    async def _answer(self, newest_first: Sequence[FinalEpoch], early_seconds: float) -> None:
+    async def _answer(self, newest_first: Sequence[FinalRecord], early_seconds: float) -> None:
         """Show leaves that anyone has asked for in the oldest epoch, or have it recalled if nobody does."""
         final = newest_first[-1]
         for account, question in (await self._ledger.final_questions(final)).items():
@@ -80,7 +80,7 @@ class FinalEpochs:
                 await self._ledger.recall(newest_first, account)
                 self._events.write("leaf_hidden", epoch=final.record.root.epoch, account=account)
 
-    async def _ask(self, newest_first: Sequence[FinalEpoch], patience_seconds: float) -> None:
+    async def _ask(self, newest_first: Sequence[FinalRecord], patience_seconds: float) -> None:
         """Ask for this account's leaves in the oldest epoch since the last one that this node can explain.
 
         The pages of the last final epoch are fetched first: so long as they may be on their way, nothing is.
@@ -104,24 +104,24 @@ class FinalEpochs:
             self._asked.add(final.name)
             self._events.write("leaf_asked", epoch=final.record.root.epoch, account=self._account)
 
-    async def _has_points(self, newest_first: Sequence[FinalEpoch], hidden: int) -> bool:
+    async def _has_points(self, newest_first: Sequence[FinalRecord], hidden: int) -> bool:
         """Whether this account had unclaimed points in the last epoch that this node can explain."""
         if hidden == len(newest_first):
             return False
         granted = cumulative_points(self._contributions, newest_first[hidden].record.root) or {}
         return granted.get(self._account, 0) > await self._ledger.claimed()
 
-    async def _waits(self, finals: Sequence[FinalEpoch]) -> bool:
+    async def _waits(self, finals: Sequence[FinalRecord]) -> bool:
         """Whether an own question about one of these epochs waits for its answer."""
         asked = [final for final in finals if final.name in self._asked]
         return any([self._account in await self._ledger.final_questions(final) for final in asked])
 
-    def _is_known(self, final: FinalEpoch) -> bool:
+    def _is_known(self, final: FinalRecord) -> bool:
         """Whether this node holds the settlement of an epoch, which shows everybody's leaves."""
         root = final.record.root
         return self._contributions.epoch_root(ContentId(root.archive_digest)) == root
 
-    def _trees_of(self, final: FinalEpoch) -> PostedTrees:
+    def _trees_of(self, final: FinalRecord) -> PostedTrees:
         if self._trees is None or self._trees[0] != final.name:
             self._trees = final.name, final_trees(final.record.root, self._contributions)
         return self._trees[1]
