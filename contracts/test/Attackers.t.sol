@@ -192,6 +192,7 @@ contract AttackersTest is Swarm {
         bonds = new AccountBond(ledger, 50);
         token.approve(address(bonds), type(uint256).max);
         bonds.deposit(OWNER, amount);
+        vm.warp(GENESIS + 6 * EPOCH);
     }
 
     function _accuse(AccountBond bonds, uint256 auditor, uint64 epoch) private {

@@ -60,11 +60,11 @@ contract EventsTest is Swarm {
         bonds.withdraw();
         for (uint256 i = 0; i < QUORUM; ++i) {
             vm.expectEmit(address(bonds));
-            emit AccountBond.Accused(OWNER, 9, auditors[i], proof);
+            emit AccountBond.Accused(OWNER, 0, auditors[i], proof);
             if (i == 2) vm.expectEmit(address(bonds));
-            if (i == 2) emit AccountBond.Slashed(OWNER, 9, 7);
+            if (i == 2) emit AccountBond.Slashed(OWNER, 0, 7);
             vm.prank(auditors[i]);
-            bonds.accuse(OWNER, 9, proof);
+            bonds.accuse(OWNER, 0, proof);
         }
     }
 

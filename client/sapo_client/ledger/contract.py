@@ -15,11 +15,7 @@ from web3.types import BlockIdentifier, FilterParams
 from sapo_client.ledger.artifact import CONTRACTS, EARLIER, LEDGER_VERSION, Artifact, load
 from sapo_client.ledger.errors import NotYet
 from sapo_client.ledger.fraud import AccountPlaces, FraudProof, root_fields
-<<<<<<< HEAD
-from sapo_client.ledger.records import Announcement, EpochRecord, FinalEpoch, LeafQuestion, Stake, Tip
-=======
-from sapo_client.ledger.records import EpochRecord, FinalRecord, LeafQuestion, Stake, Tip
->>>>>>> 5c94ebd
+from sapo_client.ledger.records import Announcement, EpochRecord, FinalRecord, LeafQuestion, Stake, Tip
 from sapo_client.ledger.rpc import Answer, Rpc
 from sapo_protocol import secp256k1
 from sapo_protocol.eip712 import EpochApproval, EpochRoot, SuccessionNotice
