@@ -52,6 +52,15 @@ def manifest_bytes(manifest: dict[str, Any]) -> bytes:
 def _gate(gate: dict[str, Any]) -> dict[int, Any]:
     if gate["kind"] == "open":
         return {0: 0}
+    if gate["kind"] == "eas":
+        attesters = [unhex(one) for one in gate["attesters"]]
+        return {
+            0: 2,
+            1: unhex(gate["contract"]),
+            2: unhex(gate["schema"]),
+            3: attesters,
+            4: gate["first_block"],
+        }
     digits = f"{int(gate['unit']):x}"
     unit = unhex(digits if len(digits) % 2 == 0 else "0" + digits)
     return {0: 1, 1: unhex(gate["contract"]), 2: unit, 3: gate["exit_seconds"]}
@@ -71,6 +80,22 @@ def unhex(text: str) -> bytes:
 def points_cap(points_per_epoch: int, unit: int, bonded: int) -> int:
     """Return the most points of an account with a bond: its part of a whole account's, rounded down."""
     return points_per_epoch * min(bonded, unit) // unit
+
+
+def counts_attestation(gate: dict[str, Any], attestation: dict[str, Any], block_seconds: int) -> bool:
+    """Return whether an attestation counts after a block with this timestamp."""
+    if unhex(attestation["attester"]) not in map(unhex, gate["attesters"]):
+        return False
+    if unhex(attestation["schema"]) != unhex(gate["schema"]):
+        return False
+    made, expires, revoked = (
+        int(attestation[name]) for name in ("attested_seconds", "expiration_seconds", "revocation_seconds")
+    )
+    return (
+        made <= block_seconds
+        and expires not in range(1, block_seconds + 1)
+        and not 0 < revoked <= block_seconds
+    )
 
 
 def start(manifest: dict[str, Any], epoch: int) -> int:

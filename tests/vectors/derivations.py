@@ -26,7 +26,7 @@ from sapo_protocol.islands.count import island_count
 from sapo_protocol.islands.homes import drawing_epoch, home_island, visited_island
 from sapo_protocol.settlement import turn_count, turn_to_propose
 from sapo_protocol.tasks import assigned_task
-from sapo_protocol.terms.gate import BondGate, points_cap
+from sapo_protocol.terms.gate import Attestation, BondGate, EasGate, points_cap
 from sapo_protocol.terms.islands import IslandTerms
 
 PEOPLE = [Identity(f"account {number}") for number in range(9)]
@@ -378,6 +378,38 @@ def caps() -> list[dict[str, Any]]:
     return found
 
 
+def attestations() -> list[dict[str, Any]]:
+    """Return whether attestations count under the gate that asks for one, after a block."""
+    gate = MANIFESTS["eas gate"].gate
+    assert isinstance(gate, EasGate)
+    recipient, at = Account(bytes(19) + b"\x63"), 1000
+    right = Attestation(gate.schema, recipient, gate.attesters[0], at - 1, 0, 0)
+    times = (
+        {field: seconds}
+        for field in ("attested_seconds", "expiration_seconds", "revocation_seconds")
+        for seconds in (0, 1, at - 1, at, at + 1, 2**64 - 1)
+    )
+    changes: list[dict[str, Any]] = [
+        *times,
+        {"attester": gate.attesters[1]},
+        {"attester": recipient},
+        {"attester": Account(bytes(Account.SIZE))},
+        {"schema": Digest(bytes(Digest.SIZE))},
+        {"expiration_seconds": at + 1, "revocation_seconds": at},
+        {"expiration_seconds": at, "revocation_seconds": at + 1},
+        {"expiration_seconds": at + 1, "revocation_seconds": at + 1},
+    ]
+    found = []
+    for change in changes:
+        attestation = replace(right, **change)
+        facts = {
+            name: str(value) if isinstance(value, int) else value.hex()
+            for name, value in asdict(attestation).items()
+        }
+        found.append({**facts, "block_seconds": str(at), "counts": gate.accepts(attestation, at)})
+    return found
+
+
 def everything() -> dict[str, Any]:
     """Return all derivations by name."""
     return {
@@ -396,5 +428,6 @@ def everything() -> dict[str, Any]:
         "settlements": settlements(),
         "turns": turns(),
         "caps": caps(),
+        "attestations": attestations(),
         "proposal_roots": proposal_roots(),
     }
