@@ -69,7 +69,7 @@ class _EasGateFile(_Strict):
     contract: Annotated[Account, *_hexadecimal(Account)]
     schema_: Annotated[Digest, *_hexadecimal(Digest)] = Field(alias="schema")
     attesters: list[Annotated[Account, *_hexadecimal(Account)]]
-    first_block: int
+    after_block: int
 
 
 _GateFile = Annotated[_OpenGateFile | _BondGateFile | _EasGateFile, Field(discriminator="kind")]
@@ -169,7 +169,7 @@ def _gate(parsed: _OpenGateFile | _BondGateFile | _EasGateFile | None) -> Gate |
     if isinstance(parsed, _OpenGateFile):
         return OpenGate()
     if isinstance(parsed, _EasGateFile):
-        return EasGate(parsed.contract, parsed.schema_, tuple(parsed.attesters), parsed.first_block)
+        return EasGate(parsed.contract, parsed.schema_, tuple(parsed.attesters), parsed.after_block)
     if not re.fullmatch("[1-9][0-9]{0,28}", parsed.unit):
         raise LocalProtocolError(f"a bond's unit is a decimal number in text, not {parsed.unit[:40]!r}")
     return BondGate(parsed.contract, int(parsed.unit), parsed.exit_seconds)
@@ -233,11 +233,11 @@ def _gate_document(gate: Gate) -> dict[str, Any]:
                 "unit": str(unit),
                 "exit_seconds": exit_seconds,
             }
-        case EasGate(contract, schema, attesters, first_block):
+        case EasGate(contract, schema, attesters, after_block):
             return {
                 "kind": "eas",
                 "contract": str(contract),
                 "schema": str(schema),
                 "attesters": [str(attester) for attester in attesters],
-                "first_block": first_block,
+                "after_block": after_block,
             }

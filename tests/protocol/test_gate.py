@@ -45,7 +45,7 @@ def test_a_cap_is_rounded_down() -> None:
 
 
 ATTESTERS = tuple(Account(bytes(19) + bytes([number])) for number in range(1, MOST_ATTESTERS + 2))
-EAS = EasGate(Account(b"\x05" * 20), Digest(b"\x06" * 32), ATTESTERS[:2], first_block=7)
+EAS = EasGate(Account(b"\x05" * 20), Digest(b"\x06" * 32), ATTESTERS[:2], after_block=7)
 
 
 @pytest.mark.parametrize(
@@ -55,8 +55,8 @@ EAS = EasGate(Account(b"\x05" * 20), Digest(b"\x06" * 32), ATTESTERS[:2], first_
         {"attesters": ATTESTERS},
         {"attesters": ATTESTERS[1::-1]},
         {"attesters": (ATTESTERS[0], ATTESTERS[0])},
-        {"first_block": -1},
-        {"first_block": 2**64},
+        {"after_block": -1},
+        {"after_block": 2**64},
     ],
     ids=str,
 )
@@ -70,12 +70,13 @@ def test_more_attestations_count_no_more_than_one() -> None:
     assert [EAS.units(number) for number in (0, 1, 2, 1000)] == [0, 1, 1, 1]
 
 
-@given(st.integers(0, 9), st.integers(0, 9), st.integers(0, 9), st.integers(0, 9))
-def test_an_attestation_counts_from_its_block_to_its_end(
-    made: int, expires: int, revoked: int, at: int
+@given(*[st.integers(0, 9)] * 5)
+def test_an_attestation_counts_from_its_block_on(
+    since: int, made: int, expires: int, revoked: int, at: int
 ) -> None:
     attestation = Attestation(EAS.schema, Account(bytes(20)), ATTESTERS[0], made, expires, revoked)
     end = min([end for end in (expires, revoked) if end] or [at + 1])
-    assert EAS.accepts(attestation, at) == (made <= at < end)
+    times = {"since_seconds": since, "block_seconds": at}
+    assert EAS.accepts(attestation, **times) == (since < made <= at < end)
     others = {"attester": ATTESTERS[5]}, {"attester": attestation.recipient}, {"schema": Digest(bytes(32))}
-    assert not any(EAS.accepts(replace(attestation, **change), at) for change in others)
+    assert not any(EAS.accepts(replace(attestation, **change), **times) for change in others)

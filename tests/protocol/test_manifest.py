@@ -78,7 +78,7 @@ HASHED: dict[type, dict[str, Change]] = {
         "contract": in_manifest(gate=replace(EAS, contract=Account(b"\x09" * 20))),
         "schema": in_manifest(gate=replace(EAS, schema=Digest(b"\x09" * 32))),
         "attesters": in_manifest(gate=replace(EAS, attesters=EAS.attesters[1:])),
-        "first_block": in_manifest(gate=replace(EAS, first_block=1)),
+        "after_block": in_manifest(gate=replace(EAS, after_block=1)),
     },
     IslandTerms: {
         "most_accounts": in_manifest(islands=replace(ISLANDS, most_accounts=65)),

@@ -157,13 +157,13 @@ EAS = {
     "contract": "0x" + "05" * 20,
     "schema": "06" * 32,
     "attesters": list(EAS_ATTESTERS),
-    "first_block": 1_000_000,
+    "after_block": 1_000_000,
 }
 
 
 def test_a_gate_of_attestations_is_read_as_it_is_written() -> None:
     attesters = Account(b"\x07" * 20), Account(b"\x08" * 20)
-    gate = EasGate(Account(b"\x05" * 20), Digest(b"\x06" * 32), attesters, first_block=1_000_000)
+    gate = EasGate(Account(b"\x05" * 20), Digest(b"\x06" * 32), attesters, after_block=1_000_000)
     manifest = manifest_from_json(json.dumps({**_document(), "version": 2, "gate": EAS}))
     assert manifest == make_chain_manifest(version=2, gate=gate)
     assert json.loads(manifest_to_json(manifest)) == {**_document(), "version": 2, "gate": EAS}
@@ -213,7 +213,7 @@ def test_version_1_is_not_written() -> None:
                 *({**EAS, "attesters": attesters} for attesters in (None, EAS_ATTESTERS[0])),
                 {**EAS, "attesters": [EAS_ATTESTERS[0]] * 2},
                 {**EAS, "attesters": [f"0x{number:040x}" for number in range(17)]},
-                *({**EAS, "first_block": block} for block in (-1, 1.0, "1", 2**64, None)),
+                *({**EAS, "after_block": block} for block in (-1, 1.0, "1", 2**64, None)),
             )
         ),
         *({"version": 2, later: {}} for later in ("difficulty", "islands")),

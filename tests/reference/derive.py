@@ -59,7 +59,7 @@ def _gate(gate: dict[str, Any]) -> dict[int, Any]:
             1: unhex(gate["contract"]),
             2: unhex(gate["schema"]),
             3: attesters,
-            4: gate["first_block"],
+            4: gate["after_block"],
         }
     digits = f"{int(gate['unit']):x}"
     unit = unhex(digits if len(digits) % 2 == 0 else "0" + digits)
@@ -82,20 +82,15 @@ def points_cap(points_per_epoch: int, unit: int, bonded: int) -> int:
     return points_per_epoch * min(bonded, unit) // unit
 
 
-def counts_attestation(gate: dict[str, Any], attestation: dict[str, Any], block_seconds: int) -> bool:
-    """Return whether an attestation counts after a block with this timestamp."""
+def counts_attestation(gate: dict[str, Any], attestation: dict[str, Any]) -> bool:
+    """Return whether an attestation counts after a block, by the times of both."""
     if unhex(attestation["attester"]) not in map(unhex, gate["attesters"]):
         return False
     if unhex(attestation["schema"]) != unhex(gate["schema"]):
         return False
-    made, expires, revoked = (
-        int(attestation[name]) for name in ("attested_seconds", "expiration_seconds", "revocation_seconds")
-    )
-    return (
-        made <= block_seconds
-        and expires not in range(1, block_seconds + 1)
-        and not 0 < revoked <= block_seconds
-    )
+    names = ("since", "attested", "block", "expiration", "revocation")
+    since, attested, block, *ends = (int(attestation[f"{name}_seconds"]) for name in names)
+    return since < attested <= block and not any(end in range(1, block + 1) for end in ends)
 
 
 def start(manifest: dict[str, Any], epoch: int) -> int:

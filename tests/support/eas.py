@@ -34,11 +34,11 @@ class Eas:
     address: Account
     schema: Digest
     other: Digest
-    first_block: int
+    after_block: int
 
     def gate(self, attesters: Sequence[LocalAccount] = ATTESTERS) -> EasGate:
         """Return a gate that asks for an attestation by these."""
-        return EasGate(self.address, self.schema, tuple(map(address, attesters)), self.first_block)
+        return EasGate(self.address, self.schema, tuple(map(address, attesters)), self.after_block)
 
     def attest(
         self,

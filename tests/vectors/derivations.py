@@ -382,12 +382,12 @@ def attestations() -> list[dict[str, Any]]:
     """Return whether attestations count under the gate that asks for one, after a block."""
     gate = MANIFESTS["eas gate"].gate
     assert isinstance(gate, EasGate)
-    recipient, at = Account(bytes(19) + b"\x63"), 1000
+    recipient, since, at = Account(bytes(19) + b"\x63"), 500, 1000
     right = Attestation(gate.schema, recipient, gate.attesters[0], at - 1, 0, 0)
     times = (
         {field: seconds}
         for field in ("attested_seconds", "expiration_seconds", "revocation_seconds")
-        for seconds in (0, 1, at - 1, at, at + 1, 2**64 - 1)
+        for seconds in (0, 1, since, since + 1, at - 1, at, at + 1, 2**64 - 1)
     )
     changes: list[dict[str, Any]] = [
         *times,
@@ -406,7 +406,9 @@ def attestations() -> list[dict[str, Any]]:
             name: str(value) if isinstance(value, int) else value.hex()
             for name, value in asdict(attestation).items()
         }
-        found.append({**facts, "block_seconds": str(at), "counts": gate.accepts(attestation, at)})
+        counts = gate.accepts(attestation, since_seconds=since, block_seconds=at)
+        moments = {"since_seconds": str(since), "block_seconds": str(at)}
+        found.append({**facts, **moments, "counts": counts})
     return found
 
 

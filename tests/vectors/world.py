@@ -117,7 +117,7 @@ MANIFESTS: Mapping[str, Manifest] = {
     "bond gate": replace(CHAINED, version=2, gate=BondGate(_BOND, 10**20, 12 + 14 * EPOCH_SECONDS)),
     "smallest bond": replace(CHAINED, version=2, gate=BondGate(_BOND, 1, 2**64 - 1)),
     "eas gate": replace(
-        CHAINED, version=2, gate=EasGate(_SERVICE, _SCHEMA, ATTESTERS[:2], first_block=1_000_000)
+        CHAINED, version=2, gate=EasGate(_SERVICE, _SCHEMA, ATTESTERS[:2], after_block=1_000_000)
     ),
     "many attesters": replace(CHAINED, version=2, gate=EasGate(_SERVICE, _SCHEMA, ATTESTERS, 0)),
     "ladders": LADDERS,

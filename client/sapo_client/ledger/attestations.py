@@ -197,6 +197,7 @@ class AttestationHistory:
         self._known: dict[Digest, Attestation] = {}  # those read longest ago first
         self._progress: dict[Web3, _Progress] = {}
         self._newest: tuple[int, Digest] | None = None
+        self._since_seconds: int | None = None
 
     def at(self, block: int) -> Mapping[Account, int]:
         """Return the number of attestations that count for each account in the state after a block.
@@ -208,6 +209,8 @@ class AttestationHistory:
             NotYet, Disagreement, LedgerUnavailable: the endpoints do not agree on what is there.
             AttestationsInvented: none of them shows all blocks without attestations that do not exist.
         """
+        if block <= self._gate.after_block:
+            return {}
         with self._lock:
             asked = self._service.block(block)
             self._forget_if_reorganised(block, asked)
@@ -215,7 +218,10 @@ class AttestationHistory:
                 self._catch_up(block)
                 self._read_again()
                 self._newest = block, asked.digest
-            counted = [one for one in self._known.values() if self._gate.accepts(one, asked.seconds)]
+            if self._since_seconds is None:
+                self._since_seconds = self._service.block(self._gate.after_block).seconds
+            times = {"since_seconds": self._since_seconds, "block_seconds": asked.seconds}
+            counted = [one for one in self._known.values() if self._gate.accepts(one, **times)]
             return Counter(one.recipient for one in counted)
 
     def _forget_if_reorganised(self, block: int, asked: _Block) -> None:
@@ -225,7 +231,7 @@ class AttestationHistory:
         number, digest = self._newest
         found = asked if number == block else self._service.block(number)
         if found.digest != digest:
-            self._known, self._progress, self._newest = {}, {}, None
+            self._known, self._progress, self._newest, self._since_seconds = {}, {}, None, None
 
     def _catch_up(self, block: int) -> None:
         """Read all events up to a block, from all endpoints that show them."""
@@ -244,7 +250,7 @@ class AttestationHistory:
         """Take what an endpoint shows, and return whether all of it is so in the state."""
         logs = answer.value
         assert logs is not None
-        progress = self._progress.setdefault(logs.web3, _Progress(self._gate.first_block - 1))
+        progress = self._progress.setdefault(logs.web3, _Progress(self._gate.after_block))
         progress.last, progress.chunk = logs.last, logs.chunk
         for uid, revoked in logs.uids.items():
             progress.pending[uid] = revoked or progress.pending.get(uid, False)
@@ -259,7 +265,7 @@ class AttestationHistory:
 
     def _more_logs(self, web3: Web3, block: int) -> _Logs:
         """Read on where this endpoint was left; not while something that it showed is not so."""
-        progress = self._progress.get(web3) or _Progress(self._gate.first_block - 1)
+        progress = self._progress.get(web3) or _Progress(self._gate.after_block)
         if progress.pending or progress.last >= block:
             return _Logs(web3, progress.last, progress.chunk, {})
         if web3.eth.block_number < block:

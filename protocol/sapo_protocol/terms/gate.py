@@ -83,37 +83,37 @@ class EasGate:
         contract: the Ethereum Attestation Service.
         schema: uid of the schema that attestations must have.
         attesters: accounts whose attestations count, ascending.
-        first_block: the first one in which attestations are sought.
+        after_block: number of a block; attestations count that are younger than it.
     """
 
     contract: Account
     schema: Digest
     attesters: tuple[Account, ...]
-    first_block: int
+    after_block: int
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.attesters) <= MOST_ATTESTERS:
             raise LocalProtocolError(f"a gate names 1 to {MOST_ATTESTERS} attesters")
         if any(first >= second for first, second in pairwise(self.attesters)):
             raise LocalProtocolError("the attesters of a gate ascend, and none is there twice")
-        if not 0 <= self.first_block < 1 << 64:
-            raise LocalProtocolError("the first block of a gate is 0 to 2^64 - 1")
+        if not 0 <= self.after_block < 1 << 64:
+            raise LocalProtocolError("the block of a gate is 0 to 2^64 - 1")
 
     def is_ours(self, attestation: Attestation) -> bool:
         """Whether an attestation has the gate's schema and one of its attesters, whatever its times."""
         return attestation.schema == self.schema and attestation.attester in self.attesters
 
-    def accepts(self, attestation: Attestation, block_seconds: int) -> bool:
+    def accepts(self, attestation: Attestation, *, since_seconds: int, block_seconds: int) -> bool:
         """Whether an attestation counts in the state after a block.
 
         Args:
-            block_seconds: the block's timestamp.
+            since_seconds: timestamp of the block ``after_block``.
+            block_seconds: timestamp of the block that is asked about.
         """
+        is_made = since_seconds < attestation.attested_seconds <= block_seconds
         ends = (attestation.expiration_seconds, attestation.revocation_seconds)
-        lives = attestation.attested_seconds <= block_seconds and all(
-            end == 0 or end > block_seconds for end in ends
-        )
-        return lives and self.is_ours(attestation)
+        has_ended = any(0 < end <= block_seconds for end in ends)
+        return is_made and not has_ended and self.is_ours(attestation)
 
     def units(self, attestations: int) -> Fraction:
         """Return what an account counts with so many attestations: nothing with none, else 1."""
@@ -122,7 +122,7 @@ class EasGate:
     def to_value(self) -> Value:
         """Return the gate inside an encoded manifest."""
         attesters: list[Value] = [bytes(attester) for attester in self.attesters]
-        return {0: 2, 1: bytes(self.contract), 2: bytes(self.schema), 3: attesters, 4: self.first_block}
+        return {0: 2, 1: bytes(self.contract), 2: bytes(self.schema), 3: attesters, 4: self.after_block}
 
 
 AskingGate = BondGate | EasGate

@@ -12,7 +12,6 @@ from support.ledger import (
     ALICE,
     AUDITORS,
     BOB,
-    NOW_SECONDS,
     Contracts,
     address,
     found,
@@ -108,8 +107,8 @@ def site(deployed: tuple[Contracts, Eas]) -> Site:
     """The chain as after the deployment."""
     contracts, eas = deployed
     opened = Site(contracts, eas)
-    opened.engine.rewind(eas.first_block)
-    contracts.chain.now_seconds = float(NOW_SECONDS)
+    opened.engine.rewind(eas.after_block)
+    contracts.chain.now_seconds = opened.seconds + 1.0  # younger than the gate's block
     return opened
 
 
@@ -248,6 +247,19 @@ def test_an_honest_endpoint_that_was_silent_is_read_from_where_it_was_left(site:
     assert history.at(site.block) == {A: 1}
 
 
+def test_no_endpoint_can_let_an_older_attestation_in(site: Site) -> None:
+    """It exists, but the gate counts those alone that are younger than its block."""
+    older = site.eas.attest(FIRST, A)
+    gate = replace(site.eas.gate(), after_block=site.block)
+    site.pass_seconds(1)
+    site.eas.attest(FIRST, B)
+    rpc, [liar, _] = site.rpc(2)
+    history = AttestationHistory(rpc, gate)
+    liar.tamper = lambda logs: [*logs, *({**log, "data": "0x" + older.hex()} for log in logs)]
+    assert history.at(site.block) == {B: 1}
+    assert history.at(gate.after_block) == {}
+
+
 def test_two_endpoints_that_disagree_about_the_state(site: Site) -> None:
     site.eas.attest(FIRST, A)
     history, [liar, _] = site.read_by(2)
@@ -258,7 +270,7 @@ def test_two_endpoints_that_disagree_about_the_state(site: Site) -> None:
 
 def test_each_block_is_read_once(site: Site) -> None:
     history, [endpoint] = site.read_by()
-    first = site.eas.first_block
+    first = site.eas.after_block + 1
     site.eas.attest(FIRST, A)
     one = site.block
     assert history.at(one) == {A: 1}
@@ -293,7 +305,7 @@ def test_a_reorganisation_takes_back_what_it_removed(site: Site) -> None:
     site.contracts.chain.now_seconds += 5
     site.network.fill(3)
     assert history.at(site.block) == {A: 1}
-    site.engine.rewind(site.eas.first_block)
+    site.engine.rewind(site.eas.after_block)
     site.network.fill(1)
     site.eas.attest(SECOND, B)
     site.network.fill(8)
