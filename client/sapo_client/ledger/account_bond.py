@@ -9,7 +9,7 @@ from eth_utils import keccak, to_checksum_address
 from web3 import Web3
 from web3.types import FilterParams
 
-from sapo_client.ledger.attestations import AttestationHistory, require_service
+from sapo_client.ledger.attestations import AttestationHistory, attestations_of, require_service
 from sapo_client.ledger.contract import Bonds, EpochLedgerContract, Tip
 from sapo_client.ledger.errors import BondsHidden, LedgerError, NotYet
 from sapo_client.ledger.rpc import Answer, Rpc
@@ -200,6 +200,16 @@ class Gate:
         if self._history is None:
             raise _no_gate(self._manifest)
         return self._history.at(block)
+
+    def attestations(self, account: Account) -> int:
+        """Return the number of an account's attestations that count now.
+
+        Raises:
+            LedgerError: the swarm's gate asks for none, or they cannot be read now.
+        """
+        if not isinstance(self._manifest.gate, EasGate):
+            raise LedgerError("this swarm asks for no attestation", hint="see `sapo ledger status`")
+        return attestations_of(self._rpc, self._manifest.gate, account)
 
     def bonds(self, *, gate: bool) -> Bonds:
         """Return the contract of the accounts' bonds, or of the auditors'.

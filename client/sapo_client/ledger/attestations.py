@@ -99,9 +99,10 @@ class _Progress:
 class AttestationService:
     """The Ethereum Attestation Service, as far as a gate needs it; every method blocks."""
 
-    def __init__(self, rpc: Rpc, gate: EasGate) -> None:
+    def __init__(self, rpc: Rpc, gate: EasGate, only: Account | None = None) -> None:
         self._rpc = rpc
         self._gate = gate
+        self._recipients = None if only is None else _word(only)
 
     def has_schema(self) -> bool:
         """Whether the gate's schema is registered with the service."""
@@ -116,7 +117,8 @@ class AttestationService:
                 raise self._no_service() from error
             return Digest(found[0])
 
-        return self._rpc.read(ask, "the schema of the attestations") == self._gate.schema
+        found = self._rpc.read(ask, "the schema of the attestations")
+        return any(found) and found == self._gate.schema  # zeros stand for a schema that is not there
 
     def attestations(self, uids: Sequence[Digest]) -> tuple[Attestation | None, ...]:
         """Return the attestations with these uids as they are now; None for one that is not the gate's.
@@ -159,7 +161,12 @@ class AttestationService:
             "address": to_checksum_address(self._gate.contract),
             "fromBlock": _number(first),
             "toBlock": _number(last),
-            "topics": [[_hex(_ATTESTED), _hex(_REVOKED)], None, attesters, _hex(self._gate.schema)],
+            "topics": [
+                [_hex(_ATTESTED), _hex(_REVOKED)],
+                self._recipients,
+                attesters,
+                _hex(self._gate.schema),
+            ],
         }
         found: dict[Digest, bool] = {}
         for log in web3.eth.get_logs(wanted):
@@ -187,12 +194,15 @@ class AttestationHistory:
 
     A new block costs an endpoint two questions for blocks, one for logs, and one call for each new event and
     for each attestation that is read again.
+
+    Args:
+        only: whose attestations alone are read.
     """
 
-    def __init__(self, rpc: Rpc, gate: EasGate) -> None:
+    def __init__(self, rpc: Rpc, gate: EasGate, only: Account | None = None) -> None:
         self._rpc = rpc
         self._gate = gate
-        self._service = AttestationService(rpc, gate)
+        self._service = AttestationService(rpc, gate, only)
         self._lock = threading.Lock()
         self._known: dict[Digest, Attestation] = {}  # those read longest ago first
         self._progress: dict[Web3, _Progress] = {}
@@ -304,6 +314,15 @@ class AttestationHistory:
         alive = [uid for uid, one in self._known.items() if not one.revocation_seconds]
         if alive:
             self._read(alive[:_BATCH])
+
+
+def attestations_of(rpc: Rpc, gate: EasGate, account: Account) -> int:
+    """Return the number of an account's attestations that count now, where a new epoch's block is the last.
+
+    Raises:
+        LedgerError: the endpoints do not say, or not the same.
+    """
+    return AttestationHistory(rpc, gate, only=account).at(rpc.survey()).get(account, 0)
 
 
 def require_service(rpc: Rpc, gate: EasGate) -> None:
