@@ -53,6 +53,11 @@ class Eas:
         receipt = self._send(attester, "attest", (bytes(schema or self.schema), data))
         return self.uids(receipt.block)[-1]
 
+    def attest_all(self, attester: LocalAccount, recipients: Sequence[Account]) -> None:
+        """Attest many accounts in one transaction."""
+        data = [(to_checksum_address(recipient), 0, True, _NOTHING, b"", 0) for recipient in recipients]
+        self._send(attester, "multiAttest", [(bytes(self.schema), data)])
+
     def revoke(self, attester: LocalAccount, uid: Digest, *, schema: Digest | None = None) -> None:
         """Take an attestation back."""
         self._send(attester, "revoke", (bytes(schema or self.schema), (bytes(uid), 0)))

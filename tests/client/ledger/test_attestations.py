@@ -1,5 +1,6 @@
 """The attested accounts as of a block, on the real Ethereum Attestation Service, and who lies about them."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -34,16 +35,19 @@ class Endpoint(Liar):
     """An endpoint that may also refuse logs of many blocks, and change what the state says.
 
     Attributes:
+        asked: how often it was asked what, by method.
         most_blocks: in one question for logs.
         state: what it says of every call, if not the truth.
     """
 
     def __init__(self, network: Network) -> None:
         super().__init__(network)
+        self.asked: Counter[str] = Counter()
         self.most_blocks = 10_000
         self.state: str | None = None
 
     def _call(self, method: str, params: list[Any]) -> object:
+        self.asked[method] += 1
         if method == "eth_call" and self.state is not None:
             return self.state
         answer = super()._call(method, params)
@@ -279,6 +283,20 @@ def test_each_block_is_read_once(site: Site) -> None:
     two = site.block
     assert [history.at(block) for block in (two, one, two)] == [{A: 1}] * 3
     assert endpoint.sought == [(first, one), (one + 1, two)]
+
+
+def test_an_epoch_costs_the_same_whatever_the_number_of_accounts(site: Site) -> None:
+    """The figures of docs/adr/gate-attestations.md: one question for logs, and 32 calls at most."""
+    accounts = [Account(number.to_bytes(Account.SIZE, "big")) for number in range(1, 41)]
+    site.eas.attest_all(FIRST, accounts)
+    history, [endpoint] = site.read_by()
+    assert history.at(site.block) == dict.fromkeys(accounts, 1)
+    for _ in range(2):
+        endpoint.asked.clear()
+        site.pass_seconds(1)
+        assert history.at(site.block) == dict.fromkeys(accounts, 1)
+        assert (endpoint.asked["eth_getLogs"], endpoint.asked["eth_call"]) == (1, 32)
+        assert endpoint.asked.total() == 100  # web3 asks for the chain's id twice around each call
 
 
 def test_fewer_blocks_at_once_where_an_endpoint_refuses_many(site: Site) -> None:
