@@ -13,7 +13,7 @@ from sapo_protocol.errors import LocalProtocolError
 from sapo_protocol.identifiers import Account, SwarmId
 from sapo_protocol.suite import Suite
 from sapo_protocol.terms.difficulty import Difficulty
-from sapo_protocol.terms.gate import BondGate, Gate
+from sapo_protocol.terms.gate import BondGate, EasGate, Gate
 from sapo_protocol.terms.islands import IslandTerms
 from sapo_protocol.terms.successor import Succession, Successor
 
@@ -103,6 +103,8 @@ class Manifest:
             self.difficulty.require_families(len(self.suite.families), self.limits.max_completions)
         if isinstance(self.gate, BondGate):
             self._require_bondable(self.gate)
+        if isinstance(self.gate, EasGate) and not self.has_chain:
+            raise LocalProtocolError("an attestation is kept on a chain, and this swarm has none")
 
     def _require_bondable(self, gate: BondGate) -> None:
         """Raise unless a bond that counted in an epoch is still there when its proofs are accepted."""

@@ -13,7 +13,7 @@ from sapo_protocol.json_text import require_shallow
 from sapo_protocol.manifest import Limits, Manifest
 from sapo_protocol.suite import Family, Suite, canonical_json
 from sapo_protocol.terms.difficulty import Difficulty
-from sapo_protocol.terms.gate import BondGate, Gate, OpenGate
+from sapo_protocol.terms.gate import BondGate, EasGate, Gate, OpenGate
 from sapo_protocol.terms.islands import IslandTerms
 from sapo_protocol.terms.successor import SUCCESSOR_VERSION, Successor
 
@@ -65,6 +65,17 @@ class _BondGateFile(_Strict):
     exit_seconds: int
 
 
+class _EasGateFile(_Strict):
+    kind: Literal["eas"]
+    contract: Annotated[Account, *_hexadecimal(Account)]
+    schema_: Annotated[Digest, *_hexadecimal(Digest)] = Field(alias="schema")
+    attesters: list[Annotated[Account, *_hexadecimal(Account)]]
+    after_block: int
+
+
+_GateFile = Annotated[_OpenGateFile | _BondGateFile | _EasGateFile, Field(discriminator="kind")]
+
+
 class _DifficultyFile(_Strict):
     ladders: list[list[int]]
     step: int
@@ -93,7 +104,7 @@ class _ManifestFile(_Strict):
     epoch_seconds: int
     suite: _SuiteFile
     limits: _LimitsFile
-    gate: Annotated[_OpenGateFile | _BondGateFile, Field(discriminator="kind")] | None = None
+    gate: _GateFile | None = None
     difficulty: _DifficultyFile | None = None
     islands: _IslandsFile | None = None
 
@@ -163,11 +174,13 @@ def _difficulty(parsed: _DifficultyFile) -> Difficulty:
     return Difficulty(**{**dict(parsed), "ladders": tuple(map(tuple, parsed.ladders))})
 
 
-def _gate(parsed: _OpenGateFile | _BondGateFile | None) -> Gate | None:
+def _gate(parsed: _OpenGateFile | _BondGateFile | _EasGateFile | None) -> Gate | None:
     if parsed is None:
         return None
     if isinstance(parsed, _OpenGateFile):
         return OpenGate()
+    if isinstance(parsed, _EasGateFile):
+        return EasGate(parsed.contract, parsed.schema_, tuple(parsed.attesters), parsed.after_block)
     if not re.fullmatch("[1-9][0-9]{0,28}", parsed.unit):
         raise LocalProtocolError(f"a bond's unit is a decimal number in text, not {parsed.unit[:40]!r}")
     return BondGate(parsed.contract, int(parsed.unit), parsed.exit_seconds)
@@ -275,4 +288,12 @@ def _gate_document(gate: Gate) -> dict[str, Any]:
                 "contract": str(contract),
                 "unit": str(unit),
                 "exit_seconds": exit_seconds,
+            }
+        case EasGate(contract, schema, attesters, after_block):
+            return {
+                "kind": "eas",
+                "contract": str(contract),
+                "schema": str(schema),
+                "attesters": [str(attester) for attester in attesters],
+                "after_block": after_block,
             }

@@ -1,12 +1,15 @@
-"""What an account counts by its bond: in proportion, at most in full, and never more by splitting."""
+"""What an account counts by its bond, in proportion and never more by splitting, or by its attestations."""
 
+from dataclasses import replace
 from fractions import Fraction
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sapo_protocol.identifiers import Account
-from sapo_protocol.terms.gate import BondGate, points_cap
+from sapo_protocol.errors import LocalProtocolError
+from sapo_protocol.identifiers import Account, Digest
+from sapo_protocol.terms.gate import MOST_ATTESTERS, Attestation, BondGate, EasGate, points_cap
 
 units = st.integers(1, 2**96 - 1)
 amounts = st.integers(0, 2**96 - 1)
@@ -39,3 +42,41 @@ def test_a_cap_is_rounded_down() -> None:
         512,
         512,
     ]
+
+
+ATTESTERS = tuple(Account(bytes(19) + bytes([number])) for number in range(1, MOST_ATTESTERS + 2))
+EAS = EasGate(Account(b"\x05" * 20), Digest(b"\x06" * 32), ATTESTERS[:2], after_block=7)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"attesters": ()},
+        {"attesters": ATTESTERS},
+        {"attesters": ATTESTERS[1::-1]},
+        {"attesters": (ATTESTERS[0], ATTESTERS[0])},
+        {"after_block": -1},
+        {"after_block": 2**64},
+    ],
+    ids=str,
+)
+def test_terms_of_attestations_have_bounds(changes: dict[str, object]) -> None:
+    with pytest.raises(LocalProtocolError):
+        replace(EAS, **changes)  # type: ignore[arg-type]
+
+
+def test_more_attestations_count_no_more_than_one() -> None:
+    assert replace(EAS, attesters=ATTESTERS[:-1]).units(1) == 1
+    assert [EAS.units(number) for number in (0, 1, 2, 1000)] == [0, 1, 1, 1]
+
+
+@given(*[st.integers(0, 9)] * 5)
+def test_an_attestation_counts_from_its_block_on(
+    since: int, made: int, expires: int, revoked: int, at: int
+) -> None:
+    attestation = Attestation(EAS.schema, Account(bytes(20)), ATTESTERS[0], made, expires, revoked)
+    end = min([end for end in (expires, revoked) if end] or [at + 1])
+    times = {"since_seconds": since, "block_seconds": at}
+    assert EAS.accepts(attestation, **times) == (since < made <= at < end)
+    others = {"attester": ATTESTERS[5]}, {"attester": attestation.recipient}, {"schema": Digest(bytes(32))}
+    assert not any(EAS.accepts(replace(attestation, **change), **times) for change in others)

@@ -14,10 +14,11 @@ from sapo_protocol.identifiers import Account, Digest
 from sapo_protocol.manifest import Limits, Manifest
 from sapo_protocol.suite import Family, Suite
 from sapo_protocol.terms.difficulty import Difficulty
-from sapo_protocol.terms.gate import BondGate, OpenGate
+from sapo_protocol.terms.gate import BondGate, EasGate, OpenGate
 from sapo_protocol.terms.islands import IslandTerms
 
 BOND = BondGate(Account(bytes(19) + b"\x04"), unit=10**20, exit_seconds=99 + 99 * 14)
+EAS = EasGate(Account(bytes(19) + b"\x05"), Digest(bytes(32)), (Account(bytes(20)), Account(b"\x01" * 20)), 0)
 ISLANDS = IslandTerms(most_accounts=64, least_accounts=24, period_epochs=144, most_islands=64, count=4)
 
 LADDERS = Difficulty(ladders=((0, 1),), completions=2)
@@ -73,6 +74,12 @@ HASHED: dict[type, dict[str, Change]] = {
         "unit": in_manifest(gate=replace(BOND, unit=256)),
         "exit_seconds": in_manifest(gate=replace(BOND, exit_seconds=2**32)),
     },
+    EasGate: {
+        "contract": in_manifest(gate=replace(EAS, contract=Account(b"\x09" * 20))),
+        "schema": in_manifest(gate=replace(EAS, schema=Digest(b"\x09" * 32))),
+        "attesters": in_manifest(gate=replace(EAS, attesters=EAS.attesters[1:])),
+        "after_block": in_manifest(gate=replace(EAS, after_block=1)),
+    },
     IslandTerms: {
         "most_accounts": in_manifest(islands=replace(ISLANDS, most_accounts=65)),
         "least_accounts": in_manifest(islands=replace(ISLANDS, least_accounts=25)),
@@ -112,6 +119,8 @@ NOT_HASHED: dict[str, Change] = {
 )
 def test_every_hashed_field_is_in_the_swarm_id(change: Change) -> None:
     manifest = make_chain_manifest(version=2, gate=BOND, difficulty=LADDERS, islands=ISLANDS)
+    if change in HASHED[EasGate].values():
+        manifest = replace(manifest, gate=EAS)
     if change is HASHED[Manifest]["version"]:
         manifest = replace(manifest, gate=None, difficulty=None, islands=None, version=1)
     assert change(manifest) != manifest
@@ -181,6 +190,7 @@ def test_half_a_chain_and_no_time_are_refused(changes: dict[str, object]) -> Non
         },
         {"version": 2, "gate": replace(BOND, exit_seconds=12 + 14 * 60 - 1)},
         {"version": 2, "gate": BOND, "chain_id": 0, "registry": None, "ledger": None},
+        {"version": 2, "gate": EAS, "chain_id": 0, "registry": None, "ledger": None},
     ],
     ids=str,
 )

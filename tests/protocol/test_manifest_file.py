@@ -14,7 +14,7 @@ from sapo_protocol.identifiers import Account, Digest
 from sapo_protocol.manifest import Limits, Manifest
 from sapo_protocol.manifest_file import manifest_from_json, manifest_to_json
 from sapo_protocol.suite import Family, Suite, canonical_json
-from sapo_protocol.terms.gate import BondGate, Gate, OpenGate
+from sapo_protocol.terms.gate import BondGate, EasGate, Gate, OpenGate
 from sapo_protocol.terms.islands import IslandTerms
 
 configs = st.dictionaries(
@@ -63,7 +63,9 @@ def manifests(draw: st.DrawFn) -> Manifest:
 def gates(*, has_chain: bool) -> st.SearchStrategy[Gate | None]:
     open_ = st.none() | st.just(OpenGate())
     bonds = st.builds(BondGate, fixed(Account), st.integers(1, 2**96 - 1), st.integers(2**37, 2**64 - 1))
-    return open_ | bonds if has_chain else open_
+    attesters = st.lists(fixed(Account), min_size=1, max_size=16, unique=True).map(sorted).map(tuple)
+    attested = st.builds(EasGate, fixed(Account), fixed(Digest), attesters, st.integers(0, 2**64 - 1))
+    return open_ | bonds | attested if has_chain else open_
 
 
 @st.composite
@@ -149,6 +151,24 @@ def test_a_gate_is_read_as_it_is_written() -> None:
     assert json.loads(manifest_to_json(manifest)) == {**_document(), "version": 2, "gate": BOND}
 
 
+EAS_ATTESTERS = "0x" + "07" * 20, "0x" + "08" * 20
+EAS = {
+    "kind": "eas",
+    "contract": "0x" + "05" * 20,
+    "schema": "06" * 32,
+    "attesters": list(EAS_ATTESTERS),
+    "after_block": 1_000_000,
+}
+
+
+def test_a_gate_of_attestations_is_read_as_it_is_written() -> None:
+    attesters = Account(b"\x07" * 20), Account(b"\x08" * 20)
+    gate = EasGate(Account(b"\x05" * 20), Digest(b"\x06" * 32), attesters, after_block=1_000_000)
+    manifest = manifest_from_json(json.dumps({**_document(), "version": 2, "gate": EAS}))
+    assert manifest == make_chain_manifest(version=2, gate=gate)
+    assert json.loads(manifest_to_json(manifest)) == {**_document(), "version": 2, "gate": EAS}
+
+
 def test_version_1_is_not_written() -> None:
     assert "version" not in _document()
     assert manifest_from_json(json.dumps({**_document(), "version": 1})) == make_chain_manifest()
@@ -183,6 +203,17 @@ def test_version_1_is_not_written() -> None:
                 *({**BOND, "unit": unit} for unit in (str(2**96), "9" * 29, "9" * 5000, None)),
                 *({**BOND, "contract": contract} for contract in ("0x00", "", None, 5)),
                 *({**BOND, "exit_seconds": seconds} for seconds in (0, -1, 1.0, "9999", 2**64, None)),
+                {**EAS, "kind": "bond"},
+                {**BOND, "kind": "eas"},
+                {**EAS, "unit": "1"},
+                {**EAS, "schema_": EAS["schema"]},
+                *({key: value for key, value in EAS.items() if key != left_out} for left_out in EAS),
+                *({**EAS, "schema": schema} for schema in ("0x00", "", None, 5, "0x" + "06" * 20)),
+                *({**EAS, "attesters": [*attesters]} for attesters in ((), (1,), EAS_ATTESTERS[::-1])),
+                *({**EAS, "attesters": attesters} for attesters in (None, EAS_ATTESTERS[0])),
+                {**EAS, "attesters": [EAS_ATTESTERS[0]] * 2},
+                {**EAS, "attesters": [f"0x{number:040x}" for number in range(17)]},
+                *({**EAS, "after_block": block} for block in (-1, 1.0, "1", 2**64, None)),
             )
         ),
         *({"version": 2, later: {}} for later in ("difficulty", "islands")),

@@ -52,6 +52,15 @@ def manifest_bytes(manifest: dict[str, Any]) -> bytes:
 def _gate(gate: dict[str, Any]) -> dict[int, Any]:
     if gate["kind"] == "open":
         return {0: 0}
+    if gate["kind"] == "eas":
+        attesters = [unhex(one) for one in gate["attesters"]]
+        return {
+            0: 2,
+            1: unhex(gate["contract"]),
+            2: unhex(gate["schema"]),
+            3: attesters,
+            4: gate["after_block"],
+        }
     digits = f"{int(gate['unit']):x}"
     unit = unhex(digits if len(digits) % 2 == 0 else "0" + digits)
     return {0: 1, 1: unhex(gate["contract"]), 2: unit, 3: gate["exit_seconds"]}
@@ -71,6 +80,17 @@ def unhex(text: str) -> bytes:
 def points_cap(points_per_epoch: int, unit: int, bonded: int) -> int:
     """Return the most points of an account with a bond: its part of a whole account's, rounded down."""
     return points_per_epoch * min(bonded, unit) // unit
+
+
+def counts_attestation(gate: dict[str, Any], attestation: dict[str, Any]) -> bool:
+    """Return whether an attestation counts after a block, by the times of both."""
+    if unhex(attestation["attester"]) not in map(unhex, gate["attesters"]):
+        return False
+    if unhex(attestation["schema"]) != unhex(gate["schema"]):
+        return False
+    names = ("since", "attested", "block", "expiration", "revocation")
+    since, attested, block, *ends = (int(attestation[f"{name}_seconds"]) for name in names)
+    return since < attested <= block and not any(end in range(1, block + 1) for end in ends)
 
 
 def start(manifest: dict[str, Any], epoch: int) -> int:

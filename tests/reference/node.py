@@ -109,7 +109,7 @@ class ReferenceNode:
     def _require_bond(self, account: bytes, epoch: int) -> None:
         known = [one for one in self._bonds if one <= epoch]
         gate = self._manifest.get("gate") or {"kind": "open"}
-        if known and gate["kind"] == "bond":
+        if known and gate["kind"] != "open":
             require(self._bonds[max(known)].get(account, 0) > 0, "R5.6")
 
     def _require_introduced(self, read: dict[str, Any], now_ms: int) -> None:

@@ -104,6 +104,12 @@ def test_caps_of_bonded_accounts() -> None:
         assert str(derive.points_cap(*asked)) == vector["cap"]
 
 
+def test_attestations_that_count() -> None:
+    gate = MANIFESTS["eas gate"]["gate"]
+    for vector in DERIVED["attestations"]:
+        assert derive.counts_attestation(gate, vector) == vector["counts"]
+
+
 def test_epoch_beacon_and_seed_vectors() -> None:
     for vector in DERIVED["epochs"]:
         manifest = MANIFESTS[vector["manifest"]]

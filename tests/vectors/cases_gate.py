@@ -1,6 +1,7 @@
-"""The gate: whose messages count where a bond is asked for, and what is known of bonds (R5.6).
+"""The gate: whose messages count where a bond or an attestation is asked for, and what is known (R5.6).
 
-In epoch 3 Alice has the smallest bond that there is, Bob has none, Mallory more than a whole one.
+In epoch 3 Alice has the smallest bond that there is, Bob has none, Mallory more than a whole one. Where an
+attestation is asked for, the same numbers count attestations.
 """
 
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ def cases() -> Iterator[Case]:
     yield from _order()
     yield from _epochs()
     yield from _certificates()
+    yield from _attested()
     yield _case("a proof against an account without a bond", None, proof(BOB, GATE), topic="equivocations")
 
 
@@ -38,6 +40,26 @@ def _rollouts() -> Iterator[Case]:
     yield _case("no bonds are known", None, BOB.rollout(GATE), bonds=())
     opened = MANIFESTS["open gate"]
     yield one("an open gate", None, BOB.rollout(opened), manifest="open gate", bonds=BONDS)
+
+
+def _attested() -> Iterator[Case]:
+    gate, bonds = MANIFESTS["eas gate"], ((EPOCH, {ALICE.account: 1, MALLORY.account: 2}),)
+
+    def case(name: str, rule: str | None, data: bytes, **options: Any) -> Case:
+        return one(name, rule, data, manifest="eas gate", **{"bonds": bonds, **options})
+
+    yield case("a rollout with an attestation", None, ALICE.rollout(gate))
+    yield case("a rollout with two attestations", None, MALLORY.rollout(gate), certificates=("mallory",))
+    yield case("a rollout without an attestation", "R5.6", BOB.rollout(gate))
+    yield case("no attestations are known", None, BOB.rollout(gate), bonds=())
+    introduced = {"topic": "certificates", "certificates": ()}
+    yield case("a certificate with an attestation", None, ALICE.certificate(gate), **introduced)
+    yield case("a certificate without an attestation", "R5.6", BOB.certificate(gate), **introduced)
+    auditors = (BOB.account.hex(),)
+    certificate = BOB.certificate(gate)
+    yield case(
+        "an auditor's certificate without an attestation", None, certificate, auditors=auditors, **introduced
+    )
 
 
 def _order() -> Iterator[Case]:

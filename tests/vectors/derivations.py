@@ -37,7 +37,7 @@ from sapo_protocol.manifest_file import successor_from_json, successor_to_json
 from sapo_protocol.settlement import turn_count, turn_to_propose
 from sapo_protocol.tasks import assigned_task
 from sapo_protocol.terms.auditors import Auditors, Replacement
-from sapo_protocol.terms.gate import BondGate, points_cap
+from sapo_protocol.terms.gate import Attestation, BondGate, EasGate, points_cap
 from sapo_protocol.terms.islands import IslandTerms
 from sapo_protocol.terms.successor import Successor, successor_digest
 
@@ -476,6 +476,40 @@ def _auditors(known: Auditors) -> dict[str, Any]:
     }
 
 
+def attestations() -> list[dict[str, Any]]:
+    """Return whether attestations count under the gate that asks for one, after a block."""
+    gate = MANIFESTS["eas gate"].gate
+    assert isinstance(gate, EasGate)
+    recipient, since, at = Account(bytes(19) + b"\x63"), 500, 1000
+    right = Attestation(gate.schema, recipient, gate.attesters[0], at - 1, 0, 0)
+    times = (
+        {field: seconds}
+        for field in ("attested_seconds", "expiration_seconds", "revocation_seconds")
+        for seconds in (0, 1, since, since + 1, at - 1, at, at + 1, 2**64 - 1)
+    )
+    changes: list[dict[str, Any]] = [
+        *times,
+        {"attester": gate.attesters[1]},
+        {"attester": recipient},
+        {"attester": Account(bytes(Account.SIZE))},
+        {"schema": Digest(bytes(Digest.SIZE))},
+        {"expiration_seconds": at + 1, "revocation_seconds": at},
+        {"expiration_seconds": at, "revocation_seconds": at + 1},
+        {"expiration_seconds": at + 1, "revocation_seconds": at + 1},
+    ]
+    found = []
+    for change in changes:
+        attestation = replace(right, **change)
+        facts = {
+            name: str(value) if isinstance(value, int) else value.hex()
+            for name, value in asdict(attestation).items()
+        }
+        counts = gate.accepts(attestation, since_seconds=since, block_seconds=at)
+        moments = {"since_seconds": str(since), "block_seconds": str(at)}
+        found.append({**facts, **moments, "counts": counts})
+    return found
+
+
 def everything() -> dict[str, Any]:
     """Return all derivations by name."""
     return {
@@ -494,6 +528,7 @@ def everything() -> dict[str, Any]:
         "settlements": settlements(),
         "turns": turns(),
         "caps": caps(),
+        "attestations": attestations(),
         "proposal_roots": proposal_roots(),
         "successors": successors(),
         "auditors": auditors(),

@@ -17,7 +17,7 @@ from sapo_protocol.manifest import Limits, Manifest
 from sapo_protocol.suite import Family, Suite, canonical_json
 from sapo_protocol.terms.auditors import Replacement
 from sapo_protocol.terms.difficulty import Difficulty
-from sapo_protocol.terms.gate import BondGate, OpenGate
+from sapo_protocol.terms.gate import BondGate, EasGate, OpenGate
 from sapo_protocol.terms.islands import IslandTerms
 
 GENESIS = 1_800_000_000
@@ -88,6 +88,9 @@ SPELLING = canonical_json(
 """Everything that a config can be spelt wrongly with."""
 
 _BOND = Account(bytes(19) + b"\x04")
+_SERVICE = Account(bytes(19) + b"\x05")
+_SCHEMA = Digest(sha256(b"schema").digest())
+ATTESTERS = tuple(Account(bytes(19) + bytes([number])) for number in range(16, 32))
 _LEVELS = tuple(replace(FAMILIES[0], level=level) for level in ("easy", "full"))
 LADDERS = replace(
     PLAIN,
@@ -114,6 +117,10 @@ MANIFESTS: Mapping[str, Manifest] = {
     "open gate": replace(PLAIN, version=2, gate=OpenGate()),
     "bond gate": replace(CHAINED, version=2, gate=BondGate(_BOND, 10**20, 12 + 14 * EPOCH_SECONDS)),
     "smallest bond": replace(CHAINED, version=2, gate=BondGate(_BOND, 1, 2**64 - 1)),
+    "eas gate": replace(
+        CHAINED, version=2, gate=EasGate(_SERVICE, _SCHEMA, ATTESTERS[:2], after_block=1_000_000)
+    ),
+    "many attesters": replace(CHAINED, version=2, gate=EasGate(_SERVICE, _SCHEMA, ATTESTERS, 0)),
     "ladders": LADDERS,
     "largest bond": replace(CHAINED, version=2, gate=BondGate(_BOND, 2**96 - 1, 12 + 14 * EPOCH_SECONDS)),
 }

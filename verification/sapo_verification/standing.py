@@ -1,5 +1,6 @@
-"""Standing: what each account counts by its bond, in a swarm whose manifest has a gate that asks for one.
+"""Standing: what each account counts by its bond or attestation, where the manifest's gate asks for one.
 
+Under a gate that asks for an attestation, an account's bond below is the number of its attestations.
 The bonds of an epoch are facts of the chain, given by whoever reads it. An account without units is ignored
 and never blamed, for a node may know the chain's newest blocks earlier or later than its neighbours. While
 the bonds of an epoch are not known, those of the newest earlier epoch count that are; without any, everybody.
@@ -14,7 +15,7 @@ from sapo_protocol.errors import RemoteProtocolError
 from sapo_protocol.identifiers import Account
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.rules import Rule
-from sapo_protocol.terms.gate import BondGate
+from sapo_protocol.terms.gate import AskingGate
 
 _KEPT_EPOCHS: Final = 4
 """Epochs whose bonds are kept: those of timely rollouts, and that of the tally, which is the epoch before."""
@@ -30,20 +31,24 @@ class Standing:
         own: this node's account, whose messages this node itself always takes.
 
     Attributes:
-        has_gate: whether accounts need a bond.
+        has_gate: whether accounts need a bond or an attestation.
         exempt: accounts whose certificates count without a bond: the auditors'.
     """
 
     def __init__(self, manifest: Manifest, own: Account) -> None:
         self._manifest = manifest
-        self._gate = manifest.gate if isinstance(manifest.gate, BondGate) else None
+        self._gate = manifest.gate if isinstance(manifest.gate, AskingGate) else None
         self.has_gate: Final = self._gate is not None
         self._own = own
         self._units: dict[int, Mapping[Account, Fraction]] = {}
         self.exempt: frozenset[Account] = frozenset()
 
     def learn(self, epoch: int, bonded: Mapping[Account, int]) -> None:
-        """Take the bonds of an epoch, in the token's smallest part; accounts without any may be left out."""
+        """Take the bonds of an epoch; accounts without any may be left out.
+
+        Args:
+            bonded: in the token's smallest part, or numbers of attestations.
+        """
         if self._gate is None:
             return
         counted = {account: self._gate.units(amount) for account, amount in bonded.items() if amount}
@@ -89,7 +94,9 @@ class Standing:
             RemoteProtocolError: ``NO_BOND``.
         """
         if self._gate is not None and account != self._own and not self.units_of(account, epoch):
-            raise RemoteProtocolError(Rule.AUTHOR_BONDED, f"account {account} has no bond in epoch {epoch}")
+            raise RemoteProtocolError(
+                Rule.AUTHOR_BONDED, f"account {account} has nothing behind the gate in epoch {epoch}"
+            )
 
     def require_now(self, account: Account, now_seconds: float) -> None:
         """Raise unless an account's certificate counts now: it has standing, or is an auditor's.

@@ -26,7 +26,7 @@ from sapo_client.ledger.records import Stake
 from sapo_client.node.runtime.statements import Words, transaction_words
 from sapo_client.paths import DataDir
 from sapo_protocol.identifiers import Account
-from sapo_protocol.terms.gate import BondGate, points_cap
+from sapo_protocol.terms.gate import BondGate, EasGate, points_cap
 
 _WHOLE: Final = 10**18
 
@@ -87,8 +87,15 @@ async def bond_facts(session: LedgerSession) -> dict[str, Any]:
 
 
 async def _account_facts(session: LedgerSession) -> dict[str, Any]:
-    """Return the account's bond and what it gives, in a swarm whose gate asks for one."""
+    """Return the account's bond or attestations and what they give, where the gate asks for them."""
     gate = session.manifest.gate
+    if isinstance(gate, EasGate):
+        found = await session.ledger.attestations()
+        return {
+            "attestations": found,
+            "counts for": float(gate.units(found)),
+            "attesters to ask": None if found else ", ".join(map(str, gate.attesters)),
+        }
     if not isinstance(gate, BondGate):
         return {}
     stake = await session.ledger.stake(gate=True)
@@ -109,7 +116,13 @@ async def _takes_gate(session: LedgerSession, *, account: bool) -> bool:
     Raises:
         SapoError: the account's is meant, and the swarm asks for none.
     """
-    has_gate = isinstance(session.manifest.gate, BondGate)
+    gate = session.manifest.gate
+    if isinstance(gate, EasGate) and (account or not await _is_auditor(session)):
+        raise _refusal(
+            "this swarm asks its accounts for an attestation, not for a bond",
+            f"ask {' or '.join(map(str, gate.attesters))} to attest {session.account}",
+        )
+    has_gate = isinstance(gate, BondGate)
     if account and not has_gate:
         raise _refusal(
             "this swarm asks for no bond of its accounts", "leave out --account: every account counts in full"

@@ -16,7 +16,10 @@ from sapo_client.errors import SapoError
 from sapo_client.paths import DataDir
 
 if TYPE_CHECKING:
+    from sapo_client.ledger.rpc import Rpc
+    from sapo_protocol.identifiers import Account
     from sapo_protocol.manifest import Manifest
+    from sapo_protocol.terms.gate import BondGate, EasGate
 
 CLOCK_WARN_SECONDS = 5.0  # half of the slack that peers allow at an epoch's edge
 CLOCK_FAIL_SECONDS = 60.0  # beyond it messages fall into the wrong epoch
@@ -216,35 +219,52 @@ def _check_account(identity: str | None, manifest: Manifest, ask: Ask) -> Iterat
 
 
 def _check_bond(url: str, identity: str | None, manifest: Manifest) -> Iterator[Check]:
-    """Say what the identity's account counts for, in a swarm whose gate asks for a bond."""
+    """Say what the identity's account counts for, in a swarm whose gate asks for something."""
     from sapo_client import keystore
-    from sapo_client.ledger.account_bond import AccountBond
     from sapo_client.ledger.errors import LedgerError
     from sapo_client.ledger.rpc import Rpc
     from sapo_protocol.identifiers import Account
-    from sapo_protocol.terms.gate import BondGate, points_cap
+    from sapo_protocol.terms.gate import AskingGate, BondGate
 
     gate = manifest.gate
-    if not isinstance(gate, BondGate):
+    if not isinstance(gate, AskingGate):
         return
+    name = "bond" if isinstance(gate, BondGate) else "attestation"
     try:
         account = Account.from_hex(keystore.read(keystore.locate(identity)).account)
-        contract = AccountBond(Rpc([url], chain_id=manifest.chain_id), gate.contract)
-        bonded = contract.bonded(account)
+        rpc = Rpc([url], chain_id=manifest.chain_id)
+        if isinstance(gate, BondGate):
+            yield _bond_check(rpc, gate, account, manifest.limits.points_per_epoch)
+        else:
+            yield _attestation_check(rpc, gate, account)
     except LedgerError as error:
-        yield Check("bond", "warn", error.text, error.hint)
-        return
+        yield Check(name, "warn", error.text, error.hint)
     except SapoError:
         return  # the check of the identity says so
-    units = gate.units(bonded)
-    points = points_cap(manifest.limits.points_per_epoch, units)
+
+
+def _bond_check(rpc: Rpc, gate: BondGate, account: Account, points_per_epoch: int) -> Check:
+    from sapo_client.ledger.account_bond import AccountBond
+    from sapo_protocol.terms.gate import points_cap
+
+    bonded = AccountBond(rpc, gate.contract).bonded(account)
+    points = points_cap(points_per_epoch, gate.units(bonded))
     found = f"{bonded / 10**18:g} of {gate.unit / 10**18:g} tokens: at most {points} points in an epoch"
     if points:
-        yield Check("bond", "ok", found)
-        return
-    yield Check(
+        return Check("bond", "ok", found)
+    return Check(
         "bond", "fail", found, "bond tokens with `sapo ledger bond`; they count from the next epoch on"
     )
+
+
+def _attestation_check(rpc: Rpc, gate: EasGate, account: Account) -> Check:
+    from sapo_client.ledger.attestations import attestations_of
+
+    if attestations_of(rpc, gate, account):
+        return Check("attestation", "ok", f"{account} is attested")
+    whom = " or ".join(map(str, gate.attesters))
+    hint = f"ask {whom} to attest it; the attestation counts from the next epoch on"
+    return Check("attestation", "fail", f"{account} has no attestation: nothing that it makes counts", hint)
 
 
 def clock_check(url: str, block_seconds: float, now_seconds: float) -> Check:

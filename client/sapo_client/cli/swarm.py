@@ -25,6 +25,7 @@ from sapo_client.cli.render import Output, Pairs
 from sapo_client.errors import ExitCode, SapoError
 
 if TYPE_CHECKING:
+    from sapo_client.founding.gates import EasTerms
     from sapo_client.founding.quote import Quote
     from sapo_client.founding.swarm import Founding, SwarmTerms
     from sapo_client.keystore import Identity
@@ -79,6 +80,23 @@ FaucetCoins = Annotated[float, typer.Option("--faucet-coins", min=0, help="Coins
 CoinsPerDrip = Annotated[
     float, typer.Option("--coins-per-drip", min=0, help="Coins that it sends to each newcomer.")
 ]
+EasOption = Annotated[
+    str | None,
+    typer.Option(
+        "--eas", metavar="CONTRACT", help="Ethereum Attestation Service that must know every account."
+    ),
+]
+SchemaOption = Annotated[
+    str | None, typer.Option("--schema", metavar="UID", help="Schema of the accounts' attestations.")
+]
+Attesters = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--attester",
+        metavar="ACCOUNT",
+        help="Whose attestations count: an address or an identity; repeatable.",
+    ),
+]
 CostsMoney = Annotated[
     bool,
     typer.Option(
@@ -115,6 +133,9 @@ def deploy(
     level: LevelOption = None,
     difficulty: DifficultyOption = "fixed",
     bond: BondOption = None,
+    eas: EasOption = None,
+    schema: SchemaOption = None,
+    attester: Attesters = None,
     model: ForModel = "bundled",
     costs_money: CostsMoney = False,
     yes: YesOption = False,
@@ -150,12 +171,30 @@ def deploy(
         families=tasks.families,
         difficulty=tasks.difficulty,
         bond=bond,
+        eas=_attestation(bond, eas, schema, attester),
     )
     _check_quorum(common, terms)
     founding = _founding(folder, rpc, founder, terms, costs_money=costs_money)
     manifest = _found(common, founding, founder, terms, yes=yes)
     _show_swarm(common, folder, manifest)
     _show_next(common, folder, key, rpc[0], audits=founder.account in auditors)
+
+
+def _attestation(
+    bond: float | None, eas: str | None, schema: str | None, attesters: list[str] | None
+) -> EasTerms | None:
+    """Return the attestation that the founder asks for, if any."""
+    from sapo_client.founding.gates import eas_terms
+
+    contract = None if eas is None else _account(eas)
+    terms = eas_terms(contract, schema, [_account(text) for text in attesters or ()])
+    if terms is not None and bond is not None:
+        raise SapoError(
+            "a swarm asks for a bond or for an attestation, not for both",
+            hint="leave out --bond, or --eas, --schema and --attester",
+            exit_code=ExitCode.USAGE,
+        )
+    return terms
 
 
 def _founding(

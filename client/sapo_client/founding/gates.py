@@ -1,16 +1,62 @@
-"""The gate of a swarm whose founder asks for a bond of every account."""
+"""The gate of a swarm whose founder asks for a bond of every account, or for an attestation."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from sapo_client.errors import ExitCode, SapoError
 from sapo_protocol.errors import LocalProtocolError
-from sapo_protocol.identifiers import Account
+from sapo_protocol.identifiers import Account, Digest
 from sapo_protocol.manifest import BOND_EPOCHS
-from sapo_protocol.terms.gate import BondGate
+from sapo_protocol.terms.gate import BondGate, EasGate
 
 _TOKEN: Final = 10**18
+
+
+@dataclass(frozen=True, slots=True)
+class EasTerms:
+    """The attestation that a founder asks for.
+
+    Attributes:
+        contract: the chain's Ethereum Attestation Service.
+        attesters: ascending.
+    """
+
+    contract: Account
+    schema: Digest
+    attesters: tuple[Account, ...]
+
+    def gate(self, after_block: int) -> EasGate:
+        """Return the manifest's gate for attestations that are younger than a block."""
+        return EasGate(self.contract, self.schema, self.attesters, after_block)
+
+
+def eas_terms(contract: Account | None, schema: str | None, attesters: Sequence[Account]) -> EasTerms | None:
+    """Return the attestation that a founder asks for, or none where nothing of it is named.
+
+    Raises:
+        SapoError: a part is missing, or is out of its bounds.
+    """
+    if contract is None and schema is None and not attesters:
+        return None
+    if contract is None or schema is None:
+        raise _bad_attestation("--eas, --schema and at least one --attester come together")
+    try:
+        terms = EasTerms(contract, Digest.from_hex(schema), tuple(sorted(set(attesters))))
+        terms.gate(after_block=0)
+    except LocalProtocolError as error:
+        raise _bad_attestation(str(error)) from error
+    return terms
+
+
+def _bad_attestation(text: str) -> SapoError:
+    return SapoError(
+        text,
+        hint="name the service's address, the schema's uid (0x and 64 digits), and whose attestations count",
+        exit_code=ExitCode.USAGE,
+    )
 
 
 def account_exit_seconds(epoch_seconds: int, finality_seconds: int) -> int:

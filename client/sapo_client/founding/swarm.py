@@ -23,9 +23,10 @@ from sapo_client.errors import ExitCode, SapoError
 from sapo_client.founding import contracts, defaults
 from sapo_client.founding.chains import agreed_chain_id
 from sapo_client.founding.deployer import Deployer
-from sapo_client.founding.gates import account_exit_seconds, gate_of
+from sapo_client.founding.gates import EasTerms, account_exit_seconds, gate_of
 from sapo_client.founding.quote import Quote, quote
 from sapo_client.founding.tasks import FIXED, difficulty_of
+from sapo_client.ledger.attestations import require_service
 from sapo_client.ledger.outbox import EntryState, Outbox
 from sapo_client.ledger.rpc import Rpc
 from sapo_protocol.errors import LocalProtocolError
@@ -33,6 +34,7 @@ from sapo_protocol.identifiers import Account
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.manifest_file import manifest_from_json, manifest_to_json
 from sapo_protocol.suite import Suite
+from sapo_protocol.terms.gate import Gate
 
 if TYPE_CHECKING:
     from eth_account.signers.local import LocalAccount
@@ -58,6 +60,7 @@ class SwarmTerms:
         challenge_seconds: time in which a posting can be challenged; none: a tenth of an epoch.
         difficulty: whether the levels of the tasks follow the swarm, ``fixed`` or ``follow``.
         bond: tokens that an account must bond to count in full; none: accounts need no bond.
+        eas: the attestation that an account must have to count; none: it needs none. Not beside a bond.
     """
 
     name: str
@@ -73,6 +76,7 @@ class SwarmTerms:
     challenge_seconds: int | None = None
     difficulty: str = FIXED
     bond: float | None = None
+    eas: EasTerms | None = None
 
 
 class Founding:
@@ -115,8 +119,10 @@ class Founding:
         """Return what remains to be signed and paid.
 
         Raises:
-            SapoError: the founding was started with other settings, or on another chain.
+            SapoError: the founding was started with other settings, or on another chain, or the chain
+                has no such schema of attestations.
         """
+        self._require_service()
         with self._open() as (wanted, outbox):
             return quote(self._rpc, self._founder, wanted, mined=len(outbox.entries(EntryState.CONFIRMED)))
 
@@ -126,6 +132,7 @@ class Founding:
         Raises:
             SapoError: a transaction fails, or is not mined in time; it can be resumed.
         """
+        self._require_service()
         with self._open() as (wanted, outbox):
             deployment = contracts.deploy(self._rpc, Deployer(self._founder, outbox), wanted)
             _write(self._folder / DEPLOYMENT_FILE, _to_json(asdict(deployment)))
@@ -137,7 +144,7 @@ class Founding:
         self, deployment: contracts.Deployment, wanted: contracts.LedgerTerms, suite: Suite
     ) -> Manifest:
         difficulty = difficulty_of(suite)
-        gate = gate_of(deployment.account_bond, self._terms.bond, wanted.account_exit_seconds)
+        gate = self._gate(deployment, wanted)
         return Manifest(
             name=self._terms.name,
             bootstrap=self._terms.bootstrap,
@@ -153,6 +160,16 @@ class Founding:
             gate=gate,
             difficulty=difficulty,
         )
+
+    def _gate(self, deployment: contracts.Deployment, wanted: contracts.LedgerTerms) -> Gate | None:
+        if self._terms.eas is not None:
+            return self._terms.eas.gate(after_block=self._rpc.survey())
+        return gate_of(deployment.account_bond, self._terms.bond, wanted.account_exit_seconds)
+
+    def _require_service(self) -> None:
+        """Raise unless the chain has the schema of the attestations that are asked for."""
+        if self._terms.eas is not None:
+            require_service(self._rpc, self._terms.eas.gate(after_block=0))
 
     @contextmanager
     def _open(self) -> Iterator[tuple[contracts.LedgerTerms, Outbox]]:

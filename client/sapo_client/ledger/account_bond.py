@@ -1,4 +1,4 @@
-"""The accounts' bonds: the contract behind a manifest's gate, and the bonds of all accounts as of a block."""
+"""The contract behind a manifest's gate: the accounts' bonds as of a block, or their attestations."""
 
 import threading
 from collections.abc import Callable, Mapping
@@ -9,6 +9,7 @@ from eth_utils import keccak, to_checksum_address
 from web3 import Web3
 from web3.types import FilterParams
 
+from sapo_client.ledger.attestations import AttestationHistory, attestations_of, require_service
 from sapo_client.ledger.contract import Bonds, EpochLedgerContract
 from sapo_client.ledger.errors import BondsHidden, LedgerError, NotYet
 from sapo_client.ledger.records import Tip
@@ -16,7 +17,7 @@ from sapo_client.ledger.rpc import Answer, Rpc
 from sapo_client.ledger.transactions import Call
 from sapo_protocol.identifiers import Account, ContentId, Digest
 from sapo_protocol.manifest import Manifest
-from sapo_protocol.terms.gate import BondGate, points_cap
+from sapo_protocol.terms.gate import BondGate, EasGate, points_cap
 
 _EMPTY: Final = Digest((1).to_bytes(32, "big"))
 """``EMPTY_HISTORY``: what comes before the first change."""
@@ -178,21 +179,38 @@ class Gate:
 
     def __init__(self, rpc: Rpc, manifest: Manifest, ledger: EpochLedgerContract) -> None:
         terms = manifest.gate
+        self._rpc = rpc
         self._manifest = manifest
         self._ledger = ledger
         self._contract = AccountBond(rpc, terms.contract) if isinstance(terms, BondGate) else None
-        self._history = None if self._contract is None else BondHistory(self._contract)
+        self._history: BondHistory | AttestationHistory | None = None
+        if self._contract is not None:
+            self._history = BondHistory(self._contract)
+        elif isinstance(terms, EasGate):
+            self._history = AttestationHistory(rpc, terms)
 
     def require(self, token: Callable[[], Account]) -> None:
-        """Raise unless the contract is what the manifest promises; see ``require_gate``."""
+        """Raise unless the contract is what the manifest promises."""
         if self._contract is not None:
             require_gate(self._contract, self._manifest, token())
+        if isinstance(self._manifest.gate, EasGate):
+            require_service(self._rpc, self._manifest.gate)
 
     def bonds_at(self, block: int) -> Mapping[Account, int]:
-        """Return the bonds of all accounts as of a block; see ``BondHistory.at``."""
+        """Return the bonds, or the numbers of attestations, of all accounts as of a block."""
         if self._history is None:
-            raise _no_gate()
+            raise _no_gate(self._manifest)
         return self._history.at(block)
+
+    def attestations(self, account: Account) -> int:
+        """Return the number of an account's attestations that count now.
+
+        Raises:
+            LedgerError: the swarm's gate asks for none, or they cannot be read now.
+        """
+        if not isinstance(self._manifest.gate, EasGate):
+            raise LedgerError("this swarm asks for no attestation", hint="see `sapo ledger status`")
+        return attestations_of(self._rpc, self._manifest.gate, account)
 
     def bonds(self, *, gate: bool) -> Bonds:
         """Return the contract of the accounts' bonds, or of the auditors'.
@@ -203,7 +221,7 @@ class Gate:
         if not gate:
             return self._ledger.vault()
         if self._contract is None:
-            raise _no_gate()
+            raise _no_gate(self._manifest)
         return self._contract
 
     def accusation(self, auditor: Account, account: Account, epoch: int, proof: ContentId) -> Call | None:
@@ -246,7 +264,12 @@ def require_gate(contract: AccountBond, manifest: Manifest, token: Account) -> N
             raise LedgerError(f"{name} is {found}, not {wanted}", hint=hint)
 
 
-def _no_gate() -> LedgerError:
+def _no_gate(manifest: Manifest) -> LedgerError:
+    if isinstance(manifest.gate, EasGate):
+        return LedgerError(
+            "this swarm asks its accounts for an attestation, not for a bond",
+            hint="`sapo ledger status` shows who attests: ask one of them to attest this account",
+        )
     return LedgerError(
         "this swarm asks for no bond of its accounts",
         hint="nothing is to be done: every account counts in full",

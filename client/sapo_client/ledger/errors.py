@@ -78,6 +78,18 @@ class BondsHidden(LedgerError):
         )
 
 
+class AttestationsInvented(LedgerError):
+    """No endpoint shows the attestations of a gate without some that are not on the chain."""
+
+    transient = True
+
+    def __init__(self) -> None:
+        super().__init__(
+            "no RPC address shows the attestations of this swarm as the chain holds them",
+            hint="they are asked again; where that does not help, name another one: these invent some",
+        )
+
+
 class WrongChain(LedgerError):
     """Every endpoint serves another chain than the manifest names.
 

@@ -164,12 +164,22 @@ class LedgerClient:
         return await self._in_thread(lambda: self._history.root_by(self._before(timestamp_seconds)[0]))
 
     async def bonds_before(self, timestamp_seconds: int) -> Mapping[Account, int]:
-        """Return what counts of each account's bond in the last block before a moment in the past.
+        """Return what each account has behind the gate in the last block before a moment in the past.
+
+        Bonds in the token's smallest part, or numbers of attestations.
 
         Raises:
-            LedgerError: the swarm's gate asks for no bond, or the bonds cannot be read now.
+            LedgerError: the swarm's gate asks for neither, or they cannot be read now.
         """
         return await self._in_thread(lambda: self._gate.bonds_at(self._before(timestamp_seconds)[0]))
+
+    async def attestations(self) -> int:
+        """Return the number of this account's attestations that count now.
+
+        Raises:
+            LedgerError: the swarm's gate asks for none, or they cannot be read now.
+        """
+        return await self._in_thread(lambda: self._gate.attestations(self._account))
 
     async def live_accounts(self) -> frozenset[tuple[Account, NodeId]]:
         """Return every pair of an account and a node key that the account claims at the moment."""

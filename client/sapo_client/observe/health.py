@@ -197,18 +197,20 @@ class AccountFacts:
 
 @dataclass(frozen=True, slots=True)
 class BondFacts:
-    """Bonds in a swarm whose gate asks for one of every account.
+    """Bonds or attestations in a swarm whose gate asks for one of every account.
 
     Attributes:
-        part: of a whole account that this one counts for by its bond, 0 to 1; none while it is unknown.
+        part: of a whole account that this one counts for, 0 to 1; none while it is unknown.
         unread_seconds: since when the present epoch's bonds should be known and are not; none if they are.
         trouble: why they are not.
+        attesters: whom to ask for an attestation; none where a bond is asked for.
     """
 
     account: str
     part: float | None
     unread_seconds: float | None = None
     trouble: str | None = None
+    attesters: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -389,16 +391,20 @@ def _account(account: AccountFacts) -> Iterator[HealthFinding]:
 
 
 def _bond(bond: BondFacts) -> Iterator[HealthFinding]:
+    thing = "attestation" if bond.attesters else "bond"
     if bond.part == 0:
-        text = f"account {bond.account} has no bond in this swarm: nothing that this node makes counts"
+        text = f"account {bond.account} has no {thing} in this swarm: nothing that this node makes counts"
         hint = "`sapo ledger bond` bonds tokens of the account; they count from the next epoch on"
+        if bond.attesters:
+            whom = " or ".join(bond.attesters)
+            hint = f"ask {whom} to attest the account; the attestation counts from the next epoch on"
         yield HealthFinding(FindingCode.NO_BOND, FindingLevel.ERROR, text, hint)
     if bond.unread_seconds is not None and bond.unread_seconds >= CHAIN_SECONDS:
         since = _time(bond.unread_seconds)
-        text = f"the accounts' bonds of this epoch could not be read for {since}: {bond.trouble}"
+        text = f"the accounts' {thing}s of this epoch could not be read for {since}: {bond.trouble}"
         hint = (
-            "name another RPC endpoint with --rpc; until then the last known bonds count here, and an auditor"
-            " publishes no tally"
+            f"name another RPC endpoint with --rpc; until then the last known {thing}s count here, and an"
+            " auditor publishes no tally"
         )
         yield HealthFinding(FindingCode.BONDS_UNREAD, FindingLevel.WARNING, text, hint)
 

@@ -2,14 +2,17 @@
 
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 from typing import Final
 
 from sapo_protocol.decoding import Value
 from sapo_protocol.errors import LocalProtocolError
-from sapo_protocol.identifiers import Account
+from sapo_protocol.identifiers import Account, Digest
 
 _MAX_UNIT_BITS: Final = 96
 """What the contract keeps of an account's tokens: enough for 79 billion tokens of 18 decimals."""
+
+MOST_ATTESTERS: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +56,79 @@ class BondGate:
         return {0: 1, 1: bytes(self.contract), 2: unit, 3: self.exit_seconds}
 
 
-Gate = OpenGate | BondGate
+@dataclass(frozen=True, slots=True)
+class Attestation:
+    """What the Ethereum Attestation Service holds of one attestation, as far as a gate looks at it.
+
+    Attributes:
+        schema: of its content, by its uid.
+        attested_seconds: timestamp of its block.
+        expiration_seconds: 0 if it never expires.
+        revocation_seconds: timestamp of the block that revoked it; 0 if it was never revoked.
+    """
+
+    schema: Digest
+    recipient: Account
+    attester: Account
+    attested_seconds: int
+    expiration_seconds: int
+    revocation_seconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class EasGate:
+    """An account counts in full if a listed attester has attested it, and not at all otherwise.
+
+    Attributes:
+        contract: the Ethereum Attestation Service.
+        schema: uid of the schema that attestations must have.
+        attesters: accounts whose attestations count, ascending.
+        after_block: number of a block; attestations count that are younger than it.
+    """
+
+    contract: Account
+    schema: Digest
+    attesters: tuple[Account, ...]
+    after_block: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.attesters) <= MOST_ATTESTERS:
+            raise LocalProtocolError(f"a gate names 1 to {MOST_ATTESTERS} attesters")
+        if any(first >= second for first, second in pairwise(self.attesters)):
+            raise LocalProtocolError("the attesters of a gate ascend, and none is there twice")
+        if not 0 <= self.after_block < 1 << 64:
+            raise LocalProtocolError("the block of a gate is 0 to 2^64 - 1")
+
+    def is_ours(self, attestation: Attestation) -> bool:
+        """Whether an attestation has the gate's schema and one of its attesters, whatever its times."""
+        return attestation.schema == self.schema and attestation.attester in self.attesters
+
+    def accepts(self, attestation: Attestation, *, since_seconds: int, block_seconds: int) -> bool:
+        """Whether an attestation counts in the state after a block.
+
+        Args:
+            since_seconds: timestamp of the block ``after_block``.
+            block_seconds: timestamp of the block that is asked about.
+        """
+        is_made = since_seconds < attestation.attested_seconds <= block_seconds
+        ends = (attestation.expiration_seconds, attestation.revocation_seconds)
+        has_ended = any(0 < end <= block_seconds for end in ends)
+        return is_made and not has_ended and self.is_ours(attestation)
+
+    def units(self, attestations: int) -> Fraction:
+        """Return what an account counts with so many attestations: nothing with none, else 1."""
+        return Fraction(min(1, attestations))
+
+    def to_value(self) -> Value:
+        """Return the gate inside an encoded manifest."""
+        attesters: list[Value] = [bytes(attester) for attester in self.attesters]
+        return {0: 2, 1: bytes(self.contract), 2: bytes(self.schema), 3: attesters, 4: self.after_block}
+
+
+AskingGate = BondGate | EasGate
+"""The gates that ask something of every account."""
+
+Gate = OpenGate | AskingGate
 
 
 def points_cap(points_per_epoch: int, units: Fraction) -> int:

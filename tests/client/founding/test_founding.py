@@ -5,12 +5,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.eas import ATTESTERS, deploy_eas
 from support.ledger import AUDITORS, DEPLOYER, STRANGER, ServedChain, address
 
-from sapo_client.errors import SapoError
+from sapo_client.errors import ExitCode, SapoError
 from sapo_client.founding.chains import TEST_NETWORKS
 from sapo_client.founding.contracts import fund
 from sapo_client.founding.defaults import LIMITS
+from sapo_client.founding.gates import EasTerms, eas_terms
 from sapo_client.founding.quote import Quote, QuotedTransaction, coins, require_coins
 from sapo_client.founding.swarm import Founding, SwarmTerms, faucet_of
 from sapo_client.ledger import transactions as tx
@@ -21,6 +23,7 @@ from sapo_protocol.identifiers import Account, Digest
 from sapo_protocol.manifest_file import manifest_from_json
 from sapo_protocol.suite import Suite
 from sapo_protocol.terms.auditors import Auditors
+from sapo_protocol.terms.gate import EasGate
 from sapo_verification.suites import catalogue
 
 NEWCOMER = Account(bytes(19) + b"\x07")
@@ -74,6 +77,55 @@ def test_the_manifest_names_the_deployed_contracts(chain: ServedChain, tmp_path:
         "here",
         TERMS.bootstrap,
         LIMITS,
+    )
+
+
+def test_a_swarm_that_asks_for_an_attestation(chain: ServedChain, tmp_path: Path) -> None:
+    eas = deploy_eas(chain)
+    attesters = tuple(map(address, ATTESTERS))
+    unknown = EasTerms(eas.address, Digest(bytes(32)), attesters)
+    begun = begin(chain, tmp_path / "wrong", replace(TERMS, eas=unknown))
+    for step in (begun.quote, lambda: begun.carry_out(SUITE)):
+        with pytest.raises(LedgerError, match="knows no schema"):
+            step()
+    before = chain.engine.head.block_number
+    terms = replace(TERMS, eas=EasTerms(eas.address, eas.schema, attesters))
+    manifest = begin(chain, tmp_path / "swarm", terms).carry_out(SUITE)
+    gate = EasGate(eas.address, eas.schema, attesters, chain.engine.head.block_number)
+    assert (manifest.version, manifest.gate) == (2, gate)
+    assert gate.after_block > before
+    assert begin(chain, tmp_path / "swarm", terms).finished() == manifest
+    with pytest.raises(SapoError, match="another eas"):
+        begin(chain, tmp_path / "swarm").finished()
+
+
+SCHEMA = "0x" + "06" * 32
+
+
+@pytest.mark.parametrize(
+    ("contract", "schema", "attesters"),
+    [
+        (None, SCHEMA, [NEWCOMER]),
+        (NEWCOMER, None, [NEWCOMER]),
+        (NEWCOMER, SCHEMA, []),
+        (NEWCOMER, SCHEMA[:-2], [NEWCOMER]),
+        (NEWCOMER, SCHEMA, [Account(bytes(19) + bytes([number])) for number in range(17)]),
+    ],
+    ids=["no contract", "no schema", "no attester", "a short schema", "too many attesters"],
+)
+def test_an_attestation_is_asked_for_in_full(
+    contract: Account | None, schema: str | None, attesters: list[Account]
+) -> None:
+    with pytest.raises(SapoError, match=r"come together|attesters|hexadecimal|bytes") as told:
+        eas_terms(contract, schema, attesters)
+    assert told.value.exit_code == ExitCode.USAGE
+
+
+def test_attesters_are_sorted_and_named_once() -> None:
+    one, other = (Account(bytes(19) + bytes([number])) for number in (1, 2))
+    assert eas_terms(None, None, []) is None
+    assert eas_terms(NEWCOMER, SCHEMA, [other, one, other]) == EasTerms(
+        NEWCOMER, Digest(b"\x06" * 32), (one, other)
     )
 
 

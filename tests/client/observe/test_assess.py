@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import chain
 
 import pytest
 from support.health_trial import require_row, without_figures
@@ -92,6 +93,7 @@ def test_an_account_that_is_not_paid(changes: dict[str, float], found: list[tupl
 
 
 BOND = BondFacts(account="0x" + "ab" * 20, part=1.0)
+ATTESTATION = replace(BOND, attesters=("0x" + "cd" * 20, "0x" + "ef" * 20))
 
 
 @pytest.mark.parametrize(
@@ -100,6 +102,8 @@ BOND = BondFacts(account="0x" + "ab" * 20, part=1.0)
         (BOND, []),
         (replace(BOND, part=0.01), []),
         (replace(BOND, part=0.0), [("no_bond", "error")]),
+        (ATTESTATION, []),
+        (replace(ATTESTATION, part=0.0), [("no_bond", "error")]),
         (replace(BOND, part=None, unread_seconds=59.0, trouble="no answer"), []),
         (replace(BOND, part=None, unread_seconds=61.0, trouble="no answer"), [("bonds_unread", "warning")]),
     ],
@@ -157,8 +161,11 @@ def test_the_page_has_the_sentences_of_cases_that_no_node_here_comes_into() -> N
     with_coins = HealthFacts(account=replace(ACCOUNT, stuck=2))
     trouble = "no RPC address shows the change of the accounts' bonds that was recorded in block 9"
     unread = replace(BOND, part=0.0, unread_seconds=61.0, trouble=trouble)
-    others = HealthFacts(bond=unread, change=CHANGE)
-    for finding in (*assess(facts), *assess(with_coins), *assess(others)):
+    trouble = "no RPC address shows the attestations of this swarm as the chain holds them"
+    unattested = replace(ATTESTATION, part=0.0, unread_seconds=61.0, trouble=trouble)
+    by_gate = (assess(HealthFacts(bond=bond)) for bond in (unread, unattested))
+    changed = assess(HealthFacts(change=CHANGE))
+    for finding in (*assess(facts), *assess(with_coins), *chain.from_iterable(by_gate), *changed):
         require_row(row(finding))
 
 

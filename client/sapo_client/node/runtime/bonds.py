@@ -1,4 +1,4 @@
-"""The accounts' bonds of each epoch, read from the chain in a swarm whose gate asks for them."""
+"""The accounts' bonds or attestations of each epoch, read from the chain where the gate asks for them."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from sapo_client.observe.health import BondFacts
 from sapo_protocol.epochs import epoch_at, epoch_start_seconds
 from sapo_protocol.identifiers import Account
 from sapo_protocol.manifest import Manifest
+from sapo_protocol.terms.gate import EasGate
 from sapo_verification.standing import Standing
 
 BondsBefore = Callable[[int], Awaitable[Mapping[Account, int]]]
@@ -48,6 +49,8 @@ class BondReader:
     ) -> None:
         self._manifest = manifest
         self._own = own
+        gate = manifest.gate
+        self._attesters = tuple(map(str, gate.attesters)) if isinstance(gate, EasGate) else ()
         self._standing = standing
         self._bonds_before = bonds_before
         self._clock = clock
@@ -97,9 +100,8 @@ class BondReader:
         part = (
             float(self._standing.units_of(self._own, current)) if self._standing.is_known(current) else None
         )
-        if self._trouble is None:
-            return BondFacts(str(self._own), part)
-        return BondFacts(str(self._own), part, trio.current_time() - self._unread_since, self._trouble)
+        unread = None if self._trouble is None else trio.current_time() - self._unread_since
+        return BondFacts(str(self._own), part, unread, self._trouble, self._attesters)
 
     def _note(self, epoch: int, trouble: str | None) -> None:
         """Take why the present epoch's bonds cannot be read; it is reported once, however long it lasts."""
@@ -107,6 +109,6 @@ class BondReader:
             self._unread_since = trio.current_time()
         if trouble not in (None, self._trouble):
             self._events.write(
-                "ledger_error", text=f"the bonds of epoch {epoch} are not known yet: {trouble}"
+                "ledger_error", text=f"what the gate asks for is not known yet for epoch {epoch}: {trouble}"
             )
         self._trouble = trouble

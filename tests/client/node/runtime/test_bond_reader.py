@@ -14,9 +14,9 @@ from sapo_client.node.runtime.clock import Clock
 from sapo_client.observe.events import EventLog, read_events
 from sapo_client.observe.health import BondFacts
 from sapo_protocol.epochs import epoch_start_seconds
-from sapo_protocol.identifiers import Account
+from sapo_protocol.identifiers import Account, Digest
 from sapo_protocol.manifest import Manifest
-from sapo_protocol.terms.gate import BondGate, OpenGate
+from sapo_protocol.terms.gate import BondGate, EasGate, OpenGate
 from sapo_verification.standing import Standing
 
 ALICE, BOB = (Identity(number).account for number in (1, 2))
@@ -80,6 +80,16 @@ async def test_an_epoch_before_the_chain_does_not_stop_the_present_one(tmp_path:
     reader = _reader(standing, chain, lambda: now, EventLog(tmp_path / "e.jsonl"))
     assert not await reader.look()
     assert reader.facts() == BondFacts(str(ALICE), part=0.1)
+
+
+async def test_where_an_attestation_is_asked_for_the_facts_say_whom_to_ask(tmp_path: Path) -> None:
+    gate = EasGate(Account(b"\x05" * 20), Digest(b"\x06" * 32), (BOB,), after_block=0)
+    chain, manifest = Chain(), make_chain_manifest(version=2, gate=gate)
+    chain.bonds = {moment_of(4): {}, moment_of(5): {ALICE: 3}}
+    now = float(epoch_start_seconds(manifest, 5))
+    reader = _reader(Standing(manifest, BOB), chain, lambda: now, EventLog(tmp_path / "e.jsonl"), manifest)
+    assert await reader.look()
+    assert reader.facts() == BondFacts(str(ALICE), part=1.0, attesters=(str(BOB),))
 
 
 async def test_without_a_gate_nothing_is_asked(tmp_path: Path) -> None:

@@ -1,0 +1,350 @@
+"""The attestations behind a manifest's gate: the Ethereum Attestation Service, as of a block."""
+
+import threading
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from eth_utils import keccak, to_checksum_address
+from web3 import Web3
+from web3.exceptions import BadFunctionCallOutput, ContractLogicError, Web3RPCError
+from web3.types import BlockIdentifier, FilterParams
+
+from sapo_client.ledger.errors import AttestationsInvented, LedgerError, NotYet
+from sapo_client.ledger.rpc import Answer, Rpc
+from sapo_protocol.identifiers import Account, Digest
+from sapo_protocol.terms.gate import Attestation, EasGate
+
+_ATTESTED: Final = keccak(text="Attested(address,address,bytes32,bytes32)")
+_REVOKED: Final = keccak(text="Revoked(address,address,bytes32,bytes32)")
+
+_CHUNKS: Final = (10_000, 1_000, 100, 10)
+"""Blocks in one question for logs: what public endpoints allow, and fewer where those refuse."""
+
+_MOST_CHUNKS: Final = 50
+"""Questions for logs to one endpoint in a row, before what it shows is checked."""
+
+_BATCH: Final = 32
+"""Attestations looked up in one question. As many are read again for each new block, those read longest ago
+first, for a revocation may be hidden."""
+
+_ATTESTATION: Final = (
+    ("uid", "bytes32"),
+    ("schema", "bytes32"),
+    ("time", "uint64"),
+    ("expirationTime", "uint64"),
+    ("revocationTime", "uint64"),
+    ("refUID", "bytes32"),
+    ("recipient", "address"),
+    ("attester", "address"),
+    ("revocable", "bool"),
+    ("data", "bytes"),
+)
+_SCHEMA: Final = (("uid", "bytes32"), ("resolver", "address"), ("revocable", "bool"), ("schema", "string"))
+
+
+def _view(name: str, takes: str | None, fields: tuple[tuple[str, str], ...] | None) -> dict[str, Any]:
+    """Return the interface of a view that returns a structure, or an address."""
+    returned: dict[str, Any] = {"name": "", "type": "address"}
+    if fields is not None:
+        returned = {"name": "", "type": "tuple", "components": [{"name": n, "type": t} for n, t in fields]}
+    return {
+        "type": "function",
+        "name": name,
+        "stateMutability": "view",
+        "inputs": [{"name": "uid", "type": takes}] if takes else [],
+        "outputs": [returned],
+    }
+
+
+_SERVICE_ABI: Final = [
+    _view("getAttestation", "bytes32", _ATTESTATION),
+    _view("getSchemaRegistry", None, None),
+]
+_REGISTRY_ABI: Final = [_view("getSchema", "bytes32", _SCHEMA)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    digest: Digest
+    seconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Logs:
+    """What one endpoint shows of the blocks up to ``last``: uids, and whether it showed the end of each."""
+
+    web3: Web3
+    last: int
+    chunk: int
+    uids: Mapping[Digest, bool]
+
+
+@dataclass(slots=True)
+class _Progress:
+    """How far an endpoint was read, and what it has shown that is not known from the state yet.
+
+    Attributes:
+        last: the last block that was read.
+        chunk: which of ``_CHUNKS`` it allows.
+        pending: uids, and whether it showed the end of each.
+    """
+
+    last: int
+    chunk: int = 0
+    pending: dict[Digest, bool] = field(default_factory=dict)
+
+
+class AttestationService:
+    """The Ethereum Attestation Service, as far as a gate needs it; every method blocks."""
+
+    def __init__(self, rpc: Rpc, gate: EasGate, only: Account | None = None) -> None:
+        self._rpc = rpc
+        self._gate = gate
+        self._recipients = None if only is None else _word(only)
+
+    def has_schema(self) -> bool:
+        """Whether the gate's schema is registered with the service."""
+
+        def ask(web3: Web3, block: BlockIdentifier) -> Digest:
+            service = web3.eth.contract(address=to_checksum_address(self._gate.contract), abi=_SERVICE_ABI)
+            try:
+                place = service.functions.getSchemaRegistry().call(block_identifier=block)
+                registry = web3.eth.contract(address=place, abi=_REGISTRY_ABI)
+                found = registry.functions.getSchema(bytes(self._gate.schema)).call(block_identifier=block)
+            except (BadFunctionCallOutput, ContractLogicError) as error:
+                raise self._no_service() from error
+            return Digest(found[0])
+
+        found = self._rpc.read(ask, "the schema of the attestations")
+        return any(found) and found == self._gate.schema  # zeros stand for a schema that is not there
+
+    def attestations(self, uids: Sequence[Digest]) -> tuple[Attestation | None, ...]:
+        """Return the attestations with these uids as they are now; None for one that is not the gate's.
+
+        Raises:
+            NotYet, Disagreement, LedgerUnavailable: the endpoints do not say, or not the same.
+        """
+
+        def ask(web3: Web3, block: BlockIdentifier) -> tuple[Attestation | None, ...]:
+            service = web3.eth.contract(address=to_checksum_address(self._gate.contract), abi=_SERVICE_ABI)
+            try:
+                return tuple(
+                    self._ours(service.functions.getAttestation(bytes(uid)).call(block_identifier=block))
+                    for uid in uids
+                )
+            except (BadFunctionCallOutput, ContractLogicError) as error:
+                raise self._no_service() from error
+
+        return self._rpc.read(ask, "attestations")
+
+    def _ours(self, answer: Any) -> Attestation | None:
+        _, schema, attested, expires, revoked, _, recipient, attester, _, _ = answer
+        accounts = Account.from_hex(recipient), Account.from_hex(attester)
+        found = Attestation(Digest(schema), *accounts, attested, expires, revoked)
+        return found if self._gate.is_ours(found) else None
+
+    def block(self, number: int) -> _Block:
+        """Return hash and timestamp of a block, as the endpoints agree."""
+
+        def ask(web3: Web3) -> _Block:
+            found: Any = web3.eth.get_block(number)
+            return _Block(Digest(bytes(found["hash"])), int(found["timestamp"]))
+
+        return self._rpc.agree(ask, f"block {number}")
+
+    def logs(self, web3: Web3, first: int, last: int) -> dict[Digest, bool]:
+        """Return the uids that one endpoint shows in some blocks, and whether they were revoked there."""
+        attesters = [_word(attester) for attester in self._gate.attesters]
+        wanted: FilterParams = {
+            "address": to_checksum_address(self._gate.contract),
+            "fromBlock": _number(first),
+            "toBlock": _number(last),
+            "topics": [
+                [_hex(_ATTESTED), _hex(_REVOKED)],
+                self._recipients,
+                attesters,
+                _hex(self._gate.schema),
+            ],
+        }
+        found: dict[Digest, bool] = {}
+        for log in web3.eth.get_logs(wanted):
+            data, topics = bytes(log["data"]), log["topics"]
+            if len(data) == Digest.SIZE and topics:
+                uid = Digest(data)
+                found[uid] = found.get(uid, False) or bytes(topics[0]) == _REVOKED
+        return found
+
+    def _no_service(self) -> NotYet:
+        return NotYet(
+            f"there is no attestation service at {to_checksum_address(self._gate.contract)}",
+            hint="use the RPC address of the manifest's chain, and the manifest of this swarm",
+        )
+
+
+class AttestationHistory:
+    """The attested accounts as of a block.
+
+    The events of all endpoints are joined, each block read once from each endpoint. Every uid is then looked
+    up in the state, as the endpoints agree, so none of them can invent one, and it takes one honest endpoint
+    for none to be missed. Where all hide an attestation, or a revocation, that is believed: the service keeps
+    no hash over its events. An attestation says itself when it was made and revoked, so no state of an old
+    block is asked for.
+
+    A new block costs an endpoint two questions for blocks, one for logs, and one call for each new event and
+    for each attestation that is read again.
+
+    Args:
+        only: whose attestations alone are read.
+    """
+
+    def __init__(self, rpc: Rpc, gate: EasGate, only: Account | None = None) -> None:
+        self._rpc = rpc
+        self._gate = gate
+        self._service = AttestationService(rpc, gate, only)
+        self._lock = threading.Lock()
+        self._known: dict[Digest, Attestation] = {}  # those read longest ago first
+        self._progress: dict[Web3, _Progress] = {}
+        self._newest: tuple[int, Digest] | None = None
+        self._since_seconds: int | None = None
+
+    def at(self, block: int) -> Mapping[Account, int]:
+        """Return the number of attestations that count for each account in the state after a block.
+
+        Args:
+            block: one that stays.
+
+        Raises:
+            NotYet, Disagreement, LedgerUnavailable: the endpoints do not agree on what is there.
+            AttestationsInvented: none of them shows all blocks without attestations that do not exist.
+        """
+        if block <= self._gate.after_block:
+            return {}
+        with self._lock:
+            asked = self._service.block(block)
+            self._forget_if_reorganised(block, asked)
+            if self._newest is None or block > self._newest[0]:
+                self._catch_up(block)
+                self._read_again()
+                self._newest = block, asked.digest
+            if self._since_seconds is None:
+                self._since_seconds = self._service.block(self._gate.after_block).seconds
+            times = {"since_seconds": self._since_seconds, "block_seconds": asked.seconds}
+            counted = [one for one in self._known.values() if self._gate.accepts(one, **times)]
+            return Counter(one.recipient for one in counted)
+
+    def _forget_if_reorganised(self, block: int, asked: _Block) -> None:
+        """Forget what was read of blocks that are no longer there."""
+        if self._newest is None:
+            return
+        number, digest = self._newest
+        found = asked if number == block else self._service.block(number)
+        if found.digest != digest:
+            self._known, self._progress, self._newest, self._since_seconds = {}, {}, None, None
+
+    def _catch_up(self, block: int) -> None:
+        """Read all events up to a block, from all endpoints that show them."""
+        complete = False
+        while not complete:
+            answers = self._rpc.each(lambda web3: self._more_logs(web3, block), sure=True)
+            if all(answer.value is None for answer in answers):
+                raise next(answer.unable for answer in answers if answer.unable is not None)
+            right = [answer for answer in answers if answer.value is not None and self._take(answer)]
+            if not right:
+                raise AttestationsInvented
+            behind = [answer for answer in right if answer.value and answer.value.last < block]
+            complete = not behind
+
+    def _take(self, answer: Answer[_Logs]) -> bool:
+        """Take what an endpoint shows, and return whether all of it is so in the state."""
+        logs = answer.value
+        assert logs is not None
+        progress = self._progress.setdefault(logs.web3, _Progress(self._gate.after_block))
+        progress.last, progress.chunk = logs.last, logs.chunk
+        for uid, revoked in logs.uids.items():
+            progress.pending[uid] = revoked or progress.pending.get(uid, False)
+        while new := [uid for uid, ended in progress.pending.items() if not self._holds(uid, revoked=ended)]:
+            batch = new[:_BATCH]
+            self._read(batch)
+            if not all(self._holds(uid, revoked=progress.pending[uid]) for uid in batch):
+                answer.endpoint.disagreed("it shows an attestation, or its end, that is not on the chain")
+                return False  # what else it shows may be as many inventions as it likes
+        progress.pending.clear()
+        return True
+
+    def _more_logs(self, web3: Web3, block: int) -> _Logs:
+        """Read on where this endpoint was left; not while something that it showed is not so."""
+        progress = self._progress.get(web3) or _Progress(self._gate.after_block)
+        if progress.pending or progress.last >= block:
+            return _Logs(web3, progress.last, progress.chunk, {})
+        if web3.eth.block_number < block:
+            raise NotYet(f"it has no block {block} yet", hint="wait for it")
+        found: dict[Digest, bool] = {}
+        last, size = progress.last, progress.chunk
+        for _ in range(_MOST_CHUNKS):
+            first, until = last + 1, min(last + _CHUNKS[size], block)
+            try:
+                shown = self._service.logs(web3, first, until)
+            except Web3RPCError:
+                if size + 1 == len(_CHUNKS):
+                    raise
+                size += 1
+                continue
+            for uid, revoked in shown.items():
+                found[uid] = revoked or found.get(uid, False)
+            last = until
+            if last >= block:
+                break
+        return _Logs(web3, last, size, found)
+
+    def _holds(self, uid: Digest, *, revoked: bool) -> bool:
+        known = self._known.get(uid)
+        return known is not None and (not revoked or known.revocation_seconds > 0)
+
+    def _read(self, uids: Sequence[Digest]) -> None:
+        """Look attestations up; those that are known stay, for no chain loses one but by a reorganisation."""
+        for uid, found in zip(uids, self._service.attestations(uids), strict=True):
+            if (kept := found or self._known.get(uid)) is not None:
+                self._known.pop(uid, None)
+                self._known[uid] = kept
+
+    def _read_again(self) -> None:
+        """Look some of those up again that are not revoked."""
+        alive = [uid for uid, one in self._known.items() if not one.revocation_seconds]
+        if alive:
+            self._read(alive[:_BATCH])
+
+
+def attestations_of(rpc: Rpc, gate: EasGate, account: Account) -> int:
+    """Return the number of an account's attestations that count now, where a new epoch's block is the last.
+
+    Raises:
+        LedgerError: the endpoints do not say, or not the same.
+    """
+    return AttestationHistory(rpc, gate, only=account).at(rpc.survey()).get(account, 0)
+
+
+def require_service(rpc: Rpc, gate: EasGate) -> None:
+    """Raise unless the service behind a manifest's gate knows the gate's schema.
+
+    Raises:
+        LedgerError: it does not, or is none.
+    """
+    if not AttestationService(rpc, gate).has_schema():
+        raise LedgerError(
+            f"the attestation service at {gate.contract} knows no schema {gate.schema}",
+            hint="ask whoever gave you the manifest for the right one",
+        )
+
+
+def _word(account: Account) -> Any:
+    return _hex(bytes(account).rjust(Digest.SIZE, b"\0"))
+
+
+def _hex(data: bytes) -> Any:
+    return "0x" + bytes(data).hex()
+
+
+def _number(number: int) -> Any:
+    return number

@@ -1,0 +1,351 @@
+"""The attested accounts as of a block, on the real Ethereum Attestation Service, and who lies about them."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from eth_utils import keccak
+from support.eas import ATTESTERS, Eas, deploy_eas
+from support.faulty import connected
+from support.ledger import (
+    ALICE,
+    AUDITORS,
+    BOB,
+    Contracts,
+    address,
+    found,
+)
+from support.lying_endpoint import Liar, Logs
+from support.network import ForkingChain, Network
+
+from sapo_client.ledger.account_bond import Gate
+from sapo_client.ledger.attestations import AttestationHistory, require_service
+from sapo_client.ledger.chain.errors import REFUSED, RpcError
+from sapo_client.ledger.errors import AttestationsInvented, Disagreement, LedgerError
+from sapo_client.ledger.rpc import Rpc
+from sapo_protocol.identifiers import Account, Digest
+
+A, B = address(ALICE), address(BOB)
+FIRST, SECOND = ATTESTERS
+
+
+class Endpoint(Liar):
+    """An endpoint that may also refuse logs of many blocks, and change what the state says.
+
+    Attributes:
+        asked: how often it was asked what, by method.
+        most_blocks: in one question for logs.
+        state: what it says of every call, if not the truth.
+    """
+
+    def __init__(self, network: Network) -> None:
+        super().__init__(network)
+        self.asked: Counter[str] = Counter()
+        self.most_blocks = 10_000
+        self.state: str | None = None
+
+    def _call(self, method: str, params: list[Any]) -> object:
+        self.asked[method] += 1
+        if method == "eth_call" and self.state is not None:
+            return self.state
+        answer = super()._call(method, params)
+        if method == "eth_getLogs" and self.sought[-1][1] - self.sought[-1][0] >= self.most_blocks:
+            raise RpcError(REFUSED, "too many blocks")
+        return answer
+
+
+class Site:
+    """A service on a chain that can be reorganised, and the addresses at which it is read."""
+
+    def __init__(self, contracts: Contracts, eas: Eas) -> None:
+        self.contracts = contracts
+        self.eas = eas
+        engine = contracts.chain.engine
+        assert isinstance(engine, ForkingChain)
+        self.engine = engine
+        self.network = Network(engine)
+        self.told: list[str] = []
+
+    @property
+    def block(self) -> int:
+        return self.engine.head.block_number
+
+    @property
+    def seconds(self) -> int:
+        return self.engine.head.timestamp
+
+    def pass_seconds(self, seconds: int) -> None:
+        """Let a block come so many seconds after the last one."""
+        self.contracts.chain.now_seconds = float(self.seconds + seconds)
+        self.network.fill(1)
+
+    def rpc(self, endpoints: int) -> tuple[Rpc, list[Endpoint]]:
+        liars = [Endpoint(self.network) for _ in range(endpoints)]
+        names = {f"http://{number}": liar for number, liar in enumerate(liars)}
+        rpc = Rpc(
+            tuple(names),
+            connect=lambda name: connected(names[name]),
+            now=lambda: self.contracts.chain.now_seconds,
+            report=self.told.append,
+        )
+        return rpc, liars
+
+    def read_by(self, endpoints: int = 1) -> tuple[AttestationHistory, list[Endpoint]]:
+        rpc, liars = self.rpc(endpoints)
+        return AttestationHistory(rpc, self.eas.gate()), liars
+
+
+@pytest.fixture(scope="module")
+def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Contracts, Eas]]:
+    contracts = found(tmp_path_factory.mktemp("eas") / "chain.sqlite", kind=ForkingChain)
+    try:
+        yield contracts, deploy_eas(contracts.chain)
+    finally:
+        contracts.chain.close()
+
+
+@pytest.fixture
+def site(deployed: tuple[Contracts, Eas]) -> Site:
+    """The chain as after the deployment."""
+    contracts, eas = deployed
+    opened = Site(contracts, eas)
+    opened.engine.rewind(eas.after_block)
+    contracts.chain.now_seconds = opened.seconds + 1.0  # younger than the gate's block
+    return opened
+
+
+def test_attestations_as_of_each_block(site: Site) -> None:
+    """What a history says of a block does not depend on what it was asked before."""
+    site.pass_seconds(1)
+    none = site.block
+    site.pass_seconds(1)
+    uid = site.eas.attest(FIRST, A)
+    first = site.block
+    site.pass_seconds(1)
+    site.eas.attest(SECOND, A)
+    site.eas.attest(SECOND, B)
+    both = site.block
+    site.pass_seconds(1)
+    site.eas.revoke(FIRST, uid)
+    revoked = site.block
+    expected = {none: {}, first: {A: 1}, both: {A: 2, B: 1}, revoked: {A: 1, B: 1}}
+    history, _ = site.read_by()
+    for blocks in (list(expected), list(expected)[::-1], [revoked, first, both, none]):
+        assert [history.at(block) for block in blocks] == [expected[block] for block in blocks]
+    for block, attested in expected.items():
+        fresh, _ = site.read_by()
+        assert fresh.at(block) == attested
+
+
+def test_who_is_not_listed_attests_nobody(site: Site) -> None:
+    site.eas.attest(BOB, A)
+    site.eas.attest(ALICE, A)  # itself
+    site.eas.attest(AUDITORS[0], A)
+    history, _ = site.read_by()
+    assert history.at(site.block) == {}
+
+
+def test_another_schema_does_not_count(site: Site) -> None:
+    site.eas.attest(FIRST, A, schema=site.eas.other)
+    history, _ = site.read_by()
+    assert history.at(site.block) == {}
+
+
+def test_an_attestation_that_expires(site: Site) -> None:
+    """It counts in the block a second before its expiration, and not in the block of it."""
+    end = site.seconds + 100
+    site.eas.attest(FIRST, A, expiration_seconds=end)
+    site.pass_seconds(end - site.seconds - 1)
+    before = site.block
+    site.pass_seconds(1)
+    assert site.seconds == end
+    history, _ = site.read_by()
+    assert (history.at(site.block), history.at(before)) == ({}, {A: 1})
+
+
+def test_a_new_attestation_after_a_revoked_one(site: Site) -> None:
+    history, _ = site.read_by()
+    site.eas.revoke(FIRST, site.eas.attest(FIRST, A))
+    assert history.at(site.block) == {}
+    site.eas.attest(FIRST, A)
+    assert history.at(site.block) == {A: 1}
+
+
+def _hide(logs: Logs) -> Logs:
+    return []
+
+
+def _invent(logs: Logs) -> Logs:
+    """Add a thousand attestations that do not exist."""
+    made = [
+        {**log, "data": "0x" + number.to_bytes(32, "big").hex()} for log in logs for number in range(1000)
+    ]
+    return [*logs, *made]
+
+
+def _end(logs: Logs) -> Logs:
+    """Say that every attestation was revoked."""
+    revoked = "0x" + keccak(text="Revoked(address,address,bytes32,bytes32)").hex()
+    return [*logs, *({**log, "topics": [revoked, *log["topics"][1:]]} for log in logs)]
+
+
+def test_endpoints_that_all_hide_an_attestation_are_believed(site: Site) -> None:
+    """The service keeps no hash over its events; docs/adr/gate-attestations.md says so."""
+    site.eas.attest(FIRST, A)
+    history, [endpoint] = site.read_by()
+    endpoint.tamper = _hide
+    assert history.at(site.block) == {}
+
+
+@pytest.mark.parametrize("tamper", [_hide, _invent, _end])
+def test_one_honest_endpoint_suffices_for_the_events(site: Site, tamper: Callable[[Logs], Logs]) -> None:
+    history, liars = site.read_by(3)
+    uid = site.eas.attest(FIRST, A)
+    for liar in liars[:2]:
+        liar.tamper = tamper
+    assert history.at(site.block) == {A: 1}
+    site.eas.revoke(FIRST, uid)
+    site.eas.attest(SECOND, B)
+    assert history.at(site.block) == {B: 1}
+
+
+@pytest.mark.parametrize("tamper", [_invent, _end])
+def test_an_endpoint_alone_cannot_invent(site: Site, tamper: Callable[[Logs], Logs]) -> None:
+    site.eas.attest(FIRST, A)
+    history, [endpoint] = site.read_by()
+    endpoint.tamper = tamper
+    with pytest.raises(AttestationsInvented):
+        history.at(site.block)
+    assert site.told == ["http://0: it shows an attestation, or its end, that is not on the chain"]
+
+
+def test_an_endpoint_that_invents_costs_one_question_for_each_new_block(site: Site) -> None:
+    site.eas.attest(FIRST, A)
+    history, [liar, honest] = site.read_by(2)
+    liar.tamper = _invent
+    for _ in range(3):
+        site.pass_seconds(1)
+        assert history.at(site.block) == {A: 1}
+    assert (len(liar.sought), len(honest.sought)) == (1, 3)
+
+
+def test_a_revocation_that_all_endpoints_hide_is_found_in_the_state(site: Site) -> None:
+    uid = site.eas.attest(FIRST, A)
+    history, [endpoint] = site.read_by()
+    assert history.at(site.block) == {A: 1}
+    endpoint.tamper = _hide
+    site.eas.revoke(FIRST, uid)
+    assert history.at(site.block) == {}
+
+
+def test_an_honest_endpoint_that_was_silent_is_read_from_where_it_was_left(site: Site) -> None:
+    history, [liar, honest, other] = site.read_by(3)
+    liar.tamper = other.tamper = _hide
+    honest.most_blocks = 0
+    site.eas.attest(FIRST, A)
+    assert history.at(site.block) == {}
+    honest.most_blocks = 10_000
+    site.pass_seconds(1)
+    assert history.at(site.block) == {A: 1}
+
+
+def test_no_endpoint_can_let_an_older_attestation_in(site: Site) -> None:
+    """It exists, but the gate counts those alone that are younger than its block."""
+    older = site.eas.attest(FIRST, A)
+    gate = replace(site.eas.gate(), after_block=site.block)
+    site.pass_seconds(1)
+    site.eas.attest(FIRST, B)
+    rpc, [liar, _] = site.rpc(2)
+    history = AttestationHistory(rpc, gate)
+    liar.tamper = lambda logs: [*logs, *({**log, "data": "0x" + older.hex()} for log in logs)]
+    assert history.at(site.block) == {B: 1}
+    assert history.at(gate.after_block) == {}
+
+
+def test_two_endpoints_that_disagree_about_the_state(site: Site) -> None:
+    site.eas.attest(FIRST, A)
+    history, [liar, _] = site.read_by(2)
+    liar.state = "0x" + (bytes(31) + b"\x20").hex() + bytes(11 * 32).hex()
+    with pytest.raises(Disagreement):
+        history.at(site.block)
+
+
+def test_each_block_is_read_once(site: Site) -> None:
+    history, [endpoint] = site.read_by()
+    first = site.eas.after_block + 1
+    site.eas.attest(FIRST, A)
+    one = site.block
+    assert history.at(one) == {A: 1}
+    site.pass_seconds(1)
+    site.pass_seconds(1)
+    two = site.block
+    assert [history.at(block) for block in (two, one, two)] == [{A: 1}] * 3
+    assert endpoint.sought == [(first, one), (one + 1, two)]
+
+
+def test_an_epoch_costs_the_same_whatever_the_number_of_accounts(site: Site) -> None:
+    """The figures of docs/adr/gate-attestations.md: one question for logs, and 32 calls at most."""
+    accounts = [Account(number.to_bytes(Account.SIZE, "big")) for number in range(1, 41)]
+    site.eas.attest_all(FIRST, accounts)
+    history, [endpoint] = site.read_by()
+    assert history.at(site.block) == dict.fromkeys(accounts, 1)
+    for _ in range(2):
+        endpoint.asked.clear()
+        site.pass_seconds(1)
+        assert history.at(site.block) == dict.fromkeys(accounts, 1)
+        assert (endpoint.asked["eth_getLogs"], endpoint.asked["eth_call"]) == (1, 32)
+        assert endpoint.asked.total() == 100  # web3 asks for the chain's id twice around each call
+
+
+def test_fewer_blocks_at_once_where_an_endpoint_refuses_many(site: Site) -> None:
+    site.eas.attest(FIRST, A)
+    site.network.fill(150)
+    history, [endpoint] = site.read_by()
+    endpoint.most_blocks = 100
+    assert history.at(site.block) == {A: 1}
+    assert max(last - first + 1 for first, last in endpoint.sought[2:]) == 100
+    asked = len(endpoint.sought)
+    site.network.fill(150)
+    assert history.at(site.block) == {A: 1}
+    assert [last - first + 1 for first, last in endpoint.sought[asked:]] == [100, 50]  # no try of more
+
+
+def test_a_reorganisation_takes_back_what_it_removed(site: Site) -> None:
+    history, _ = site.read_by()
+    site.eas.attest(FIRST, A)
+    kept = site.block
+    assert history.at(kept) == {A: 1}
+    site.eas.attest(FIRST, B)
+    assert history.at(site.block) == {A: 1, B: 1}
+    site.engine.rewind(kept)
+    site.contracts.chain.now_seconds += 5
+    site.network.fill(3)
+    assert history.at(site.block) == {A: 1}
+    site.engine.rewind(site.eas.after_block)
+    site.network.fill(1)
+    site.eas.attest(SECOND, B)
+    site.network.fill(8)
+    assert history.at(site.block) == {B: 1}
+
+
+def test_a_gate_whose_schema_is_registered(site: Site) -> None:
+    rpc, _ = site.rpc(1)
+    gate = site.eas.gate()
+    require_service(rpc, gate)
+    with pytest.raises(LedgerError, match="knows no schema"):
+        require_service(rpc, replace(gate, schema=Digest(b"\x07" * 32)))
+    for contract in (A, site.contracts.ledger.address):
+        with pytest.raises(LedgerError, match="no attestation service"):
+            require_service(rpc, replace(gate, contract=contract))
+
+
+def test_the_gate_of_a_swarm_that_asks_for_an_attestation(site: Site) -> None:
+    manifest = site.contracts.manifest(version=2, gate=site.eas.gate())
+    gate = Gate(site.contracts.chain.rpc, manifest, site.contracts.ledger)
+    gate.require(lambda: Account(bytes(20)))
+    site.eas.attest(FIRST, B)
+    assert gate.bonds_at(site.block) == {B: 1}
+    with pytest.raises(LedgerError, match="an attestation, not for a bond"):
+        gate.bonds(gate=True)
