@@ -59,7 +59,7 @@ class Pipeline:
         )
         engine.set_auditors(Auditors(tuple(sorted(auditors)), replacements))
         if announced is not None:
-            engine.in_force.known_until = announced.known_until
+            engine.admission.terms.known_until = announced.known_until
         for message in certificates:
             engine.certificates.admit(message, at_seconds)
         self._contributions = engine.contributions

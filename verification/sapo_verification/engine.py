@@ -32,14 +32,13 @@ from sapo_protocol.rollout import parse_rollout
 from sapo_protocol.rules import Rule
 from sapo_protocol.tasks import Task
 from sapo_protocol.terms.auditors import Auditors
-from sapo_protocol.terms.successor import NOTICE_EPOCHS
 from sapo_protocol.topics import certificates_topic, contributions_topic, equivocations_topic, rollouts_topic
 from sapo_verification.admission.certificates import CertificateStore, NotIntroduced
 from sapo_verification.admission.contribution_store import ContributionStore
 from sapo_verification.admission.contributions import AdmittedContribution, AuditorSet, ContributionAdmission
 from sapo_verification.admission.envelope_store import KEPT_EPOCHS, EnvelopeStore
 from sapo_verification.admission.equivocations import ProofStore
-from sapo_verification.admission.rollouts import Admission, SlotTaken, TermsInForce
+from sapo_verification.admission.rollouts import Admission, SlotTaken
 from sapo_verification.epoch_count import EpochCount
 from sapo_verification.islands import Heard, IslandMap, PaidOf, nobody_paid
 from sapo_verification.levels import BeaconOf, Levels, RecordOf
@@ -171,7 +170,7 @@ class Engine:
         self.own: Final = own
         self._terms = terms
         self._rng = random.Random(key)
-        self._auditors = AuditorSet()
+        self.auditors = AuditorSet()
         self._connection = connection = open_database(database)
         self.count: Final = EpochCount(connection, manifest.difficulty)
         self.levels: Final = Levels(manifest, beacon_of, record_of)
@@ -184,19 +183,18 @@ class Engine:
         self.islands: Final = IslandMap(manifest, beacon_of, paid_of)
         self.certificates: Final = CertificateStore(manifest, connection, islands=self.islands, own=own)
         self.standing: Final = self.certificates.standing
-        self.in_force: Final = TermsInForce(manifest)
-        self.admission: Final = Admission(manifest, self.certificates, terms=self.in_force)
+        self.admission: Final = Admission(manifest, self.certificates)
         self.reputation: Final = Reputation(connection)
         self.newcomers: Final = NewcomerLots(key, self.standing.weight_of)
         self.pool: Final = Pool(connection, terms.pool, self.reputation, self.newcomers)
         self.envelopes: Final = EnvelopeStore(connection)
         self.origins: Final = Origins(connection)
         self.proofs: Final = ProofStore(
-            manifest, self.certificates, self.reputation, own=own, path=connection, terms=self.in_force
+            manifest, self.certificates, self.reputation, own=own, path=connection, terms=self.admission.terms
         )
         self.contributions: Final = ContributionStore(database, manifest.swarm_id)
         self.contribution_admission: Final = ContributionAdmission(
-            manifest, self.certificates, self.contributions, lambda: self._auditors
+            manifest, self.certificates, self.contributions, lambda: self.auditors
         )
         self.audits: Final = AuditQueue(terms.audits_waiting)
         self._screens = Screens(manifest.suite.families, key, own, paid_right=bool(manifest.difficulty))
@@ -360,21 +358,13 @@ class Engine:
         """
         return self._verifier.task_of(epoch, account, family, slot)
 
-    @property
-    def auditors(self) -> Auditors:
-        """Whose contributions are admitted."""
-        return self._auditors.schedule
-
     def set_auditors(self, auditors: Auditors, epoch: int = 0, *, by_turns: bool = True) -> None:
         """Admit the contributions of these accounts from now on, and of no others.
 
-        Args:
-            epoch: the current one; the certificates of those count who still settle epochs or will soon.
-            by_turns: a proposal names its turn; on a ledger of version 0.1.0 it does not.
+        Certificates of those at work in the epoch of now count everywhere; ``by_turns``: see ``AuditorSet``.
         """
-        self._auditors = AuditorSet(auditors, by_turns)
-        at_work = auditors.within(max(0, epoch - CONTRIBUTION_EPOCHS), epoch + NOTICE_EPOCHS)
-        self.islands.everywhere = self.standing.exempt = at_work
+        self.auditors = AuditorSet(auditors, by_turns)
+        self.islands.everywhere = self.standing.exempt = auditors.at_work(epoch)
 
     def learn_origin(self, account: Account, host: str) -> None:
         """Record the network from which an account's own node sent its rollout to this one."""

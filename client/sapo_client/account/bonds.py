@@ -309,7 +309,7 @@ async def _result(session: LedgerSession, done: str) -> dict[str, Any]:
 
 async def _is_auditor(session: LedgerSession) -> bool:
     """Whether the account is, was or will be an auditor: its bond lies in the vault."""
-    auditors, _ = await session.ledger.auditors()
+    auditors, _ = await session.ledger.changes.auditors()
     return session.account in auditors.everybody
 
 

@@ -174,8 +174,8 @@ def _opened(config: Config) -> Iterator[tuple[LedgerSession, Identity]]:
 
 
 async def _show(session: LedgerSession) -> dict[str, Any]:
-    auditors, quorum = await session.ledger.auditors()
-    now = await session.ledger.current_epoch()
+    auditors, quorum = await session.ledger.changes.auditors()
+    now = await session.ledger.changes.current_epoch()
     held = SuccessorFolder(session.data.successors)
     return {
         "auditors": list(map(str, auditors.of(now))),
@@ -199,7 +199,7 @@ async def _draft(session: LedgerSession, wish: ChangeWish) -> ChangeFile:
     ledger, manifest = session.ledger, session.manifest
     await ledger.check()
     announced = await ledger.successions()
-    now = await ledger.current_epoch()
+    now = await ledger.changes.current_epoch()
     pending = announced[-1] if announced and announced[-1].activation_epoch > now else None
     if wish.withdraws:
         if pending is None:
@@ -216,7 +216,7 @@ async def _draft(session: LedgerSession, wish: ChangeWish) -> ChangeFile:
         document = successor_to_json(_successor(manifest, wish)).decode()
     return ChangeFile(
         swarm_id=str(manifest.swarm_id),
-        number=await ledger.next_succession(),
+        number=await ledger.changes.next_number(),
         activation_epoch=now + NOTICE_EPOCHS + SIGNING_EPOCHS if wish.epoch is None else wish.epoch,
         successor=document,
         leaving=None if wish.leaving is None else str(wish.leaving),
@@ -262,8 +262,8 @@ async def _sign(
     session: LedgerSession, identity: Identity, change: ChangeFile, file: Path, consent: Consent
 ) -> dict[str, Any]:
     statement, domain = change.statement, session.manifest.ledger_domain
-    auditors, quorum = await session.ledger.auditors()
-    voices = auditors.of(await session.ledger.current_epoch())
+    auditors, quorum = await session.ledger.changes.auditors()
+    voices = auditors.of(await session.ledger.changes.current_epoch())
     shown = {**statement_words(statement, domain), **_meaning(change, session)}
     if session.account in voices:
         consent([shown])
@@ -282,8 +282,8 @@ async def _sign(
 
 async def _announce(session: LedgerSession, change: ChangeFile, consent: Consent) -> dict[str, Any]:
     ledger, statement, domain = session.ledger, change.statement, session.manifest.ledger_domain
-    auditors, quorum = await ledger.auditors()
-    bonded = await ledger.bonded(auditors.of(await ledger.current_epoch()))
+    auditors, quorum = await ledger.changes.auditors()
+    bonded = await ledger.changes.bonded(auditors.of(await ledger.changes.current_epoch()))
     valid = {_signer(statement, domain, each): bytes.fromhex(each[2:]) for each in change.signatures}
     signatures = [signature for signer, signature in valid.items() if signer in bonded]
     if len(signatures) < quorum:
@@ -301,20 +301,14 @@ async def _announce(session: LedgerSession, change: ChangeFile, consent: Consent
     async def is_done() -> bool:
         return is_announced(await ledger.successions())
 
-    async def submit() -> None:
-        if isinstance(statement, SuccessionWithdrawal):
-            await ledger.withdraw_successor(statement, signatures)
-        else:
-            await ledger.announce(statement, signatures)
-
     before = await ledger.refused("succession")
-    await submit()
+    await ledger.changes.send(statement, signatures)
     if not await session.drain("succession"):
         raise queued_error("announcement")
     if not await is_done() or await ledger.refused("succession") > before:
         raise _refusal(
             "the ledger refuses it",
-            f"it needs {NOTICE_EPOCHS} epochs of notice, number {await ledger.next_succession()},"
+            f"it needs {NOTICE_EPOCHS} epochs of notice, number {await ledger.changes.next_number()},"
             " and to replace an auditor by an account that never was one",
         )
     return {"announced": not change.withdraws, **_meaning(change, session)}

@@ -12,6 +12,7 @@ from web3 import Web3
 from web3.exceptions import BadFunctionCallOutput
 from web3.types import BlockIdentifier, FilterParams
 
+from sapo_client.ledger import fields
 from sapo_client.ledger.artifact import CONTRACTS, EARLIER, LEDGER_VERSION, Artifact, load
 from sapo_client.ledger.errors import NotYet
 from sapo_client.ledger.fraud import AccountPlaces, FraudProof, root_fields
@@ -20,7 +21,7 @@ from sapo_client.ledger.rpc import Answer, Rpc
 from sapo_protocol import secp256k1
 from sapo_protocol.eip712 import EpochApproval, EpochRoot, SuccessionNotice
 from sapo_protocol.identifiers import Account, Digest, NodeId
-from sapo_protocol.terms.auditors import Auditors, Replacement
+from sapo_protocol.terms.auditors import Auditors
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +160,7 @@ class EpochLedgerContract(Contract):
 
     def successions(self) -> tuple[Announcement, ...]:
         """Return every announcement that was not withdrawn, ascending by activation."""
-        return tuple(map(_announcement, self._call("successions")))
+        return tuple(map(fields.announcement, self._call("successions")))
 
     def current_epoch(self) -> int:
         """Return the epoch that the ledger's clock shows, by its last block."""
@@ -190,7 +191,7 @@ class EpochLedgerContract(Contract):
 
     def live(self) -> EpochRecord | None:
         """Return the posting that can still be challenged, if there is one."""
-        return _record(self._call("live"))
+        return fields.record(self._call("live"))
 
     def digest(self, root: EpochRoot) -> Digest:
         """Return the digest under which the contract knows a root."""
@@ -500,32 +501,6 @@ def _event(log: Any) -> RegistryEvent:
     kind, account, node = (bytes(topic) for topic in log["topics"])
     not_after = int.from_bytes(bytes(log["data"]), "big") if kind == _REGISTERED else 0
     return RegistryEvent(Account(account[12:]), NodeId(node), not_after)
-
-
-def _announcement(fields: Any) -> Announcement:
-    number, epoch, successor, leaving, entering = fields
-    leaves, enters = Account.from_hex(leaving), Account.from_hex(entering)
-    return Announcement(
-        number,
-        epoch,
-        Digest(successor) if any(successor) else None,
-        Replacement(epoch, leaves, enters) if any(enters) else None,
-    )
-
-
-def _record(fields: Any) -> EpochRecord | None:
-    (epoch, base, contribution, cumulative, total, archive), posted_at, _signers = fields
-    if posted_at == 0:
-        return None
-    root = EpochRoot(
-        epoch=epoch,
-        base_root=Digest(base),
-        contribution_root=Digest(contribution),
-        cumulative_root=Digest(cumulative),
-        total=total,
-        archive_digest=Digest(archive),
-    )
-    return EpochRecord(root, posted_at)
 
 
 def _final_fields(final: FinalRecord) -> tuple[object, ...]:

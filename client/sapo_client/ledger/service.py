@@ -1,7 +1,7 @@
 """The ledger as a node sees it: trio outside, blocking web3 in worker threads inside."""
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -15,6 +15,7 @@ from web3.exceptions import Web3Exception
 from sapo_client.ledger import terms
 from sapo_client.ledger.account_bond import Gate
 from sapo_client.ledger.artifact import LEDGER_VERSION
+from sapo_client.ledger.changes import LedgerChanges
 from sapo_client.ledger.clock_check import ClockCheck
 from sapo_client.ledger.contract import (
     Distributor,
@@ -44,11 +45,9 @@ from sapo_client.ledger.rpc import Rpc
 from sapo_client.ledger.scan import RegistryView, numbered_block_before
 from sapo_client.ledger.sender import Sender
 from sapo_client.ledger.transactions import Call
-from sapo_protocol import secp256k1
-from sapo_protocol.eip712 import EpochApproval, EpochRoot, SuccessionNotice, SuccessionWithdrawal
-from sapo_protocol.identifiers import Account, ContentId, Digest, NodeId
+from sapo_protocol.eip712 import EpochApproval, EpochRoot
+from sapo_protocol.identifiers import Account, ContentId, NodeId
 from sapo_protocol.manifest import Manifest
-from sapo_protocol.terms.auditors import Auditors
 
 T = TypeVar("T")
 
@@ -99,6 +98,7 @@ class LedgerClient:
         self._rpc = Rpc(rpc_urls, chain_id=manifest.chain_id, report=report)
         self._registry = Registry(self._rpc, manifest.registry)
         self._ledger = EpochLedgerContract(self._rpc, manifest.ledger)
+        self.changes = LedgerChanges(self._ledger, manifest, self._in_thread, self._enqueue)
         self._history = History(self._ledger)
         self._gate = Gate(self._rpc, manifest, self._ledger)
         self._before = partial(numbered_block_before, self._rpc, confirmations=confirmations, now=clock)
@@ -186,27 +186,9 @@ class LedgerClient:
         self._live = await self._in_thread(lambda: self._claims.live(self._clock()))
         return self._live
 
-    async def auditors(self) -> tuple[Auditors, int]:
-        """Return the accounts whose signatures count, by epoch, and how many a posting needs."""
-        return await self._in_thread(self._ledger.auditors)
-
     async def successions(self) -> tuple[Announcement, ...]:
         """Return the changes that the ledger announces; none on a ledger of an earlier version."""
-        if not await self.can_settle():
-            return ()
-        return await self._in_thread(self._ledger.successions)
-
-    async def current_epoch(self) -> int:
-        """Return the epoch that the ledger's clock shows, by its last block."""
-        return await self._in_thread(self._ledger.current_epoch)
-
-    async def next_succession(self) -> int:
-        """Return the number of the next announcement."""
-        return await self._in_thread(self._ledger.next_succession)
-
-    async def bonded(self, auditors: Iterable[Account]) -> frozenset[Account]:
-        """Return those whose bond suffices now, so that a posting may carry their signatures."""
-        return await self._in_thread(lambda: terms.bonded(self._ledger, auditors))
+        return await self._in_thread(self._ledger.successions) if await self.can_settle() else ()
 
     async def last_record(self) -> EpochRecord | None:
         """Return the last final epoch, if there is one."""
@@ -332,18 +314,6 @@ class LedgerClient:
         fingerprint, root = sha256(b"".join(ordered)).hexdigest()[:16], statement.root
         call = Call(self._ledger.address, self._ledger.post(statement, ordered))
         await self._enqueue("post", f"{root.epoch}:{root.cumulative_root}:{fingerprint}", call)
-
-    async def announce(self, notice: SuccessionNotice, signatures: Sequence[bytes]) -> None:
-        """Queue the announcement of a successor with its auditors' signatures, in any order."""
-        ordered = _by_signer(notice.digest(self._manifest.ledger_domain), signatures)
-        call = Call(self._ledger.address, self._ledger.announce(notice, ordered))
-        await self._enqueue("succession", _name(notice.number, ordered), call)
-
-    async def withdraw_successor(self, notice: SuccessionWithdrawal, signatures: Sequence[bytes]) -> None:
-        """Queue that the pending announcement is taken back, with its auditors' signatures, in any order."""
-        ordered = _by_signer(notice.digest(self._manifest.ledger_domain), signatures)
-        call = Call(self._ledger.address, self._ledger.withdraw_successor(ordered))
-        await self._enqueue("succession", f"withdraw:{_name(notice.number, ordered)}", call)
 
     async def finalise(self, live: EpochRecord) -> None:
         """Queue that the live posting becomes final; its window must be over.
@@ -574,14 +544,3 @@ class LedgerClient:
         distributor, token = self._pay_side()
         verifier, vault = self._ledger.verifier(), self._ledger.vault()
         return ContractAddresses(distributor.address, token.address, verifier.address, vault.address)
-
-
-def _name(number: int, signatures: Sequence[bytes]) -> str:
-    """Return what tells one request about an announcement from another."""
-    return f"{number}:{sha256(b''.join(signatures)).hexdigest()[:16]}"
-
-
-def _by_signer(digest: Digest, signatures: Sequence[bytes]) -> list[bytes]:
-    """Return each signer's signature once, ascending by signer, as the contract wants them."""
-    signers = {secp256k1.recover(digest, signature): signature for signature in signatures}
-    return [signature for signer, signature in sorted(signers.items(), key=lambda item: item[0] or b"")]

@@ -80,6 +80,8 @@ class NodeApp:
         show: takes the summary of each round.
     """
 
+    _reopens = False
+
     def __init__(
         self,
         *,
@@ -119,18 +121,7 @@ class NodeApp:
         self._engine = open_engine(context, checkers=self._checkers, beacons=self._beacons, observers=told)
         self._beacons.records.archive = self._engine.contributions.record
         self._gossip = open_gossip(context, self._engine, self._beacons)
-        self._bonds = auditing.open_bonds(context, self._engine, self._chain)
-        self._successions = auditing.open_successions(
-            context, self._engine, self._chain, self._gossip, reopen=self._reopen
-        )
-        self._beacons.holds_terms = self._successions.holds
-        self._health = HealthWatch(
-            context,
-            chain=self._chain,
-            learner=self._learner,
-            bond=self._bonds.facts,
-            change=self._successions.unfollowed,
-        )
+        self._watch_chain()
         self._audit = auditing.open_audit(context, self._engine, self._beacons)
         self._ledger = auditing.open_ledger(
             context,
@@ -151,7 +142,21 @@ class NodeApp:
         )
         self._show, self._started_seconds = show, clock()
         self._last_step: int | None = None
-        self._reopens = False
+
+    def _watch_chain(self) -> None:
+        """Open what follows the chain beside the ledger: bonds, announcements, and the health of it all."""
+        self._bonds = auditing.open_bonds(self._context, self._engine, self._chain)
+        self._successions = auditing.open_successions(
+            self._context, self._engine, self._chain, self._gossip, reopen=self._reopen
+        )
+        self._beacons.holds_terms = self._successions.holds
+        self._health = HealthWatch(
+            self._context,
+            chain=self._chain,
+            learner=self._learner,
+            bond=self._bonds.facts,
+            change=self._successions.unfollowed,
+        )
 
     def _reopen(self) -> None:
         """End this node after its round, to be opened again with its data directory's newest terms."""

@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass
 
+from sapo_protocol.constants import CONTRIBUTION_EPOCHS
 from sapo_protocol.identifiers import Account
+from sapo_protocol.terms.successor import NOTICE_EPOCHS
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,10 @@ class Auditors:
     def everybody(self) -> frozenset[Account]:
         """All who are auditors in any epoch."""
         return frozenset(self.founders) | {each.entering for each in self.replacements}
+
+    def at_work(self, epoch: int) -> frozenset[Account]:
+        """Return those who still exchange contributions of an epoch before this one, or will soon."""
+        return self.within(max(0, epoch - CONTRIBUTION_EPOCHS), epoch + NOTICE_EPOCHS)
 
     def within(self, first: int, last: int) -> frozenset[Account]:
         """Return those who are auditors in any of the epochs, the last one included."""

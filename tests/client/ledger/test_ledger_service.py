@@ -79,7 +79,7 @@ async def _until_idle(ledger: LedgerClient) -> None:
 
 async def test_the_right_chain_and_contracts_pass_the_check(ledger: LedgerClient) -> None:
     await ledger.check()
-    assert await ledger.auditors() == (Auditors(tuple(map(address, AUDITORS))), 3)
+    assert await ledger.changes.auditors() == (Auditors(tuple(map(address, AUDITORS))), 3)
 
 
 @pytest.mark.parametrize(
@@ -176,11 +176,11 @@ async def test_a_false_posting_is_challenged(contracts: Contracts, ledger: Ledge
 
 
 async def test_an_auditor_counts_while_it_is_bonded(contracts: Contracts, ledger: LedgerClient) -> None:
-    assert await ledger.bonded(map(address, AUDITORS)) == set(map(address, AUDITORS))
+    assert await ledger.changes.bonded(map(address, AUDITORS)) == set(map(address, AUDITORS))
     vault = contracts.vault
     contracts.chain.send(AUDITORS[1], vault.address, vault.request_exit(1))
     others = {address(auditor) for auditor in AUDITORS if auditor is not AUDITORS[1]}
-    assert await ledger.bonded(map(address, AUDITORS)) == others
+    assert await ledger.changes.bonded(map(address, AUDITORS)) == others
 
 
 async def test_an_equivocation_is_punished_once(contracts: Contracts, ledger: LedgerClient) -> None:

@@ -115,7 +115,7 @@ class Admission:
         max_seen: int = MAX_SEEN,
         terms: TermsInForce | None = None,
     ) -> None:
-        self._terms = terms or TermsInForce(manifest)
+        self.terms: Final = terms or TermsInForce(manifest)
         self._max_seen = max_seen
         self._manifest = manifest
         self._certificates = certificates
@@ -143,7 +143,7 @@ class Admission:
         if self._standing.has_gate:
             self._standing.require(rollout.account, rollout.epoch)
         self._certificates.require(rollout.node, rollout.account, now_seconds)
-        self._terms.require_assignable(rollout)
+        self.terms.require_assignable(rollout)
         if not envelope.is_signed_by(rollout.node):
             raise RemoteProtocolError(Rule.NODE_SIGNED, "not signed by the node that it names")
         self._occupy_slot(rollout, envelope)

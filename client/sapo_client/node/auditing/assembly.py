@@ -117,7 +117,7 @@ def open_successions(
             manifest=context.manifest,
             folder=SuccessorFolder(context.data.successors),
             chain=chain,
-            in_force=engine.in_force,
+            in_force=engine.admission.terms,
             transport=context.transport,
             events=context.events,
             clock=context.clock,

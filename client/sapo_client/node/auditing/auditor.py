@@ -90,7 +90,7 @@ class AuditorParts:
 
     def auditors(self, epoch: int) -> tuple[Account, ...]:
         """Return the auditors of an epoch, ascending, as far as this node knows."""
-        return self.engine.auditors.of(epoch)
+        return self.engine.auditors.schedule.of(epoch)
 
     def watchtower(self) -> LedgerWatchtower:
         """Return the watchtower over the same ledger and contributions."""
@@ -173,7 +173,7 @@ class Auditor:
         cap = min(await parts.ledger.points_cap(), parts.manifest.limits.points_per_epoch)
         budget = await parts.ledger.epoch_budget()
         self._expiry_seconds = await parts.ledger.challenge_seconds() + parts.manifest.epoch_seconds
-        self._known, quorum = await parts.ledger.auditors()
+        self._known, quorum = await parts.ledger.changes.auditors()
         self._by_turns = await parts.ledger.can_settle()
         self._set_auditors()
         parts.gossip.open_contributions(self._recent)
@@ -272,7 +272,7 @@ class Auditor:
         granted = sum_of(last.cumulative_root) if last else 0
         is_proposed = any(self._parts.contributions.proposals(epoch) for epoch in epochs)
         auditors = self._known.within(epochs[0], epochs[-1])
-        bonded = await ledger.bonded(auditors) if is_proposed else frozenset[Account]()
+        bonded = await ledger.changes.bonded(auditors) if is_proposed else frozenset[Account]()
         return ChainState(last, live.root if live else None, granted, bonded)
 
     def _may_count(self, epoch: int) -> bool:

@@ -125,7 +125,7 @@ class LedgerWatchtower:
         self._challenge_seconds = await ledger.challenge_seconds()
         self._points_cap = await ledger.points_cap()
         self._epoch_budget = await ledger.epoch_budget()
-        _, self._quorum = await ledger.auditors()
+        _, self._quorum = await ledger.changes.auditors()
 
     async def _punish_equivocations(self) -> None:
         parts = self._parts

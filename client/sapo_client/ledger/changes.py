@@ -1,0 +1,65 @@
+"""A ledger's auditors, and what they announce: who they are by epoch, and what changes from an epoch on."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from hashlib import sha256
+from typing import Any, Final
+
+from sapo_client.ledger import terms
+from sapo_client.ledger.contract import EpochLedgerContract, by_signer
+from sapo_client.ledger.transactions import Call
+from sapo_protocol.eip712 import SuccessionNotice, SuccessionWithdrawal
+from sapo_protocol.identifiers import Account
+from sapo_protocol.manifest import Manifest
+from sapo_protocol.terms.auditors import Auditors
+
+InThread = Callable[[Callable[[], Any]], Awaitable[Any]]
+Enqueue = Callable[[str, str, Call], Awaitable[None]]
+
+
+class LedgerChanges:
+    """The auditors of a ledger, and their announcements to it.
+
+    Args:
+        in_thread: runs a question to the chain in a worker thread.
+        enqueue: queues a transaction of a kind under a name.
+    """
+
+    def __init__(
+        self, ledger: EpochLedgerContract, manifest: Manifest, in_thread: InThread, enqueue: Enqueue
+    ) -> None:
+        self._ledger: Final = ledger
+        self._domain: Final = manifest.ledger_domain
+        self._in_thread: Final = in_thread
+        self._enqueue: Final = enqueue
+
+    async def auditors(self) -> tuple[Auditors, int]:
+        """Return the accounts whose signatures count, by epoch, and how many a posting needs."""
+        found: tuple[Auditors, int] = await self._in_thread(self._ledger.auditors)
+        return found
+
+    async def bonded(self, auditors: Iterable[Account]) -> frozenset[Account]:
+        """Return those whose bond suffices now, so that a posting may carry their signatures."""
+        found: frozenset[Account] = await self._in_thread(lambda: terms.bonded(self._ledger, auditors))
+        return found
+
+    async def next_number(self) -> int:
+        """Return the number of the next announcement."""
+        return int(await self._in_thread(self._ledger.next_succession))
+
+    async def current_epoch(self) -> int:
+        """Return the epoch that the ledger's clock shows, by its last block."""
+        return int(await self._in_thread(self._ledger.current_epoch))
+
+    async def send(
+        self, statement: SuccessionNotice | SuccessionWithdrawal, signatures: Sequence[bytes]
+    ) -> None:
+        """Queue an announcement, or that one is taken back, with its auditors' signatures in any order."""
+        ordered = by_signer(statement.digest(self._domain), signatures)
+        fingerprint = sha256(b"".join(ordered)).hexdigest()[:16]
+        if isinstance(statement, SuccessionWithdrawal):
+            data, name = self._ledger.withdraw_successor(ordered), f"withdraw:{statement.number}"
+        else:
+            data, name = self._ledger.announce(statement, ordered), str(statement.number)
+        await self._enqueue("succession", f"{name}:{fingerprint}", Call(self._ledger.address, data))
