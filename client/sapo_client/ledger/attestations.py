@@ -3,7 +3,7 @@
 import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 from eth_utils import keccak, to_checksum_address
@@ -12,7 +12,7 @@ from web3.exceptions import BadFunctionCallOutput, ContractLogicError, Web3RPCEr
 from web3.types import BlockIdentifier, FilterParams
 
 from sapo_client.ledger.errors import AttestationsInvented, LedgerError, NotYet
-from sapo_client.ledger.rpc import Answer, Rpc
+from sapo_client.ledger.rpc import Rpc
 from sapo_protocol.identifiers import Account, Digest
 from sapo_protocol.terms.gate import Attestation, EasGate
 
@@ -81,19 +81,12 @@ class _Logs:
     uids: Mapping[Digest, bool]
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Progress:
-    """How far an endpoint was read, and what it has shown that is not known from the state yet.
-
-    Attributes:
-        last: the last block that was read.
-        chunk: which of ``_CHUNKS`` it allows.
-        pending: uids, and whether it showed the end of each.
-    """
+    """How far an endpoint was read and found right, and which of ``_CHUNKS`` it allows."""
 
     last: int
     chunk: int = 0
-    pending: dict[Digest, bool] = field(default_factory=dict)
 
 
 class AttestationService:
@@ -206,7 +199,8 @@ class AttestationHistory:
         self._lock = threading.Lock()
         self._known: dict[Digest, Attestation] = {}  # those read longest ago first
         self._progress: dict[Web3, _Progress] = {}
-        self._newest: tuple[int, Digest] | None = None
+        self._begun: tuple[int, Digest] | None = None  # the last block up to which any endpoint was read
+        self._complete = gate.after_block
         self._since_seconds: int | None = None
 
     def at(self, block: int) -> Mapping[Account, int]:
@@ -224,10 +218,11 @@ class AttestationHistory:
         with self._lock:
             asked = self._service.block(block)
             self._forget_if_reorganised(block, asked)
-            if self._newest is None or block > self._newest[0]:
+            if block > self._complete:
+                self._begun = block, asked.digest
                 self._catch_up(block)
                 self._read_again()
-                self._newest = block, asked.digest
+                self._complete = block
             if self._since_seconds is None:
                 self._since_seconds = self._service.block(self._gate.after_block).seconds
             times = {"since_seconds": self._since_seconds, "block_seconds": asked.seconds}
@@ -236,56 +231,59 @@ class AttestationHistory:
 
     def _forget_if_reorganised(self, block: int, asked: _Block) -> None:
         """Forget what was read of blocks that are no longer there."""
-        if self._newest is None:
+        if self._begun is None:
             return
-        number, digest = self._newest
+        number, digest = self._begun
         found = asked if number == block else self._service.block(number)
         if found.digest != digest:
-            self._known, self._progress, self._newest, self._since_seconds = {}, {}, None, None
+            self._known, self._progress, self._begun = {}, {}, None
+            self._complete, self._since_seconds = self._gate.after_block, None
 
     def _catch_up(self, block: int) -> None:
-        """Read all events up to a block, from all endpoints that show them."""
-        complete = False
-        while not complete:
-            answers = self._rpc.each(lambda web3: self._more_logs(web3, block), sure=True)
-            if all(answer.value is None for answer in answers):
-                raise next(answer.unable for answer in answers if answer.unable is not None)
-            right = [answer for answer in answers if answer.value is not None and self._take(answer)]
+        """Read all events up to a block, from all endpoints that show none but those that are so."""
+        aside: set[Web3] = set()
+        behind = True
+        while behind:
+            answers = self._rpc.each(
+                lambda web3: None if web3 in aside else self._more_logs(web3, block), sure=True
+            )
+            shown = [(answer.endpoint, answer.value) for answer in answers if answer.value is not None]
+            unable = [answer.unable for answer in answers if answer.unable is not None]
+            if not shown and unable:
+                raise unable[0]
+            for endpoint, logs in shown:
+                if not self._take(logs):
+                    aside.add(logs.web3)
+                    endpoint.disagreed("it shows an attestation, or its end, that is not on the chain")
+            right = [logs for _, logs in shown if logs.web3 not in aside]
             if not right:
                 raise AttestationsInvented
-            behind = [answer for answer in right if answer.value and answer.value.last < block]
-            complete = not behind
+            behind = any(logs.last < block for logs in right)
 
-    def _take(self, answer: Answer[_Logs]) -> bool:
-        """Take what an endpoint shows, and return whether all of it is so in the state."""
-        logs = answer.value
-        assert logs is not None
-        progress = self._progress.setdefault(logs.web3, _Progress(self._gate.after_block))
-        progress.last, progress.chunk = logs.last, logs.chunk
-        for uid, revoked in logs.uids.items():
-            progress.pending[uid] = revoked or progress.pending.get(uid, False)
-        while new := [uid for uid, ended in progress.pending.items() if not self._holds(uid, revoked=ended)]:
-            batch = new[:_BATCH]
+    def _take(self, logs: _Logs) -> bool:
+        """Look up what an endpoint shows; return whether all of it is so, and only then read on behind it."""
+        new = [uid for uid, ended in logs.uids.items() if not self._holds(uid, revoked=ended)]
+        for at in range(0, len(new), _BATCH):
+            batch = new[at : at + _BATCH]
             self._read(batch)
-            if not all(self._holds(uid, revoked=progress.pending[uid]) for uid in batch):
-                answer.endpoint.disagreed("it shows an attestation, or its end, that is not on the chain")
-                return False  # what else it shows may be as many inventions as it likes
-        progress.pending.clear()
+            if not all(self._holds(uid, revoked=logs.uids[uid]) for uid in batch):
+                return False  # the rest may be as many inventions as it likes
+        self._progress[logs.web3] = _Progress(logs.last, logs.chunk)
         return True
 
     def _more_logs(self, web3: Web3, block: int) -> _Logs:
-        """Read on where this endpoint was left; not while something that it showed is not so."""
+        """Read on where this endpoint was left."""
         progress = self._progress.get(web3) or _Progress(self._gate.after_block)
-        if progress.pending or progress.last >= block:
-            return _Logs(web3, progress.last, progress.chunk, {})
-        if web3.eth.block_number < block:
-            raise NotYet(f"it has no block {block} yet", hint="wait for it")
         found: dict[Digest, bool] = {}
         last, size = progress.last, progress.chunk
+        if last < block and web3.eth.block_number < block:
+            raise NotYet(f"it has no block {block} yet", hint="wait for it")
         for _ in range(_MOST_CHUNKS):
-            first, until = last + 1, min(last + _CHUNKS[size], block)
+            if last >= block:
+                break
+            until = min(last + _CHUNKS[size], block)
             try:
-                shown = self._service.logs(web3, first, until)
+                shown = self._service.logs(web3, last + 1, until)
             except Web3RPCError:
                 if size + 1 == len(_CHUNKS):
                     raise
@@ -294,8 +292,6 @@ class AttestationHistory:
             for uid, revoked in shown.items():
                 found[uid] = revoked or found.get(uid, False)
             last = until
-            if last >= block:
-                break
         return _Logs(web3, last, size, found)
 
     def _holds(self, uid: Digest, *, revoked: bool) -> bool:
