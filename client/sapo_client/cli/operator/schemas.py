@@ -90,6 +90,7 @@ OPEN: Final = frozenset(
         "lab run", "lab simulate", "ledger audit", "ledger bond", "ledger challenge", "ledger claim",
         "ledger exit", "ledger export", "ledger finalise", "ledger payout", "ledger register",
         "ledger revoke", "ledger status", "ledger verify", "ledger withdraw", "logs", "service logs",
+        "swarm change announce", "swarm change propose", "swarm change show", "swarm change sign",
         "testnet page", "testnet up", "watch",
     )
 )  # fmt: skip
