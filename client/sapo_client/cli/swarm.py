@@ -145,18 +145,14 @@ def deploy(
     Shows every transaction and the highest possible cost, and asks before it signs. The same command resumes
     an interrupted deployment, and changes nothing once everything is deployed.
     """
-    from sapo_client.founding.chains import agreed_chain_id
-    from sapo_client.founding.defaults import clock_of
     from sapo_client.founding.swarm import SwarmTerms
     from sapo_client.founding.tasks import choose_tasks
-    from sapo_client.ledger.rpc import Rpc
     from sapo_protocol.settlement import agreeing
 
     tasks = choose_tasks(families=listed(families), level=level, model=model, difficulty=difficulty)
     founder = _open(common, key, passphrase_file)
     auditors = tuple(sorted({_account(text) for text in auditor or ()})) or (founder.account,)
-    chain_id = agreed_chain_id(Rpc(rpc), costs_money=costs_money)
-    epoch_seconds, window = clock_of(chain_id, epoch_seconds, challenge_seconds)
+    epoch_seconds, window = _clock(rpc, epoch_seconds, challenge_seconds, costs_money=costs_money)
     terms = SwarmTerms(
         name=name,
         auditors=auditors,
@@ -178,6 +174,18 @@ def deploy(
     manifest = _found(common, founding, founder, terms, yes=yes)
     _show_swarm(common, folder, manifest)
     _show_next(common, folder, key, rpc[0], audits=founder.account in auditors)
+
+
+def _clock(
+    rpc: list[str], epoch_seconds: int | None, challenge_seconds: int | None, *, costs_money: bool
+) -> tuple[int, int]:
+    """Return the length of an epoch and of the window for challenges, in seconds."""
+    from sapo_client.founding.chains import agreed_chain_id
+    from sapo_client.founding.defaults import clock_of
+    from sapo_client.ledger.rpc import Rpc
+
+    chain_id = agreed_chain_id(Rpc(rpc), costs_money=costs_money)
+    return clock_of(chain_id, epoch_seconds, challenge_seconds)
 
 
 def _attestation(

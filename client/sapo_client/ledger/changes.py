@@ -7,7 +7,8 @@ from hashlib import sha256
 from typing import Any, Final
 
 from sapo_client.ledger import terms
-from sapo_client.ledger.contract import EpochLedgerContract, by_signer
+from sapo_client.ledger.contract import EpochLedgerContract
+from sapo_client.ledger.fraud import by_signer
 from sapo_client.ledger.transactions import Call
 from sapo_protocol.eip712 import SuccessionNotice, SuccessionWithdrawal
 from sapo_protocol.identifiers import Account

@@ -4,7 +4,6 @@ Every method blocks: call it in a worker thread.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from eth_utils import keccak, to_checksum_address
@@ -15,22 +14,20 @@ from web3.types import BlockIdentifier, FilterParams
 from sapo_client.ledger import fields
 from sapo_client.ledger.artifact import CONTRACTS, EARLIER, LEDGER_VERSION, Artifact, load
 from sapo_client.ledger.errors import NotYet
-from sapo_client.ledger.fraud import AccountPlaces, FraudProof, root_fields
-from sapo_client.ledger.records import Announcement, EpochRecord, FinalRecord, LeafQuestion, Stake, Tip
+from sapo_client.ledger.fraud import AccountPlaces, FraudProof, final_fields, root_fields
+from sapo_client.ledger.records import (
+    Announcement,
+    EpochRecord,
+    FinalRecord,
+    LeafQuestion,
+    RegistryEvent,
+    Stake,
+    Tip,
+)
 from sapo_client.ledger.rpc import Answer, Rpc
-from sapo_protocol import secp256k1
 from sapo_protocol.eip712 import EpochApproval, EpochRoot, SuccessionNotice
 from sapo_protocol.identifiers import Account, Digest, NodeId
 from sapo_protocol.terms.auditors import Auditors
-
-
-@dataclass(frozen=True, slots=True)
-class RegistryEvent:
-    """A claim on a node key, or its end (``not_after_seconds`` 0)."""
-
-    account: Account
-    node: NodeId
-    not_after_seconds: int
 
 
 class Contract:
@@ -277,15 +274,15 @@ class FraudVerifierContract(Contract):
 
     def ask_final(self, newest_first: Sequence[FinalRecord], account: Account) -> bytes:
         """Return call data that asks for an account's leaves in the oldest of the last final epochs."""
-        return self._encode("askFinal", list(map(_final_fields, newest_first)), to_checksum_address(account))
+        return self._encode("askFinal", list(map(final_fields, newest_first)), to_checksum_address(account))
 
     def answer_final(self, final: FinalRecord, places: AccountPlaces) -> bytes:
         """Return call data that shows an account's leaves in a final epoch, and earns the question's bond."""
-        return self._encode("answerFinal", _final_fields(final), *places.arguments())
+        return self._encode("answerFinal", final_fields(final), *places.arguments())
 
     def recall(self, newest_first: Sequence[FinalRecord], account: Account) -> bytes:
         """Return call data that recalls the last final epochs: nobody has shown leaves in the oldest one."""
-        return self._encode("recall", list(map(_final_fields, newest_first)), to_checksum_address(account))
+        return self._encode("recall", list(map(final_fields, newest_first)), to_checksum_address(account))
 
     def refund(self, posting: Digest, account: Account) -> bytes:
         """Return call data that returns the bond of a question about a posting that came to nothing."""
@@ -445,17 +442,6 @@ class Faucet(Contract):
         return self._encode("drip", to_checksum_address(account))
 
 
-def posting_name(digest: Digest, posted_at_seconds: int) -> Digest:
-    """Return the name of a posting, as the verifier has it: the same root may be posted again."""
-    return Digest(keccak(digest + posted_at_seconds.to_bytes(32, "big")))
-
-
-def by_signer(digest: Digest, signatures: Sequence[bytes]) -> list[bytes]:
-    """Return each signer's signature once, ascending by signer, as the contract wants them."""
-    signers = {secp256k1.recover(digest, signature): signature for signature in signatures}
-    return [signature for signer, signature in sorted(signers.items(), key=lambda item: item[0] or b"")]
-
-
 def error_name(data: bytes) -> str | None:
     """Return the name of the custom error behind a revert's data, if it is one of our contracts'."""
     return _error_names().get(data[:4])
@@ -501,12 +487,6 @@ def _event(log: Any) -> RegistryEvent:
     kind, account, node = (bytes(topic) for topic in log["topics"])
     not_after = int.from_bytes(bytes(log["data"]), "big") if kind == _REGISTERED else 0
     return RegistryEvent(Account(account[12:]), NodeId(node), not_after)
-
-
-def _final_fields(final: FinalRecord) -> tuple[object, ...]:
-    """Return a final epoch as the contracts' struct."""
-    before = bytes(final.before.history), final.before.block
-    return (root_fields(final.record.root), final.signers, final.record.posted_at_seconds, *before)
 
 
 def _hashable(value: Any) -> Any:

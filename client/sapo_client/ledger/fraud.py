@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
-from eth_utils import to_checksum_address
+from eth_utils import keccak, to_checksum_address
 
+from sapo_client.ledger.records import FinalRecord
+from sapo_protocol import secp256k1
 from sapo_protocol.eip712 import EpochRoot
-from sapo_protocol.identifiers import Account
+from sapo_protocol.identifiers import Account, Digest
 from sapo_protocol.merkle import Place
 
 
@@ -105,3 +107,20 @@ def root_fields(root: EpochRoot) -> tuple[object, ...]:
         root.total,
         bytes(root.archive_digest),
     )
+
+
+def final_fields(final: FinalRecord) -> tuple[object, ...]:
+    """Return a final epoch as the contracts' struct."""
+    before = bytes(final.before.history), final.before.block
+    return (root_fields(final.record.root), final.signers, final.record.posted_at_seconds, *before)
+
+
+def posting_name(digest: Digest, posted_at_seconds: int) -> Digest:
+    """Return the name of a posting, as the verifier has it: the same root may be posted again."""
+    return Digest(keccak(digest + posted_at_seconds.to_bytes(32, "big")))
+
+
+def by_signer(digest: Digest, signatures: Sequence[bytes]) -> list[bytes]:
+    """Return each signer's signature once, ascending by signer, as the contract wants them."""
+    signers = {secp256k1.recover(digest, signature): signature for signature in signatures}
+    return [signature for signer, signature in sorted(signers.items(), key=lambda item: item[0] or b"")]

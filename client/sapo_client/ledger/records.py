@@ -41,6 +41,15 @@ class Announcement:
 
 
 @dataclass(frozen=True, slots=True)
+class RegistryEvent:
+    """A claim on a node key, or its end (``not_after_seconds`` 0)."""
+
+    account: Account
+    node: NodeId
+    not_after_seconds: int
+
+
+@dataclass(frozen=True, slots=True)
 class EpochRecord:
     """A posting as it stands on the chain, live or final."""
 

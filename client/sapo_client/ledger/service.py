@@ -20,24 +20,20 @@ from sapo_client.ledger.clock_check import ClockCheck
 from sapo_client.ledger.contract import (
     Distributor,
     EpochLedgerContract,
-    FraudVerifierContract,
     Registry,
     Token,
-    by_signer,
-    posting_name,
 )
 from sapo_client.ledger.errors import ErrorCounts, LedgerError, LedgerUnavailable, WrongChain
 from sapo_client.ledger.fees import DEFAULT_LIMIT_WEI, STUCK_BLOCKS
-from sapo_client.ledger.fraud import AccountPlaces, FraudProof
+from sapo_client.ledger.fraud import FraudProof, by_signer
 from sapo_client.ledger.history import History
+from sapo_client.ledger.leaf_questions import LeafQuestions
 from sapo_client.ledger.outbox import EntryState, Outbox
 from sapo_client.ledger.records import (
     Announcement,
     ChainLook,
     ContractAddresses,
     EpochRecord,
-    FinalRecord,
-    LeafQuestion,
     LedgerStatus,
     Stake,
 )
@@ -100,6 +96,9 @@ class LedgerClient:
         self._ledger = EpochLedgerContract(self._rpc, manifest.ledger)
         self.changes = LedgerChanges(self._ledger, manifest, self._in_thread, self._enqueue)
         self._history = History(self._ledger)
+        self.leaves = LeafQuestions(
+            self._ledger, self._history, manifest, self.balance, self._in_thread, self._enqueue
+        )
         self._gate = Gate(self._rpc, manifest, self._ledger)
         self._before = partial(numbered_block_before, self._rpc, confirmations=confirmations, now=clock)
         self._outbox = Outbox(outbox_path, owner=f"{manifest.swarm_id} 0x{self._account.hex()}")
@@ -331,75 +330,6 @@ class LedgerClient:
         await self._enqueue(
             "challenge", f"{epoch}:{sha256(data).hexdigest()[:16]}", Call(verifier.address, data)
         )
-
-    async def questions(self, live: EpochRecord) -> Mapping[Account, LeafQuestion]:
-        """Return the questions about the live posting that wait for their answers, by account."""
-        name = posting_name(live.root.digest(self._manifest.ledger_domain), live.posted_at_seconds)
-        return await self._in_thread(lambda: self._ledger.verifier().questions(name))
-
-    async def ask(self, live: EpochRecord, account: Account) -> bool:
-        """Queue a question about an account's leaves in the live posting; false if the bond is not there."""
-        at = await self.contracts()
-        verifier, token = FraudVerifierContract(self._rpc, at.verifier), Token(self._rpc, at.token)
-        bond = await self._in_thread(verifier.question_bond)
-        if await self.balance() < bond:
-            return False
-        key = f"{account}:{live.root.epoch}:{live.posted_at_seconds}"
-        await self._enqueue("question", f"{key}:bond", Call(at.token, token.approve(at.verifier, bond)))
-        await self._enqueue("question", key, Call(at.verifier, verifier.ask(account)))
-        return True
-
-    async def answer(self, live: EpochRecord, places: AccountPlaces, question: LeafQuestion) -> None:
-        """Queue what shows an account's leaves in the live posting, once for each question about them."""
-        at = await self._in_thread(self._ledger.verifier)
-        key = f"{places.account}:{live.posted_at_seconds}:{question.deadline_seconds}"
-        await self._enqueue("answer", key, Call(at.address, at.answer(places)))
-
-    async def reject_hidden(self, live: EpochRecord, account: Account) -> None:
-        """Queue that the live posting is rejected, for nobody has shown an account's leaves in time."""
-        verifier = await self._in_thread(self._ledger.verifier)
-        key = f"hidden:{account}:{live.root.epoch}:{live.posted_at_seconds}"
-        await self._enqueue("challenge", key, Call(verifier.address, verifier.prove_hidden(account)))
-
-    async def newest_final(self, count: int) -> Sequence[FinalRecord]:
-        """Return the last final epochs with all that their events hold, newest first, at most so many."""
-        return await self._in_thread(lambda: self._history.newest(count))
-
-    async def recall_seconds(self) -> int:
-        """Return how long after its posting the leaves of a final epoch can be asked for."""
-        return await self._in_thread(lambda: self._ledger.verifier().recall_seconds())
-
-    async def final_questions(self, final: FinalRecord) -> Mapping[Account, LeafQuestion]:
-        """Return the questions about a final epoch that wait for their answers, by account."""
-        return await self._in_thread(lambda: self._ledger.verifier().questions(final.name))
-
-    async def ask_final(self, newest_first: Sequence[FinalRecord], account: Account) -> bool:
-        """Queue a question about an account's leaves in a final epoch; false if the bond is not there.
-
-        Args:
-            newest_first: the last final epochs, back to the one that is asked about.
-        """
-        at = await self.contracts()
-        verifier, token = FraudVerifierContract(self._rpc, at.verifier), Token(self._rpc, at.token)
-        bond = await self._in_thread(verifier.question_bond)
-        if await self.balance() < bond:
-            return False
-        key = f"{account}:{newest_first[-1].name}"
-        await self._enqueue("question", f"{key}:bond", Call(at.token, token.approve(at.verifier, bond)))
-        await self._enqueue("question", key, Call(at.verifier, verifier.ask_final(newest_first, account)))
-        return True
-
-    async def answer_final(self, final: FinalRecord, places: AccountPlaces, question: LeafQuestion) -> None:
-        """Queue what shows an account's leaves in a final epoch, once for each question about them."""
-        at = await self._in_thread(self._ledger.verifier)
-        key = f"{places.account}:{final.name}:{question.deadline_seconds}"
-        await self._enqueue("answer", key, Call(at.address, at.answer_final(final, places)))
-
-    async def recall(self, newest_first: Sequence[FinalRecord], account: Account) -> None:
-        """Queue that final epochs are recalled, for nobody has shown an account's leaves in the oldest."""
-        at = await self._in_thread(self._ledger.verifier)
-        key = f"recall:{account}:{newest_first[-1].name}"
-        await self._enqueue("challenge", key, Call(at.address, at.recall(newest_first, account)))
 
     async def claim(self, cumulative: int, proof: Sequence[bytes]) -> None:
         """Queue a claim of everything that this account was granted and not paid yet."""

@@ -299,12 +299,12 @@ async def test_a_question_that_is_asked_again_is_answered_again(
             chain.now_seconds = chain.engine.head.timestamp + 1
             chain.send(DEPLOYER, token.address, token.approve(verifier.address, verifier.question_bond()))
             chain.send(DEPLOYER, verifier.address, verifier.ask(A))
-            [question] = (await ledger.questions(live)).values()
+            [question] = (await ledger.leaves.of_live(live)).values()
             deadlines.append(question.deadline_seconds)
             for _ in range(2):  # it is looked at again before the answer is there
-                await ledger.answer(live, places, question)
+                await ledger.leaves.answer(live, places, question)
             await _until_idle(ledger)
-            assert await ledger.questions(live) == {}
+            assert await ledger.leaves.of_live(live) == {}
     assert deadlines[0] < deadlines[1]
     assert token.balance(A) - before == 2 * verifier.question_bond()
 
@@ -320,8 +320,8 @@ async def test_what_comes_too_late_about_a_posting_holds_up_nothing(
     assert live is not None
     places = AccountPlaces(A, none.place(A), tree.place(A), tree.place(A))
     async with _running(ledger):
-        await ledger.reject_hidden(live, A)
-        await ledger.answer(live, places, LeafQuestion(B, live.posted_at_seconds))
+        await ledger.leaves.reject_hidden(live, A)
+        await ledger.leaves.answer(live, places, LeafQuestion(B, live.posted_at_seconds))
         await ledger.challenge(0, Balance(places))
         await _until_idle(ledger)
     status = ledger.status()

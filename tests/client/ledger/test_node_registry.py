@@ -2,7 +2,7 @@
 
 from support.ledger import ALICE, BOB, NOW_SECONDS, Contracts, address, node_key, refused_as
 
-from sapo_client.ledger.contract import RegistryEvent
+from sapo_client.ledger.records import RegistryEvent
 
 LATER = NOW_SECONDS + 10**9
 """Beyond every time that a test sets."""

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from support.ledger import ALICE, NOW_SECONDS, Contracts, address, node_key
 
-from sapo_client.ledger.contract import RegistryEvent
+from sapo_client.ledger.records import RegistryEvent
 
 pytestmark = pytest.mark.e2e
 

@@ -21,8 +21,7 @@ from support.ledger import (
     sum_of,
 )
 
-from sapo_client.ledger.contract import posting_name
-from sapo_client.ledger.fraud import AccountPlaces, OverCap
+from sapo_client.ledger.fraud import AccountPlaces, OverCap, posting_name
 from sapo_client.ledger.records import LeafQuestion
 from sapo_protocol.eip712 import EpochRoot
 from sapo_protocol.identifiers import Account, Digest

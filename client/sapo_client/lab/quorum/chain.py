@@ -16,8 +16,8 @@ from sapo_client.founding.deployer import Deployer
 from sapo_client.ledger import transactions as tx
 from sapo_client.ledger.account_bond import AccountBond
 from sapo_client.ledger.chain.scratch import scratch_chain
-from sapo_client.ledger.contract import EpochLedgerContract, Token, by_signer, posting_name
-from sapo_client.ledger.fraud import FraudProof
+from sapo_client.ledger.contract import EpochLedgerContract, Token
+from sapo_client.ledger.fraud import FraudProof, by_signer, posting_name
 from sapo_client.ledger.history import History
 from sapo_client.ledger.records import EpochRecord
 from sapo_client.ledger.rpc import Rpc

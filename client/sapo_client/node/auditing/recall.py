@@ -59,8 +59,8 @@ class FinalEpochs:
         if now < self._due_seconds:
             return
         self._due_seconds = now + challenge_seconds / _LOOKS
-        newest_first = await self._ledger.newest_final(_LOOKED_AT)
-        horizon = now - await self._ledger.recall_seconds() - 2 * challenge_seconds
+        newest_first = await self._ledger.leaves.newest_final(_LOOKED_AT)
+        horizon = now - await self._ledger.leaves.recall_seconds() - 2 * challenge_seconds
         recent = [final for final in newest_first if final.record.posted_at_seconds > horizon]
         for count in range(1, len(recent) + 1):
             early_seconds = 0.0 if is_auditor else challenge_seconds / 2
@@ -70,14 +70,14 @@ class FinalEpochs:
     async def _answer(self, newest_first: Sequence[FinalRecord], early_seconds: float) -> None:
         """Show leaves that anyone has asked for in the oldest epoch, or have it recalled if nobody does."""
         final = newest_first[-1]
-        for account, question in (await self._ledger.final_questions(final)).items():
+        for account, question in (await self._ledger.leaves.of_final(final)).items():
             places = self._trees_of(final).places(account)
             if places is not None:
                 if self._clock() >= question.deadline_seconds - early_seconds:
-                    await self._ledger.answer_final(final, places, question)
+                    await self._ledger.leaves.answer_final(final, places, question)
                     self._events.write("leaf_shown", epoch=final.record.root.epoch, account=account)
             elif self._clock() >= question.deadline_seconds:
-                await self._ledger.recall(newest_first, account)
+                await self._ledger.leaves.recall(newest_first, account)
                 self._events.write("leaf_hidden", epoch=final.record.root.epoch, account=account)
 
     async def _ask(self, newest_first: Sequence[FinalRecord], patience_seconds: float) -> None:
@@ -95,12 +95,12 @@ class FinalEpochs:
         is_early = now < self._hidden_since + patience_seconds
         if is_early or not await self._has_points(newest_first, len(hidden)):
             return
-        since = now - await self._ledger.recall_seconds()
+        since = now - await self._ledger.leaves.recall_seconds()
         askable = [final for final in hidden if final.record.posted_at_seconds > since]
         final = next((final for final in reversed(askable) if final.name not in self._asked), None)
         if final is None or await self._waits(hidden):
             return
-        if await self._ledger.ask_final(hidden[: hidden.index(final) + 1], self._account):
+        if await self._ledger.leaves.ask_final(hidden[: hidden.index(final) + 1], self._account):
             self._asked.add(final.name)
             self._events.write("leaf_asked", epoch=final.record.root.epoch, account=self._account)
 
@@ -114,7 +114,7 @@ class FinalEpochs:
     async def _waits(self, finals: Sequence[FinalRecord]) -> bool:
         """Whether an own question about one of these epochs waits for its answer."""
         asked = [final for final in finals if final.name in self._asked]
-        return any([self._account in await self._ledger.final_questions(final) for final in asked])
+        return any([self._account in await self._ledger.leaves.of_final(final) for final in asked])
 
     def _is_known(self, final: FinalRecord) -> bool:
         """Whether this node holds the settlement of an epoch, which shows everybody's leaves."""

@@ -166,13 +166,13 @@ class LedgerWatchtower:
         parts = self._parts
         if not await parts.ledger.can_settle():
             return False
-        questions = await parts.ledger.questions(live)
+        questions = await parts.ledger.leaves.of_live(live)
         is_auditor = parts.account in parts.auditors(live.root.epoch)
         half_seconds = 0.0 if is_auditor else self._challenge_seconds / 2
         for account, question in questions.items():
             places = opinion.trees.places(account) if opinion.trees else None
             if places is not None and parts.clock() >= question.deadline_seconds - half_seconds:
-                await parts.ledger.answer(live, places, question)
+                await parts.ledger.leaves.answer(live, places, question)
                 self._report("leaf_shown", live.root, account=account)
         return bool(questions)
 
@@ -184,16 +184,16 @@ class LedgerWatchtower:
         parts, end_seconds = self._parts, live.posted_at_seconds + self._challenge_seconds
         if not await parts.ledger.can_settle():
             return
-        for account, question in (await parts.ledger.questions(live)).items():
+        for account, question in (await parts.ledger.leaves.of_live(live)).items():
             if parts.clock() >= question.deadline_seconds:
-                await parts.ledger.reject_hidden(live, account)
+                await parts.ledger.leaves.reject_hidden(live, account)
                 self._report("leaf_hidden", live.root, account=account)
                 return
         granted = (cumulative_points(parts.contributions, last) or {}).get(parts.account, 0)
         is_time = end_seconds - self._challenge_seconds / 2 <= parts.clock() < end_seconds
         if not is_time or granted <= await parts.ledger.claimed():
             return
-        if await parts.ledger.ask(live, parts.account):
+        if await parts.ledger.leaves.ask(live, parts.account):
             self._report("leaf_asked", live.root, account=parts.account)
 
     async def _opinion(self, dispute: Dispute) -> _Opinion:

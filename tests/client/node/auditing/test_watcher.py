@@ -27,7 +27,7 @@ from support.nodes import until
 
 from sapo_client.account import ledger_commands
 from sapo_client.errors import SapoError
-from sapo_client.ledger.contract import posting_name
+from sapo_client.ledger.fraud import posting_name
 from sapo_client.ledger.records import Stake
 from sapo_protocol import merkle, secp256k1
 from sapo_protocol.contributions import Approval, Proposal, Share, Tally
