@@ -9,7 +9,7 @@ from fuzz.session import SESSION, Figures, play
 from fuzz.targets import TARGETS
 
 from sapo_protocol import ed25519, rollout
-from sapo_verification.admission.rollouts import Admission
+from sapo_verification.admission.rollouts import TermsInForce
 
 CORPUS = Path(__file__).parents[1] / "corpus"
 
@@ -54,10 +54,10 @@ def test_a_pipeline_that_reads_too_leniently_is_caught(monkeypatch: pytest.Monke
 
 
 def test_a_pipeline_that_crashes_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    def crash(self: Admission, *arguments: object) -> None:
+    def crash(self: TermsInForce, *arguments: object) -> None:
         raise ValueError("a bug")
 
-    monkeypatch.setattr(Admission, "_require_assignable", crash)
+    monkeypatch.setattr(TermsInForce, "require_assignable", crash)
     figures = Figures()
     play(3, 0, figures)
     assert figures.crashes > 0
