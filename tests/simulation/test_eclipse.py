@@ -221,7 +221,9 @@ def test_attackers_who_own_the_address_records_of_an_island_take_no_place_of_oth
     assert simulation.largest_group() >= HONEST - 1
 
 
-@pytest.mark.parametrize(("attackers", "most"), [(HONEST // 2, 0.05), (HONEST, 0.4)])
+@pytest.mark.parametrize(
+    ("attackers", "most"), [(HONEST // 2, 0.05), pytest.param(HONEST, 0.4, marks=pytest.mark.long)]
+)
 def test_attackers_who_earned_trust_take_part_of_the_kept_places(attackers: int, most: float) -> None:
     """Ten trusted accounts beside twenty honest ones do little; as many as these, and the defence weakens."""
     simulation = EclipseSimulation(seed=0, trusted_attackers=attackers)
@@ -236,7 +238,9 @@ def test_without_vouching_a_restart_under_siege_leaves_a_node_alone() -> None:
     assert simulation.alone_share > 0.3
 
 
-@pytest.mark.parametrize(("attackers", "most"), [(0, 0.05), (HONEST, 0.4)])
+@pytest.mark.parametrize(
+    ("attackers", "most"), [(0, 0.05), pytest.param(HONEST, 0.4, marks=pytest.mark.long)]
+)
 def test_bonds_find_honest_neighbours_for_nodes_whom_nobody_earned_anything(
     attackers: int, most: float
 ) -> None:

@@ -41,6 +41,7 @@ async def _flood(nobody: AuditorHarness, count: int) -> None:
         await transport.publish(rollouts_topic(manifest.swarm_id), message)
 
 
+@pytest.mark.long
 async def test_who_is_attested_counts_and_who_is_not_is_ignored(world: AttestedWorld) -> None:
     uid = world.eas.attest(ATTESTERS[0], ATTESTED.account)
     world.eas.attest(keys(NOBODY.number), NOBODY.account)  # itself
