@@ -53,18 +53,18 @@ contract EventsTest is Swarm {
         emit AccountBond.ExitRequested(OWNER, 5, GENESIS + 50);
         vm.prank(OWNER);
         bonds.requestExit(5);
-        vm.warp(GENESIS + 50);
+        vm.warp(GENESIS + 9 * EPOCH);
         vm.expectEmit(address(bonds));
         emit AccountBond.Withdrawn(OWNER, 5);
         vm.prank(OWNER);
         bonds.withdraw();
         for (uint256 i = 0; i < QUORUM; ++i) {
             vm.expectEmit(address(bonds));
-            emit AccountBond.Accused(OWNER, 0, auditors[i], proof);
+            emit AccountBond.Accused(OWNER, 9, auditors[i], proof);
             if (i == 2) vm.expectEmit(address(bonds));
-            if (i == 2) emit AccountBond.Slashed(OWNER, 0, 7);
+            if (i == 2) emit AccountBond.Slashed(OWNER, 9, 7);
             vm.prank(auditors[i]);
-            bonds.accuse(OWNER, 0, proof);
+            bonds.accuse(OWNER, 9, proof);
         }
     }
 
