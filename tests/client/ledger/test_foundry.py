@@ -1,5 +1,6 @@
 """The contracts' own tests: units, fuzzing, and invariants against handlers that keep books."""
 
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -34,3 +35,21 @@ def test_the_contracts_pass_their_foundry_tests() -> None:
 def test_a_run_that_fails_is_told() -> None:
     """A launcher that swallowed how forge ends would make every test here pass."""
     assert forge("no-such-command").returncode != 0
+
+
+def test_the_mutants_are_those_of_the_contracts_as_they_are() -> None:
+    """Every rule that is broken by hand stands in its source, and every equivalent mutant can still be made."""
+    if not list(CONTRACTS.glob("node_modules/@foundry-rs/forge-*")):
+        pytest.skip("forge is not installed: `make contracts-test` needs Node.js and npm")
+    done = subprocess.run(
+        ["node", "mutants.mjs", "--list"],
+        cwd=CONTRACTS,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    made = {line.partition(" (src/")[0] for line in done.stdout.splitlines() if " (src/" in line}
+    equivalent = json.loads((CONTRACTS / "mutation" / "equivalent.json").read_text(encoding="utf-8"))
+    assert equivalent.keys() - made == set()
