@@ -38,7 +38,7 @@ def test_a_run_that_fails_is_told() -> None:
 
 
 def test_the_mutants_are_those_of_the_contracts_as_they_are() -> None:
-    """Every rule that is broken by hand stands in its source, and every equivalent mutant can still be made."""
+    """Every rule that is broken by hand stands in its source; every equivalent mutant can still be made."""
     if not list(CONTRACTS.glob("node_modules/@foundry-rs/forge-*")):
         pytest.skip("forge is not installed: `make contracts-test` needs Node.js and npm")
     done = subprocess.run(
