@@ -66,7 +66,7 @@ class ChangeFile(BaseModel):
 
     @property
     def statement(self) -> Change:
-        """What the auditors sign.
+        """The statement that the auditors sign.
 
         Raises:
             LocalProtocolError: a field is out of its bounds.

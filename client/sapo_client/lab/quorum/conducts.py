@@ -127,9 +127,7 @@ class FalseRoot(AuditorConduct):
         if (live := stage.chain.state().live) is not None and live.epoch >= _LYING_EPOCH:
             stage.chain.finalise_in_time(stage.liars[0].account)
         if epoch < _LYING_EPOCH and stage.chain.state().live is None:
-            for content_id, proposal in stage.honest[0].contributions.proposals(epoch).items():
-                for liar in stage.liars:
-                    stage.publish(liar, stage.approval_of(liar, content_id, proposal))
+            approve_all(stage, epoch)
 
     def _shares(self, stage: QuorumStage, had: Mapping[Account, int]) -> tuple[Share, ...]:
         ghost, taken = GHOST.account, min(self.stolen, POINTS) * len(stage.earners)
@@ -147,9 +145,14 @@ class Accuse(AuditorConduct):
             stage.chain.accuse(liar.account, stage.earners[0], epoch)
 
     def look(self, stage: QuorumStage, epoch: int) -> None:
-        for content_id, proposal in stage.honest[0].contributions.proposals(epoch).items():
-            for liar in stage.liars:
-                stage.publish(liar, stage.approval_of(liar, content_id, proposal))
+        approve_all(stage, epoch)
+
+
+def approve_all(stage: QuorumStage, epoch: int) -> None:
+    """Let the player's auditors approve every proposal that the honest ones hold."""
+    for content_id, proposal in stage.honest[0].contributions.proposals(epoch).items():
+        for liar in stage.liars:
+            stage.publish(liar, stage.approval_of(liar, content_id, proposal))
 
 
 def counted(stage: QuorumStage) -> dict[Account, int]:
