@@ -87,9 +87,9 @@ def pretrain(
     """Train a packaged policy from scratch, on generated tasks only.
 
     The same command with the same seed on the same machine writes the same file. Recipes are `bundled` (the
-    default; half an hour of one core), `bundled-chatty`, `specialist-a` and `specialist-b` (minutes). With
-    --from, an existing policy trains on other authors for two minutes: it then answers correctly less often,
-    but knows almost as much.
+    default; half an hour of one core), `bundled-chatty`, `specialist-a`, `specialist-b` and `ladders`, whose
+    policy is right now and then at every level of the nano tasks (minutes). With --from, an existing policy
+    trains on other authors for two minutes: it then answers correctly less often, but knows almost as much.
     """
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 

@@ -11,7 +11,7 @@ almost as much. The initial policies of experiments are made this way.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -58,7 +58,7 @@ class Recipe:
 
     Attributes:
         families: task families, of which alone the corpus has items.
-        level: their level; at ``worked`` the answers are worked solutions.
+        levels: their levels; at ``worked`` the answers are worked solutions.
         vocabulary: families whose prompts the tokenizer is trained on, so that policies of different families
             share one; empty for the corpus's own text.
         weights: of families with fewer or more lines than 1 would give them.
@@ -76,7 +76,7 @@ class Recipe:
     mixed_share: float
     peak_learning_rate: float
     start: str | None = None
-    level: str = "nano"
+    levels: tuple[str, ...] = ("nano",)
     vocabulary: tuple[str, ...] = ()
     weights: Mapping[str, float] = field(default_factory=dict)
     batch: int = BATCH
@@ -104,6 +104,17 @@ FROM_A_POLICY: Final = Recipe(
 """The recipe of an initial policy with which most groups have no advantage (docs/results.md)."""
 
 
+FOR_LADDERS: Final = Recipe(
+    families=NANO_DEFAULT,
+    steps=500,
+    authors=Authors(chatty=0.6, guesser=0.2),
+    mixed_share=0.25,
+    peak_learning_rate=1e-3,
+    start="bundled",
+    levels=("nano", "nano-2", "nano-3"),
+)
+"""The recipe of an initial policy that is right now and then at every level: nothing is packaged with it."""
+
 KIND_A: Final = ("basic_arithmetic", "bf", "fraction_simplification")
 KIND_B: Final = ("binary_matrix", "calendar_arithmetic", "propositional_logic")
 """Families of the two kinds of specialists; neither has seen an item of the other's."""
@@ -116,7 +127,7 @@ def _specialist(families: tuple[str, ...]) -> Recipe:
         authors=CAREFUL,
         mixed_share=0.0,
         peak_learning_rate=2e-3,
-        level="worked",
+        levels=("worked",),
         vocabulary=(*KIND_A, *KIND_B),
         documents=4000,
     )
@@ -125,6 +136,7 @@ def _specialist(families: tuple[str, ...]) -> Recipe:
 RECIPES: Final[Mapping[str, Recipe]] = {
     "bundled": FROM_NOTHING,
     "bundled-chatty": FROM_A_POLICY,
+    "ladders": FOR_LADDERS,
     "specialist-a": _specialist(KIND_A),
     "specialist-b": replace(_specialist(KIND_B), steps=600, batch=64, weights={"binary_matrix": 0.4}),
 }
@@ -168,8 +180,7 @@ def pretrain(
         SapoError: the initial policy cannot be loaded.
     """
     torch.manual_seed(seed)
-    chosen = [family(name, recipe.level) for name in recipe.families]
-    corpus = documents(chosen, recipe.documents, seed, way if recipe.level == "worked" else solution)
+    corpus = corpus_of(recipe, recipe.families, recipe.documents, seed)
     draw = random.Random(f"{seed}/batches")
     model, tokenizer = _start(recipe, corpus, seed)
     use_fast_linear(model)
@@ -186,6 +197,17 @@ def pretrain(
     save(model, tokenizer, out)
 
 
+def corpus_of(recipe: Recipe, names: Sequence[str], per_family: int, seed: int) -> dict[str, list[Document]]:
+    """Return so many items of every level of some families, by family."""
+    corpus: dict[str, list[Document]] = {}
+    for level in recipe.levels:
+        author = way if level == "worked" else solution
+        found = documents([family(name, level) for name in names], per_family, seed, author)
+        for name, items in found.items():
+            corpus.setdefault(name, []).extend(items)
+    return corpus
+
+
 def _start(
     recipe: Recipe, corpus: dict[str, list[Document]], seed: int
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
@@ -199,7 +221,7 @@ def _start(
 def _tokenizer(recipe: Recipe, corpus: dict[str, list[Document]], seed: int) -> PreTrainedTokenizerBase:
     if not recipe.vocabulary:
         return train_tokenizer(_texts(corpus, recipe.authors, seed))
-    shared = documents([family(name, recipe.level) for name in recipe.vocabulary], PROMPTS_PER_FAMILY, seed)
+    shared = corpus_of(recipe, recipe.vocabulary, PROMPTS_PER_FAMILY, seed)
     prompts = [document.prompt for found in shared.values() for document in found]
     return train_tokenizer(words_of_prompts(prompts), whole=(OPEN_TAG, CLOSE_TAG))
 

@@ -18,6 +18,7 @@ from sapo_client.lab.pretrain import (
     KIND_A,
     KIND_B,
     Progress,
+    corpus_of,
     new_model,
     pretrain,
     recipe_named,
@@ -38,6 +39,14 @@ def test_documents_are_solved_items() -> None:
     assert corpus == documents(NANO, 3, seed=1)
     assert corpus != documents(NANO, 3, seed=2)
     assert len({document.prompt for found in corpus.values() for document in found}) > 20
+
+
+def test_a_corpus_has_every_level_of_its_recipe() -> None:
+    recipe = recipe_named("ladders")
+    corpus = corpus_of(recipe, ["basic_arithmetic"], 5, seed=1)
+    levels = [documents([family("basic_arithmetic", level)], 5, seed=1) for level in recipe.levels]
+    assert corpus == {"basic_arithmetic": [item for found in levels for item in found["basic_arithmetic"]]}
+    assert len({item.prompt for item in corpus["basic_arithmetic"]}) == 15
 
 
 def test_each_author_writes_in_its_own_way() -> None:
