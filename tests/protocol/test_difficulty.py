@@ -48,12 +48,22 @@ def test_a_ladder_starts_at_its_lowest_level() -> None:
     ("counts", "expected"),
     [
         ((Outcomes(10, 0, 0),) * 4, (750, 250, 0)),
-        ((Outcomes(6, 2, 2), Outcomes(), Outcomes(), Outcomes()), (900, 100, 0)),
+        ((Outcomes(0, 10, 0), Outcomes(), Outcomes(), Outcomes()), (750, 250, 0)),
+        ((Outcomes(6, 2, 2), Outcomes(), Outcomes(), Outcomes()), (875, 125, 0)),
+        ((Outcomes(1, 5, 4), Outcomes(), Outcomes(), Outcomes()), (1000, 0, 0)),
         ((Outcomes(2, 2, 6), Outcomes(), Outcomes(), Outcomes()), (1000, 0, 0)),
         ((Outcomes(7, 0, 0), Outcomes(90, 0, 0), Outcomes(), Outcomes()), (1000, 0, 0)),
-        ((Outcomes(4, 0, 0), Outcomes(), Outcomes(0, 4, 0), Outcomes()), (875, 125, 0)),
+        ((Outcomes(5, 0, 0), Outcomes(), Outcomes(0, 0, 3), Outcomes()), (985, 15, 0)),
     ],
-    ids=["all right", "more right than wrong", "at the bottom", "too few to say", "over all levels"],
+    ids=[
+        "all right",
+        "all mixed",
+        "a fifth wrong",
+        "two fifths wrong",
+        "at the bottom",
+        "too few to say",
+        "over all levels",
+    ],
 )
 def test_a_ladder_moves_by_what_its_groups_were(
     counts: tuple[Outcomes, ...], expected: tuple[int, ...]
@@ -62,6 +72,12 @@ def test_a_ladder_moves_by_what_its_groups_were(
     assert tuple(record[family].weight for family in (0, 2, 3)) == expected
     assert record[1].weight == WHOLE
     assert [row[:3] for row in record] == list(counts)
+
+
+def test_a_ladder_goes_down_by_a_step_at_most() -> None:
+    wrong = (Outcomes(),) * 2 + (Outcomes(0, 0, 10), Outcomes(0, 0, 10))
+    middle = (*START[:2], LevelRecord(0, 0, 0, 400), LevelRecord(0, 0, 0, 600))
+    assert position(LADDER.follow(middle, wrong)) == position(middle) - LADDER.step
 
 
 def test_earlier_groups_count_half_as_much_with_each_epoch() -> None:
@@ -105,8 +121,8 @@ def test_lots_share_out_the_levels_by_their_weights() -> None:
 
 
 def test_a_group_is_worth_more_where_the_swarm_is_seldom_right() -> None:
-    rows = [(7, 0, 0), (3, 5, 0), (4, 4, 0), (5, 3, 0), (6, 2, 0), (8, 0, 0), (0, 0, 90)]
-    assert [LevelRecord(*row, 1000).value for row in rows] == [4, 4, 3, 3, 2, 2, 4]
+    rows = [(7, 0, 0), (4, 4, 0), (5, 3, 0), (6, 3, 0), (6, 2, 0), (10, 2, 0), (8, 0, 0), (0, 0, 90)]
+    assert [LevelRecord(*row, 1000).value for row in rows] == [4, 4, 4, 3, 3, 2, 2, 4]
 
 
 def test_points_are_the_worth_of_all_groups_rounded_down() -> None:

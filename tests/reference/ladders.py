@@ -37,10 +37,12 @@ def next_record(
         place = sum(step * before[family][3] for step, family in enumerate(ladder))
         right, mixed, wrong = (sum(counted[family][kind] for family in ladder) for kind in range(3))
         groups = right + mixed + wrong
-        if groups >= 8 and right > wrong:
-            place += difficulty["step"] * (right - wrong) // groups
+        answered = right + mixed
+        if groups >= 8 and 2 * answered > 3 * wrong:
+            place += difficulty["step"] * (2 * answered - 3 * wrong) // (2 * groups)
         elif groups >= 8:
-            place -= difficulty["step"] * (wrong - right) // groups
+            down = difficulty["step"] * (3 * wrong - 2 * answered) // (2 * groups)
+            place -= down if down < difficulty["step"] else difficulty["step"]
         place = max(0, min(place, 1000 * (len(ladder) - 1)))
         for step, family in enumerate(ladder):
             after[family][3] = max(0, 1000 - abs(place - 1000 * step))
@@ -80,8 +82,8 @@ def points(record: list[list[int]], groups: list[int]) -> int:
     quarters = 0
     for (right, mixed, wrong, _), count in zip(record, groups, strict=True):
         total = right + mixed + wrong
-        if total < 8 or 2 * right < total:
+        if total < 8 or 3 * right < 2 * total:
             quarters += 4 * count
         else:
-            quarters += (2 if 4 * right >= 3 * total else 3) * count
+            quarters += (2 if 6 * right >= 5 * total else 3) * count
     return quarters // 4

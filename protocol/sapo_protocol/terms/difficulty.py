@@ -63,12 +63,13 @@ class LevelRecord(NamedTuple):
     def value(self) -> int:
         """Pay of a group with a right answer, in quarters of a point: 4, 3 or 2.
 
-        A whole point while less than half of the swarm's groups are all right, half of one from three
-        quarters on. It does not depend on the group itself, so no answer is paid less for being right.
+        A whole point while less than two thirds of the swarm's groups are all right, which is so where a
+        ladder rests; half of one from five sixths on. It does not depend on the group itself, so no answer
+        is paid less for being right.
         """
-        if self.groups < LEAST_GROUPS or 2 * self.right < self.groups:
+        if self.groups < LEAST_GROUPS or 3 * self.right < 2 * self.groups:
             return VALUES_OF_A_POINT
-        return 3 if 4 * self.right < 3 * self.groups else 2
+        return 3 if 6 * self.right < 5 * self.groups else 2
 
 
 Record = tuple[LevelRecord, ...]
@@ -125,8 +126,9 @@ class Difficulty:
     def follow(self, before: Record, outcomes: Sequence[Outcomes]) -> Record:
         """Return the record of an epoch from the last final one and the epoch's counts, a row per family.
 
-        Each ladder moves up by ``step`` times the part of its groups that were all right, and down by the
-        part that were all wrong: where both are as many, most groups that can be mixed are.
+        Each ladder moves up by ``step`` times the part of its groups with a right answer, and down by one and
+        a half times the part without: it rests where two of five groups are all wrong. Whether the others are
+        all right or mixed depends on the policies, and pay does not.
         """
         weights = dict.fromkeys(range(len(before)), WHOLE)
         for ladder in self.ladders:
@@ -176,8 +178,9 @@ class Difficulty:
         groups = sum(total)
         if groups < LEAST_GROUPS:
             return 0
-        distance = self.step * abs(total.right - total.wrong) // groups
-        return distance if total.right > total.wrong else -distance
+        surplus = 2 * (total.right + total.mixed) - 3 * total.wrong
+        distance = min(self.step, self.step * abs(surplus) // (2 * groups))
+        return distance if surplus > 0 else -distance
 
 
 def median_outcomes(tallies: Sequence[Sequence[Outcomes]]) -> tuple[Outcomes, ...]:

@@ -15,14 +15,26 @@ def test_only_own_groups_count() -> None:
     success.verified(rollout_of(ALICE.account, 3, {b"a": 0.0, b"b": 0.0}))
     success.verified(rollout_of(OWN.account, 4, {b"a": 0.0, b"b": 0.0}, family=1))
     assert [success.of(family) for family in range(3)] == [0.75, 0.0, 0.0]
-    assert success.chances() == [0.75, LEAST_CHANCE, 1.0], "4 p (1 - p); an unknown family is tried"
+    assert success.chances() == [0.5, LEAST_CHANCE, 1.0], "4 p (1 - p) of groups; an unknown family is tried"
+
+
+def test_a_family_of_known_and_unknown_items_teaches_nothing() -> None:
+    """Half of all answers are right, but no group has right and wrong ones."""
+    success = OwnSuccess(OWN.account, 2)
+    for number in range(GROUPS):
+        reward = float(number % 2)
+        success.verified(rollout_of(OWN.account, number, {b"a": reward, b"b": reward}))
+        success.verified(rollout_of(OWN.account, number, {b"a": 1.0, b"b": 0.0}, family=1))
+    assert [success.of(family) for family in range(2)] == [0.5, 0.5]
+    assert success.chances() == [LEAST_CHANCE, 1.0]
 
 
 def test_the_past_fades() -> None:
     success = OwnSuccess(OWN.account, 1)
     for number in range(4 * GROUPS):
-        success.verified(rollout_of(OWN.account, number, {b"a": 0.0}))
+        success.verified(rollout_of(OWN.account, number, {b"a": 1.0, b"b": 0.0}))
+    assert success.chances() == [1.0]
     for number in range(3 * GROUPS):
         success.verified(rollout_of(OWN.account, number, {b"a": 1.0}))
     assert success.of(0) > 0.95
-    assert success.chances() == [max(LEAST_CHANCE, 4 * success.of(0) * (1 - success.of(0)))]
+    assert success.chances() == [LEAST_CHANCE]

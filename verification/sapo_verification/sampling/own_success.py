@@ -51,6 +51,7 @@ class OwnSuccess(SilentObserver):
     def __init__(self, own: Account, families: int) -> None:
         self._own = own
         self._means = [0.0] * families
+        self._spreads = [0.0] * families
         self._groups = [0] * families
 
     def verified(self, rollout: VerifiedRollout) -> None:
@@ -59,7 +60,9 @@ class OwnSuccess(SilentObserver):
             return
         family = rollout.task.family
         self._groups[family] = min(self._groups[family] + 1, GROUPS)
-        self._means[family] += (rollout.mean_reward - self._means[family]) / self._groups[family]
+        mean = rollout.mean_reward
+        self._means[family] += (mean - self._means[family]) / self._groups[family]
+        self._spreads[family] += (4.0 * mean * (1.0 - mean) - self._spreads[family]) / self._groups[family]
 
     def of(self, family: int) -> float:
         """Return the share of right answers, 0 to 1; 0 before the first group."""
@@ -75,10 +78,13 @@ class OwnSuccess(SilentObserver):
     def chances(self) -> Sequence[float]:
         """Return each family's weight where own tasks are drawn by what can be learned from them.
 
-        It is 4 p (1 - p) at a share p of right answers, the variance of the reward relative to its maximum:
-        a group's advantages vanish where all answers are right or all wrong. A family without a group has 1.
+        It is the mean over groups of 4 p (1 - p), p being a group's share of right answers: the variance of
+        the reward within the group relative to its maximum. A group's advantages vanish where all of its
+        answers are right or all wrong. So a family of which half of the items are always answered rightly
+        and the others never teaches nothing, although half of all answers are right. A family without a group
+        has 1.
         """
         return [
-            max(LEAST_CHANCE, 4.0 * mean * (1.0 - mean)) if groups else 1.0
-            for mean, groups in zip(self._means, self._groups, strict=True)
+            max(LEAST_CHANCE, spread) if groups else 1.0
+            for spread, groups in zip(self._spreads, self._groups, strict=True)
         ]

@@ -59,7 +59,7 @@ async def test_right_answers_raise_the_level_and_are_paid(world: World) -> None:
                 (Outcomes(9, 0, 1), Outcomes()),
             )
         proposal = await settled_proposal(world, alice)
-        assert proposal.record[:2] == (LevelRecord(9, 0, 1, 200), LevelRecord(0, 0, 0, 800))
+        assert proposal.record[:2] == (LevelRecord(9, 0, 1, 250), LevelRecord(0, 0, 0, 750))
 
         world.turn_to(EPOCH + 2, 30)
         for harness in (*auditors, alice, bob):
