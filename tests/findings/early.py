@@ -17,12 +17,15 @@ from sapo_client.node.rounds import Author
 from sapo_client.observe.events import EventLog
 from sapo_client.paths import DataDir
 from sapo_protocol.errors import RemoteProtocolError
+from sapo_protocol.identifiers import ContentId
+from sapo_protocol.tasks import Task
 from sapo_verification.certificates import CertificateBook
 from sapo_verification.contributions import ContributionAdmission
 from sapo_verification.payable import PayableCount
 from sapo_verification.signing import SigningDatabase
+from sapo_verification.types import AdmittedRollout, VerifiedRollout
 
-from findings.tree import AUDITORS, certificate_of, crowd
+from findings.tree import AUDITORS, SLOTS, certificate_of, crowd, groups
 
 
 class _Chain:
@@ -132,3 +135,18 @@ def unearned_proof(contracts, count):
     tree = Tree({account: 2 for account in accounts})
     proof = Unearned(accounts[0], 3, tree.proof(accounts[0]), leaves, leaves)
     return contracts.verifier.prove(proof)
+
+
+def doubt(contracts, account):
+    """Nothing: a root whose leaves are hidden cannot be questioned."""
+
+
+def pay(chances):
+    author, count = AUDITORS[0], PayableCount()
+    for epoch, chance in enumerate(chances):
+        for slot, rewards in enumerate(groups(epoch, [chance] * SLOTS)):
+            rollout = author.rollout(epoch=epoch, slot=slot)
+            id_ = ContentId(bytes([epoch, slot]) + bytes(30))
+            count.record(VerifiedRollout(AdmittedRollout(id_, rollout, b""), Task(0, 0), "", rewards))
+    points = [dict(count.points(epoch, [author.account], SLOTS)) for epoch in range(len(chances))]
+    return [earned.get(author.account, 0) for earned in points]

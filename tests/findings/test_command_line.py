@@ -11,17 +11,13 @@ from threading import Thread
 from typing import Any, Final
 
 import pytest
+from findings.commands import LEDGER_EXIT, invoke
 from support.ledger import DEPLOYER, ServedChain
-from typer.testing import CliRunner
 from web3 import Web3
 
 from sapo_client import keystore
-from sapo_client.cli.app import app
 
 RECEIVER: Final = "0x" + "11" * 20
-LEDGER_EXIT: Final = 6
-"""Exit code of a chain that does not answer as one."""
-
 BLOCK_SECONDS: Final = 12
 STUCK_BLOCKS: Final = 6
 """Blocks that a transaction waits before eae0a53 raises its fees for the first time."""
@@ -87,13 +83,6 @@ def key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOME", str(tmp_path))
     keystore.create(tmp_path / "key.json", None, account_key=bytes(DEPLOYER.key))
     return tmp_path / "key.json"
-
-
-def invoke(*words: str) -> tuple[int, str]:
-    """Run a command; return its exit code, which is 0 for an unforeseen exception, and what it says."""
-    done = CliRunner().invoke(app, list(words))
-    code = int(getattr(done.exception, "exit_code", 0))
-    return code, done.output + f"\n{done.exception} {getattr(done.exception, 'hint', '')}"
 
 
 def deploy(folder: Path, url: str, key: Path) -> tuple[int, str]:

@@ -65,6 +65,20 @@ def test_a_quorum_that_hides_its_leaves_takes_no_more_than_its_accounts_could_ea
     assert contracts.token.balance(THIEF) // TOKENS_PER_POINT <= POINTS_CAP * (epochs + 1)
 
 
+def test_the_honest_go_on_from_the_last_epoch_that_can_be_explained(contracts: Contracts) -> None:
+    """A root whose leaves nobody shows is posted on it; whoever earns doubts it, and the quorum settles."""
+    settle(contracts, 0, 10, {CROWD[0]: 10})
+    stolen, honest = (root_of(contracts, 1, 0, {account: 10}) for account in (THIEF, CROWD[0]))
+    contracts.post(stolen, sign(stolen, contracts.domain))
+    TREE.doubt(contracts, CROWD[0])
+    with suppress(Refused):
+        contracts.finalise()
+    with suppress(Refused):
+        contracts.post(honest, sign(honest, contracts.domain))
+    live = contracts.ledger.live()
+    assert (live.root if live else None) == honest
+
+
 def test_honest_auditors_keep_their_bonds_after_a_false_sum(contracts: Contracts) -> None:
     """Liars grant ten points and write down five hundred; later auditors add one to what is there."""
     honest: dict[Account, int] = {}

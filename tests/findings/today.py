@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from findings.tree import AUDITORS, Bonded, Points, certificate_of, crowd
-from support.ledger import AUDITOR_BOND, BOB, BUDGET_POINTS, POINTS_CAP, QUORUM, Contracts, Tree
+from findings.tree import AUDITORS, SLOTS, Bonded, Points, certificate_of, crowd, groups
+from support.ledger import AUDITOR_BOND, BOB, BUDGET_POINTS, DEPLOYER, POINTS_CAP, QUORUM, Contracts, Tree
 
 from sapo_client.ledger.fraud import AccountPlaces, Balance, FraudProof, OverCap
 from sapo_client.ledger.transactions import Refused
@@ -16,11 +16,17 @@ from sapo_client.node.auditing.disputes import equivocations
 from sapo_client.node.runtime.context import Author
 from sapo_client.paths import DataDir
 from sapo_protocol.errors import RemoteProtocolError
+from sapo_protocol.identifiers import Account, ContentId
+from sapo_protocol.rules import Rule
+from sapo_protocol.tasks import Task
 from sapo_protocol.terms.auditors import Auditors
+from sapo_protocol.terms.difficulty import Difficulty
 from sapo_verification.admission.certificates import CertificateStore
 from sapo_verification.admission.contribution_store import ContributionStore
 from sapo_verification.admission.contributions import AuditorSet, ContributionAdmission
+from sapo_verification.epoch_count import EpochCount
 from sapo_verification.signing.database import SigningDatabase
+from sapo_verification.types import AdmittedRollout, VerifiedRollout
 
 ACCOUNTS = Auditors(tuple(one.account for one in AUDITORS))
 
@@ -116,3 +122,41 @@ def unearned_proof(contracts: Contracts, count: int) -> bytes:
     after = Tree({**dict.fromkeys(accounts, 2), accounts[0]: 3})
     places = AccountPlaces(accounts[0], *(tree.place(accounts[0]) for tree in (before, points, after)))
     return contracts.verifier.prove(Balance(places))
+
+
+def doubt(contracts: Contracts, account: Account) -> None:
+    """Ask for the account's leaves in the live posting, and have it rejected once the answer is overdue."""
+    chain, token, verifier = contracts.chain, contracts.token, contracts.verifier
+    chain.now_seconds = chain.engine.head.timestamp + 1
+    chain.send(DEPLOYER, token.address, token.approve(verifier.address, verifier.question_bond()))
+    chain.send(DEPLOYER, verifier.address, verifier.ask(account))
+    chain.now_seconds = chain.engine.head.timestamp + verifier.answer_seconds()
+    chain.send(BOB, verifier.address, verifier.prove_hidden(account))
+
+
+def pay(chances: Sequence[float]) -> list[int]:
+    """Return the points of one account per epoch, in a swarm of three levels that it is alone in.
+
+    A level is harder than the one before it as the odds of a right answer say: a ninth of them.
+    """
+    author, difficulty = AUDITORS[0], Difficulty(ladders=((0, 1, 2),), groups=SLOTS)
+    count, record = EpochCount(difficulty=difficulty), difficulty.start(3)
+    points = []
+    for epoch, chance in enumerate(chances):
+        lots = (int(2**32 * (slot + 0.5) / SLOTS) for slot in range(SLOTS))
+        levels = [difficulty.families_of(record, lot)[0] for lot in lots]
+        for slot, rewards in enumerate(groups(epoch, [_chance(chance, level) for level in levels])):
+            rollout = author.rollout(epoch=epoch, slot=slot, family=levels[slot])
+            id_ = ContentId(bytes([epoch, slot]) + bytes(30))
+            admitted = AdmittedRollout(id_, rollout, b"")
+            if len(set(rewards)) == 1:
+                count.refused(Rule.SIGNAL, admitted, "all alike")
+            count.verified(VerifiedRollout(admitted, Task(levels[slot], 0), "", rewards))
+        points.append(dict(count.points_by_level(epoch, [author.account], SLOTS, record)))
+        record = difficulty.follow(record, count.outcomes(epoch, [author.account], 3))
+    return [earned.get(author.account, 0) for earned in points]
+
+
+def _chance(easiest: float, level: int) -> float:
+    odds = easiest / (1 - easiest) / 9**level
+    return odds / (1 + odds)

@@ -6,12 +6,13 @@ names there, and an adapter for the rest.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from hashlib import sha256
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from random import Random
 from typing import Any, Final, Protocol, cast
 
 from support.ledger import AUDITORS as SIGNERS
@@ -27,6 +28,10 @@ from sapo_protocol.manifest import Manifest
 Points = Mapping[Account, int]
 
 IS_EARLY: Final = find_spec("sapo_client.node.archive") is not None
+
+
+COMPLETIONS: Final = 8
+SLOTS: Final = 64
 
 
 class Bonded(Identity):
@@ -56,6 +61,12 @@ def certificate_of(identity: Identity, manifest: Manifest) -> bytes:
     ).to_bytes()
 
 
+def groups(epoch: int, chances: Sequence[float]) -> list[tuple[float, ...]]:
+    """Return the rewards of one group per chance of a right answer, the same in every tree."""
+    rng = Random(epoch)
+    return [tuple(float(rng.random() < chance) for _ in range(COMPLETIONS)) for chance in chances]
+
+
 class Seat(Protocol):
     """One auditor with its files; what others send arrives when the test says so."""
 
@@ -82,6 +93,16 @@ class Tree(Protocol):
 
     def accuse(self, contracts: Any, before: Points, points: Points, after: Points) -> list[str]:
         """Try every proof against the live posting that its trees allow; return those that convict."""
+
+    def doubt(self, contracts: Any, account: Account) -> None:
+        """Do all that whoever sees a live posting without its leaves can do, and wait for what follows."""
+
+    def pay(self, chances: Sequence[float]) -> list[int]:
+        """Return the points of one account per epoch, which answers tasks right with such chances.
+
+        Args:
+            chances: per epoch, of a right answer at the easiest level.
+        """
 
     def unearned_proof(self, contracts: Any, count: int) -> bytes:
         """Return the call that proves, among so many accounts, that one has a point too many."""
