@@ -1,0 +1,162 @@
+"""The adapter for this tree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from findings.tree import AUDITORS, SLOTS, Bonded, Points, certificate_of, crowd, groups
+from support.ledger import AUDITOR_BOND, BOB, BUDGET_POINTS, DEPLOYER, POINTS_CAP, QUORUM, Contracts, Tree
+
+from sapo_client.ledger.fraud import AccountPlaces, Balance, FraudProof, OverCap
+from sapo_client.ledger.transactions import Refused
+from sapo_client.node.auditing.agreement import Agreement, AgreementTerms, ChainState
+from sapo_client.node.auditing.disputes import equivocations
+from sapo_client.node.runtime.context import Author
+from sapo_client.paths import DataDir
+from sapo_protocol.errors import RemoteProtocolError
+from sapo_protocol.identifiers import Account, ContentId
+from sapo_protocol.rules import Rule
+from sapo_protocol.tasks import Task
+from sapo_protocol.terms.auditors import Auditors
+from sapo_protocol.terms.difficulty import Difficulty
+from sapo_verification.admission.certificates import CertificateStore
+from sapo_verification.admission.contribution_store import ContributionStore
+from sapo_verification.admission.contributions import AuditorSet, ContributionAdmission
+from sapo_verification.epoch_count import EpochCount
+from sapo_verification.signing.database import SigningDatabase
+from sapo_verification.types import AdmittedRollout, VerifiedRollout
+
+ACCOUNTS = Auditors(tuple(one.account for one in AUDITORS))
+
+
+class StoredAuditor:
+    """An auditor's agreement with its real stores and admission, on a real ledger."""
+
+    def __init__(self, contracts: Contracts, identity: Bonded, folder: Path) -> None:
+        self.identity = identity
+        self._contracts, self._manifest = contracts, contracts.manifest()
+        data = DataDir(folder).create()
+        self._contributions = ContributionStore(data.database, self._manifest.swarm_id)
+        certificates = CertificateStore(self._manifest)
+        for one in AUDITORS:
+            certificates.admit(certificate_of(one, self._manifest), self._now)
+        self._admission = ContributionAdmission(
+            self._manifest, certificates, self._contributions, lambda: AuditorSet(ACCOUNTS)
+        )
+        self._agreement = Agreement(
+            author=Author(identity.seed, identity.node, identity.account),
+            account_key=identity.secret,
+            manifest=self._manifest,
+            terms=AgreementTerms(ACCOUNTS.of, QUORUM, POINTS_CAP, BUDGET_POINTS),
+            contributions=self._contributions,
+            signing=SigningDatabase(data.database),
+        )
+
+    @property
+    def _now(self) -> float:
+        return self._contracts.chain.now_seconds
+
+    def hear(self, messages: Iterable[bytes]) -> None:
+        """Admit and store messages; those that are refused are dropped."""
+        for message in messages:
+            with suppress(RemoteProtocolError):
+                admitted = self._admission.admit(message, self._now)
+                self._contributions.add(
+                    admitted.content_id, admitted.kind, admitted.content, message, received_seconds=self._now
+                )
+
+    def said(self) -> tuple[bytes, ...]:
+        """Return all messages that it holds, its own included."""
+        return self._contributions.envelopes(0)
+
+    def look(self, epoch: int) -> None:
+        """Take a step; what it would post is sent."""
+        ledger = self._contracts.ledger
+        for postable in self._agreement.step(self._now, self._state()).postings:
+            with suppress(Refused):
+                data = ledger.post(postable.statement, postable.signatures)
+                self._contracts.chain.send(BOB, ledger.address, data)
+
+    def accuse(self, epoch: int) -> None:
+        """Prove to the contract that auditors signed two roots, where its messages tell so."""
+        for proof in equivocations(self._contributions, epoch, self._contracts.domain).values():
+            self._contracts.prove(proof)
+
+    def _state(self) -> ChainState:
+        contracts = self._contracts
+        last, live = contracts.history.last(), contracts.ledger.live()
+        bonded = {one.account for one in AUDITORS if contracts.vault.bonded(one.account) >= AUDITOR_BOND}
+        return ChainState(
+            last=last.root if last else None,
+            live=live.root if live else None,
+            granted_points=contracts.distributor.granted_points(),
+            bonded=frozenset(bonded),
+        )
+
+
+def seat(contracts: Contracts, identity: Bonded, folder: Path) -> StoredAuditor:
+    """Return an auditor of a ledger of ``support.ledger.found``."""
+    return StoredAuditor(contracts, identity, folder)
+
+
+def accuse(contracts: Contracts, before: Points, points: Points, after: Points) -> list[str]:
+    """Try every proof against the live posting that its trees allow; return those that convict."""
+    trees = [Tree(dict(values)) for values in (before, points, after)]
+    proofs: list[FraudProof] = [OverCap(account, trees[1].place(account)) for account in points]
+    for account in {**before, **points, **after}:
+        proofs.append(Balance(AccountPlaces(account, *(tree.place(account) for tree in trees))))
+    convicting = []
+    for proof in proofs:
+        with suppress(Refused):
+            contracts.prove(proof)
+            convicting.append(proof.FUNCTION)
+    return convicting
+
+
+def unearned_proof(contracts: Contracts, count: int) -> bytes:
+    """Return the call that proves, among so many accounts, that one has a point too many."""
+    accounts = crowd(count)
+    before, points = Tree(dict.fromkeys(accounts, 1)), Tree(dict.fromkeys(accounts, 1))
+    after = Tree({**dict.fromkeys(accounts, 2), accounts[0]: 3})
+    places = AccountPlaces(accounts[0], *(tree.place(accounts[0]) for tree in (before, points, after)))
+    return contracts.verifier.prove(Balance(places))
+
+
+def doubt(contracts: Contracts, account: Account) -> None:
+    """Ask for the account's leaves in the live posting, and have it rejected once the answer is overdue."""
+    chain, token, verifier = contracts.chain, contracts.token, contracts.verifier
+    chain.now_seconds = chain.engine.head.timestamp + 1
+    chain.send(DEPLOYER, token.address, token.approve(verifier.address, verifier.question_bond()))
+    chain.send(DEPLOYER, verifier.address, verifier.ask(account))
+    chain.now_seconds = chain.engine.head.timestamp + verifier.answer_seconds()
+    chain.send(BOB, verifier.address, verifier.prove_hidden(account))
+
+
+def pay(chances: Sequence[float]) -> list[int]:
+    """Return the points of one account per epoch, in a swarm of three levels that it is alone in.
+
+    A level is harder than the one before it as the odds of a right answer say: a ninth of them.
+    """
+    author, difficulty = AUDITORS[0], Difficulty(ladders=((0, 1, 2),), groups=SLOTS)
+    count, record = EpochCount(difficulty=difficulty), difficulty.start(3)
+    points = []
+    for epoch, chance in enumerate(chances):
+        lots = (int(2**32 * (slot + 0.5) / SLOTS) for slot in range(SLOTS))
+        levels = [difficulty.families_of(record, lot)[0] for lot in lots]
+        for slot, rewards in enumerate(groups(epoch, [_chance(chance, level) for level in levels])):
+            rollout = author.rollout(epoch=epoch, slot=slot, family=levels[slot])
+            id_ = ContentId(bytes([epoch, slot]) + bytes(30))
+            admitted = AdmittedRollout(id_, rollout, b"")
+            if len(set(rewards)) == 1:
+                count.refused(Rule.SIGNAL, admitted, "all alike")
+            count.verified(VerifiedRollout(admitted, Task(levels[slot], 0), "", rewards))
+        points.append(dict(count.points_by_level(epoch, [author.account], SLOTS, record)))
+        record = difficulty.follow(record, count.outcomes(epoch, [author.account], 3))
+    return [earned.get(author.account, 0) for earned in points]
+
+
+def _chance(easiest: float, level: int) -> float:
+    odds = easiest / (1 - easiest) / 9**level
+    return odds / (1 + odds)
