@@ -69,6 +69,19 @@ contract DeploymentTest is Swarm {
         check(ledger.EPOCH_APPROVAL_TYPEHASH() == approvalType, "type of the approval");
     }
 
+    function test_changes_are_signed_over_the_documented_types() external view {
+        bytes32 kind = keccak256(
+            "Succession(uint64 number,uint64 activationEpoch,bytes32 successor,address leaving,address entering)"
+        );
+        EpochLedger.Succession memory change = EpochLedger.Succession(1, 20, bytes32(uint256(3)), PROVER, BURNED);
+        bytes32 hashed = keccak256(abi.encode(kind, uint256(1), uint256(20), bytes32(uint256(3)), PROVER, BURNED));
+        check(ledger.successionDigest(change) == _typed(hashed), "an announcement");
+        check(ledger.SUCCESSION_TYPEHASH() == kind, "type of an announcement");
+        kind = keccak256("Withdrawal(uint64 number)");
+        check(ledger.withdrawalDigest(5) == _typed(keccak256(abi.encode(kind, uint256(5)))), "a withdrawal");
+        check(ledger.WITHDRAWAL_TYPEHASH() == kind, "type of a withdrawal");
+    }
+
     function test_who_may_be_an_auditor() external {
         EpochLedger.Terms memory terms = _terms();
         terms.auditors = new address[](65);

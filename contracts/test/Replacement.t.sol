@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
+import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
+
 import {AccountBond} from "../src/AccountBond.sol";
 import {EpochLedger} from "../src/EpochLedger.sol";
 import {EpochRoot} from "../src/EpochRoot.sol";
@@ -97,6 +99,21 @@ contract ReplacementTest is Swarm {
         post(first, three(keys[0], keys[2], NEW));
         (,, uint64 signers) = ledger.live();
         same(signers, 7, "places");
+    }
+
+    function test_the_first_place_changes_its_holder_like_any_other() external {
+        announce(replacement(0, FIRST, auditors[0], vm.addr(NEW)), three(keys[0], keys[1], keys[2]));
+        check(ledger.auditorsIn(FIRST - 1)[0] == auditors[0], "before");
+        check(ledger.auditorsIn(FIRST)[0] == vm.addr(NEW), "from then on");
+    }
+
+    /// A bad quorum announces a replacement for an epoch in the far future, whose number in 40 bits is today's: its own
+    /// account would be an auditor at once, without the time lock.
+    function test_no_replacement_counts_before_its_epoch_for_want_of_bits() external {
+        uint64 epoch = (1 << 40) + 1;
+        EpochLedger.Succession memory far = replacement(0, epoch, auditors[1], vm.addr(NEW));
+        refuse(far, SafeCast.SafeCastOverflowedUintDowncast.selector);
+        check(!ledger.isAuditor(vm.addr(NEW)) && ledger.isAuditorIn(auditors[1], FIRST), "as before");
     }
 
     function test_without_its_bond_the_new_one_does_not_count() external {
