@@ -6,6 +6,7 @@ import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
 import {AccountBond} from "../src/AccountBond.sol";
 import {EpochLedger} from "../src/EpochLedger.sol";
 import {EpochRoot} from "../src/EpochRoot.sol";
+import {FraudVerifier} from "../src/FraudVerifier.sol";
 import {Swarm} from "./Swarm.sol";
 
 /// @notice Auditors are replaced by announcement: who counts in which epoch, and what the others can still do.
@@ -214,6 +215,27 @@ contract ReplacementTest is Swarm {
         check(!ledger.isAuditor(vm.addr(NEW)) && ledger.isAuditorIn(auditors[1], FIRST), "as before");
         announce(replacement(1, FIRST, auditors[1], vm.addr(NEW)), three(keys[0], keys[1], keys[2]));
         sameAuditors(ledger.auditorsIn(FIRST), vm.addr(NEW));
+    }
+
+    /// Who was to enter and signed two statements loses its bond; after the withdrawal it is nobody to the verifier.
+    function test_who_was_to_enter_is_a_stranger_after_the_withdrawal() external {
+        replaceOne();
+        EpochRoot memory a = statement(FIRST, none, none);
+        EpochRoot memory b = statement(FIRST, none, none);
+        b.archiveDigest = 0;
+        (bytes memory ofA, bytes memory ofB) = (signatureOfNew(a), signatureOfNew(b));
+        verifier.proveEquivocation(TURN, a, b, ofA, ofB);
+        same(vault.bonded(vm.addr(NEW)), 0, "bond");
+        vm.expectPartialRevert(FraudVerifier.AlreadyProven.selector);
+        verifier.proveEquivocation(TURN, a, b, ofA, ofB);
+        ledger.withdrawSuccessor(signedBy(three(keys[0], keys[1], keys[2]), ledger.withdrawalDigest(0)));
+        vm.expectPartialRevert(FraudVerifier.NotAuditor.selector);
+        verifier.proveEquivocation(TURN, a, b, ofA, ofB);
+    }
+
+    function signatureOfNew(EpochRoot memory root) private view returns (bytes memory) {
+        (uint8 v, bytes32 r, bytes32 s) = vm.sign(NEW, ledger.approvalDigest(root, TURN));
+        return abi.encodePacked(r, s, v);
     }
 
     /// The attacker has two accounts, of whom one replaces the other: it has one voice.
