@@ -65,6 +65,8 @@ const rules = [
   ["EpochLedger", "|| _tenures[entering].place != 0", ""],
   ["EpochLedger", "delete _tenures[last.entering];", ""],
   ["EpochLedger", "signatures, root.epoch);", "signatures, currentEpoch());"],
+  ["FraudVerifier", "if (value == 0) revert WrongLeaves();\n        value -= 1;", "if (value != 0) value -= 1;"],
+  ["FraudVerifier", "value = recordedValue[root][account];", "value = recordedValue[root][msg.sender];"],
   ["AccountBond", "if (epoch > ledger.currentEpoch()) revert NotBegun(epoch);", ""],
 ];
 

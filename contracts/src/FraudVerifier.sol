@@ -18,7 +18,9 @@ import {Place, SumTree} from "./SumTree.sol";
 ///
 ///         Together the rules leave a posting no freedom but in who earned how much of the epoch, within the cap:
 ///         every account has exactly what it had and earned, and all together have what was granted, for roots end
-///         with their sums. A proof takes the places of one account, whatever the number of accounts.
+///         with their sums. A proof takes the places of one account, whatever the number of accounts. A place can be
+///         recorded beforehand, so that no transaction is long, even where liars make the way to an account as long as
+///         an account's bits allow.
 ///
 ///         Who cannot see an account's leaves asks for them, with a bond. Whoever shows that the account has what it
 ///         had and earned, earns the bond. Where nobody does in time, the posting is rejected; its signers keep their
@@ -68,6 +70,8 @@ contract FraudVerifier {
     mapping(bytes32 posting => address[]) private _asked;
     /// @notice Final epochs that were recalled, by the hash of their record.
     mapping(bytes32 name => bool) public isRecalled;
+    /// @notice What an account has under a root, plus 1; zero where nobody has recorded it.
+    mapping(bytes32 root => mapping(address account => uint256)) public recordedValue;
 
     event FraudProven(Rule indexed rule, uint64 indexed epoch, address indexed prover);
     event LeafAsked(uint64 indexed epoch, address indexed account, address asker, uint256 deadline);
@@ -118,6 +122,13 @@ contract FraudVerifier {
         emit FraudProven(Rule.Equivocation, a.epoch, msg.sender);
         ledger.strike(signer, a.epoch);
         vault.slash(signer, msg.sender);
+    }
+
+    /// @notice Record what an account has under a root, for proofs and answers about it.
+    /// @dev Any root will do, at any time: an account has one value under it for ever. A place that does not lead to the
+    ///      root, such as one of zeros, then stands for the recorded value.
+    function recordValue(bytes32 root, address account, Place calldata place) external {
+        recordedValue[root][account] = _valueUnder(root, account, place) + 1;
     }
 
     /// @notice The live posting grants an account more than an epoch allows.
@@ -296,10 +307,13 @@ contract FraudVerifier {
         return uint256(stake.bonded) + stake.exiting >= ledger.auditorBond();
     }
 
-    function _valueUnder(bytes32 root, address account, Place calldata place) private pure returns (uint256 value) {
+    function _valueUnder(bytes32 root, address account, Place calldata place) private view returns (uint256 value) {
         bytes32 found;
         (value, found) = SumTree.valueAt(account, place);
-        if (found != root) revert WrongLeaves();
+        if (found == root) return value;
+        value = recordedValue[root][account];
+        if (value == 0) revert WrongLeaves();
+        value -= 1;
     }
 
     function _convict(Rule rule, uint64 epoch) private {

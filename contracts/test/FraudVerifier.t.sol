@@ -99,6 +99,81 @@ contract FraudVerifierTest is Swarm {
         _isConvicted();
     }
 
+    /// Liars choose how long the ways are; whoever proves may take them one by one.
+    function testFuzz_recorded_values_stand_for_places(
+        uint256[COUNT] memory before,
+        uint256[COUNT] memory points,
+        uint256 i,
+        uint256 which
+    ) external {
+        i = bound(i, 0, COUNT - 1);
+        which = bound(which, 1, 7);
+        (before, points) = (_small(before), _small(points));
+        before[i] = bound(before[i], 1, 12);
+        _settle(before);
+        uint256[COUNT] memory has = _added(before, points);
+        (has[i], has[(i + 1) % COUNT]) = (has[i] - 1, has[(i + 1) % COUNT] + 1);
+        EpochRoot memory root = statement(1, points, before);
+        root.cumulativeRoot = treeOf(has);
+        _post(root);
+        bytes32[3] memory roots = [root.baseRoot, root.contributionRoot, root.cumulativeRoot];
+        Place[3] memory places = [placeOf(before, i), placeOf(points, i), placeOf(has, i)];
+        for (uint256 tree = 0; tree < 3; ++tree) {
+            if (which & (1 << tree) == 0) continue;
+            verifier.recordValue(roots[tree], accounts[i], places[tree]);
+            places[tree] = _elsewhere();
+        }
+        vm.prank(PROVER);
+        verifier.proveBalance(accounts[i], places[0], places[1], places[2]);
+        _isConvicted();
+    }
+
+    /// Who records everything of an honest posting convicts nobody with it, and answers with it.
+    function testFuzz_recorded_values_are_as_good_as_shown_ones(uint256[COUNT] memory before, uint256 i) external {
+        i = bound(i, 0, COUNT - 1);
+        before = _small(before);
+        before[(i + 1) % COUNT] = 5; // an empty tree needs no place
+        uint256[COUNT] memory points = [uint256(7), 3, 1, 0];
+        _settle(before);
+        EpochRoot memory root = statement(1, points, before);
+        _post(root);
+        verifier.recordValue(root.baseRoot, accounts[i], placeOf(before, i));
+        verifier.recordValue(root.contributionRoot, accounts[i], placeOf(points, i));
+        verifier.recordValue(root.cumulativeRoot, accounts[i], placeOf(_added(before, points), i));
+        vm.expectPartialRevert(FraudVerifier.Balanced.selector);
+        verifier.proveBalance(accounts[i], _elsewhere(), _elsewhere(), _elsewhere());
+        vm.expectPartialRevert(FraudVerifier.WithinCap.selector);
+        verifier.proveOverCap(accounts[i], _elsewhere());
+        _ask(i);
+        vm.prank(PROVER);
+        verifier.answer(accounts[i], _elsewhere(), _elsewhere(), _elsewhere());
+        same(token.balanceOf(PROVER), CAP * RATE, "earned");
+    }
+
+    /// A record counts for its root and its account alone, and only what is under the root is recorded.
+    function test_false_values_are_not_recorded_and_true_ones_prove_nothing_else() external {
+        uint256[COUNT] memory points = [uint256(7), 3, 1, 0];
+        uint256[COUNT] memory greedy = [CAP + 1, 3, 1, 0];
+        EpochRoot memory root = statement(0, points, none);
+        _post(root);
+        verifier.recordValue(treeOf(greedy), accounts[0], placeOf(greedy, 0));
+        vm.expectPartialRevert(FraudVerifier.WrongLeaves.selector);
+        verifier.proveOverCap(accounts[0], placeOf(greedy, 0));
+        verifier.recordValue(root.contributionRoot, accounts[1], placeOf(points, 1));
+        vm.expectPartialRevert(FraudVerifier.WrongLeaves.selector);
+        verifier.proveOverCap(accounts[0], placeOf(greedy, 0));
+        vm.expectPartialRevert(FraudVerifier.WrongLeaves.selector);
+        verifier.recordValue(root.contributionRoot, accounts[0], placeOf(greedy, 0));
+        vm.expectPartialRevert(FraudVerifier.WrongLeaves.selector);
+        verifier.recordValue(root.contributionRoot, accounts[0], _elsewhere());
+        same(verifier.recordedValue(root.contributionRoot, accounts[0]), 0, "not recorded");
+        vm.expectPartialRevert(SumTree.BadPath.selector);
+        verifier.recordValue(root.contributionRoot, accounts[0], Place(accounts[1], 3, new bytes32[](2)));
+        // The same value again, from its place or from the record.
+        verifier.recordValue(root.contributionRoot, accounts[1], _elsewhere());
+        same(verifier.recordedValue(root.contributionRoot, accounts[1]), 3 + 1, "recorded again");
+    }
+
     function testFuzz_a_root_with_another_sum_is_not_posted(uint256[COUNT] memory points, uint64 sum, bool which)
         external
     {
@@ -321,6 +396,11 @@ contract FraudVerifierTest is Swarm {
 
     function _nobody() private pure returns (Place memory) {
         return Place(address(0), 0, new bytes32[](0));
+    }
+
+    /// A place that leads to no root of these tests: a leaf that is a tree of its own.
+    function _elsewhere() private pure returns (Place memory) {
+        return Place(address(0xE15E), 1, new bytes32[](0));
     }
 
     function _isNoProof(uint256 i, Place memory forged, Place memory genuine) private {

@@ -40,8 +40,8 @@ contract GasTest is Swarm {
 
     /// A hundred thousand accounts are about nineteen steps deep.
     function test_gas_of_a_balance_of_nineteen_steps() external {
-        Place memory points = Place(accounts[0], 1, _beside(1)); // another account has the other point
-        Place memory afterwards = Place(accounts[0], 2, _beside(0));
+        Place memory points = Place(accounts[0], 1, _beside(1, 19)); // another account has the other point
+        Place memory afterwards = Place(accounts[0], 2, _beside(0, 19));
         EpochRoot memory root = statement(0, none, none);
         root.contributionRoot = distributor.rootOf(accounts[0], 1, points.proof);
         root.cumulativeRoot = distributor.rootOf(accounts[0], 2, afterwards.proof);
@@ -52,11 +52,19 @@ contract GasTest is Swarm {
         vm.snapshotGasLastCall("fraud", "balance_of_19_steps");
     }
 
-    function _beside(uint256 sum) private pure returns (bytes32[] memory words) {
-        words = new bytes32[](19);
-        for (uint256 i = 0; i < 19; ++i) {
+    /// The longest way that there is: each of an account's bits parts it from another.
+    function test_gas_of_recording_the_longest_way() external {
+        Place memory place = Place(accounts[0], 1, _beside(1, 160));
+        bytes32 root = distributor.rootOf(accounts[0], 1, place.proof);
+        verifier.recordValue(root, accounts[0], place);
+        vm.snapshotGasLastCall("fraud", "record_of_160_steps");
+    }
+
+    function _beside(uint256 sum, uint256 count) private pure returns (bytes32[] memory words) {
+        words = new bytes32[](count);
+        for (uint256 i = 0; i < count; ++i) {
             words[i] = bytes32((uint256(keccak256(abi.encode(i, sum))) >> 64) << 64);
         }
-        words[18] = bytes32(uint256(words[18]) | sum);
+        words[count - 1] = bytes32(uint256(words[count - 1]) | sum);
     }
 }

@@ -34,6 +34,7 @@ _HASH_BYTES = 24
 _SUM_BYTES = 8
 _SUM_MASK = 2 ** (8 * _SUM_BYTES) - 1
 _BITS = 8 * Account.SIZE
+_NOBODY = Account(bytes(Account.SIZE))
 _KEPT_ENTRIES = 64
 """A part with so many entries is hashed once; smaller ones are hashed again rather than kept."""
 
@@ -114,6 +115,16 @@ def sum_place(entries: Entries, account: Account) -> Place:
     return SumTree(entries).place(account)
 
 
+def place_root(account: Account, place: Place) -> Digest:
+    """Return the root that an account's place leads to."""
+    word = EMPTY_ROOT if place.holder == _NOBODY else sum_leaf(place.holder, place.value)
+    bits = int.from_bytes(account, "big") >> (_BITS - len(place.proof))
+    for beside in place.proof:
+        left, right = (beside, word) if bits & 1 else (word, beside)
+        word, bits = Digest(_node_word(left, right, sum_of(left) + sum_of(right))), bits >> 1
+    return word
+
+
 def sum_of(root: Digest) -> int:
     """Return the sum that a root of the tree of points ends with."""
     return int.from_bytes(root[_HASH_BYTES:], "big")
@@ -122,6 +133,14 @@ def sum_of(root: Digest) -> int:
 def _leaf_word(account: Account, value: int) -> bytes:
     written = value.to_bytes(_SUM_BYTES, "big")
     return keccak(account + written)[:_HASH_BYTES] + written
+
+
+def _node_word(left: bytes, right: bytes, total: int) -> bytes:
+    """Return the word over two others and their sum.
+
+    A sum of more than 64 bits is no sum to the contracts; the word then ends with its last 64.
+    """
+    return keccak(left + right)[:_HASH_BYTES] + (total & _SUM_MASK).to_bytes(_SUM_BYTES, "big")
 
 
 class SumTree:
@@ -151,7 +170,7 @@ class SumTree:
             (low, high), other = (right, left) if number >> unit & 1 else (left, right)
             unit -= 1
             siblings.append(Digest(self._word(*other, unit)[0]))
-        holder, value = self.entries[low] if low < high else (Account(bytes(Account.SIZE)), 0)
+        holder, value = self.entries[low] if low < high else (_NOBODY, 0)
         return Place(holder, value, tuple(reversed(siblings)))
 
     def _middle(self, low: int, high: int, unit: int) -> int:
@@ -168,10 +187,7 @@ class SumTree:
         return self._kept[key]
 
     def _hashed(self, low: int, high: int, unit: int) -> tuple[bytes, int]:
-        """Return word and sum.
-
-        A sum of more than 64 bits is no sum to the contracts; the word then ends with its last 64.
-        """
+        """Return word and sum."""
         if high - low == 1:
             account, value = self.entries[low]
             return _leaf_word(account, value), value
@@ -181,5 +197,4 @@ class SumTree:
         left, left_sum = self._word(low, middle, unit - 1)
         right, right_sum = self._word(middle, high, unit - 1)
         total = left_sum + right_sum
-        written = (total & _SUM_MASK).to_bytes(_SUM_BYTES, "big")
-        return keccak(left + right)[:_HASH_BYTES] + written, total
+        return _node_word(left, right, total), total

@@ -1,6 +1,7 @@
 """Merkle trees: every leaf proves, nothing else does."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from hashlib import sha256
 from typing import overload
 
@@ -110,3 +111,18 @@ def test_places_after_the_first_one_hash_few_leaves() -> None:
     for account, _ in _spread(50):
         tree.place(account)
     assert (entries.reads - before) / 50 < 150
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 300])
+def test_a_place_leads_to_the_root_of_its_tree(count: int) -> None:
+    entries = _spread(count)
+    root = merkle.sum_root(entries)
+    strangers = [Account(bytes(20)), Account(b"\xff" * 20), Account(b"\x80" + bytes(19))]
+    for account in (*(account for account, _ in entries[:20]), *strangers):
+        place = merkle.sum_place(entries, account)
+        assert merkle.place_root(account, place) == root
+        if place.value:
+            assert merkle.place_root(account, replace(place, value=place.value + 1)) != root
+        if place.proof:
+            turned = Account(bytes((account[0] ^ 0x80, *account[1:])))
+            assert merkle.place_root(turned, place) != root

@@ -287,7 +287,9 @@ class Contracts:
         self.chain.send(DEPLOYER, vault.address, vault.deposit(address(auditor), AUDITOR_BOND))
 
     def prove(self, proof: FraudProof, signer: LocalAccount = BOB) -> tx.Receipt:
-        """Hand in a fraud proof."""
+        """Hand in a fraud proof, after what it needs recorded."""
+        for recording in proof.recordings():
+            self.chain.send(signer, self.verifier.address, self.verifier.record(recording))
         return self.chain.send(signer, self.verifier.address, self.verifier.prove(proof))
 
     def claim(

@@ -14,7 +14,14 @@ from web3.types import BlockIdentifier, FilterParams
 from sapo_client.ledger import fields
 from sapo_client.ledger.artifact import CONTRACTS, EARLIER, LEDGER_VERSION, Artifact, load
 from sapo_client.ledger.errors import NotYet
-from sapo_client.ledger.fraud import AccountPlaces, FraudProof, final_fields, root_fields
+from sapo_client.ledger.fraud import (
+    AccountPlaces,
+    FraudProof,
+    Recording,
+    final_fields,
+    place_fields,
+    root_fields,
+)
 from sapo_client.ledger.records import (
     Announcement,
     EpochRecord,
@@ -233,8 +240,18 @@ class FraudVerifierContract(Contract):
     NAME = "FraudVerifier"
 
     def prove(self, proof: FraudProof) -> bytes:
-        """Return call data that hands in a proof."""
+        """Return call data that hands in a proof, whose recordings must be on the chain."""
         return self._encode(proof.FUNCTION, *proof.arguments())
+
+    def record(self, recording: Recording) -> bytes:
+        """Return call data that records what an account has under a root, for a proof or an answer."""
+        account = to_checksum_address(recording.account)
+        return self._encode("recordValue", bytes(recording.root), account, place_fields(recording.place))
+
+    def recorded_value(self, root: Digest, account: Account) -> int | None:
+        """Return what is recorded of an account under a root, or None if nothing is."""
+        found = int(self._call("recordedValue", bytes(root), to_checksum_address(account)))
+        return found - 1 if found else None
 
     def ledger(self) -> Account:
         """Return the ledger whose postings it judges."""
@@ -261,7 +278,10 @@ class FraudVerifierContract(Contract):
         return self._encode("ask", to_checksum_address(account))
 
     def answer(self, places: AccountPlaces) -> bytes:
-        """Return call data that shows an account's leaves, and earns the question's bond."""
+        """Return call data that shows an account's leaves, and earns the question's bond.
+
+        What the places' recordings hold must be on the chain.
+        """
         return self._encode("answer", *places.arguments())
 
     def prove_hidden(self, account: Account) -> bytes:
@@ -277,7 +297,7 @@ class FraudVerifierContract(Contract):
         return self._encode("askFinal", list(map(final_fields, newest_first)), to_checksum_address(account))
 
     def answer_final(self, final: FinalRecord, places: AccountPlaces) -> bytes:
-        """Return call data that shows an account's leaves in a final epoch, and earns the question's bond."""
+        """Return call data that shows an account's leaves in a final epoch, as ``answer`` does."""
         return self._encode("answerFinal", final_fields(final), *places.arguments())
 
     def recall(self, newest_first: Sequence[FinalRecord], account: Account) -> bytes:

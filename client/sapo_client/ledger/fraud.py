@@ -5,7 +5,7 @@ A proof is built from what a node holds; whether it convinces is for the contrac
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 from eth_utils import keccak, to_checksum_address
 
@@ -13,13 +13,32 @@ from sapo_client.ledger.records import FinalRecord
 from sapo_protocol import secp256k1
 from sapo_protocol.eip712 import EpochRoot
 from sapo_protocol.identifiers import Account, Digest
-from sapo_protocol.merkle import Place
+from sapo_protocol.merkle import Place, place_root
+
+_MOST_WORDS: Final = 280
+"""Words beside the ways of one transaction, which then has less than 10,000 bytes; liars can make 480."""
+
+_ELSEWHERE: Final = Place(Account(bytes(Account.SIZE)), 0, ())
+"""In place of one that was recorded: it leads to the root of no accounts, under which nobody has a value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """What an account has under a root, recorded by the verifier before a proof that would be too long."""
+
+    root: Digest
+    account: Account
+    place: Place
 
 
 class FraudProof(Protocol):
     """Evidence against an auditor or the live posting."""
 
     FUNCTION: ClassVar[str]
+
+    def recordings(self) -> Sequence[Recording]:
+        """Return what must be recorded before."""
+        ...
 
     def arguments(self) -> Sequence[Any]:
         """Return what the contract's function takes."""
@@ -38,6 +57,10 @@ class Equivocation:
     signature_of_a: bytes
     signature_of_b: bytes
 
+    def recordings(self) -> Sequence[Recording]:
+        """Return nothing: a proof of this kind is short."""
+        return ()
+
     def arguments(self) -> Sequence[Any]:
         """Return the turn, both statements and both signatures."""
         roots = root_fields(self.a), root_fields(self.b)
@@ -52,6 +75,10 @@ class OverCap:
 
     account: Account
     points: Place
+
+    def recordings(self) -> Sequence[Recording]:
+        """Return nothing: one place is never too long."""
+        return ()
 
     def arguments(self) -> Sequence[Any]:
         """Return the account and its place."""
@@ -73,10 +100,24 @@ class AccountPlaces:
     points: Place
     after: Place
 
+    def recordings(self) -> Sequence[Recording]:
+        """Return the places that one transaction is too short for, the longest first."""
+        longest_first = sorted((self.before, self.points, self.after), key=lambda place: -len(place.proof))
+        count, words = 0, sum(len(place.proof) for place in longest_first)
+        while words > _MOST_WORDS:
+            words -= len(longest_first[count].proof)
+            count += 1
+        return [
+            Recording(place_root(self.account, place), self.account, place) for place in longest_first[:count]
+        ]
+
     def arguments(self) -> Sequence[Any]:
-        """Return the account and its places, as the contract's functions take them."""
-        places = map(place_fields, (self.before, self.points, self.after))
-        return to_checksum_address(self.account), *places
+        """Return the account and its places as the contract's functions take them, without those recorded."""
+        recorded = [recording.place for recording in self.recordings()]
+        places = (
+            _ELSEWHERE if place in recorded else place for place in (self.before, self.points, self.after)
+        )
+        return to_checksum_address(self.account), *map(place_fields, places)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +127,10 @@ class Balance:
     FUNCTION: ClassVar[str] = "proveBalance"
 
     places: AccountPlaces
+
+    def recordings(self) -> Sequence[Recording]:
+        """Return the places that one transaction is too short for."""
+        return self.places.recordings()
 
     def arguments(self) -> Sequence[Any]:
         """Return the account and its places."""

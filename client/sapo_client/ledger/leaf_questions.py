@@ -58,6 +58,7 @@ class LeafQuestions:
         """Queue what shows an account's leaves in the live posting, once for each question about them."""
         verifier = await self._verifier()
         key = f"{places.account}:{live.posted_at_seconds}:{question.deadline_seconds}"
+        await self._queue_recordings(verifier, places)
         await self._enqueue("answer", key, Call(verifier.address, verifier.answer(places)))
 
     async def reject_hidden(self, live: EpochRecord, account: Account) -> None:
@@ -96,6 +97,7 @@ class LeafQuestions:
         """Queue what shows an account's leaves in a final epoch, once for each question about them."""
         verifier = await self._verifier()
         key = f"{places.account}:{final.name}:{question.deadline_seconds}"
+        await self._queue_recordings(verifier, places)
         await self._enqueue("answer", key, Call(verifier.address, verifier.answer_final(final, places)))
 
     async def recall(self, newest_first: Sequence[FinalRecord], account: Account) -> None:
@@ -103,6 +105,12 @@ class LeafQuestions:
         verifier = await self._verifier()
         key = f"recall:{account}:{newest_first[-1].name}"
         await self._enqueue("challenge", key, Call(verifier.address, verifier.recall(newest_first, account)))
+
+    async def _queue_recordings(self, verifier: FraudVerifierContract, places: AccountPlaces) -> None:
+        """Queue what must be on the chain before an answer whose places are too long for one transaction."""
+        for recording in places.recordings():
+            call = Call(verifier.address, verifier.record(recording))
+            await self._enqueue("answer", f"record:{recording.root}:{recording.account}", call)
 
     async def _queue_question(self, verifier: FraudVerifierContract, key: str, data: bytes) -> bool:
         """Queue a question behind the approval of its bond; false if the account does not hold the bond."""

@@ -326,6 +326,9 @@ class LedgerClient:
     async def challenge(self, epoch: int, proof: FraudProof) -> None:
         """Queue a proof that an auditor or the live posting of an epoch is false."""
         verifier = await self._in_thread(self._ledger.verifier)
+        for recording in proof.recordings():  # the contract refuses the proof until they are on the chain
+            call = Call(verifier.address, verifier.record(recording))
+            await self._enqueue("challenge", f"record:{recording.root}:{recording.account}", call)
         data = verifier.prove(proof)
         await self._enqueue(
             "challenge", f"{epoch}:{sha256(data).hexdigest()[:16]}", Call(verifier.address, data)

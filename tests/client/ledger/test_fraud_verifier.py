@@ -1,5 +1,6 @@
 """The rules of ``FraudVerifier``, on the embedded chain: what convicts, whom it costs, and what does not."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from hashlib import sha256
@@ -43,7 +44,6 @@ from sapo_protocol.merkle import Place
 A, B = address(ALICE), address(BOB)
 BURNED = Account.from_hex("0x000000000000000000000000000000000000dEaD")
 HALF = AUDITOR_BOND // 2
-FULL_PLACES_GAS = 550_000
 
 
 def statement(epoch: int, points: dict[Account, int], before: dict[Account, int] | None = None) -> EpochRoot:
@@ -75,6 +75,17 @@ def equivocation(
 
 def refusal(contracts: Contracts, proof: FraudProof) -> str | None:
     return refused_as(lambda: contracts.prove(proof))
+
+
+def sent(contracts: Contracts, data: bytes) -> int:
+    """The gas of a call of the verifier."""
+    return contracts.chain.send(BOB, contracts.verifier.address, data).gas_used
+
+
+def neighbours(account: Account) -> list[Account]:
+    """Accounts that part from one at each of its bits, the last one first."""
+    number = int.from_bytes(account, "big")
+    return [Account((number ^ 1 << bit).to_bytes(20, "big")) for bit in range(160)]
 
 
 def is_rejected(contracts: Contracts, root: EpochRoot) -> bool:
@@ -323,28 +334,57 @@ def test_every_proof_is_small_whatever_the_number_of_accounts(contracts: Contrac
             contracts.bond(auditor)
 
 
-def test_the_longest_places_that_liars_can_make_still_convict(contracts: Contracts) -> None:
+def test_no_transaction_is_long_whatever_trees_a_quorum_makes(contracts: Contracts) -> None:
     """An account whose neighbours part from it at every single bit, in all three trees: 160 words each.
 
     Nobody has the keys of such neighbours, but a quorum of liars needs none: it grants points to any address.
+    Each has so many that the sums of the words are long, too. In one transaction the proof was 15,876 bytes
+    and 541,080 gas.
     """
     contracts = deploy_contracts(contracts.chain, epoch_budget_points=2**32 - 1)
-    number = int.from_bytes(A, "big")
-    around = [Account((number ^ 1 << bit).to_bytes(20, "big")) for bit in range(160)]
-    first, points = dict.fromkeys([A, *around], 3), dict.fromkeys([A, *around], 1)
-    after = dict.fromkeys(first, 4) | {A: 3, around[0]: 5}
+    around = neighbours(A)
+    first, points = dict.fromkeys([A, *around], 0xFDCBA9), dict.fromkeys([A, *around], 0xEDCBA9)
+    after = {account: first[account] + points[account] for account in first}
+    after |= {A: after[A] - 1, around[0]: after[around[0]] + 1}
     posted(contracts, statement(0, first))
     contracts.finalise()
     posted(contracts, replace(statement(1, points, first), cumulative_root=Tree(after).root))
     proof = Balance(places(A, first, points, after))
-    size, gas = len(contracts.verifier.prove(proof)), contracts.prove(proof).gas_used
-    print(f"\nproveBalance with three full places: {size:,} bytes, {gas:,} gas")
     assert [len(place.proof) for place in (proof.places.before, proof.places.points, proof.places.after)] == [
         160
     ] * 3
+    assert refused_as(lambda: sent(contracts, contracts.verifier.prove(proof))) == "WrongLeaves"
+    steps = [*map(contracts.verifier.record, proof.recordings()), contracts.verifier.prove(proof)]
+    costs = [(len(data), sent(contracts, data)) for data in steps]
+    print(f"\nproveBalance with three full places, bytes and gas: {costs}")
     assert contracts.ledger.live() is None
-    assert size <= 16_000
-    assert gas <= FULL_PLACES_GAS
+    assert all(size <= 10_000 and gas <= 500_000 for size, gas in costs)
+    for root, values in ((proof.recordings()[0].root, first), (proof.recordings()[1].root, points)):
+        assert contracts.verifier.recorded_value(root, A) == values[A]
+        assert contracts.verifier.recorded_value(root, B) is None
+
+
+@pytest.mark.parametrize(
+    ("lengths", "recorded", "shown"),
+    [
+        ((160, 160, 160), [160, 160], [160]),
+        ((20, 160, 160), [160], [20, 160]),
+        ((160, 60, 61), [160], [60, 61]),
+        ((160, 60, 60), [], [160, 60, 60]),
+    ],
+)
+def test_what_one_transaction_is_too_short_for_is_recorded_before(
+    contracts: Contracts, lengths: Sequence[int], recorded: Sequence[int], shown: Sequence[int]
+) -> None:
+    """The longest transaction is an answer about a final epoch, whose record is sent along."""
+    word = Digest(b"\xee" * 24 + bytes(8))
+    ways = [Place(A, value, (word,) * length) for value, length in enumerate(lengths, 1)]
+    given = AccountPlaces(A, *ways)
+    assert [len(recording.place.proof) for recording in given.recordings()] == recorded
+    assert [len(place[2]) for place in given.arguments()[1:] if place[2]] == shown
+    contracts.settle(0, {A: 1})
+    [final] = contracts.history.newest(1)
+    assert len(contracts.verifier.answer_final(final, given)) <= 10_000
 
 
 SHARED_POINTS: dict[Account, int] = {}

@@ -327,3 +327,35 @@ async def test_what_comes_too_late_about_a_posting_holds_up_nothing(
     status = ledger.status()
     assert (status.pending, status.confirmed, status.refused) == (0, 2, 1)
     assert await ledger.live_record() == live
+
+
+@pytest.mark.parametrize("act", ["answer", "challenge"])
+async def test_places_too_long_for_one_transaction_take_their_effect(
+    contracts: Contracts, ledger: LedgerClient, act: str
+) -> None:
+    """What is recorded must be on the chain first: until then the contract refuses proof and answer."""
+    number = int.from_bytes(A, "big")
+    around = [Account((number ^ 1 << bit).to_bytes(20, "big")) for bit in range(160)]
+    has = dict.fromkeys([A, *around], 1)
+    points, after = Tree(has if act == "answer" else {**has, A: 2, around[0]: 0}), Tree(has)
+    root = replace(make_root(0, total=161), contribution_root=points.root, cumulative_root=after.root)
+    contracts.post(root, sign(root, contracts.domain))
+    live = await ledger.live_record()
+    assert live is not None
+    places = AccountPlaces(A, Tree({}).place(A), points.place(A), after.place(A))
+    chain, verifier = contracts.chain, contracts.verifier
+    async with _running(ledger):
+        if act == "challenge":
+            await ledger.challenge(0, Balance(places))
+            await _until_idle(ledger)
+            assert await ledger.live_record() is None
+        else:
+            chain.now_seconds = chain.engine.head.timestamp + 1
+            approval = contracts.token.approve(verifier.address, verifier.question_bond())
+            chain.send(DEPLOYER, contracts.token.address, approval)
+            chain.send(DEPLOYER, verifier.address, verifier.ask(A))
+            [question] = (await ledger.leaves.of_live(live)).values()
+            await ledger.leaves.answer(live, places, question)
+            await _until_idle(ledger)
+            assert await ledger.leaves.of_live(live) == {}
+    assert (ledger.status().confirmed, ledger.status().refused) == (2, 0)

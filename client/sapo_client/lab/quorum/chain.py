@@ -158,8 +158,9 @@ class StagedChain:
             self.finalise(sender)
 
     def challenge(self, sender: Account, proof: FraudProof) -> bool:
-        """Hand in a proof against a posting or an auditor."""
-        return self.send(sender, self.verifier.address, self.verifier.prove(proof))
+        """Hand in a proof against a posting or an auditor, after what it needs recorded."""
+        steps = [*map(self.verifier.record, proof.recordings()), self.verifier.prove(proof)]
+        return all(self.send(sender, self.verifier.address, data) for data in steps)
 
     def ask(self, asker: Account, live: EpochRecord) -> bool:
         """Ask for the asker's own leaves in the live posting, unless somebody has."""
