@@ -162,13 +162,14 @@ const operators = [
     if (other) propose("location", node, text(node).replace(node.storageLocation, other));
   },
 
-  // Who is called while an effect is not written yet can call back; who is asked first decides by another state.
+  // Who is called while an effect is not written yet can call back; who is asked first decides by another state. Of two
+  // guards the first says which error is told, and what stands behind a `return` or `continue` is not always done.
   function order(node, parents, propose, text) {
     const statements = ["Block", "UncheckedBlock"].includes(node.nodeType) ? node.statements : [];
     const silent = statements.filter((statement) => statement.nodeType !== "EmitStatement");
     for (let i = 0; i + 1 < silent.length; ++i) {
       const [one, two] = [silent[i], silent[i + 1]];
-      if (!orderMatters(effectsOf(one), effectsOf(two))) continue;
+      if (!orderMatters(effectsOf(one), effectsOf(two)) && !guardsMatter(one, two)) continue;
       // A semicolon is not in the span of its statement.
       const between = text({ start: spanOf(one)[1], end: spanOf(two)[0] }).replace(/^;/, "");
       const end = spanOf(two)[1] + (text(two).endsWith("}") ? 0 : 1);
@@ -215,6 +216,21 @@ function pathOf(node) {
 function below(base, rest) {
   const path = pathOf(base);
   return path && path + rest;
+}
+
+/** How an `if` without an `else` leaves its block: the node type of its only statement; undefined for anything else. */
+function exitOf(statement) {
+  if (statement.nodeType !== "IfStatement" || statement.falseBody) return undefined;
+  const body = statement.trueBody.nodeType === "Block" ? statement.trueBody.statements : [statement.trueBody];
+  const isExit = body.length === 1 && ["RevertStatement", "Return", "Continue", "Break"].includes(body[0].nodeType);
+  return isExit ? body[0].nodeType : undefined;
+}
+
+function guardsMatter(one, two) {
+  const [first, second] = [exitOf(one), exitOf(two)];
+  if (first && second) return first !== second || first === "RevertStatement";
+  const acts = (statement) => ["ExpressionStatement", "UncheckedBlock", "ForStatement"].includes(statement.nodeType);
+  return (first ? first !== "RevertStatement" && acts(two) : false) || (second ? second !== "RevertStatement" && acts(one) : false);
 }
 
 function orderMatters(one, two) {

@@ -36,6 +36,7 @@ contract DeploymentTest is Swarm {
         same(verifier.pointsCap(), CAP, "the verifier's cap");
         same(verifier.questionBond(), CAP * RATE, "a question's bond");
         same(verifier.answerSeconds(), WINDOW, "the time for an answer");
+        same(verifier.recallSeconds(), 3 * (WINDOW + 2 * EPOCH), "how long final epochs can be asked about");
         same(distributor.PAYOUT_DELAY(), 604_800, "a week");
         check(vault.BURNED() == BURNED, "where burned tokens go");
     }
@@ -67,6 +68,19 @@ contract DeploymentTest is Swarm {
         check(ledger.approvalDigest(root, 7) == _typed(keccak256(abi.encode(approvalType, uint32(7), hashed))), "the approval");
         check(ledger.EPOCH_ROOT_TYPEHASH() == keccak256(bytes(rootType)), "type of the statement");
         check(ledger.EPOCH_APPROVAL_TYPEHASH() == approvalType, "type of the approval");
+    }
+
+    function test_changes_are_signed_over_the_documented_types() external view {
+        bytes32 kind = keccak256(
+            "Succession(uint64 number,uint64 activationEpoch,bytes32 successor,address leaving,address entering)"
+        );
+        EpochLedger.Succession memory change = EpochLedger.Succession(1, 20, bytes32(uint256(3)), PROVER, BURNED);
+        bytes32 hashed = keccak256(abi.encode(kind, uint256(1), uint256(20), bytes32(uint256(3)), PROVER, BURNED));
+        check(ledger.successionDigest(change) == _typed(hashed), "an announcement");
+        check(ledger.SUCCESSION_TYPEHASH() == kind, "type of an announcement");
+        kind = keccak256("Withdrawal(uint64 number)");
+        check(ledger.withdrawalDigest(5) == _typed(keccak256(abi.encode(kind, uint256(5)))), "a withdrawal");
+        check(ledger.WITHDRAWAL_TYPEHASH() == kind, "type of a withdrawal");
     }
 
     function test_who_may_be_an_auditor() external {

@@ -7,6 +7,7 @@ import {FraudVerifier} from "../src/FraudVerifier.sol";
 import {RewardDistributor} from "../src/RewardDistributor.sol";
 import {Place} from "../src/SumTree.sol";
 import {Swarm} from "./Swarm.sol";
+import {Vm} from "./Vm.sol";
 
 /// @notice After a quorum made roots final whose leaves nobody sees, an honest one goes on from the root before.
 contract RecallTest is Swarm {
@@ -175,6 +176,48 @@ contract RecallTest is Swarm {
         check(history == ledger.EMPTY_HISTORY() && finalBlock == 0, "no record");
         _settle(statement(2, had, none));
         check(distributor.cumulativeRoot() == treeOf(had), "it goes on");
+    }
+
+    /// Who reads the events alone must learn that a live posting fell with the epochs under it, and where to go on.
+    function test_a_recall_tells_what_counts_no_more() external {
+        _settle(statement(0, had, none));
+        bytes32 explained = distributor.cumulativeRoot();
+        uint256[COUNT] memory stolen = [uint256(0), 6, 2, 12];
+        FinalEpoch[] memory hidden = _one(_settle(_moved(1, stolen)));
+        EpochRoot memory live = _moved(2, stolen);
+        _post(live);
+        verifier.askFinal(hidden, accounts[0]);
+        vm.warp(block.timestamp + WINDOW);
+        bytes32 digest = ledger.epochRootDigest(live);
+        vm.expectEmit(address(verifier));
+        emit FraudVerifier.LeafHidden(1, accounts[0]);
+        vm.expectEmit(address(ledger));
+        emit EpochLedger.EpochRejected(2, digest);
+        vm.expectEmit(address(ledger));
+        emit EpochLedger.EpochsRecalled(1, explained);
+        verifier.recall(hidden, accounts[0]);
+    }
+
+    function test_a_recall_rejects_nothing_where_nothing_is_live() external {
+        _settle(statement(0, had, none));
+        FinalEpoch[] memory hidden = _one(_settle(_moved(1, [uint256(0), 6, 2, 12])));
+        verifier.askFinal(hidden, accounts[0]);
+        vm.warp(block.timestamp + WINDOW);
+        vm.recordLogs();
+        verifier.recall(hidden, accounts[0]);
+        Vm.Log[] memory logs = vm.getRecordedLogs();
+        for (uint256 i = 0; i < logs.length; ++i) {
+            check(logs[i].topics[0] != EpochLedger.EpochRejected.selector, "nothing was live");
+        }
+    }
+
+    /// The ledger sees for itself that these epochs are final: a mistake of the verifier would rewrite its history.
+    function test_the_ledger_recalls_final_epochs_alone_whatever_its_verifier_says() external {
+        FinalEpoch[] memory forged = _one(_settle(statement(0, had, none)));
+        forged[0].signers ^= 1;
+        vm.prank(address(verifier));
+        vm.expectPartialRevert(EpochLedger.NotFinal.selector);
+        ledger.recall(forged);
     }
 
     /// An epoch of which nobody earned a point, and whose cumulative tree is any.

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
+import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
+
 import {AccountBond} from "../src/AccountBond.sol";
 import {EpochLedger} from "../src/EpochLedger.sol";
 import {EpochRoot} from "../src/EpochRoot.sol";
+import {FraudVerifier} from "../src/FraudVerifier.sol";
 import {Swarm} from "./Swarm.sol";
 
 /// @notice Auditors are replaced by announcement: who counts in which epoch, and what the others can still do.
@@ -97,6 +100,21 @@ contract ReplacementTest is Swarm {
         post(first, three(keys[0], keys[2], NEW));
         (,, uint64 signers) = ledger.live();
         same(signers, 7, "places");
+    }
+
+    function test_the_first_place_changes_its_holder_like_any_other() external {
+        announce(replacement(0, FIRST, auditors[0], vm.addr(NEW)), three(keys[0], keys[1], keys[2]));
+        check(ledger.auditorsIn(FIRST - 1)[0] == auditors[0], "before");
+        check(ledger.auditorsIn(FIRST)[0] == vm.addr(NEW), "from then on");
+    }
+
+    /// A bad quorum announces a replacement for an epoch in the far future, whose number in 40 bits is today's: its own
+    /// account would be an auditor at once, without the time lock.
+    function test_no_replacement_counts_before_its_epoch_for_want_of_bits() external {
+        uint64 epoch = (1 << 40) + 1;
+        EpochLedger.Succession memory far = replacement(0, epoch, auditors[1], vm.addr(NEW));
+        refuse(far, SafeCast.SafeCastOverflowedUintDowncast.selector);
+        check(!ledger.isAuditor(vm.addr(NEW)) && ledger.isAuditorIn(auditors[1], FIRST), "as before");
     }
 
     function test_without_its_bond_the_new_one_does_not_count() external {
@@ -197,6 +215,27 @@ contract ReplacementTest is Swarm {
         check(!ledger.isAuditor(vm.addr(NEW)) && ledger.isAuditorIn(auditors[1], FIRST), "as before");
         announce(replacement(1, FIRST, auditors[1], vm.addr(NEW)), three(keys[0], keys[1], keys[2]));
         sameAuditors(ledger.auditorsIn(FIRST), vm.addr(NEW));
+    }
+
+    /// Who was to enter and signed two statements loses its bond; after the withdrawal it is nobody to the verifier.
+    function test_who_was_to_enter_is_a_stranger_after_the_withdrawal() external {
+        replaceOne();
+        EpochRoot memory a = statement(FIRST, none, none);
+        EpochRoot memory b = statement(FIRST, none, none);
+        b.archiveDigest = 0;
+        (bytes memory ofA, bytes memory ofB) = (signatureOfNew(a), signatureOfNew(b));
+        verifier.proveEquivocation(TURN, a, b, ofA, ofB);
+        same(vault.bonded(vm.addr(NEW)), 0, "bond");
+        vm.expectPartialRevert(FraudVerifier.AlreadyProven.selector);
+        verifier.proveEquivocation(TURN, a, b, ofA, ofB);
+        ledger.withdrawSuccessor(signedBy(three(keys[0], keys[1], keys[2]), ledger.withdrawalDigest(0)));
+        vm.expectPartialRevert(FraudVerifier.NotAuditor.selector);
+        verifier.proveEquivocation(TURN, a, b, ofA, ofB);
+    }
+
+    function signatureOfNew(EpochRoot memory root) private view returns (bytes memory) {
+        (uint8 v, bytes32 r, bytes32 s) = vm.sign(NEW, ledger.approvalDigest(root, TURN));
+        return abi.encodePacked(r, s, v);
     }
 
     /// The attacker has two accounts, of whom one replaces the other: it has one voice.

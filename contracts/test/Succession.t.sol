@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
+import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
+
 import {EpochLedger} from "../src/EpochLedger.sol";
 import {Swarm} from "./Swarm.sol";
 
@@ -61,6 +63,13 @@ contract SuccessionTest is Swarm {
         vm.warp(GENESIS - 1);
         same(ledger.currentEpoch(), 0, "epoch");
         announce(terms(0, ledger.NOTICE_EPOCHS()), 7);
+    }
+
+    /// Epochs are counted in 64 bits. A clock that shows more is refused, and does not begin again at the first set.
+    function test_an_epoch_that_does_not_fit_has_no_auditors() external {
+        inEpoch(1 << 64);
+        vm.expectPartialRevert(SafeCast.SafeCastOverflowedUintDowncast.selector);
+        ledger.auditors();
     }
 
     function testFuzz_fewer_than_a_quorum_announce_nothing(uint256 signers) external {
@@ -149,6 +158,27 @@ contract SuccessionTest is Swarm {
         inEpoch(8);
         vm.expectPartialRevert(EpochLedger.NothingPending.selector);
         ledger.withdrawSuccessor(enough);
+    }
+
+    /// Nodes take over what an event announces, field by field, and forget what another one withdraws.
+    function test_announcements_and_withdrawals_are_told() external {
+        announce(terms(0, 8), 7);
+        inEpoch(8);
+        EpochLedger.Succession memory both = EpochLedger.Succession(1, 16, TERMS, auditors[3], PROVER);
+        bytes[] memory signatures_ = signed(7, ledger.successionDigest(both));
+        vm.expectEmit(address(ledger));
+        emit EpochLedger.SuccessorAnnounced(1, 16, TERMS, auditors[3], PROVER);
+        ledger.announceSuccessor(both, signatures_);
+        signatures_ = signed(7, ledger.withdrawalDigest(1));
+        vm.expectEmit(address(ledger));
+        emit EpochLedger.SuccessorWithdrawn(1);
+        ledger.withdrawSuccessor(signatures_);
+    }
+
+    /// A bad quorum that could have less notice would replace the others before anybody can leave.
+    function test_the_time_lock_is_eight_epochs_of_which_four_are_settled() external view {
+        same(ledger.NOTICE_EPOCHS(), 8, "notice");
+        same(ledger.SETTLED_EPOCHS(), 4, "settled");
     }
 
     function test_nothing_is_pending_at_first() external {
