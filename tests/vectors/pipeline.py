@@ -58,6 +58,7 @@ class Pipeline:
             key=bytes(32),
         )
         engine.set_auditors(Auditors(tuple(sorted(auditors)), replacements))
+        engine.islands.learn(0, ())  # nothing is final on the chain
         if announced is not None:
             engine.admission.terms.known_until = announced.known_until
         for message in certificates:

@@ -229,6 +229,12 @@ class ContributionStore:
             (epoch, proposal, is_final),
         )
 
+    def note_earlier_final(self, epoch: int, proposal: ContentId) -> None:
+        """Record the proposal that an earlier final epoch names, so that it and its pages can be obtained."""
+        self._connection.execute(
+            "INSERT OR IGNORE INTO posted_proposal (epoch, content_id) VALUES (?, ?)", (epoch, proposal)
+        )
+
     def forget(self, before_epoch: int) -> None:
         """Drop the messages of older epochs, but for a longer time not those behind a final root."""
         rows = self._connection.execute(
