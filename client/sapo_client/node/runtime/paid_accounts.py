@@ -25,6 +25,10 @@ on, and the last one before it."""
 
 _KEPT_EPOCHS: Final = 64
 
+_BEFORE_ANY_FINAL: Final = 2
+"""No epoch is final before the end of epoch 0, so the chain is not asked about these first epochs: nodes meet
+before genesis."""
+
 
 class PaidAccounts:
     """Tells the engine's islands how many accounts were paid, as soon as that is known for an epoch.
@@ -83,6 +87,8 @@ class PaidAccounts:
 
         They are kept as they are first shown: what is recalled later counts nevertheless.
         """
+        if epoch <= _BEFORE_ANY_FINAL:
+            return ()
         if epoch not in self._roots:
             start = epoch_start_seconds(self._manifest, max(epoch, 1) - 1)
             try:
