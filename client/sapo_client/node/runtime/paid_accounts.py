@@ -9,13 +9,15 @@ import math
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final
 
+import trio
+
 from sapo_client.ledger.errors import LedgerError
 from sapo_client.node.runtime.clock import Clock
 from sapo_client.observe.events import EventLog
 from sapo_protocol.eip712 import EpochRoot
 from sapo_protocol.epochs import epoch_start_seconds
 from sapo_protocol.identifiers import ContentId
-from sapo_protocol.islands.count import counted_epochs, first_counted, paid_accounts
+from sapo_protocol.islands.count import counted_epochs, first_counted
 from sapo_protocol.settlement import grace_seconds
 from sapo_verification.engine import Engine
 
@@ -70,7 +72,10 @@ class PaidAccounts:
                 continue
             if (roots := await self._counted_roots(epoch)) is None:
                 return  # the chain is away
-            paid = [self._paid_in(root) for root in roots]
+            paid = []
+            for root in roots:
+                paid.append(self._paid_in(root))
+                await trio.lowlevel.checkpoint()  # a proposal may name a hundred thousand accounts
             known = [accounts for accounts in paid if accounts is not None]
             if len(known) < len(paid):
                 self._report(f"no number of islands for epoch {epoch} yet: its proposals are asked for")
@@ -108,11 +113,11 @@ class PaidAccounts:
         name = ContentId(root.archive_digest)
         if name not in self._paid:
             self._contributions.note_earlier_final(root.epoch, name)
-            if (proposal := self._contributions.proposal(name)) is None:
+            if (accounts := self._contributions.paid_accounts(name)) is None:
                 return None
             if len(self._paid) >= _KEPT_EPOCHS:
                 self._paid.clear()
-            self._paid[name] = paid_accounts(proposal)
+            self._paid[name] = accounts
         return self._paid[name]
 
     def _ask(self) -> None:
