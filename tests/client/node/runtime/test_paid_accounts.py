@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from support.contributions import sealed_by
 from support.gossip_harness import GossipHarness
-from support.swarm import EPOCH, Identity, make_chain_manifest
+from support.swarm import Identity, make_chain_manifest
 
 from sapo_client.ledger.errors import LedgerError
 from sapo_client.node.runtime.paid_accounts import PaidAccounts
@@ -17,7 +17,7 @@ from sapo_protocol.contributions import Proposal, Share
 from sapo_protocol.eip712 import EpochRoot
 from sapo_protocol.envelope import Kind, parse_envelope
 from sapo_protocol.epochs import epoch_start_seconds
-from sapo_protocol.identifiers import Account
+from sapo_protocol.identifiers import Account, ContentId
 from sapo_protocol.islands.count import first_counted
 from sapo_protocol.settlement import grace_seconds
 from sapo_protocol.terms.islands import IslandTerms
@@ -25,6 +25,7 @@ from sapo_protocol.terms.islands import IslandTerms
 TERMS = IslandTerms(most_accounts=4, least_accounts=2, period_epochs=4, most_islands=16)
 MANIFEST = make_chain_manifest(version=2, islands=TERMS, finality_seconds=7)
 AUDITOR = Identity(70)
+EPOCH = 30
 
 
 @dataclass
@@ -37,7 +38,7 @@ class Final:
     async def roots_before(self, timestamp_seconds: int, first_epoch: int) -> Sequence[EpochRoot]:
         """Return those of ``History.roots_by`` in the last block before a time."""
         if self.is_away:
-            raise LedgerError("no endpoint answers")
+            raise LedgerError("no endpoint answers", hint="ask again later")
         shown = [root for at, root in self.roots if at < timestamp_seconds]
         early = [root for root in shown if root.epoch < first_epoch]
         return early[-1:] + [root for root in shown if root.epoch >= first_epoch]
@@ -69,7 +70,11 @@ class Node:
         accounts = sorted(Account(bytes([number]) * 20) for number in range(1, paid + 4))
         shares = tuple(Share(one, int(place < paid), 9) for place, one in enumerate(accounts))
         proposal = Proposal(
-            node=AUDITOR.node, account=AUDITOR.account, epoch=epoch, tallies=(), shares=shares
+            node=AUDITOR.node,
+            account=AUDITOR.account,
+            epoch=epoch,
+            tallies=(ContentId(bytes(32)),),
+            shares=shares,
         )
         message = sealed_by(AUDITOR, MANIFEST, proposal)
         name = parse_envelope(message, MANIFEST.swarm_id).content_id
