@@ -64,6 +64,10 @@ ROUND_TURNS: Final = 16
 CONTRIBUTION_EPOCHS: Final = 16
 """How many epochs after its end an epoch's contributions are accepted, for nodes that were away."""
 
+PAID_EPOCHS: Final = 12
+"""Epochs that the number of islands rests on. With those between an epoch and the islands that a node carries
+they are fewer than ``CONTRIBUTION_EPOCHS``: who joins can be sent what was granted in them."""
+
 CONTRIBUTIONS_PER_TURN: Final = 2
 """Of one account, kind, epoch and turn: one is honest, and the second proves that the first is not."""
 

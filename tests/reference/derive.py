@@ -148,12 +148,24 @@ def island_count(islands: dict[str, Any] | None, paid: list[int]) -> int:
         constant: int = islands["count"]
         return constant
     now = 1
-    for place, accounts in enumerate(paid[-16:]):
+    for place, accounts in enumerate(paid):
         while accounts > islands["most_accounts"] * now and now < islands["most_islands"]:
             now += now
         while place > 0 and accounts < islands["least_accounts"] * now and now > 1:
             now //= 2
     return now
+
+
+def paid_before(epoch: int, final: list[tuple[int, list[int]]]) -> list[int]:
+    """Return how many accounts have points in each epoch that the islands of an epoch rest on.
+
+    Of final epochs their numbers and the points of everybody named in them, oldest first.
+    """
+    begin = (epoch - 1 if epoch else 0) - 12
+    window = [points for number, points in final if number >= begin]
+    if not window and final:
+        window = [final[-1][1]]
+    return [len([one for one in points if one != 0]) for points in window]
 
 
 def drawn(swarm: bytes, who: bytes, epoch: int, period: int) -> int:

@@ -39,6 +39,7 @@ class ReferenceNode:
         self._slots: set[tuple[int, bytes, int]] = set()
         self._proved: set[tuple[int, bytes]] = set()
         self._bonds: dict[int, dict[bytes, int]] = {}
+        self._paid: dict[int, list[int]] = {0: []}
         self._replacements: list[Any] = []
         self._terms: list[tuple[int, dict[str, Any]]] = []
         self._known_until: int | None = None
@@ -46,6 +47,10 @@ class ReferenceNode:
     def learn_bonds(self, epoch: int, bonded: dict[bytes, int]) -> None:
         """Take what each account has bonded in an epoch."""
         self._bonds[epoch] = bonded
+
+    def learn_paid(self, epoch: int, paid: list[int]) -> None:
+        """Take how many accounts were paid in the epochs that an epoch's number of islands rests on."""
+        self._paid[epoch] = paid
 
     def learn_changes(self, terms: dict[str, Any] | None, replacements: list[Any]) -> None:
         """Take what the chain announces: successors of the terms, and replacements of auditors."""
@@ -95,13 +100,14 @@ class ReferenceNode:
         return [epoch for epoch in (now - 1, now, now + 1) if epoch >= 0]
 
     def _home(self, account: bytes, epoch: int) -> int:
-        """Return the island of an account, in a swarm without a chain."""
+        """Return the island of an account, whose beacons are those of a swarm without a chain."""
         islands = self._manifest.get("islands")
         if islands is None:
             return 0
         begin = derive.drawn(self._swarm, account, epoch, islands["period_epochs"])
         beacon = derive.beacon(self._swarm, begin, b"")
-        return derive.home(self._swarm, beacon, account, derive.island_count(islands, []))
+        newest = max(known for known in self._paid if known <= epoch)
+        return derive.home(self._swarm, beacon, account, derive.island_count(islands, self._paid[newest]))
 
     def _require_begun(self, epoch: int, now_ms: int) -> None:
         require(derive.start(self._manifest, epoch) - 500 <= now_ms, "R3.1")

@@ -138,6 +138,8 @@ def test_island_vectors() -> None:
         assert (home, visit) == (vector["home"], vector["visit"])
     for vector in DERIVED["island_counts"]:
         assert derive.island_count(vector["islands"], vector["paid"]) == vector["count"]
+    for vector in DERIVED["paid_accounts"]:
+        assert derive.paid_before(vector["epoch"], vector["final"]) == vector["paid"]
 
 
 def test_merkle_vectors() -> None:

@@ -36,5 +36,7 @@ def prepare(case: dict[str, Any], certificates: dict[str, Any], node: ReferenceN
         assert node.validate("certificates", introduction, case["now_ms"]) == ACCEPTED
     for epoch, bonded in case["state"].get("bonds", ()):
         node.learn_bonds(epoch, {bytes.fromhex(who): int(amount) for who, amount in bonded.items()})
+    for epoch, paid in case["state"].get("paid", ()):
+        node.learn_paid(epoch, paid)
     for message in case["state"]["seen"]:
         assert node.validate("rollouts", unpack(message), case["now_ms"]) == ACCEPTED

@@ -126,6 +126,7 @@ class AuditorHarness:
             check=checkers.check,
             block_hash_before=self.ledger.block_hash_before,
             final_root_before=self.ledger.final_root_before,
+            final_roots_before=self.ledger.final_roots_before,
         )
         assert self.data.database == self.node.root / "node.sqlite"
         self.beacons = self.node.beacons

@@ -11,6 +11,7 @@ from sapo_client.node.auditing.chain import NoChain
 from sapo_client.node.gossip.handlers import GossipHandlers
 from sapo_client.node.gossip.own_certificate import OwnCertificate
 from sapo_client.node.runtime.beacons import Beacons, BlockHashBefore
+from sapo_client.node.runtime.paid_accounts import FinalRootsBefore
 from sapo_client.node.runtime.records import FinalRootBefore, Records, no_archive
 from sapo_client.node.runtime.supervisor import Supervisor
 from sapo_client.node.runtime.telemetry import Telemetry
@@ -22,7 +23,6 @@ from sapo_protocol.manifest import Manifest
 from sapo_verification.admission.certificates import CertificateStore
 from sapo_verification.admission.envelope_store import EnvelopeStore
 from sapo_verification.engine import Engine, Terms
-from sapo_verification.islands import PaidOf, nobody_paid
 from sapo_verification.observer import Observer
 from sapo_verification.reputation.evidence import Reputation
 from sapo_verification.reputation.origins import Origins
@@ -52,8 +52,8 @@ class GossipHarness:
     block_hash_before: BlockHashBefore = NoChain().block_hash_before
     audit_share: float = 1.0
     observers: Sequence[Observer] = ()
-    paid_of: PaidOf = nobody_paid
     final_root_before: FinalRootBefore = NoChain().final_root_before
+    final_roots_before: FinalRootsBefore = NoChain().final_roots_before
 
     def __post_init__(self) -> None:
         self.root.mkdir(parents=True, exist_ok=True)
@@ -77,7 +77,6 @@ class GossipHarness:
             key=b"key",
             terms=Terms(pool=self.limits, audit_share=self.audit_share),
             observers=[self.telemetry, *self.observers],
-            paid_of=self.paid_of,
             record_of=records.known,
         )
         records.archive = self.engine.contributions.record
@@ -93,6 +92,7 @@ class GossipHarness:
             telemetry=self.telemetry,
             clock=self.now,
             beacons=self.beacons,
+            final_roots_before=self.final_roots_before,
             records_file=self.root / "address-records",
         )
 

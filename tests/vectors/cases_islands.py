@@ -2,13 +2,16 @@
 
 In the swarm ``four islands`` a home lasts two epochs. Alice lives on island 0 in the epochs 1 and 2 and on
 3 in the epochs 3 to 6; Bob on 0 in 1 and 2 and on 3 in 3 and 4; Mallory on 2 in 0 and 1, then on 1.
+In the swarm ``two to an island``, where up to four islands follow who was paid, Alice's draws are 3 in the
+epochs 2 and 3 and 0 in 4, all modulo 4; Mallory's is 2 from 2 to 5.
 """
 
 from collections.abc import Iterator
+from typing import Any
 
 from vectors.cases_equivocation import proof
 from vectors.raw import cbor
-from vectors.world import ALICE, BOB, GENESIS, MALLORY, MANIFESTS, STRANGER, Case, Message, frame, one
+from vectors.world import ALICE, BOB, GENESIS, MALLORY, MANIFESTS, STRANGER, Case, Message, Paid, frame, one
 
 FOUR = MANIFESTS["four islands"]
 
@@ -21,6 +24,7 @@ def cases() -> Iterator[Case]:
     yield from _certificates()
     yield from _proofs()
     yield from _swarms()
+    yield from _numbers()
 
 
 def _topic(use: str, island: int) -> str:
@@ -127,3 +131,41 @@ def _swarms() -> Iterator[Case]:
     data = ALICE.rollout(MANIFESTS[chained])
     yield one("before anything is final", None, data, manifest=chained)
     yield one("beside it before anything is final", "R6.7", data, topic="rollouts/1", manifest=chained)
+
+
+def _numbers() -> Iterator[Case]:
+    swarm = MANIFESTS["two to an island"]
+
+    def case(name: str, island: int, rule: str | None, data: bytes, paid: Paid, **options: Any) -> Case:
+        label = f"{name} on island {island}"
+        return one(
+            label,
+            rule,
+            data,
+            topic=_topic(options.pop("use", "rollouts"), island),
+            manifest="two to an island",
+            paid=paid,
+            **options,
+        )
+
+    now, before, mallorys = ALICE.rollout(swarm), ALICE.rollout(swarm, f2=2), MALLORY.rollout(swarm)
+    for island in range(4):
+        four: Paid = ((3, (5,)),)
+        yield case("four islands from now on", island, None if island == 3 else "R6.7", now, four)
+        yield case("one island before", island, None if island == 0 else "R6.7", before, four)
+        certificate, lives = ALICE.certificate(swarm), island in (0, 3)
+        rule = None if lives else "R6.8"
+        yield case("who moves", island, rule, certificate, four, use="certificates", certificates=())
+    for island in range(3):
+        two: Paid = ((2, (3,)),)
+        yield case("the last known number", island, None if island == 1 else "R6.7", now, two)
+        rule = None if island == 0 else "R6.7"
+        yield case("it for another", island, rule, mallorys, two, certificates=("mallory",))
+        one_again: Paid = ((2, (3,)), (3, (3, 1)))
+        yield case("one island again", island, rule, now, one_again)
+        yield case("two islands before", island, None if island == 1 else "R6.7", before, one_again)
+        kept: Paid = ((3, (3, 2)),)
+        yield case("two islands for two", island, None if island == 1 else "R6.7", now, kept)
+    later: Paid = ((4, (5,)),)
+    yield case("only a later number", 0, None, now, later)
+    yield case("only a later number", 3, "R6.7", now, later)

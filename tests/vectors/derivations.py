@@ -31,7 +31,7 @@ from sapo_protocol.envelope import Kind, parse_envelope
 from sapo_protocol.epochs import beacon, epoch_at, epoch_start_seconds
 from sapo_protocol.errors import LocalProtocolError
 from sapo_protocol.identifiers import Account, ContentId, Digest
-from sapo_protocol.islands.count import island_count
+from sapo_protocol.islands.count import counted_epochs, island_count, paid_accounts
 from sapo_protocol.islands.homes import drawing_epoch, home_island, visited_island
 from sapo_protocol.manifest_file import successor_from_json, successor_to_json
 from sapo_protocol.settlement import turn_count, turn_to_propose
@@ -143,7 +143,7 @@ def island_counts() -> list[dict[str, Any]]:
     """Return numbers of islands after some final epochs."""
     terms = IslandTerms(most_accounts=64, least_accounts=24, period_epochs=144, most_islands=64)
     constant = replace(terms, count=8)
-    steady = [100] * 16
+    steady = [100] * 12
     cases = [
         (terms, paid)
         for paid in (
@@ -160,15 +160,60 @@ def island_counts() -> list[dict[str, Any]]:
             [300, 192, 191, 96, 95, 47, 0],
             [0, 10**6, 0],
             [10**9, *steady[1:]],
-            [10**9, *steady],
-            [150, *steady[:15]],
-            [150, *steady],
+            [150, *steady[1:]],
+            steady,
         )
     ]
     return [
         {"islands": asdict(one), "paid": paid, "count": island_count(one, paid)}
         for one, paid in (*cases, (constant, [10**6]), (constant, []))
     ]
+
+
+def paid_accounts_before() -> list[dict[str, Any]]:
+    """Return how many accounts were paid in the epochs that the islands of an epoch rest on."""
+    points = [[0, 7, 1], [], [0, 0], [5], [2, 3, 0, 1]]
+    cases = [
+        (epoch, [(number, points[number % 5]) for number in numbers])
+        for epoch, numbers in (
+            (0, ()),
+            (1, ()),
+            (2, (0,)),
+            (13, range(12)),
+            (14, range(13)),
+            (30, range(29)),
+            (30, (16,)),
+            (30, (17,)),
+            (30, (4, 16)),
+            (30, (15, 18, 20, 28)),
+            (2**32, (2**32 - 14, 2**32 - 13)),
+        )
+    ]
+    return [
+        {
+            "epoch": epoch,
+            "final": [[number, list(one)] for number, one in final],
+            "paid": _paid(epoch, final),
+        }
+        for epoch, final in cases
+    ]
+
+
+def _paid(epoch: int, final: list[tuple[int, list[int]]]) -> list[int]:
+    counted = counted_epochs([number for number, _ in final], epoch)
+    proposals = {
+        number: Proposal(
+            epoch=number,
+            node=ALICE.node,
+            account=ALICE.account,
+            tallies=(),
+            shares=tuple(
+                Share(account, points, points) for account, points in zip(ACCOUNTS, one, strict=False)
+            ),
+        )
+        for number, one in final
+    }
+    return [paid_accounts(proposals[number]) for number in counted]
 
 
 def merkle_trees() -> list[dict[str, Any]]:
@@ -521,6 +566,7 @@ def everything() -> dict[str, Any]:
         "beacons": beacons(),
         "islands": islands(),
         "island_counts": island_counts(),
+        "paid_accounts": paid_accounts_before(),
         "merkle": merkle_trees(),
         "trees_of_points": trees_of_points(),
         "pages": pages(),

@@ -129,6 +129,8 @@ def _compare(case: Case, certificates: dict[str, bytes]) -> None:
         _require(case, node, message)
     for epoch, bonded in case.bonds:
         node.learn_bonds(epoch, bonded)
+    for epoch, paid in case.paid:
+        node.learn_paid(epoch, paid)
     for message in (*before, *case.messages):
         _require(case, node, message)
 
@@ -182,6 +184,7 @@ def _case(case: Case) -> dict[str, Any]:
             "seen": seen,
             "auditors": list(case.auditors),
             **({"bonds": _bonds(case)} if case.bonds else {}),
+            **({"paid": [[epoch, list(paid)] for epoch, paid in case.paid]} if case.paid else {}),
             **_changes(case),
         },
         "now_ms": case.now_ms,

@@ -58,12 +58,14 @@ class Pipeline:
             key=bytes(32),
         )
         engine.set_auditors(Auditors(tuple(sorted(auditors)), replacements))
+        engine.islands.learn(0, ())  # nothing is final on the chain
         if announced is not None:
             engine.admission.terms.known_until = announced.known_until
         for message in certificates:
             engine.certificates.admit(message, at_seconds)
         self._contributions = engine.contributions
         self._standing = engine.standing
+        self._islands = engine.islands
         self._admit_contribution = engine.contribution_admission.admit
         self._on_islands: Mapping[str, Callable[[bytes, float, Heard], object]] = {
             "rollouts": engine.admission.admit,
@@ -74,6 +76,10 @@ class Pipeline:
     def learn_bonds(self, epoch: int, bonded: Mapping[Account, int]) -> None:
         """Take what the chain says of an epoch's bonds."""
         self._standing.learn(epoch, bonded)
+
+    def learn_paid(self, epoch: int, paid: Sequence[int]) -> None:
+        """Take how many accounts were paid in the final epochs that an epoch's islands rest on."""
+        self._islands.learn(epoch, paid)
 
     def validate(self, topic: str, message: bytes, now_ms: int) -> Outcome:
         """Return the outcome of a message that came over a topic; what is accepted is known from then on.

@@ -66,6 +66,8 @@ def _prepared(case: dict[str, Any], certificates: dict[str, str]) -> Pipeline:
         node.validate("certificates", bytes.fromhex(certificates[name]), now_ms)
     for epoch, bonded in state.get("bonds", ()):
         node.learn_bonds(epoch, {Account.from_hex(who): int(amount) for who, amount in bonded.items()})
+    for epoch, paid in state.get("paid", ()):
+        node.learn_paid(epoch, paid)
     for message in state["seen"]:
         node.validate("rollouts", unpack(message), now_ms)
     return node

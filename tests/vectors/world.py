@@ -115,6 +115,7 @@ MANIFESTS: Mapping[str, Manifest] = {
     "four islands": replace(PLAIN, version=2, islands=IslandTerms(64, 32, 2, 64, count=4)),
     "islands by the chain": replace(CHAINED, version=2, islands=IslandTerms(2**32 - 1, 1, 2**16, 2**16)),
     "open gate": replace(PLAIN, version=2, gate=OpenGate()),
+    "two to an island": replace(CHAINED, version=2, islands=IslandTerms(2, 1, 2, 4)),
     "bond gate": replace(CHAINED, version=2, gate=BondGate(_BOND, 10**20, 12 + 14 * EPOCH_SECONDS)),
     "smallest bond": replace(CHAINED, version=2, gate=BondGate(_BOND, 1, 2**64 - 1)),
     "eas gate": replace(
@@ -224,6 +225,9 @@ class Message:
 Bonds = tuple[tuple[int, Mapping[Account, int]], ...]
 """Epochs with what each account has bonded, as if the chain had said so."""
 
+Paid = tuple[tuple[int, tuple[int, ...]], ...]
+"""Epochs with how many accounts were paid in the final epochs that their islands rest on."""
+
 
 @dataclass(frozen=True)
 class Announced:
@@ -245,6 +249,7 @@ class Case:
     auditors: tuple[str, ...] = ()
     now_ms: int = NOW_MS
     bonds: Bonds = ()
+    paid: Paid = ()
     terms: Announced | None = None
     replacements: tuple[Replacement, ...] = ()
 

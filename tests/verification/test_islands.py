@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -19,11 +20,19 @@ from sapo_protocol.terms.auditors import Auditors
 from sapo_protocol.terms.islands import IslandTerms
 from sapo_protocol.topics import certificates_topic, equivocations_topic, rollouts_topic
 from sapo_verification.engine import Engine, Received
+from sapo_verification.island_counts import IslandCounts
 from sapo_verification.islands import IslandMap
 from sapo_verification.types import AdmittedRollout
 
 TERMS = IslandTerms(most_accounts=64, least_accounts=24, period_epochs=4, most_islands=16, count=4)
 MANIFEST = make_manifest(version=2, islands=TERMS)
+CHANGING = make_manifest(
+    version=2,
+    islands=replace(TERMS, count=None),
+    chain_id=5,
+    registry=Account(bytes(20)),
+    ledger=Account(bytes(20)),
+)
 NOW = moment(MANIFEST)
 PEOPLE = [Identity(number) for number in range(1, 60)]
 OWN = Identity(900)
@@ -36,10 +45,9 @@ def known_beacon(epoch: int) -> Digest:
 
 @dataclass
 class World:
-    """One node's engine in a swarm of islands, whose number follows what was paid, and its decisions."""
+    """One node's engine in a swarm of islands, what it knows of who was paid, and its decisions."""
 
     manifest: Manifest = MANIFEST
-    paid: Sequence[int] | None = ()
     knows_beacons: bool = True
     joins: bool = True
     paid_by_epoch: dict[int, Sequence[int]] = field(default_factory=dict)
@@ -52,9 +60,10 @@ class World:
             check=score_in_process(self.manifest),
             beacon_of=self._beacon_of,
             key=b"key",
-            paid_of=lambda epoch: self.paid_by_epoch.get(epoch, self.paid),
         )
         self.islands = self.engine.islands
+        for epoch, paid in sorted(self.paid_by_epoch.items()):
+            self.islands.learn(epoch, paid)
         if self.joins:
             self.engine.carry(self.islands.all_at(NOW))
 
@@ -111,9 +120,69 @@ def test_an_unknown_beacon_blames_nobody() -> None:
     assert (received.verdict, received.rule) == (Verdict.IGNORE, Rule.ROLLOUT_ISLAND)
 
 
-def test_a_number_of_islands_that_is_not_known_blames_nobody() -> None:
-    world = World(manifest=replace(MANIFEST, islands=replace(TERMS, count=4)), paid=None)
-    assert world.hear(PEOPLE[0], 0).verdict is Verdict.IGNORE
+def test_before_any_number_of_islands_is_known_nothing_is_carried_and_nobody_blamed() -> None:
+    world = World(CHANGING, joins=False)
+    islands = world.islands
+    assert islands.count(EPOCH) is None
+    assert islands.all_at(NOW) == islands.due(OWN.node, OWN.account, NOW) == frozenset()
+    received = world.hear(PEOPLE[0], 0)
+    assert (received.verdict, received.rule) == (Verdict.IGNORE, Rule.ROLLOUT_ISLAND)
+
+
+def test_the_last_known_number_of_islands_stands_for_one_that_is_not_known_yet() -> None:
+    world = World(CHANGING, paid_by_epoch={EPOCH - 3: [100]})
+    islands = world.islands
+    assert [islands.count(epoch) for epoch in (EPOCH - 4, EPOCH - 3, EPOCH, EPOCH + 1)] == [None, 2, 2, 2]
+    assert [islands.knows(epoch) for epoch in (EPOCH - 3, EPOCH)] == [True, False]
+    guessed = [world.home(who) for who in PEOPLE]
+    assert set(guessed) == {0, 1}
+    islands.learn(EPOCH, [200])  # four islands: no home that was guessed before is left
+    homes = [world.home(who) for who in PEOPLE]
+    assert set(homes) == {0, 1, 2, 3}
+    assert [home % 2 for home in homes] == guessed
+
+
+def test_what_was_learned_of_an_epoch_never_changes() -> None:
+    """Final epochs were recalled, or another endpoint of the chain is asked: what was published stays."""
+    world = World(CHANGING, paid_by_epoch={EPOCH: [100]})
+    world.islands.learn(EPOCH, [])
+    assert world.islands.count(EPOCH) == 2
+
+
+def test_the_numbers_of_islands_outlast_a_restart(tmp_path: Path) -> None:
+    def restarted() -> IslandMap:
+        return IslandMap(CHANGING, known_beacon, IslandCounts(tmp_path / "node.sqlite"))
+
+    first = restarted()
+    for epoch in range(200):
+        first.learn(epoch, [100] if epoch % 2 else [1])
+    second = restarted()
+    assert [second.count(epoch) for epoch in (135, 136, 198, 199, 200, 300)] == [None, 1, 1, 2, 2, 2]
+    second.learn(199, [1])
+    assert restarted().count(199) == 2
+
+
+@pytest.mark.parametrize(("before", "now"), [([100], [1]), ([1], [100])], ids=["2 to 1", "1 to 2"])
+def test_a_node_that_missed_a_change_blames_nobody_and_nobody_blames_it(
+    before: Sequence[int], now: Sequence[int]
+) -> None:
+    """Its chain is away, or lies: each hears from the other what is an IGNORE at worst."""
+    late, informed = (World(CHANGING, paid_by_epoch={EPOCH - 2: before}) for _ in range(2))
+    informed.islands.learn(EPOCH, now)
+    informed.engine.carry(informed.islands.all_at(NOW))
+    verdicts = set()
+    for sender, receiver in ((late, informed), (informed, late)):
+        for who in PEOPLE[:20]:
+            home = sender.home(who)
+            certificate = who.certificate(CHANGING).to_bytes()
+            for topic, message in (
+                (certificates_topic(CHANGING.swarm_id, home), certificate),
+                (rollouts_topic(CHANGING.swarm_id, home), who.message(CHANGING)),
+            ):
+                if home in receiver.islands.carried:
+                    verdicts.add(receiver.engine.receive(topic, message, NOW).verdict)
+        assert receiver.engine.reputation.is_newcomer(PEOPLE[0].account)
+    assert verdicts == {Verdict.ACCEPT, Verdict.IGNORE}
 
 
 @pytest.mark.parametrize("manifest", [make_manifest(), make_manifest(version=2)], ids=["1", "2"])
@@ -247,8 +316,9 @@ def test_every_rollout_counts_once_while_the_number_of_islands_changes(numbers: 
     terms = replace(TERMS, count=None, most_accounts=2, least_accounts=1)
     chain = {"chain_id": 5, "registry": Account(bytes(20)), "ledger": Account(bytes(20))}
     manifest = make_manifest(version=2, islands=terms, **chain)
-    paid = {epoch: [2 * number] for epoch, number in enumerate(numbers)}
-    island_map = IslandMap(manifest, known_beacon, lambda epoch: paid.get(epoch, paid[len(numbers) - 1]))
+    island_map = IslandMap(manifest, known_beacon)
+    for epoch, number in enumerate(numbers):
+        island_map.learn(epoch, [2 * number])
     for epoch, number in enumerate(numbers):
         assert island_map.count(epoch) == number
         for who in PEOPLE[seed % 20 : seed % 20 + 3]:
@@ -269,8 +339,7 @@ def test_homes_are_drawn_at_least_an_epoch_ahead() -> None:
 
 def test_one_to_two_to_one_under_load_loses_and_doubles_nothing() -> None:
     """Every rollout of three epochs is heard by a node that carries all: admitted once, none refused."""
-    world = World(make_manifest(version=2, islands=replace(TERMS, count=None), **_chain()), paid=[1])
-    world.paid_by_epoch = {EPOCH: [100], EPOCH + 1: [1]}
+    world = World(CHANGING, paid_by_epoch={EPOCH - 2: [1], EPOCH: [100], EPOCH + 1: [1]})
     manifest = world.manifest
     authors = PEOPLE[:12]
     admitted: list[ContentId] = []
@@ -298,7 +367,3 @@ def test_one_to_two_to_one_under_load_loses_and_doubles_nothing() -> None:
                         refused.append(received.rule)
     assert len(admitted) == len(set(admitted)) == len(authors) * 9
     assert set(refused) <= {Rule.ROLLOUT_ISLAND, Rule.ROLLOUT_NEW}
-
-
-def _chain() -> dict[str, object]:
-    return {"chain_id": 5, "registry": Account(bytes(20)), "ledger": Account(bytes(20))}

@@ -40,7 +40,8 @@ from sapo_verification.admission.envelope_store import KEPT_EPOCHS, EnvelopeStor
 from sapo_verification.admission.equivocations import ProofStore
 from sapo_verification.admission.rollouts import Admission, SlotTaken
 from sapo_verification.epoch_count import EpochCount
-from sapo_verification.islands import Heard, IslandMap, PaidOf, nobody_paid
+from sapo_verification.island_counts import IslandCounts
+from sapo_verification.islands import Heard, IslandMap
 from sapo_verification.levels import BeaconOf, Levels, RecordOf
 from sapo_verification.observer import Observer, Observers
 from sapo_verification.reputation.evidence import Reputation
@@ -146,7 +147,6 @@ class Engine:
         own: this node's account, which is neither weighed nor screened.
         check: the jailed checkers.
         beacon_of: the beacon of an epoch, or none while it is unknown.
-        paid_of: how many accounts the final epochs paid that an epoch's islands rest on.
         record_of: the record in force in an epoch; without it that of a swarm in which no epoch is final.
         key: 32 random bytes of this start: no attacker can predict screens and audits.
         observers: every decision is reported to them, after the pay count.
@@ -162,7 +162,6 @@ class Engine:
         beacon_of: BeaconOf,
         key: bytes,
         terms: Terms = Terms(),
-        paid_of: PaidOf = nobody_paid,
         observers: Iterable[Observer] = (),
         record_of: RecordOf | None = None,
     ) -> None:
@@ -180,7 +179,7 @@ class Engine:
         self.demonstrations: Final = DemonstrationPool(own, imitation.imitable, self._is_quarantined)
         imitated = [imitation, self.demonstrations] if terms.sampling.text_use.demonstrates else []
         self._observers = Observers([self.count, self.success, *imitated, *observers])
-        self.islands: Final = IslandMap(manifest, beacon_of, paid_of)
+        self.islands: Final = IslandMap(manifest, beacon_of, IslandCounts(connection))
         self.certificates: Final = CertificateStore(manifest, connection, islands=self.islands, own=own)
         self.standing: Final = self.certificates.standing
         self.admission: Final = Admission(manifest, self.certificates)

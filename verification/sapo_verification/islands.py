@@ -1,7 +1,8 @@
 """The islands of a swarm as one node knows them: where accounts live, and which islands the node carries.
 
-Everything follows from beacons and from how many accounts were paid; both are given. Where one of them is not
-known yet, so is the island, and what comes from there is ignored: it blames nobody.
+Everything follows from beacons and from how many accounts were paid; both are given. Where a beacon is not
+known yet, neither is the island, and what comes from there is ignored: it blames nobody. Where the number of
+islands is not known yet, the last known one stands for it: what is ignored then blames nobody, either.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -15,25 +16,20 @@ from sapo_protocol.islands.count import island_count
 from sapo_protocol.islands.homes import drawing_epoch, home_island, visited_island
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.rules import Rule
+from sapo_verification.island_counts import IslandCounts
 
 Heard = frozenset[int] | None
 """The islands on which a message counts: its topic's, or those that the node carries; none: anywhere."""
-
-PaidOf = Callable[[int], Sequence[int] | None]
-"""How many accounts were paid in each of the final epochs that an epoch's islands rest on, oldest first;
-none while it is unknown."""
 
 _KEPT_HOMES: Final = 16_384
 """Homes in memory, about 200 bytes each: some epochs of the accounts of two large islands."""
 
 
-def nobody_paid(_epoch: int) -> Sequence[int]:
-    """Return that no epoch is final yet."""
-    return ()
-
-
 class IslandMap:
     """Homes of accounts and visits of nodes; remembers which islands the node carries.
+
+    Args:
+        counts: the numbers of islands that are known from before; a store in memory unless given.
 
     Attributes:
         is_divided: whether the swarm may have more islands than one.
@@ -46,34 +42,49 @@ class IslandMap:
         self,
         manifest: Manifest,
         beacon_of: Callable[[int], Digest | None],
-        paid_of: PaidOf = nobody_paid,
+        counts: IslandCounts | None = None,
     ) -> None:
         self._manifest = manifest
         self._terms = manifest.islands
         self.is_divided: Final = manifest.islands is not None
         self._beacon_of = beacon_of
-        self._paid_of = paid_of
-        self._homes: dict[tuple[Account, int], int] = {}
+        self._counts = counts or IslandCounts(":memory:")
+        self._homes: dict[tuple[Account, int, int], int] = {}
         self.carried: frozenset[int] = frozenset({0})
         self.has_joined = False
         self.everywhere: frozenset[Account] = frozenset()
 
+    def learn(self, epoch: int, paid: Sequence[int]) -> None:
+        """Take note of the accounts paid in each of an epoch's ``counted_epochs``, oldest first.
+
+        The first answer stays, whatever the chain shows of the epoch later.
+        """
+        self._counts.learn(epoch, island_count(self._terms, paid))
+
+    def knows(self, epoch: int) -> bool:
+        """Whether the number of islands in an epoch is known, and not only the last one before it."""
+        follows_chain = self._terms is not None and self._terms.count is None
+        return not follows_chain or self._counts.of(epoch) is not None
+
     def count(self, epoch: int) -> int | None:
-        """Return the number of islands in an epoch, or none while it is unknown."""
-        if self._terms is None:
-            return 1
-        paid = self._paid_of(epoch)
-        return None if paid is None else island_count(self._terms, paid)
+        """Return the number of islands in an epoch; while it is unknown, the last known one, if any."""
+        if self._terms is None or self._terms.count is not None:
+            return island_count(self._terms)
+        known = self._counts.of(epoch)
+        return self._counts.last_before(epoch) if known is None else known
 
     def home(self, account: Account, epoch: int) -> int | None:
         """Return the island of an account in an epoch, or none while it is unknown."""
-        if (known := self._homes.get((account, epoch))) is not None:
+        count = self.count(epoch)
+        if count is None or count == 1:
+            return None if count is None else 0
+        if (known := self._homes.get((account, epoch, count))) is not None:
             return known
-        home = self._find_home(account, epoch)
-        if home is not None and self._terms is not None:
+        home = self._find_home(account, epoch, count)
+        if home is not None:
             if len(self._homes) >= _KEPT_HOMES:
                 self._homes.clear()
-            self._homes[account, epoch] = home
+            self._homes[account, epoch, count] = home
         return home
 
     def visit(self, node: NodeId, account: Account, epoch: int) -> int | None:
@@ -100,9 +111,9 @@ class IslandMap:
         return frozenset(island for island in found if island is not None)
 
     def all_at(self, now_seconds: float) -> frozenset[int]:
-        """Return all islands of the epochs that matter now, which an auditor carries."""
-        counts = [self.count(epoch) or 1 for epoch in self.epochs_at(now_seconds)]
-        return frozenset(range(max(counts)))
+        """Return all islands of the epochs that matter now, as far as known, which an auditor carries."""
+        counts = [self.count(epoch) for epoch in self.epochs_at(now_seconds)]
+        return frozenset(range(max((count for count in counts if count is not None), default=0)))
 
     def is_near(self, account: Account, now_seconds: float) -> bool:
         """Whether an account lives on an island that the node carries, may live there, or will soon."""
@@ -153,10 +164,9 @@ class IslandMap:
         if not any(home in heard for home in homes):
             raise RemoteProtocolError(rule, f"account {account} lives on {homes}, this is of {sorted(heard)}")
 
-    def _find_home(self, account: Account, epoch: int) -> int | None:
-        count = self.count(epoch)
-        if self._terms is None or count is None or count == 1:
-            return None if count is None else 0
+    def _find_home(self, account: Account, epoch: int, count: int) -> int | None:
+        if self._terms is None:
+            return 0
         drawn = drawing_epoch(self._manifest.swarm_id, account, epoch, self._terms.period_epochs)
         if (beacon := self._beacon_of(drawn)) is None:
             return None

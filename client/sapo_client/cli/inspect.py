@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from sapo_client.errors import SapoError
-    from sapo_client.observe.reports import EndpointReport, RolloutReport, StatusReport
+    from sapo_client.observe.reports import EndpointReport, IslandsReport, RolloutReport, StatusReport
     from sapo_client.paths import DataDir
 
     Report = TypeVar("Report", bound=BaseModel)
@@ -225,6 +225,7 @@ def _exchange_rows(report: StatusReport) -> list[tuple[str, Any]]:
         ("peers", report.peers),
         ("reachable", REACHABLE_TEXTS[report.reachable]),
         ("neighbours", neighbours_text(report.neighbours)),
+        *([] if report.islands is None else [("islands", islands_text(report.islands))]),
         ("pool", report.pool),
         ("rollouts", f"{report.shared} shared, {report.accepted} accepted"),
     ]
@@ -235,6 +236,19 @@ def neighbours_text(found: int | None) -> str:
     if found is None:
         return "none are looked for in the local network (swarm.mdns, swarm.listen)"
     return f"{found} {'node' if found == 1 else 'nodes'} of this swarm in the local network"
+
+
+def islands_text(islands: IslandsReport) -> str:
+    """Return on how many islands the swarm is, when that changes, and what the node hears of it, in words."""
+    if islands.count is None:
+        return "not known yet: the ledger and the proposals behind its last final epochs are read"
+    hears = ", ".join(map(str, islands.carried)) or "none yet"
+    text = f"{islands.count}, of which this node hears {hears}"
+    if not islands.is_known:
+        return f"{text} (as last known: this epoch's number is not)"
+    if islands.next_count not in (None, islands.count):
+        return f"{text}; {islands.next_count} from the next epoch on"
+    return text
 
 
 def _health_rows(report: StatusReport) -> list[tuple[str, Any]]:

@@ -66,6 +66,20 @@ BondOption = Annotated[
         help="Tokens that an account bonds to count in full, fewer in proportion; unset: no bond is needed.",
     ),
 ]
+IslandsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--islands",
+        metavar="K",
+        help="Divide the swarm: `follow` as many islands as its paid accounts need, or always so many.",
+    ),
+]
+IslandAccountsOption = Annotated[
+    int,
+    typer.Option(
+        "--island-accounts", min=2, metavar="N", help="Paid accounts to an island above which it divides."
+    ),
+]
 ForModel = Annotated[
     str, typer.Option("--model", metavar="M", help="Model that the tasks are for, as in `sapo join`.")
 ]

@@ -16,6 +16,8 @@ from sapo_client.cli.options import (
     DifficultyOption,
     FamiliesOption,
     ForModel,
+    IslandAccountsOption,
+    IslandsOption,
     LevelOption,
     PassphraseFile,
     command,
@@ -136,6 +138,8 @@ def deploy(
     eas: EasOption = None,
     schema: SchemaOption = None,
     attester: Attesters = None,
+    islands: IslandsOption = None,
+    island_accounts: IslandAccountsOption = 64,
     model: ForModel = "bundled",
     costs_money: CostsMoney = False,
     yes: YesOption = False,
@@ -145,6 +149,7 @@ def deploy(
     Shows every transaction and the highest possible cost, and asks before it signs. The same command resumes
     an interrupted deployment, and changes nothing once everything is deployed.
     """
+    from sapo_client.founding.islands import islands_of
     from sapo_client.founding.swarm import SwarmTerms
     from sapo_client.founding.tasks import choose_tasks
     from sapo_protocol.settlement import agreeing
@@ -168,6 +173,7 @@ def deploy(
         difficulty=tasks.difficulty,
         bond=bond,
         eas=_attestation(bond, eas, schema, attester),
+        islands=islands_of(islands, island_accounts, epoch_seconds),
     )
     _check_quorum(common, terms)
     founding = _founding(folder, rpc, founder, terms, costs_money=costs_money)

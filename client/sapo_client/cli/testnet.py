@@ -15,6 +15,8 @@ from sapo_client.cli.options import (
     Common,
     DifficultyOption,
     FamiliesOption,
+    IslandAccountsOption,
+    IslandsOption,
     LevelOption,
     command,
     listed,
@@ -101,6 +103,8 @@ def up(
     level: LevelOption = None,
     difficulty: DifficultyOption = "fixed",
     bond: BondOption = None,
+    islands: IslandsOption = None,
+    island_accounts: IslandAccountsOption = 64,
     keep: KeepOption = False,
     page: PageOption = False,
     control: ControlOption = False,
@@ -112,6 +116,7 @@ def up(
     conditions does not hold; the report names it.
     """
     from sapo_client.founding import defaults, tasks
+    from sapo_client.founding.islands import islands_of
     from sapo_client.testnet.plan import Settings
 
     models = listed(model) or ["bundled"]
@@ -137,6 +142,7 @@ def up(
         page=page,
         control=control,
         bond=bond,
+        islands=islands_of(islands, island_accounts, epoch_seconds),
         progress=not (common.no_progress or common.quiet or common.as_json),
     )
     raise typer.Exit(_run(common, settings))

@@ -35,6 +35,7 @@ from sapo_protocol.manifest import Manifest
 from sapo_protocol.manifest_file import manifest_from_json, manifest_to_json
 from sapo_protocol.suite import Suite
 from sapo_protocol.terms.gate import Gate
+from sapo_protocol.terms.islands import IslandTerms
 
 if TYPE_CHECKING:
     from eth_account.signers.local import LocalAccount
@@ -61,6 +62,7 @@ class SwarmTerms:
         difficulty: whether the levels of the tasks follow the swarm, ``fixed`` or ``follow``.
         bond: tokens that an account must bond to count in full; none: accounts need no bond.
         eas: the attestation that an account must have to count; none: it needs none. Not beside a bond.
+        islands: how the swarm is divided; none: it is not.
     """
 
     name: str
@@ -77,6 +79,7 @@ class SwarmTerms:
     difficulty: str = FIXED
     bond: float | None = None
     eas: EasTerms | None = None
+    islands: IslandTerms | None = None
 
 
 class Founding:
@@ -156,9 +159,10 @@ class Founding:
             epoch_seconds=wanted.epoch_seconds,
             suite=suite,
             limits=defaults.LIMITS,
-            version=1 if difficulty is None and gate is None else 2,
+            version=1 if difficulty is None and gate is None and self._terms.islands is None else 2,
             gate=gate,
             difficulty=difficulty,
+            islands=self._terms.islands,
         )
 
     def _gate(self, deployment: contracts.Deployment, wanted: contracts.LedgerTerms) -> Gate | None:

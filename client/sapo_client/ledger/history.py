@@ -77,6 +77,17 @@ class History:
         record = self.by_block(block)
         return record.root if record else None
 
+    def roots_by(self, block: int, first_epoch: int) -> list[EpochRoot]:
+        """Return the roots that were final in a block, oldest first, back to the last before an epoch."""
+        found: list[EpochRoot] = []
+        with self._lock:
+            for at, final in self._walk_back():
+                if at <= block:
+                    found.append(final.record.root)
+                    if final.record.root.epoch < first_epoch:
+                        break
+        return found[::-1]
+
     def all(self) -> list[EpochRecord]:
         """Return every final epoch, oldest first."""
         with self._lock:

@@ -162,6 +162,14 @@ class LedgerClient:
         """Return the root of the last epoch that is final in the last block before a moment in the past."""
         return await self._in_thread(lambda: self._history.root_by(self._before(timestamp_seconds)[0]))
 
+    async def final_roots_before(self, timestamp_seconds: int, first_epoch: int) -> Sequence[EpochRoot]:
+        """Return the roots final in that block, ascending: from an epoch on, and the last before it."""
+
+        def read() -> Sequence[EpochRoot]:
+            return self._history.roots_by(self._before(timestamp_seconds)[0], first_epoch)
+
+        return await self._in_thread(read)
+
     async def bonds_before(self, timestamp_seconds: int) -> Mapping[Account, int]:
         """Return what each account has behind the gate in the last block before a moment in the past.
 

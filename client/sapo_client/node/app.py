@@ -120,7 +120,7 @@ class NodeApp:
         told = roles.join(telemetry, doppelganger)
         self._engine = open_engine(context, checkers=self._checkers, beacons=self._beacons, observers=told)
         self._beacons.records.archive = self._engine.contributions.record
-        self._gossip = open_gossip(context, self._engine, self._beacons)
+        self._gossip = open_gossip(context, self._engine, self._beacons, self._chain.final_roots_before)
         self._watch_chain()
         self._audit = auditing.open_audit(context, self._engine, self._beacons)
         self._ledger = auditing.open_ledger(

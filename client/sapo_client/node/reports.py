@@ -25,6 +25,7 @@ from sapo_client.observe.control_client import keep_token
 from sapo_client.observe.plain import JSON
 from sapo_client.observe.reports import (
     EndpointReport,
+    IslandsReport,
     LedgerReport,
     PeerReport,
     PeersReport,
@@ -93,6 +94,7 @@ class Reports:
             sampled_external=telemetry.sampled_external,
             refused={str(reason): count for reason, count in sorted(telemetry.refusals.items())},
             ledger=self._ledger(),
+            islands=self._islands(),
             findings=self.health.findings,
         )
 
@@ -153,6 +155,17 @@ class Reports:
             reputation=self.engine.reputation.evidence(account, self.epoch()).weight if account else None,
             accepted=info.received - info.rejected,
             refused=info.rejected,
+        )
+
+    def _islands(self) -> IslandsReport | None:
+        islands, epoch = self.engine.islands, self.epoch()
+        if not islands.is_divided:
+            return None
+        return IslandsReport(
+            count=islands.count(epoch),
+            is_known=islands.knows(epoch),
+            next_count=islands.count(epoch + 1) if islands.knows(epoch + 1) else None,
+            carried=tuple(sorted(islands.carried)) if islands.has_joined else (),
         )
 
     def _ledger(self) -> LedgerReport:

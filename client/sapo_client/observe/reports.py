@@ -39,6 +39,15 @@ class LedgerReport(_Report):
     endpoints: tuple[EndpointReport, ...] = ()
 
 
+class IslandsReport(_Report):
+    """The islands of a divided swarm, as this node knows them."""
+
+    count: int | None = None  # none: not known yet
+    is_known: bool = False  # else the count is the last known one, of an earlier epoch
+    next_count: int | None = None  # of the next epoch, as soon as it is known
+    carried: tuple[int, ...] = ()  # those that this node hears
+
+
 class StatusReport(_Report):
     """Status of a node; the response of `GET /status`."""
 
@@ -76,6 +85,7 @@ class StatusReport(_Report):
     sampled_external: int
     refused: dict[str, int]  # by reason
     ledger: LedgerReport = LedgerReport()
+    islands: IslandsReport | None = None  # none: the swarm is not divided
     findings: tuple[HealthFinding, ...] = ()  # what is wrong, errors first
 
 

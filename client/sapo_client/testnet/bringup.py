@@ -172,9 +172,10 @@ def found(
         epoch_seconds=settings.epoch_seconds,
         suite=suite,
         limits=defaults.LIMITS,
-        version=1 if difficulty is None and gate is None else 2,
+        version=1 if difficulty is None and gate is None and settings.islands is None else 2,
         gate=gate,
         difficulty=difficulty,
+        islands=settings.islands,
     )
     layout.manifest.write_text(manifest_to_json(manifest), encoding="utf-8")
     facts = json.dumps(asdict(deployment), indent=2, default=str)

@@ -18,6 +18,7 @@ from typing import Final
 from sapo_client.founding.defaults import AUDITORS
 from sapo_client.founding.tasks import NANO_TASKS, TaskChoice
 from sapo_client.paths import DataDir
+from sapo_protocol.terms.islands import IslandTerms
 
 NODE_NAMES: Final = (
     "ada", "bo", "cleo", "dov", "eli", "fay", "gus", "hana", "ivo", "june",
@@ -52,6 +53,7 @@ class Settings:
         page: serve a page over all nodes.
         control: run one node beside the swarm that trains alone.
         bond: tokens that an account must bond to count in full, and that each is given; none: no bond.
+        islands: how the swarm is divided; none: it is not.
     """
 
     nodes: int
@@ -72,6 +74,7 @@ class Settings:
     page: bool = False
     control: bool = False
     bond: float | None = None
+    islands: IslandTerms | None = None
 
     @property
     def starts_differ(self) -> bool:

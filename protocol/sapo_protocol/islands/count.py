@@ -1,13 +1,31 @@
 """The number of islands: a pure function of how many accounts were paid in the last final epochs."""
 
 from collections.abc import Sequence
-from typing import Final
 
-from sapo_protocol.constants import CONTRIBUTION_EPOCHS
+from sapo_protocol.constants import PAID_EPOCHS
+from sapo_protocol.contributions import Proposal
 from sapo_protocol.terms.islands import IslandTerms
 
-PAID_EPOCHS: Final = CONTRIBUTION_EPOCHS
-"""Final epochs that the number rests on: every node still holds what was granted in them."""
+
+def first_counted(epoch: int) -> int:
+    """Return the oldest epoch that the number of islands in an epoch rests on, if a later one is final."""
+    return max(0, max(epoch, 1) - 1 - PAID_EPOCHS)
+
+
+def counted_epochs(final: Sequence[int], epoch: int) -> tuple[int, ...]:
+    """Return the final epochs that the number of islands in an epoch rests on, ascending.
+
+    They are those from ``first_counted`` on; if there are none, the last final one, however old it is.
+
+    Args:
+        final: epochs that are final at the block on which the beacon of the epoch before rests, ascending.
+    """
+    return tuple(one for one in final if one >= first_counted(epoch)) or tuple(final[-1:])
+
+
+def paid_accounts(proposal: Proposal) -> int:
+    """Return how many accounts have points in the epoch that a proposal settles."""
+    return sum(share.points > 0 for share in proposal.shares)
 
 
 def island_count(terms: IslandTerms | None, paid: Sequence[int] = ()) -> int:
@@ -18,14 +36,14 @@ def island_count(terms: IslandTerms | None, paid: Sequence[int] = ()) -> int:
 
     Args:
         terms: of the manifest; without any there is one island.
-        paid: accounts with points in each of the last ``PAID_EPOCHS`` final epochs, oldest first.
+        paid: accounts with points in each of the ``counted_epochs``, oldest first.
     """
     if terms is None:
         return 1
     if terms.count is not None:
         return terms.count
     count = 1
-    for number, accounts in enumerate(paid[-PAID_EPOCHS:]):
+    for number, accounts in enumerate(paid):
         while count < terms.most_islands and accounts > terms.most_accounts * count:
             count *= 2
         while number and count > 1 and accounts < terms.least_accounts * count:

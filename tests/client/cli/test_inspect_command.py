@@ -14,10 +14,12 @@ import trio
 from pydantic import BaseModel
 from support.sapo_process import SAPO
 
+from sapo_client.cli.inspect import islands_text
 from sapo_client.locks import lock
 from sapo_client.observe import control
 from sapo_client.observe.events import EventLog
 from sapo_client.observe.reports import (
+    IslandsReport,
     LedgerReport,
     PeerReport,
     PeersReport,
@@ -184,3 +186,36 @@ async def test_a_report_of_another_version_is_an_error(home: dict[str, str], dat
         done = await ask(home, data, "peers")
         nursery.cancel_scope.cancel()
     assert (done.returncode, b"this version" in done.stderr) == (5, True)
+
+
+NOT_YET = "not known yet: the ledger and the proposals behind its last final epochs are read"
+HEARS = "4, of which this node hears 1, 3"
+
+
+@pytest.mark.parametrize(
+    ("islands", "text"),
+    [
+        (
+            IslandsReport(),
+            NOT_YET,
+        ),
+        (IslandsReport(count=1, is_known=True, carried=(0,)), "1, of which this node hears 0"),
+        (IslandsReport(count=4, is_known=True), "4, of which this node hears none yet"),
+        (
+            IslandsReport(count=4, is_known=True, next_count=4, carried=(1, 3)),
+            "4, of which this node hears 1, 3",
+        ),
+        (
+            IslandsReport(count=4, is_known=True, next_count=2, carried=(1, 3)),
+            f"{HEARS}; 2 from the next epoch on",
+        ),
+        (
+            IslandsReport(count=2, carried=(1,)),
+            "2, of which this node hears 1 (as last known: this epoch's number is not)",
+        ),
+    ],
+)
+def test_status_says_how_many_islands_there_are_and_when_that_changes(
+    islands: IslandsReport, text: str
+) -> None:
+    assert islands_text(islands) == text

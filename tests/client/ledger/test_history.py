@@ -245,3 +245,22 @@ def test_two_of_three_are_enough(site: Site) -> None:
     second = site.settle(1)
     assert history.last() == second
     assert site.told == ["http://0: it hides or changes the record of a final epoch"]
+
+
+def test_the_roots_by_a_block_reach_back_to_the_last_before_an_epoch(site: Site) -> None:
+    contracts = site.contracts
+    roots = []
+    for epoch in (3, 5, 6, 9):
+        contracts.settle(epoch, {A: epoch})
+        record = contracts.history.last()
+        assert record is not None
+        roots.append(record.root)
+    history, _ = site.history()
+    head = contracts.chain.engine.head.block_number
+    tip = contracts.ledger.tip().block
+    assert history.roots_by(head, 0) == roots
+    assert history.roots_by(tip, 5) == roots
+    assert history.roots_by(tip - 1, 5) == roots[:3]
+    assert history.roots_by(tip - 1, 6) == roots[1:3]
+    assert history.roots_by(tip - 1, 7) == roots[2:3]
+    assert history.roots_by(0, 0) == []

@@ -1,12 +1,14 @@
 """The number of islands: doubling, halving, hysteresis, and what is forgotten."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sapo_protocol.islands.count import PAID_EPOCHS, island_count
+from sapo_protocol.constants import CONTRIBUTION_EPOCHS, EPOCH_WINDOW, PAID_EPOCHS
+from sapo_protocol.islands.count import counted_epochs, first_counted, island_count
 from sapo_protocol.terms.islands import IslandTerms
 
 TERMS = IslandTerms(most_accounts=64, least_accounts=24, period_epochs=144, most_islands=64)
@@ -38,10 +40,26 @@ def test_without_terms_or_with_a_constant_nothing_is_counted() -> None:
 
 
 @given(paid_accounts)
-def test_it_is_a_power_of_two_within_bounds_and_of_the_last_epochs_alone(paid: list[int]) -> None:
-    count = island_count(TERMS, paid)
-    assert count in {2**n for n in range(7)}
-    assert count == island_count(TERMS, paid[-PAID_EPOCHS:])
+def test_it_is_a_power_of_two_within_bounds(paid: list[int]) -> None:
+    assert island_count(TERMS, paid) in {2**n for n in range(7)}
+
+
+@given(st.sets(st.integers(0, 60)), st.integers(0, 70))
+def test_it_rests_on_the_last_epochs_and_on_an_old_one_if_there_is_no_other(
+    final: set[int], epoch: int
+) -> None:
+    ascending = sorted(final)
+    counted = counted_epochs(ascending, epoch)
+    assert list(counted) == ascending[len(ascending) - len(counted) :]
+    assert bool(counted) == bool(final)
+    assert all(one >= first_counted(epoch) for one in counted) or len(counted) == 1
+
+
+def test_who_joins_can_be_sent_all_that_it_rests_on() -> None:
+    """The oldest epoch that matters to a node at the end of an epoch is still accepted then."""
+    for now in range(40, 50):
+        oldest_carried = now - EPOCH_WINDOW - 1  # by a clock that is slow by the tolerance
+        assert first_counted(oldest_carried) + CONTRIBUTION_EPOCHS >= now
 
 
 @given(paid_accounts.filter(bool))
@@ -61,3 +79,15 @@ def test_what_wavers_between_the_bounds_changes_nothing(first: int, later: list[
 def test_a_steady_number_has_the_fewest_islands_that_hold_it(accounts: int) -> None:
     count = island_count(TERMS, [accounts] * PAID_EPOCHS)
     assert count == min(64, next(2**n for n in range(20) if accounts <= 64 * 2**n))
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=80))
+def test_one_account_more_or_less_changes_it_twice_in_a_window_at_most(spikes: list[bool]) -> None:
+    """The attacker adds one paid account to as many as just fit on an island, or takes it away, at will."""
+    paid = [64 + spike for spike in spikes]
+    counts = []
+    for epoch in range(2, len(paid) + 2):
+        counted = counted_epochs(range(epoch - 1), epoch)
+        counts.append(island_count(TERMS, [paid[one] for one in counted]))
+    changes = sum(before != after for before, after in pairwise(counts))
+    assert changes <= 2 * (len(paid) // (PAID_EPOCHS + 1) + 1)

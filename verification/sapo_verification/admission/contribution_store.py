@@ -21,6 +21,7 @@ from sapo_protocol.eip712 import EpochRoot
 from sapo_protocol.envelope import Kind, parse_envelope
 from sapo_protocol.errors import RemoteProtocolError
 from sapo_protocol.identifiers import Account, ContentId, Digest, SwarmId
+from sapo_protocol.islands.count import paid_accounts
 from sapo_protocol.terms.difficulty import Record
 from sapo_verification.admission.contributions import Contribution, parse_contribution, turn_of
 from sapo_verification.store import StoreSchema, open_database, transaction
@@ -229,6 +230,12 @@ class ContributionStore:
             (epoch, proposal, is_final),
         )
 
+    def note_earlier_final(self, epoch: int, proposal: ContentId) -> None:
+        """Record the proposal that an earlier final epoch names, so that it and its pages can be obtained."""
+        self._connection.execute(
+            "INSERT OR IGNORE INTO posted_proposal (epoch, content_id) VALUES (?, ?)", (epoch, proposal)
+        )
+
     def forget(self, before_epoch: int) -> None:
         """Drop the messages of older epochs, but for a longer time not those behind a final root."""
         rows = self._connection.execute(
@@ -292,6 +299,16 @@ class ContributionStore:
         """Return one proposal by its id."""
         return self._message(content_id, Proposal)
 
+    def paid_accounts(self, proposal: ContentId) -> int | None:
+        """Return how many accounts have points in a proposal, or None if it is not all here.
+
+        It is not kept in memory: of old epochs nothing else is read, and a large swarm's takes megabytes.
+        """
+        if isinstance(known := self._parsed.get(proposal), Proposal):
+            return paid_accounts(known)
+        message = self._read(proposal, Proposal)
+        return paid_accounts(message) if isinstance(message, Proposal) else None
+
     def proposals(self, epoch: int) -> dict[ContentId, Proposal]:
         """Return the proposals of an epoch."""
         return dict(self._messages(epoch, Proposal))
@@ -337,19 +354,22 @@ class ContributionStore:
         """Return a stored message of a kind; auditors look at the newest ones several times a second."""
         if isinstance(known := self._parsed.get(content_id), type_):
             return known
-        row = self._connection.execute(
-            "SELECT envelope FROM contribution WHERE content_id = ? AND kind = ?",
-            (content_id, int(_KINDS[type_])),
-        ).fetchone()
-        if row is None:
-            return None
-        message = self._completed(content_id, parse_contribution(parse_envelope(row[0], self._swarm_id)))
+        message = self._read(content_id, type_)
         if message is None:
             return None
         if len(self._parsed) >= _PARSED:
             self._parsed.clear()
         self._parsed[content_id] = message
         return message if isinstance(message, type_) else None
+
+    def _read(self, content_id: ContentId, type_: type[Contribution]) -> Contribution | None:
+        row = self._connection.execute(
+            "SELECT envelope FROM contribution WHERE content_id = ? AND kind = ?",
+            (content_id, int(_KINDS[type_])),
+        ).fetchone()
+        if row is None:
+            return None
+        return self._completed(content_id, parse_contribution(parse_envelope(row[0], self._swarm_id)))
 
     def _completed(self, content_id: ContentId, message: Contribution) -> Contribution | None:
         """Return a message with what its pages list; None if one is missing or lists something else."""

@@ -26,6 +26,13 @@ function tile(name) {
   return { element: el("div", { class: "card tile" }, el("dt", {}, name), value, below), set: (text, note = "") => { value.textContent = text; below.textContent = note; } };
 }
 
+function islandsText(islands) {
+  if (!islands) return "";
+  if (islands.count === null) return "; islands not known yet";
+  const changes = islands.next_count !== null && islands.next_count !== islands.count;
+  return `; ${islands.carried.length} of ${count(islands.count)} islands heard` + (changes ? `, ${count(islands.next_count)} from the next epoch on` : "");
+}
+
 export class Overview {
   constructor(node) {
     this.curves = new Curves(node);
@@ -100,7 +107,7 @@ export class Overview {
     tiles.reward.set(share(report.reward), report.reward_start === null ? "" : `${share(report.reward_start)} in the first round`);
     tiles.step.set(count(report.step), `round ${count(report.round)} of this start`);
     tiles.epoch.set(count(report.epoch), `up for ${span(report.uptime_seconds)}`);
-    tiles.peers.set(count(report.peers), `${count(report.pool)} rollouts in the pool`);
+    tiles.peers.set(count(report.peers), `${count(report.pool)} rollouts in the pool${islandsText(report.islands)}`);
     tiles.rollouts.set(count(report.shared), `${count(report.accepted)} accepted from others`);
     tiles.refused.set(arrived ? percent(refused / arrived) : "–", `${count(refused)} of ${count(arrived)}; ${count(even)} without advantage`);
     tiles.points.set(report.ledger.enabled ? count(report.ledger.points) : "–", report.ledger.enabled ? (report.ledger.registered ? "registered" : "not registered") : "no ledger");

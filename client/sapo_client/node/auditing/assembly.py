@@ -73,6 +73,12 @@ def open_chain(context: NodeContext) -> LedgerClient | NoChain:
             hint="start it without --no-ledger",
             exit_code=ExitCode.LEDGER,
         )
+    if manifest.islands is not None and manifest.islands.count is None and not config.enabled:
+        raise SapoError(
+            "the number of this swarm's islands follows its ledger, which this node is told not to use",
+            hint="start it without --no-ledger",
+            exit_code=ExitCode.LEDGER,
+        )
     from eth_account import Account as EthAccount
 
     return LedgerClient(

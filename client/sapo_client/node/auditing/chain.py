@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from sapo_client.ledger.records import Announcement, ChainLook, LedgerStatus
@@ -18,6 +18,9 @@ class ChainRole(Protocol):
 
     async def final_root_before(self, timestamp_seconds: int) -> EpochRoot | None:
         """Return the root of the last epoch that is final in that block, if there is one."""
+
+    async def final_roots_before(self, timestamp_seconds: int, first_epoch: int) -> Sequence[EpochRoot]:
+        """Return the roots final in that block, ascending: from an epoch on, and the last before it."""
 
     async def bonds_before(self, timestamp_seconds: int) -> Mapping[Account, int]:
         """Return what counts of each account's bond in that block."""
@@ -45,6 +48,10 @@ class NoChain:
     async def final_root_before(self, timestamp_seconds: int) -> EpochRoot | None:
         """Return None: no epoch is ever final."""
         return None
+
+    async def final_roots_before(self, timestamp_seconds: int, first_epoch: int) -> Sequence[EpochRoot]:
+        """Return none: no epoch is ever final."""
+        return ()
 
     async def bonds_before(self, timestamp_seconds: int) -> Mapping[Account, int]:
         """Return nothing: a swarm without a chain has no gate that asks for bonds."""

@@ -202,7 +202,7 @@ class RecordExchange:
 
     def _is_divided(self) -> bool:
         islands = self._engine.islands
-        return any((islands.count(epoch) or 1) > 1 for epoch in islands.epochs_at(self._clock()))
+        return any(islands.count(epoch) not in (None, 1) for epoch in islands.epochs_at(self._clock()))
 
     def _lacking(self, members: Iterable[FoundPeer]) -> frozenset[int]:
         """Return the islands of which this node has not chosen as many members as it wants.

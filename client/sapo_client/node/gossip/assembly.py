@@ -6,11 +6,14 @@ from sapo_client.node.gossip.handlers import GossipHandlers
 from sapo_client.node.gossip.own_certificate import OwnCertificate
 from sapo_client.node.runtime.beacons import Beacons
 from sapo_client.node.runtime.context import NodeContext
+from sapo_client.node.runtime.paid_accounts import FinalRootsBefore
 from sapo_client.node.runtime.statements import show_signed, statement_words
 from sapo_verification.engine import Engine
 
 
-def open_gossip(context: NodeContext, engine: Engine, beacons: Beacons) -> GossipHandlers:
+def open_gossip(
+    context: NodeContext, engine: Engine, beacons: Beacons, final_roots_before: FinalRootsBefore
+) -> GossipHandlers:
     """Return the handlers of a node's topics and protocols, not running yet."""
     identity, manifest = context.identity, context.manifest
     certificate = OwnCertificate(
@@ -27,5 +30,6 @@ def open_gossip(context: NodeContext, engine: Engine, beacons: Beacons) -> Gossi
         telemetry=context.telemetry,
         clock=context.clock,
         beacons=beacons,
+        final_roots_before=final_roots_before,
         records_file=context.data.address_records,
     )

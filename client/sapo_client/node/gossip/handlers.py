@@ -20,6 +20,7 @@ from sapo_client.node.gossip.publisher import Publisher
 from sapo_client.node.gossip.sync import PeerSync, bounded_response
 from sapo_client.node.runtime.beacons import Beacons
 from sapo_client.node.runtime.clock import Clock
+from sapo_client.node.runtime.paid_accounts import FinalRootsBefore, PaidAccounts
 from sapo_client.node.runtime.telemetry import Telemetry
 from sapo_client.swarm.peer_id import key_from_peer_id, peer_id_from_key
 from sapo_client.swarm.transport import Transport, Validator
@@ -51,6 +52,7 @@ class GossipHandlers:
 
     Args:
         beacons: needed in a swarm of islands, whose homes follow from them.
+        final_roots_before: needed where the number of islands follows the chain.
         records_file: keeps address records for the next start; unset for none.
     """
 
@@ -63,6 +65,7 @@ class GossipHandlers:
         telemetry: Telemetry,
         clock: Clock,
         beacons: Beacons | None = None,
+        final_roots_before: FinalRootsBefore | None = None,
         records_file: Path | None = None,
     ) -> None:
         self._engine = engine
@@ -74,6 +77,7 @@ class GossipHandlers:
         self._transport = transport
         self._own_certificate = own_certificate
         self._clock = clock
+        self._telemetry = telemetry
         self._publisher = Publisher(
             swarm_id=swarm_id,
             islands=engine.islands,
@@ -108,6 +112,7 @@ class GossipHandlers:
             clock=clock,
             topics_of=self._topics_of,
             beacons=beacons,
+            paid=None if final_roots_before is None else self._paid_accounts(final_roots_before),
             moved=lambda: self._moved.set(),
             joined=self._sync.repeat_all,
         )
@@ -128,6 +133,15 @@ class GossipHandlers:
             nursery.start_soon(self._sync.run)
             nursery.start_soon(self.records.run)
             nursery.start_soon(self._repeat_certificate)
+
+    def _paid_accounts(self, final_roots_before: FinalRootsBefore) -> PaidAccounts:
+        return PaidAccounts(
+            self._engine,
+            final_roots_before,
+            ask=self.ask_for_contributions,
+            clock=self._clock,
+            events=self._telemetry.events,
+        )
 
     def open_contributions(self, recent: Callable[[], tuple[bytes, ...]]) -> None:
         """Take part in the exchange of contributions; the engine must know the auditors by now.

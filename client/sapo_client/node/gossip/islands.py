@@ -9,6 +9,7 @@ import trio
 
 from sapo_client.node.runtime.beacons import Beacons
 from sapo_client.node.runtime.clock import Clock
+from sapo_client.node.runtime.paid_accounts import PaidAccounts
 from sapo_client.swarm.transport import Transport, Validator
 from sapo_protocol.identifiers import NodeId
 from sapo_verification.engine import Engine
@@ -27,6 +28,7 @@ class IslandKeeper:
 
     Args:
         beacons: recalls the beacons that decide homes; needed in a swarm of islands alone.
+        paid: tells how many accounts were paid, where the number of islands follows the chain.
         moved: called when the homes of the own account have changed.
         joined: called when an island was joined beside others: its members' certificates are missing here.
     """
@@ -40,6 +42,7 @@ class IslandKeeper:
         clock: Clock,
         topics_of: TopicsOf,
         beacons: Beacons | None,
+        paid: PaidAccounts | None,
         moved: Callable[[], None],
         joined: Callable[[], None],
     ) -> None:
@@ -49,6 +52,7 @@ class IslandKeeper:
         self._clock = clock
         self._topics_of = topics_of
         self._beacons = beacons
+        self._paid = paid
         self._moved = moved
         self._tell_joined = joined
         self._joined: set[str] = set()
@@ -68,6 +72,8 @@ class IslandKeeper:
             epochs = self._engine.islands.epochs_at(now_seconds)
             if self._beacons is not None:
                 await self._beacons.recall(epochs[-1])
+            if self._paid is not None:
+                await self._paid.learn(epochs)
             self._follow(now_seconds)
             await trio.sleep(_LOOK_SECONDS)
 

@@ -70,9 +70,8 @@ def take_manifest(manifest: Manifest, data: DataDir, *, source: str) -> None:
         source: what the manifest was read from, for the message.
 
     Raises:
-        SapoError: the directory belongs to another swarm, or this release cannot obey the manifest.
+        SapoError: the directory belongs to another swarm.
     """
-    _require_obeyable(manifest)
     kept = read_manifest(data.manifest) if data.manifest.exists() else manifest
     if kept.swarm_id != manifest.swarm_id and is_alone(kept):
         _leave_alone(data)  # the policy that was trained alone goes on in the swarm
@@ -83,15 +82,6 @@ def take_manifest(manifest: Manifest, data: DataDir, *, source: str) -> None:
             exit_code=ExitCode.CONFIG,
         )
     keep_manifest(manifest, data)
-
-
-def _require_obeyable(manifest: Manifest) -> None:
-    if manifest.islands is not None and manifest.islands.count is None:
-        raise SapoError(
-            "the number of this swarm's islands follows its ledger, which this release of sapo cannot count",
-            hint="install a newer release of sapo, or join a swarm whose manifest says a count of islands",
-            exit_code=ExitCode.CONFIG,
-        )
 
 
 def settle_alone(data: DataDir, make: Callable[[], Manifest]) -> None:

@@ -173,8 +173,10 @@ async def test_one_to_two_to_one_under_load_loses_and_doubles_nothing(
     start: Start, autojump_clock: MockClock
 ) -> None:
     """Rollouts every ten seconds for four epochs, also of the epoch before, while K is 1, 2, 2, 1."""
-    counts = {EPOCH: [1], EPOCH + 1: [100], EPOCH + 2: [100], EPOCH + 3: [1], EPOCH + 4: [1]}
-    nodes = start(CHANGING, PEOPLE[:6], paid_of=lambda epoch: counts.get(epoch, [1]))
+    nodes = start(CHANGING, PEOPLE[:6])
+    for node in nodes:
+        for epoch, paid in ((EPOCH - 2, 1), (EPOCH - 1, 1), (EPOCH, 1), (EPOCH + 1, 100), (EPOCH + 2, 100)):
+            node.engine.islands.learn(epoch, [paid])
     sent: list[bytes] = []
     numbers = set()
     async with running(nodes):

@@ -1,0 +1,134 @@
+"""How many accounts were paid in the final epochs on which the number of islands rests.
+
+The chain names the final epochs and the proposal of each. Peers send the proposals, which digests prove.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Final
+
+import trio
+
+from sapo_client.ledger.errors import LedgerError
+from sapo_client.node.runtime.clock import Clock
+from sapo_client.observe.events import EventLog
+from sapo_protocol.eip712 import EpochRoot
+from sapo_protocol.epochs import epoch_start_seconds
+from sapo_protocol.identifiers import ContentId
+from sapo_protocol.islands.count import counted_epochs, first_counted
+from sapo_protocol.settlement import grace_seconds
+from sapo_verification.engine import Engine
+
+FinalRootsBefore = Callable[[int, int], Awaitable[Sequence[EpochRoot]]]
+"""The roots that are final in the last block older than a Unix time, ascending: those of epochs from a number
+on, and the last one before it."""
+
+_KEPT_EPOCHS: Final = 64
+
+_BEFORE_ANY_FINAL: Final = 2
+"""No epoch is final before the end of epoch 0, so the chain is not asked about these first epochs: nodes meet
+before genesis."""
+
+
+class PaidAccounts:
+    """Tells the engine's islands how many accounts were paid, as soon as that is known for an epoch.
+
+    In a swarm whose number of islands does not follow the chain there is nothing to tell.
+
+    Args:
+        ask: asks the peers for their contributions again.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        final_roots_before: FinalRootsBefore,
+        *,
+        ask: Callable[[], None],
+        clock: Clock,
+        events: EventLog,
+    ) -> None:
+        self._manifest = engine.manifest
+        self._islands = engine.islands
+        self._contributions = engine.contributions
+        self._final_roots_before = final_roots_before
+        self._ask_peers = ask
+        self._clock = clock
+        self._events = events
+        self._roots: dict[int, tuple[EpochRoot, ...]] = {}
+        self._paid: dict[ContentId, int] = {}
+        self._asked_seconds = -math.inf
+        self._reported: str | None = None
+
+    async def learn(self, epochs: Iterable[int]) -> None:
+        """Learn of these epochs what is not known yet; the caller comes again for what is not known then.
+
+        The newest comes first: what decides older ones is older than the chain in its first epochs.
+        """
+        for epoch in sorted(epochs, reverse=True):
+            if self._islands.knows(epoch):
+                continue
+            if (roots := await self._counted_roots(epoch)) is None:
+                return  # the chain is away
+            paid = []
+            for root in roots:
+                paid.append(self._paid_in(root))
+                await trio.lowlevel.checkpoint()  # a proposal may name a hundred thousand accounts
+            known = [accounts for accounts in paid if accounts is not None]
+            if len(known) < len(paid):
+                self._report(f"no number of islands for epoch {epoch} yet: its proposals are asked for")
+                self._ask()
+                continue
+            before = self._islands.count(epoch - 1)
+            self._reported = None
+            self._islands.learn(epoch, known)
+            if (count := self._islands.count(epoch)) != before:
+                self._events.write("islands", epoch=epoch, count=count, paid=known)
+
+    async def _counted_roots(self, epoch: int) -> tuple[EpochRoot, ...] | None:
+        """Return the roots of the epochs that count, oldest first, or none while the chain is away.
+
+        They are kept as they are first shown: what is recalled later counts nevertheless.
+        """
+        if epoch <= _BEFORE_ANY_FINAL:
+            return ()
+        if epoch not in self._roots:
+            start = epoch_start_seconds(self._manifest, max(epoch, 1) - 1)
+            try:
+                shown = await self._final_roots_before(
+                    start - self._manifest.finality_seconds, first_counted(epoch)
+                )
+            except LedgerError as error:  # unreachable, behind, or in disagreement: all are temporary
+                self._report(f"no number of islands for epoch {epoch} yet: {error}")
+                return None
+            counted = counted_epochs([root.epoch for root in shown], epoch)
+            self._roots[epoch] = tuple(root for root in shown if root.epoch in counted)
+            self._roots = {one: kept for one, kept in self._roots.items() if one > epoch - _KEPT_EPOCHS}
+        return self._roots[epoch]
+
+    def _paid_in(self, root: EpochRoot) -> int | None:
+        """Return how many accounts have points in a final epoch, or none while its proposal is not here."""
+        name = ContentId(root.archive_digest)
+        if name not in self._paid:
+            self._contributions.note_earlier_final(root.epoch, name)
+            if (accounts := self._contributions.paid_accounts(name)) is None:
+                return None
+            if len(self._paid) >= _KEPT_EPOCHS:
+                self._paid.clear()
+            self._paid[name] = accounts
+        return self._paid[name]
+
+    def _ask(self) -> None:
+        """Ask the peers for the proposals that are missing, but not all the time."""
+        now = self._clock()
+        if now >= self._asked_seconds + grace_seconds(self._manifest):
+            self._asked_seconds = now
+            self._ask_peers()
+
+    def _report(self, text: str) -> None:
+        """Report an error once, however long it lasts."""
+        if text != self._reported:
+            self._reported = text
+            self._events.write("ledger_error", text=text)

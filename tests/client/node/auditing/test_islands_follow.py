@@ -1,0 +1,107 @@
+"""The number of islands over a real chain: it follows what auditors settle, and nobody is blamed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import trio
+from support.auditor_harness import AUDITORS, CROWD, AuditorHarness, World, checking, connect
+from support.nodes import until
+
+from sapo_protocol.identifiers import ContentId
+from sapo_protocol.terms.islands import IslandTerms
+
+EPOCH = 101
+COUNTED_SECONDS = 7
+TERMS = IslandTerms(most_accounts=2, least_accounts=1, period_epochs=4, most_islands=4)
+"""Three paid accounts are too many for one island, and one is too few for two."""
+
+WORKING = {101: 1, 102: 3, 103: 1, 104: 3, 105: 4, 106: 4}
+"""How many work in each epoch. So there are two islands in 105, in which only 102 is the newest final epoch,
+one in 106, and two again in 107."""
+
+COUNTS = {101: 1, 102: 1, 103: 1, 104: 1, 105: 2, 106: 1, 107: 2}
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    created = World.create(tmp_path, workers=CROWD)
+    created.manifest = replace(created.manifest, version=2, islands=TERMS)
+    yield created
+    created.chain.close()
+
+
+@pytest.mark.long
+async def test_one_to_two_to_one_is_followed_by_all_and_costs_nobody_anything(world: World) -> None:
+    """Rollouts are heard and paid on both sides of each change; who joins in between finds the same."""
+    async with checking(world) as (nursery, checkers):
+        auditors = [AuditorHarness(world, identity, checkers) for identity in AUDITORS]
+        workers = [AuditorHarness(world, identity, checkers, audits=False) for identity in CROWD]
+        early, late = workers[:3], workers[3]
+        for harness in (*auditors, *early):
+            nursery.start_soon(harness.run)
+        world.turn_to(EPOCH, 30)
+        await connect(*auditors, *early)
+        present = [*auditors, *early]
+        for epoch, working in WORKING.items():
+            if epoch == 105:
+                nursery.start_soon(late.run)
+                present.append(late)
+            world.turn_to(epoch, 30)
+            await know_the_islands(present, epoch)
+            if epoch == 105:
+                await connect(*present)
+            sent = {(await worker.work(epoch, slot=0)).content_id for worker in workers[:working]}
+            await hear(auditors, sent)
+            await settle(world, auditors[0], epoch)
+            paid = auditors[0].contributions.proposals(epoch)
+            assert working in {sum(share.points > 0 for share in one.shares) for one in paid.values()}
+        world.turn_to(107, 1)
+        await know_the_islands(present, 107)
+        for harness in present:
+            assert {peer.score for peer in harness.node.transport.peers()} == {0.0}
+            assert harness.node.events("service_failed") == []
+            assert {event["reason"] for event in harness.node.events("refused")} <= {"wrong_island"}
+            evidence = [harness.node.reputation.evidence(one.identity.account, 107) for one in present]
+            assert {one.bad for one in evidence} == {0.0}
+            heard = len(harness.node.events("admitted"))
+            assert heard == sum(WORKING.values()) if harness in auditors else heard > 0
+
+
+async def know_the_islands(harnesses: Sequence[AuditorHarness], epoch: int) -> None:
+    """Wait until every node knows the number of islands in an epoch; it is what it has to be."""
+
+    def all_know() -> bool:
+        return all(each.node.engine.islands.knows(epoch) for each in harnesses)
+
+    await until(all_know)
+    counts = {each.node.engine.islands.count(epoch) for each in harnesses}
+    assert counts == {COUNTS[epoch]}, epoch
+
+
+async def hear(auditors: Sequence[AuditorHarness], sent: set[ContentId]) -> None:
+    """Wait until every auditor has admitted and verified what was sent."""
+    names = {one.hex() for one in sent}
+
+    def all_heard() -> bool:
+        return all(
+            names <= {event["content_id"] for event in each.node.events("verified")} for each in auditors
+        )
+
+    await until(all_heard)
+
+
+async def settle(world: World, witness: AuditorHarness, epoch: int) -> None:
+    """Advance the clock through the next epoch until this one is final."""
+    world.turn_to(epoch + 1, COUNTED_SECONDS)
+    await until(lambda: len(witness.contributions.tallies(epoch)) == len(AUDITORS))
+    for seconds in (13, 19, 25, 31, 37, 43, 49, 55):
+        world.turn_to(epoch + 1, seconds)
+        with trio.move_on_after(20):
+            while (record := await witness.ledger.last_record()) is None or record.root.epoch < epoch:
+                await trio.sleep(0.2)
+            return
+    raise AssertionError("the epoch was not posted")
