@@ -1,4 +1,4 @@
-"""What is reserved for later versions: ignored whatever stands there, by both readings, and REJECTed beyond."""
+"""What is reserved for later versions: ignored by both readings whatever stands there, rejected beyond."""
 
 import json
 from typing import Any

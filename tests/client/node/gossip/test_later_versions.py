@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing
-from itertools import pairwise
+from itertools import pairwise, permutations
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from trio.testing import MockClock
 from sapo_client.swarm.limits import TransportLimits
 from sapo_client.swarm.simulated.memory import MemoryHub, MemoryTransport
 from sapo_client.swarm.transport import Handler, TransportError
+from sapo_protocol.envelope import Kind
 from sapo_protocol.equivocation import prove_equivocation
 from sapo_protocol.errors import Reason
 from sapo_protocol.requests import to_response
@@ -47,14 +48,16 @@ def start(tmp_path: Path) -> Start:
 
 @asynccontextmanager
 async def in_a_row(*nodes: GossipHarness) -> AsyncIterator[trio.Nursery]:
-    """Run nodes, each connected to the one before it alone, until all know each other's certificates."""
+    """Run nodes that know each other's certificates, each connected to the one before it alone."""
+    for one, other in permutations(nodes, 2):
+        one.certificates.admit(other.identity.certificate(MANIFEST).to_bytes(), one.now())
     async with trio.open_nursery() as nursery:
         for each in nodes:
             await nursery.start(each.transport.run)
             nursery.start_soon(each.run)
         for left, right in pairwise(nodes):
             await right.transport.connect(left.address)
-        await until(lambda: all(one.knows(other) for one in nodes for other in nodes))
+        await until(lambda: all(each.knows(each) and each.events("peer_connected") for each in nodes))
         yield nursery
         nursery.cancel_scope.cancel()
 
@@ -71,7 +74,7 @@ def _stored(node: GossipHarness) -> dict[str, list[Any]]:
 LATER = {
     "a kind": later_kind(),
     "a kind with much in it": later_kind(bytes(100_000)),
-    "the first reserved kind": later_kind(kind=7),
+    "the first reserved kind": later_kind(kind=max(Kind) + 1),
     "a rollout": later_rollout(slot=3),
     "a rollout whose answers are elsewhere": later_rollout(slot=3, completions=(), more={7: (b"7", b"8")}),
 }
