@@ -264,13 +264,13 @@ def _sequences() -> Iterator[Case]:
         genuine = [(None, sealed(kind)), (None, sealed(kind, f3=_others(kind)))]
         yield _heard(f"{kind.name.lower()}s with more take no place", "contributions", *later, *genuine)
     proved = cbor({0: ONE, 1: OTHER, 2: b"more"})
-    steps = (("R1.6.5", frame(kind=6, payload=proved)), (None, proof()))
-    yield _heard("a proof with more, then without", "equivocations", *steps)
+    more = frame(kind=6, payload=proved)
+    yield _heard("a proof with more, then without", "equivocations", ("R1.6.5", more), (None, proof()))
     pair = paired(rollout, ALICE.rollout(f5=[b"9"]))
     yield _heard(
         "a proof against another account after one that is not read",
         "equivocations",
-        ("R1.6.5", frame(kind=6, payload=proved)),
+        ("R1.6.5", more),
         (None, pair),
         (None, proof(BOB)),
     )

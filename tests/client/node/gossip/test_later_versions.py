@@ -136,7 +136,8 @@ async def test_a_flood_is_cut_like_any_other_and_leaves_nothing(
 async def test_answers_are_read_past_what_is_reserved(start: Start, autojump_clock: MockClock) -> None:
     """A newcomer asks peers of a later version for all that they hold."""
     bob = start(BOB)
-    proved = prove_equivocation(*(CAROL.message(MANIFEST, completions=(b"%d" % n,)) for n in range(2)), SWARM)
+    one, other = (CAROL.message(MANIFEST, completions=(b"%d" % n,)) for n in range(2))
+    proved = prove_equivocation(one, other, SWARM)
     answers = {
         certificates_protocol: (later_kind(), ALICE.certificate(MANIFEST).to_bytes(), later_kind(b"1")),
         catch_up_protocol: (later_rollout(slot=1), later_kind(), ALICE.message(MANIFEST)),
