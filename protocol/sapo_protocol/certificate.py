@@ -16,7 +16,7 @@ from sapo_protocol.errors import RemoteProtocolError
 from sapo_protocol.identifiers import Account, NodeId, SwarmId
 from sapo_protocol.rules import Rule
 
-_SCHEMA = Schema(Rule.CERTIFICATE_KEYS, Rule.CERTIFICATE_TYPES, required=5)
+_SCHEMA = Schema(Rule.CERTIFICATE_KEYS, Rule.CERTIFICATE_TYPES, Rule.CERTIFICATE_RESERVED, required=5)
 _DURATION = Bound(Rule.CERTIFICATE_DURATION, least=1, most=MAX_CERTIFICATE_SECONDS)
 _SIGNATURE = Bound(
     Rule.CERTIFICATE_SIGNATURE, least=secp256k1.SIGNATURE_BYTES, most=secp256k1.SIGNATURE_BYTES

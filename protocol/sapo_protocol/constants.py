@@ -31,6 +31,11 @@ MAX_FLAT_VALUES: Final = 64
 
 A map of one pair is three bytes on the wire and 200 in memory."""
 
+LAST_RESERVED: Final = 23
+"""Of the kinds of messages and of the keys of each map: up to here those without a meaning are reserved.
+
+As far as one byte of CBOR reaches. A later version may use them, and nobody pays for what it cannot read."""
+
 MAX_FAMILIES: Final = 256
 """A family index fits one byte; ReasoningGYM registers 106."""
 

@@ -43,7 +43,9 @@ _SHARE = Bound(Rule.PROPOSAL_SHARE_SIZE, least=3, most=3)
 _PROPOSAL_TURN = Bound(Rule.PROPOSAL_TURN, least=1, most=MAX_TURN)
 _OUTCOME = Bound(Rule.TALLY_OUTCOME_SIZE, least=3, most=3)
 _RECORD_ROW = Bound(Rule.PROPOSAL_RECORD_SIZE, least=4, most=4)
-_APPROVAL = Schema(Rule.APPROVAL_KEYS, Rule.APPROVAL_TYPES, required=5, optional=1)
+_TALLY = Rule.TALLY_KEYS, Rule.TALLY_TYPES, Rule.TALLY_RESERVED
+_PROPOSAL = Rule.PROPOSAL_KEYS, Rule.PROPOSAL_TYPES, Rule.PROPOSAL_RESERVED
+_APPROVAL = Schema(Rule.APPROVAL_KEYS, Rule.APPROVAL_TYPES, Rule.APPROVAL_RESERVED, required=5, optional=1)
 _APPROVAL_TURN = Bound(Rule.APPROVAL_TURN, least=1, most=MAX_TURN)
 _SIGNATURE = Bound(Rule.APPROVAL_SIGNATURE, least=secp256k1.SIGNATURE_BYTES, most=secp256k1.SIGNATURE_BYTES)
 
@@ -285,7 +287,7 @@ def parse_tally(payload: bytes, families: int | None = None) -> Tally:
     Raises:
         RemoteProtocolError: ``NOT_CANONICAL``, ``SCHEMA`` or ``OUT_OF_BOUNDS``.
     """
-    fields = Fields(payload, _schema(Rule.TALLY_KEYS, Rule.TALLY_TYPES, 5, families))
+    fields = Fields(payload, _schema(_TALLY, 5, families))
     node, account, epoch = _author(fields)
     pages: tuple[Digest, ...] = ()
     points: Sequence[tuple[Account, int]] = ()
@@ -318,7 +320,7 @@ def parse_proposal(payload: bytes, families: int | None = None) -> Proposal:
     Raises:
         RemoteProtocolError: ``NOT_CANONICAL``, ``SCHEMA`` or ``OUT_OF_BOUNDS``.
     """
-    fields = Fields(payload, _schema(Rule.PROPOSAL_KEYS, Rule.PROPOSAL_TYPES, 6, families))
+    fields = Fields(payload, _schema(_PROPOSAL, 6, families))
     node, account, epoch = _author(fields)
     tallies = fields.fixed_array(3, _TALLIES, ContentId)
     if any(a >= b for a, b in pairwise(tallies)):
@@ -363,14 +365,14 @@ def parse_approval(payload: bytes) -> Approval:
 
 
 @lru_cache
-def _schema(keys: Rule, types: Rule, last: int, families: int | None) -> Schema:
+def _schema(rules: tuple[Rule, Rule, Rule], last: int, families: int | None) -> Schema:
     """Return the schema of a tally or a proposal, whose last key belongs to swarms with ladders alone."""
-    optional = last - 5 if families == 0 else last - 4
+    foreign = 1 if families == 0 else 0
     return Schema(
-        keys,
-        types,
+        *rules,
         required=5,
-        optional=optional,
+        optional=last - 4 - foreign,
+        foreign=foreign,
         most_values=MAX_VALUES,
         demanded=frozenset({last} if families else ()),
     )

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, NoReturn, TypeAlias, TypeVar
 
-from sapo_protocol.constants import MAX_FLAT_VALUES, MAX_NESTING, MAX_UINT64, MAX_VALUES
+from sapo_protocol.constants import LAST_RESERVED, MAX_FLAT_VALUES, MAX_NESTING, MAX_UINT64, MAX_VALUES
 from sapo_protocol.errors import RemoteProtocolError
 from sapo_protocol.identifiers import Account, FixedBytes
 from sapo_protocol.rules import Rule
@@ -176,23 +176,33 @@ def _decode_text(raw: bytes) -> str:
 class Schema:
     """The fields of an object and the rules about them; keys count up from 0, the optional ones last.
 
-    Any selection of the optional fields may be there.
+    Any selection of the optional fields may be there. Keys behind them up to ``LAST_RESERVED`` are reserved.
 
     Attributes:
         keys: refuses a map with other keys.
         types: refuses a field of another type.
+        reserved: refuses a map with a reserved key, before any field is judged: a later version may have
+            changed what the fields mean.
         required: the number of fields that must be there.
         optional: the number of fields that may follow them.
         demanded: keys of those that must be there all the same.
+        foreign: the number of keys behind these that other swarms use, and this one refuses.
         most_values: how many values the encoding may have, map keys included.
     """
 
     keys: Rule
     types: Rule
+    reserved: Rule
     required: int
     optional: int = 0
     most_values: int = MAX_FLAT_VALUES
     demanded: frozenset[int] = frozenset()
+    foreign: int = 0
+
+    def allows(self, key: int) -> bool:
+        """Whether a map may have a key, reserved ones included."""
+        known = self.required + self.optional
+        return key < known or known + self.foreign <= key <= LAST_RESERVED
 
 
 class Bound(NamedTuple):
@@ -231,7 +241,7 @@ class Fields(Reader):
             self.refuse(schema.keys, "not a map")
         self._require_items(2 * count)
         self._count = count
-        if not 0 <= count - schema.required <= schema.optional:
+        if not schema.required <= count <= LAST_RESERVED + 1 - schema.foreign:
             self.refuse(schema.keys, f"{count} fields")
 
     def has(self, key: int) -> bool:
@@ -243,7 +253,9 @@ class Fields(Reader):
 
     def require_end(self) -> None:
         """Raise unless all fields were read, every demanded one among them, and the message ends here."""
-        if self._absent and (pairs := self._pairs_left()) + len(self._schema.demanded):
+        schema = self._schema
+        is_short = self._absent or self._count > schema.required + schema.optional
+        if is_short and (pairs := self._pairs_left()) + len(schema.demanded):
             self._finish(pairs, self._key_read)
         else:
             super().require_end()
@@ -369,26 +381,29 @@ class Fields(Reader):
         """Return how many pairs follow the field that was read last."""
         return self._count - self._key_read - 1 + sum(key < self._key_read for key in self._absent)
 
-    def _finish(self, pairs: int, last: int) -> None:
+    def _finish(self, pairs: int, last: int, *, is_closed: bool = True) -> None:
         """Raise if a pair that follows breaks a rule of the encoding, or the keys are not the schema's.
 
         Args:
             pairs: how many there are.
             last: the key before them.
+            is_closed: whether the keys up to there are the schema's.
         """
         schema = self._schema
-        is_closed = 0 <= self._count - schema.required <= schema.optional
+        is_closed = is_closed and self._count >= schema.required
         demanded = {key for key in schema.demanded if key > last or key in self._absent}
         for _ in range(pairs):
             key = self._key(last)
             self.value(_FIELD_DEPTH, kept=False)
             is_next = key == last + 1 or schema.required <= last + 1  # of the optional fields any selection
-            is_closed = is_closed and is_next and key < schema.required + schema.optional
+            is_closed = is_closed and is_next and schema.allows(key)
             demanded.discard(key)
             last = key
         super().require_end()
         if demanded or not is_closed:
-            raise RemoteProtocolError(self._schema.keys, "fields are missing or unknown")
+            raise RemoteProtocolError(schema.keys, "fields are missing or unknown")
+        if last >= schema.required + schema.optional:
+            raise RemoteProtocolError(schema.reserved, f"key {last} is reserved for a later version")
 
     def _field(self, key: int) -> tuple[int, int]:
         """Read the key of the next field and the head of its value."""
@@ -417,7 +432,7 @@ class Fields(Reader):
         found = self._key(self._key_read)
         if found != key:
             self.value(_FIELD_DEPTH, kept=False)
-            self._finish(self._pairs_left() - 1, found)
+            self._finish(self._pairs_left() - 1, found, is_closed=False)
             raise RemoteProtocolError(self._schema.keys, f"field {found} where {key} belongs")
         self._key_read = key
         return self._head()

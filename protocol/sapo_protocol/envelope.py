@@ -11,7 +11,7 @@ from hashlib import sha256
 from typing import Final
 
 from sapo_protocol import ed25519
-from sapo_protocol.constants import MAX_ENVELOPE_BYTES, PROTOCOL_VERSION
+from sapo_protocol.constants import LAST_RESERVED, MAX_ENVELOPE_BYTES, PROTOCOL_VERSION
 from sapo_protocol.decoding import Bound, Fields, Schema
 from sapo_protocol.encoding import encode
 from sapo_protocol.errors import LocalProtocolError, RemoteProtocolError
@@ -38,7 +38,7 @@ class Kind(IntEnum):
 _KINDS = {int(kind): kind for kind in Kind}
 _TAGS = (b"", *(kind.tag + b"\x00" for kind in Kind))
 """By kind; a tuple, since a dictionary would call the hash of the enumeration, which is slow."""
-_SCHEMA = Schema(Rule.ENVELOPE_KEYS, Rule.ENVELOPE_TYPES, required=5)
+_SCHEMA = Schema(Rule.ENVELOPE_KEYS, Rule.ENVELOPE_TYPES, Rule.ENVELOPE_RESERVED, required=5)
 _SIGNATURE = Bound(Rule.ENVELOPE_SIGNATURE, least=ed25519.SIGNATURE_BYTES, most=ed25519.SIGNATURE_BYTES)
 NO_SIGNATURE: Final = bytes(ed25519.SIGNATURE_BYTES)
 """In place of a signature where the payload proves itself, so that one proof has one message."""
@@ -112,22 +112,25 @@ def parse_envelope(data: bytes, swarm_id: SwarmId) -> SignedEnvelope:
 
     Raises:
         RemoteProtocolError: ``OVERSIZE``, ``NOT_CANONICAL``, ``SCHEMA``, ``OUT_OF_BOUNDS``,
-            ``WRONG_VERSION``, ``WRONG_KIND`` or ``WRONG_SWARM``.
+            ``WRONG_VERSION``, ``WRONG_KIND``, ``WRONG_SWARM`` or ``RESERVED``.
     """
     if len(data) > MAX_ENVELOPE_BYTES:
         raise RemoteProtocolError(Rule.MESSAGE_SIZE, f"{len(data)} bytes, at most {MAX_ENVELOPE_BYTES}")
     fields = Fields(data, _SCHEMA)
     if (version := fields.uint(0)) != PROTOCOL_VERSION:
         fields.refuse(Rule.VERSION, f"version {version}, not {PROTOCOL_VERSION}")
-    if (kind := fields.uint(1)) not in _KINDS:
-        fields.refuse(Rule.KNOWN_KIND, f"kind {kind} is unknown")
+    kind = _KINDS.get(number := fields.uint(1))
+    if kind is None and not 1 <= number <= LAST_RESERVED:
+        fields.refuse(Rule.KNOWN_KIND, f"kind {number} is unknown")
     if (swarm := fields.data(2)) != swarm_id:
         if len(swarm) != SwarmId.SIZE:
             fields.refuse(Rule.ENVELOPE_TYPES, f"a swarm id takes {SwarmId.SIZE} bytes")
         fields.refuse(Rule.SWARM, "the message belongs to another swarm")
     payload, signature = fields.data(3), fields.data(4, _SIGNATURE)
     fields.require_end()
-    return SignedEnvelope(_KINDS[kind], swarm_id, payload, signature)
+    if kind is None:
+        raise RemoteProtocolError(Rule.KIND_RESERVED, f"kind {number} is reserved for a later version")
+    return SignedEnvelope(kind, swarm_id, payload, signature)
 
 
 def open_payload(envelope: SignedEnvelope, kind: Kind, rule: Rule = Rule.TOPIC_KIND) -> bytes:

@@ -26,7 +26,7 @@ from sapo_protocol.manifest import Manifest
 from sapo_protocol.rollout import Rollout, parse_rollout
 from sapo_protocol.rules import Rule
 
-_SCHEMA = Schema(Rule.PROOF_KEYS, Rule.PROOF_TYPES, required=2)
+_SCHEMA = Schema(Rule.PROOF_KEYS, Rule.PROOF_TYPES, Rule.PROOF_RESERVED, required=2)
 
 Place = tuple[int, Account, int]
 """Epoch, account and slot, which hold one content."""

@@ -255,6 +255,16 @@ def successor_to_json(successor: Successor) -> bytes:
 def _refused(what: str, error: ValidationError) -> LocalProtocolError:
     first = error.errors()[0]
     place = ".".join(map(str, first["loc"]))
+    if first["type"] == "extra_forbidden":
+        return LocalProtocolError(
+            f"the {what}'s {place}: this release of sapo does not know that field;"
+            " it is misspelt, or needs a later release"
+        )
+    if first["type"] == "union_tag_invalid":
+        return LocalProtocolError(
+            f"the {what}'s {place}: this release of sapo does not know the kind {first['ctx']['tag']!r};"
+            " it is misspelt, or needs a later release"
+        )
     return LocalProtocolError(f"the {what}'s {place or 'content'}: {first['msg']}")
 
 

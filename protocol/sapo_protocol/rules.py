@@ -32,6 +32,7 @@ class Reason(StrEnum):
     WRONG_VERSION = "wrong_version"
     WRONG_KIND = "wrong_kind"
     WRONG_SWARM = "wrong_swarm"
+    RESERVED = "reserved"
     # stage 3: time
     EPOCH_PAST = "epoch_past"
     EPOCH_FUTURE = "epoch_future"
@@ -97,11 +98,13 @@ class Rule(Enum):
     ENVELOPE_TYPES = "R1.0.13", Reason.SCHEMA
     ENVELOPE_SIGNATURE = "R1.0.14", Reason.OUT_OF_BOUNDS
     RESPONSE_TYPES = "R1.0.15", Reason.SCHEMA
+    ENVELOPE_RESERVED = "R1.0.16", Reason.RESERVED
     # stage 1: certificates
     CERTIFICATE_KEYS = "R1.1.1", Reason.SCHEMA
     CERTIFICATE_TYPES = "R1.1.2", Reason.SCHEMA
     CERTIFICATE_DURATION = "R1.1.3", Reason.OUT_OF_BOUNDS
     CERTIFICATE_SIGNATURE = "R1.1.4", Reason.OUT_OF_BOUNDS
+    CERTIFICATE_RESERVED = "R1.1.5", Reason.RESERVED
     # stage 1: rollouts
     ROLLOUT_KEYS = "R1.2.1", Reason.SCHEMA
     ROLLOUT_TYPES = "R1.2.2", Reason.SCHEMA
@@ -111,6 +114,7 @@ class Rule(Enum):
     COMPLETION_SIZE = "R1.2.6", Reason.OUT_OF_BOUNDS
     GROUP_SIZE = "R1.2.7", Reason.OUT_OF_BOUNDS
     COMPLETION_UTF8 = "R1.2.8", Reason.SCHEMA
+    ROLLOUT_RESERVED = "R1.2.9", Reason.RESERVED
     # stage 1: tallies
     TALLY_KEYS = "R1.3.1", Reason.SCHEMA
     TALLY_TYPES = "R1.3.2", Reason.SCHEMA
@@ -120,6 +124,7 @@ class Rule(Enum):
     TALLY_OUTCOMES = "R1.3.6", Reason.OUT_OF_BOUNDS
     TALLY_OUTCOME_SIZE = "R1.3.7", Reason.OUT_OF_BOUNDS
     TALLY_PAGES = "R1.3.8", Reason.OUT_OF_BOUNDS
+    TALLY_RESERVED = "R1.3.9", Reason.RESERVED
     # stage 1: proposals
     PROPOSAL_KEYS = "R1.4.1", Reason.SCHEMA
     PROPOSAL_TYPES = "R1.4.2", Reason.SCHEMA
@@ -132,22 +137,26 @@ class Rule(Enum):
     PROPOSAL_RECORD = "R1.4.9", Reason.OUT_OF_BOUNDS
     PROPOSAL_RECORD_SIZE = "R1.4.10", Reason.OUT_OF_BOUNDS
     PROPOSAL_PAGES = "R1.4.11", Reason.OUT_OF_BOUNDS
+    PROPOSAL_RESERVED = "R1.4.12", Reason.RESERVED
     # stage 1: approvals
     APPROVAL_KEYS = "R1.5.1", Reason.SCHEMA
     APPROVAL_TYPES = "R1.5.2", Reason.SCHEMA
     APPROVAL_SIGNATURE = "R1.5.3", Reason.OUT_OF_BOUNDS
     APPROVAL_TURN = "R1.5.4", Reason.OUT_OF_BOUNDS
+    APPROVAL_RESERVED = "R1.5.5", Reason.RESERVED
     # stage 1: proofs of equivocation
     PROOF_KEYS = "R1.6.1", Reason.SCHEMA
     PROOF_TYPES = "R1.6.2", Reason.SCHEMA
     PROOF_ORDER = "R1.6.3", Reason.OUT_OF_BOUNDS
     PROOF_PLACE = "R1.6.4", Reason.OUT_OF_BOUNDS
+    PROOF_RESERVED = "R1.6.5", Reason.RESERVED
     # stage 2: domain
     VERSION = "R2.1", Reason.WRONG_VERSION
     KNOWN_KIND = "R2.2", Reason.WRONG_KIND
     SWARM = "R2.3", Reason.WRONG_SWARM
     TOPIC_KIND = "R2.4", Reason.WRONG_KIND
     PROOF_KIND = "R2.5", Reason.WRONG_KIND
+    KIND_RESERVED = "R2.6", Reason.RESERVED
     # stage 3: time
     EPOCH_BEGUN = "R3.1", Reason.EPOCH_FUTURE
     ROLLOUT_IN_TIME = "R3.2", Reason.EPOCH_PAST

@@ -232,6 +232,20 @@ def _repeated(m: Mutator) -> bytes:
     return m.random.choice(m.recent) if m.recent else m.genuine()
 
 
+def _later(m: Mutator) -> bytes:
+    """Return a rollout with keys, in an envelope with keys or of a kind, that are mostly reserved."""
+    author = m.author()
+    fields = m.fields(author)
+    for key in m.random.sample(range(6, 26), m.random.choice((0, 1, 1, 2))):
+        fields[key] = m.value(1)
+    envelope = m.seal(author, cbor(dict(sorted(fields.items()))))
+    if m.random.random() < 0.3:
+        envelope[m.random.randrange(5, 26)] = m.value(1)
+    if m.random.random() < 0.3:
+        envelope[1] = m.random.randrange(26)
+    return cbor(envelope)
+
+
 MUTATIONS: dict[str, Callable[[Mutator], bytes]] = {
     "genuine": Mutator.genuine,
     "bits flipped": _flip,
@@ -245,5 +259,6 @@ MUTATIONS: dict[str, Callable[[Mutator], bytes]] = {
     "length bomb": _bomb,
     "spelt differently": _respelt,
     "repeated": _repeated,
+    "of a later version": _later,
 }
-WEIGHTS = (1, 3, 2, 2, 2, 3, 1, 2, 1, 1, 2, 1)
+WEIGHTS = (1, 3, 2, 2, 2, 3, 1, 2, 1, 1, 2, 1, 2)

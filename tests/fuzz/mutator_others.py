@@ -39,7 +39,7 @@ def _edited(m: Mutator) -> bytes:
     """Return a field of a contribution, or an item of its lists, replaced, under a genuine signature."""
     author, kind = m.author(), m.random.choice(KINDS)
     fields = _fields(m, kind, author)
-    key = m.random.randrange(6)
+    key = m.random.choice((0, 1, 2, 3, 4, 5, 6, 7, 23, 24))
     if isinstance(fields.get(key), list) and fields[key] and m.random.random() < 0.7:
         _edit_item(m, fields[key])
     elif key in fields and m.random.random() < 0.2:

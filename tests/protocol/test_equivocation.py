@@ -91,7 +91,7 @@ CASES = {
     "another swarm's": (Reason.WRONG_SWARM, pair(ONE, ALICE.message(make_chain_manifest()))),
     "garbage": (Reason.NOT_CANONICAL, pair(ONE, b"\xff")),
     "one alone": (Reason.SCHEMA, pair(ONE)),
-    "three": (Reason.SCHEMA, pair(ONE, OTHER, SLOT_1)),
+    "three": (Reason.RESERVED, pair(ONE, OTHER, SLOT_1)),
     "no bytes": (Reason.SCHEMA, enclose(Kind.EQUIVOCATION, SWARM, encode({0: 1, 1: 2})).to_bytes()),
     "a signature of its own": (
         Reason.BAD_SIGNATURE,

@@ -109,7 +109,13 @@ def test_unknown_fields_are_refused_everywhere(place: tuple[Any, ...]) -> None:
     for step in place:
         at = at[step]
     at["epoch_second"] = 5
-    with pytest.raises(LocalProtocolError, match="epoch_second"):
+    with pytest.raises(LocalProtocolError, match=r"epoch_second: .* misspelt, or needs a later release"):
+        manifest_from_json(json.dumps(document))
+
+
+def test_a_gate_of_a_later_version_is_refused_with_a_sentence() -> None:
+    document = {**_document(), "version": 2, "gate": {"kind": "stake", "months": 3}}
+    with pytest.raises(LocalProtocolError, match=r"gate: .* does not know the kind 'stake'"):
         manifest_from_json(json.dumps(document))
 
 

@@ -71,7 +71,9 @@ def test_the_fields_on_the_wire() -> None:
         ({5: (bytes(8192),) * 8}, None),
         ({5: (*(bytes(8192),) * 8, b"7")}, Reason.OUT_OF_BOUNDS),
         ({6: bytes(31)}, Reason.SCHEMA),
-        ({7: 1}, Reason.SCHEMA),
+        ({7: 1}, Reason.RESERVED),
+        ({5: (), 23: 1}, Reason.RESERVED),
+        ({24: 1}, Reason.SCHEMA),
     ],
     ids=lambda value: str(value)[:30],
 )

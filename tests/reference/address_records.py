@@ -25,7 +25,7 @@ def _record(data: bytes, manifest: dict[str, Any], swarm: bytes, now_seconds: in
     require(envelope["kind"] == "certificate" and len(signature) == 64, DROPPED)
     certificate = objects.certificate(envelope["payload"])
     reserved = frozenset(range(2, 24))
-    fields = objects.closed(cbor.read(payload, cbor.FEW_VALUES), {0, 1}, DROPPED, reserved)
+    fields = objects.closed(cbor.read(payload, cbor.FEW_VALUES), {0, 1}, (DROPPED, DROPPED), reserved)
     made, addresses = objects.number(fields[0], DROPPED), objects.array(fields[1], DROPPED)
     require(1 <= len(addresses) <= 4, DROPPED)
     for address in addresses:

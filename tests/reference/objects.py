@@ -14,13 +14,14 @@ KINDS = {1: "certificate", 2: "rollout", 3: "tally", 4: "proposal", 5: "approval
 def envelope(data: bytes, swarm: bytes) -> dict[str, Any]:
     """Return the envelope in a message of a swarm, with its signed bytes and content id."""
     require(len(data) <= 131_072, "R0.2")
-    fields = closed(cbor.read(data, cbor.FEW_VALUES), {0, 1, 2, 3, 4}, "R1.0.12")
+    fields = closed(cbor.read(data, cbor.FEW_VALUES), {0, 1, 2, 3, 4}, ("R1.0.12", "R1.0.16"))
     require(number(fields[0], "R1.0.13") == 1, "R2.1")
-    require(number(fields[1], "R1.0.13") in KINDS, "R2.2")
+    require(1 <= number(fields[1], "R1.0.13") <= 23, "R2.2")
     require(fixed(fields[2], 32, "R1.0.13") == swarm, "R2.3")
     payload = string(fields[3], "R1.0.13")
     signature = string(fields[4], "R1.0.13")
     require(len(signature) == 64, "R1.0.14")
+    require(fields[1] in KINDS, "R2.6")
     kind = KINDS[fields[1]]
     signed = b"sapo/1/" + kind.encode() + b"\0" + swarm + payload
     content_id = sha256(signed).digest()
@@ -35,7 +36,7 @@ def envelope(data: bytes, swarm: bytes) -> dict[str, Any]:
 
 def certificate(payload: bytes) -> dict[str, Any]:
     """Return the fields of a certificate."""
-    fields = closed(cbor.read(payload, cbor.FEW_VALUES), {0, 1, 2, 3, 4}, "R1.1.1")
+    fields = closed(cbor.read(payload, cbor.FEW_VALUES), {0, 1, 2, 3, 4}, ("R1.1.1", "R1.1.5"))
     read: dict[str, Any] = {
         "node": fixed(fields[0], 32, "R1.1.2"),
         "account": fixed(fields[1], 20, "R1.1.2"),
@@ -50,7 +51,7 @@ def certificate(payload: bytes) -> dict[str, Any]:
 
 def rollout(payload: bytes) -> dict[str, Any]:
     """Return the fields of a rollout."""
-    fields = closed(cbor.read(payload, cbor.FEW_VALUES), {0, 1, 2, 3, 4, 5}, "R1.2.1", {6})
+    fields = closed(cbor.read(payload, cbor.FEW_VALUES), {0, 1, 2, 3, 4, 5}, ("R1.2.1", "R1.2.9"), {6})
     read = _author(fields, "R1.2.2") | {"slot": number(fields[3], "R1.2.2")}
     require(read["slot"] < 2**32, "R1.2.3")
     read["family"] = number(fields[4], "R1.2.2")
@@ -68,7 +69,8 @@ def rollout(payload: bytes) -> dict[str, Any]:
 
 def tally(payload: bytes, families: int = 0) -> dict[str, Any]:
     """Return the fields of a tally; ``families`` of the suite, 0 where the manifest has no ladders."""
-    fields = closed(cbor.read(payload), {0, 1, 2, 3, 4} | ({5} if families else set()), "R1.3.1")
+    keys = {0, 1, 2, 3, 4} | ({5} if families else set())
+    fields = closed(cbor.read(payload), keys, ("R1.3.1", "R1.3.9"), reserved=range(6, 24))
     read = _author(fields, "R1.3.2")
     entries = array(fields[3], "R1.3.2")
     if entries and isinstance(entries[0], bytes):
@@ -93,7 +95,8 @@ def _points(entries: list[Any]) -> list[tuple[bytes, int]]:
 
 def proposal(payload: bytes, families: int = 0) -> dict[str, Any]:
     """Return the fields of a proposal; ``families`` as for a tally."""
-    fields = closed(cbor.read(payload), {0, 1, 2, 3, 4} | ({6} if families else set()), "R1.4.1", {5})
+    keys = {0, 1, 2, 3, 4} | ({6} if families else set())
+    fields = closed(cbor.read(payload), keys, ("R1.4.1", "R1.4.12"), {5}, reserved=range(7, 24))
     read = _author(fields, "R1.4.2")
     require(1 <= len(array(fields[3], "R1.4.2")) <= 64, "R1.4.3")
     tallies = [fixed(item, 32, "R1.4.2") for item in fields[3]]
@@ -122,7 +125,7 @@ def _shares(listed: list[Any]) -> list[tuple[bytes, int, int]]:
 
 def approval(payload: bytes) -> dict[str, Any]:
     """Return the fields of an approval."""
-    fields = closed(cbor.read(payload, cbor.FEW_VALUES), {0, 1, 2, 3, 4}, "R1.5.1", {5})
+    fields = closed(cbor.read(payload, cbor.FEW_VALUES), {0, 1, 2, 3, 4}, ("R1.5.1", "R1.5.5"), {5})
     read = _author(fields, "R1.5.2") | {"proposal": fixed(fields[3], 32, "R1.5.2")}
     signature = string(fields[4], "R1.5.2")
     require(len(signature) == 65, "R1.5.3")
@@ -136,7 +139,7 @@ def response(data: bytes) -> list[bytes]:
 
 def proof(read: dict[str, Any], swarm: bytes) -> list[dict[str, Any]]:
     """Return the two rollouts in the envelope of an equivocation, each with its own envelope's fields."""
-    fields = closed(cbor.read(read["payload"], cbor.FEW_VALUES), {0, 1}, "R1.6.1")
+    fields = closed(cbor.read(read["payload"], cbor.FEW_VALUES), {0, 1}, ("R1.6.1", "R1.6.5"))
     messages = [string(fields[key], "R1.6.2") for key in (0, 1)]
     envelopes = [envelope(message, swarm) for message in messages]
     rollouts = []
@@ -160,11 +163,23 @@ PAYLOADS: dict[str, Callable[[bytes], dict[str, Any]]] = {
 
 
 def closed(
-    value: Any, required: set[int], rule: str, optional: set[int] | frozenset[int] = frozenset()
+    value: Any,
+    required: set[int],
+    rules: tuple[str, str],
+    optional: set[int] | frozenset[int] = frozenset(),
+    reserved: range | None = None,
 ) -> dict[int, Any]:
-    """Return a map with the required keys, perhaps the optional ones, and no others."""
-    if not isinstance(value, dict) or not required <= set(value) <= required | optional:
-        raise Refused(rule)
+    """Return a map with the required keys, perhaps the optional ones, and no others.
+
+    Args:
+        rules: about other keys, and about reserved ones.
+        reserved: keys; where they are not given, all up to 23 that are neither required nor optional.
+    """
+    known = required | optional
+    later = set(reserved or range(max(known) + 1, 24))
+    if not isinstance(value, dict) or not required <= set(value) <= known | later:
+        raise Refused(rules[0])
+    require(not later & set(value), rules[1])
     return value
 
 

@@ -2,6 +2,7 @@
 
 IGNORED = {
     "flood": "R0.1",
+    "reserved": "R1.0.16 R1.1.5 R1.2.9 R1.3.9 R1.4.12 R1.5.5 R1.6.5 R2.6",
     "epoch_future": "R3.1 R3.3",
     "epoch_past": "R3.2 R3.4 R3.5",
     "seen": "R4.1 R4.2 R4.3 R4.4",

@@ -108,7 +108,7 @@ def _fields(kind: Kind) -> Iterator[Case]:
     for name, wrong in FORBIDDEN_TYPES.items():
         yield case(f"the epoch is a {name}", "R1.0.6", {**genuine, 2: wrong})
     turn = {Kind.TALLY: keys, Kind.PROPOSAL: "R1.4.8", Kind.APPROVAL: "R1.5.4"}[kind]
-    for key, rule in ((5, turn), (6, keys), (2**64 - 1, keys)):
+    for key, rule in ((5, turn), (24, keys), (2**64 - 1, keys)):
         yield case(f"with field {key} more", rule, {**genuine, key: 0})
     for key, size in ((0, 31), (0, 33), (1, 19), (1, 21)):
         yield case(f"field {key} of {size} bytes", types, {**genuine, key: bytes(size)})
@@ -301,5 +301,5 @@ def _places() -> Iterator[Case]:
     for kind, data in strays.items():
         yield _judged(f"a {kind} among contributions", "R2.4", data)
     yield _judged("noise among contributions", "R1.0.3", b"\xff")
-    for number in (0, 7, 8, 2**64 - 1):
+    for number in (0, 24, 25, 2**64 - 1):
         yield _judged(f"kind {number} among contributions", "R2.2", frame(kind=number))

@@ -139,7 +139,7 @@ def _fields() -> Iterator[Case]:
             yield one(f"frame field {key} is a {name}", "R1.0.13", cbor({**fields, key: wrong}))
         for name, wrong in FORBIDDEN_TYPES.items():
             yield one(f"frame field {key} is a {name}", "R1.0.6", cbor({**fields, key: wrong}))
-    for key in (5, 23, 24, 255, 2**32, 2**64 - 1):
+    for key in (24, 255, 2**32, 2**64 - 1):
         yield one(f"a frame with field {key} more", "R1.0.12", cbor({**fields, key: 0}))
     yield one("a frame whose keys descend", "R1.0.10", cbor(pairs(*reversed(fields.items()))))
     yield one("a frame in an array", "R1.0.12", cbor([fields]))
@@ -159,7 +159,7 @@ def _versions_and_kinds() -> Iterator[Case]:
     payload = cbor(ALICE.fields())
     for version in (0, 2, 3, 255, 2**64 - 1):
         yield one(f"version {version}", "R2.1", frame(version=version, payload=payload))
-    for kind in (0, 7, 8, 9, 255, 2**32, 2**64 - 1):
+    for kind in (0, 24, 25, 255, 2**32, 2**64 - 1):
         yield one(f"kind {kind}", "R2.2", frame(kind=kind, payload=payload))
     for kind in (1, 3, 4, 5, 6):
         yield one(f"a rollout relabelled as kind {kind}", "R2.4", frame(kind=kind, payload=payload))
@@ -173,8 +173,8 @@ def _versions_and_kinds() -> Iterator[Case]:
         data = frame(payload=payload, signature=bytes(size))
         yield one(f"a signature of {size} bytes", "R1.0.14", data)
     yield one("an empty payload", "R1.0.2", frame(payload=b""))
-    yield one("version before kind", "R2.1", frame(version=2, kind=9))
-    yield one("kind before swarm", "R2.2", frame(kind=9, swarm=bytes(32)))
+    yield one("version before kind", "R2.1", frame(version=2, kind=24))
+    yield one("kind before swarm", "R2.2", frame(kind=24, swarm=bytes(32)))
     yield one("swarm before signature", "R2.3", frame(swarm=bytes(32), signature=b""))
     yield one("signature before topic", "R1.0.14", frame(kind=1, signature=b""))
     yield one("topic before payload", "R2.4", frame(kind=1, payload=b"\xff"))

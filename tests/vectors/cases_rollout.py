@@ -93,7 +93,7 @@ def _fields() -> Iterator[Case]:
             yield one(f"rollout field {key} is a {name}", "R1.2.2", _with(key, wrong))
         for name, wrong in FORBIDDEN_TYPES.items():
             yield one(f"rollout field {key} is a {name}", "R1.0.6", _with(key, wrong))
-    for key in (7, 8, 24, 2**64 - 1):
+    for key in (24, 25, 2**64 - 1):
         yield one(f"a rollout with field {key} more", "R1.2.1", ALICE.rollout(PLAIN, **{f"f{key}": 0}))
     for key, size in ((0, 32), (1, 20), (6, 32)):
         for wrong in (0, size - 1, size + 1):

@@ -26,6 +26,7 @@ from vectors import (  # noqa: E402
     cases_equivocation,
     cases_gate,
     cases_islands,
+    cases_reserved,
     cases_response,
     cases_rollout,
     cases_successor,
@@ -60,6 +61,7 @@ FILES = {
     "version": cases_version.cases,
     "difficulty": cases_difficulty.cases,
     "gate": cases_gate.cases,
+    "reserved": cases_reserved.cases,
     "successor": cases_successor.cases,
 }
 LONGEST_RUN = 64  # bytes of one value in a row; longer runs are written as [byte, times]

@@ -23,6 +23,9 @@ from sapo_protocol.terms.islands import IslandTerms
 GENESIS = 1_800_000_000
 EPOCH_SECONDS = 60
 EPOCH = 3
+LATER_KINDS = range(7, 24)
+"""Kinds that are reserved for later versions."""
+
 NOW_MS = 1000 * (GENESIS + EPOCH * EPOCH_SECONDS + EPOCH_SECONDS // 2)
 YEAR_END = GENESIS + 86_400
 

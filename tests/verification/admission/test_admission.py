@@ -90,11 +90,11 @@ CASES = {
     "a byte more": Case(Reason.NOT_CANONICAL, GENUINE + b"\x00"),
     "a byte less": Case(Reason.NOT_CANONICAL, GENUINE[:-1]),
     "JSON": Case(Reason.NOT_CANONICAL, b'{"answer": "7"}'),
-    "a frame with a field more": Case(Reason.SCHEMA, framed(reward=1)),
+    "a frame with a field more": Case(Reason.RESERVED, framed(reward=1)),
     "a payload with a field more": Case(
         Reason.SCHEMA,
         seal(
-            Kind.ROLLOUT, MANIFEST.swarm_id, encode({**dict.fromkeys(range(6), 0), 9: 1}), ALICE.seed
+            Kind.ROLLOUT, MANIFEST.swarm_id, encode({**dict.fromkeys(range(6), 0), 24: 1}), ALICE.seed
         ).to_bytes(),
     ),
     "a payload that is no CBOR": Case(Reason.NOT_CANONICAL, framed(payload=b"\xff")),
@@ -103,7 +103,8 @@ CASES = {
         Reason.OUT_OF_BOUNDS, ALICE.message(MANIFEST, completions=(b"7",) * 9)
     ),
     "another version": Case(Reason.WRONG_VERSION, framed(version=2)),
-    "an unknown kind": Case(Reason.WRONG_KIND, framed(kind=9)),
+    "an unknown kind": Case(Reason.WRONG_KIND, framed(kind=24)),
+    "a reserved kind": Case(Reason.RESERVED, framed(kind=23)),
     "a certificate": Case(Reason.WRONG_KIND, ALICE.certificate(MANIFEST).to_bytes()),
     "a rollout relabelled as a certificate": Case(Reason.WRONG_KIND, framed(kind=int(Kind.CERTIFICATE))),
     "another swarm": Case(Reason.WRONG_SWARM, ALICE.message(OTHER_SWARM)),

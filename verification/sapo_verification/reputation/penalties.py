@@ -39,6 +39,7 @@ CONSEQUENCES: Final = MappingProxyType(
         Reason.WRONG_VERSION: Consequence(_REJECT),
         Reason.WRONG_KIND: Consequence(_REJECT),
         Reason.WRONG_SWARM: Consequence(_REJECT),
+        Reason.RESERVED: Consequence(_IGNORE),  # later versions read what this one cannot
         Reason.EPOCH_PAST: Consequence(_IGNORE),
         Reason.EPOCH_FUTURE: Consequence(_IGNORE),
         Reason.SEEN: Consequence(_IGNORE),

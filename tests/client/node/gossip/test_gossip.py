@@ -13,6 +13,7 @@ import pytest
 import trio
 from support.crashing import CrashControl, Killed, WriteBudget
 from support.gossip_harness import GossipHarness
+from support.later import later_kind, later_rollout
 from support.nodes import until
 from support.swarm import EPOCH, EPOCH_SECONDS, Identity, make_manifest, moment
 from trio.testing import MockClock
@@ -216,6 +217,8 @@ def cases() -> dict[str, tuple[Rule, bytes, tuple[bytes, ...]]]:
             (),
         ),
         "a certificate": (Rule.TOPIC_KIND, ALICE.certificate(MANIFEST).to_bytes(), ()),
+        "a later kind": (Rule.KIND_RESERVED, later_kind(), ()),
+        "a later key": (Rule.ROLLOUT_RESERVED, later_rollout(), (genuine,)),
         "another swarm": (Rule.SWARM, ALICE.message(other_swarm), ()),
         "past": (Rule.ROLLOUT_IN_TIME, ALICE.message(MANIFEST, epoch=EPOCH - 2), ()),
         "future": (Rule.EPOCH_BEGUN, ALICE.message(MANIFEST, epoch=EPOCH + 1), ()),
