@@ -121,8 +121,8 @@ def test_lots_share_out_the_levels_by_their_weights() -> None:
 
 
 def test_a_group_is_worth_more_where_the_swarm_is_seldom_right() -> None:
-    rows = [(7, 0, 0), (4, 4, 0), (5, 3, 0), (6, 3, 0), (6, 2, 0), (10, 2, 0), (8, 0, 0), (0, 0, 90)]
-    assert [LevelRecord(*row, 1000).value for row in rows] == [4, 4, 4, 3, 3, 2, 2, 4]
+    rows = [(7, 0, 0), (4, 4, 0), (5, 3, 0), (6, 2, 0), (8, 0, 0), (0, 0, 90)]
+    assert [LevelRecord(*row, 1000).value for row in rows] == [4, 4, 4, 3, 3, 4]
 
 
 def test_points_are_the_worth_of_all_groups_rounded_down() -> None:
@@ -133,7 +133,7 @@ def test_points_are_the_worth_of_all_groups_rounded_down() -> None:
         LevelRecord(0, 0, 0, 0),
     )
     assert points_of({}, record) == 0
-    assert points_of({0: 3, 1: 2, 2: 1, 3: 1}, record) == (12 + 6 + 2 + 4) // 4
+    assert points_of({0: 3, 1: 2, 2: 1, 3: 1}, record) == (12 + 8 + 3 + 4) // 4
     assert points_of({2: 1}, record) == 0
 
 

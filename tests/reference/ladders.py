@@ -82,8 +82,5 @@ def points(record: list[list[int]], groups: list[int]) -> int:
     quarters = 0
     for (right, mixed, wrong, _), count in zip(record, groups, strict=True):
         total = right + mixed + wrong
-        if total < 8 or 3 * right < 2 * total:
-            quarters += 4 * count
-        else:
-            quarters += (2 if 6 * right >= 5 * total else 3) * count
+        quarters += (3 if total >= 8 and 4 * right >= 3 * total else 4) * count
     return quarters // 4

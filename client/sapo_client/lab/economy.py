@@ -142,7 +142,7 @@ COMPETENCE: Final = tuple(
     for name, rule in (
         ("without ladders", {}),
         ("at a hard level", {"value": 4}),
-        ("at a mastered level", {"value": 2}),
+        ("at a mastered level", {"value": 3}),
     )
     for percent in (5, 50, 95)
 )

@@ -61,15 +61,13 @@ class LevelRecord(NamedTuple):
 
     @property
     def value(self) -> int:
-        """Pay of a group with a right answer, in quarters of a point: 4, 3 or 2.
+        """Pay of a group with a right answer, in quarters of a point: 4, or 3 where the swarm masters it.
 
-        A whole point while less than two thirds of the swarm's groups are all right, which is so where a
-        ladder rests; half of one from five sixths on. It does not depend on the group itself, so no answer
-        is paid less for being right.
+        Three quarters of the swarm's groups are all right there, more than at any level where a ladder rests.
+        It does not depend on the group itself, so no answer is paid less for being right.
         """
-        if self.groups < LEAST_GROUPS or 3 * self.right < 2 * self.groups:
-            return VALUES_OF_A_POINT
-        return 3 if 6 * self.right < 5 * self.groups else 2
+        is_mastered = self.groups >= LEAST_GROUPS and 4 * self.right >= 3 * self.groups
+        return VALUES_OF_A_POINT - 1 if is_mastered else VALUES_OF_A_POINT
 
 
 Record = tuple[LevelRecord, ...]
@@ -89,7 +87,7 @@ class Difficulty:
     """
 
     ladders: tuple[tuple[int, ...], ...]
-    step: int = 750
+    step: int = 500
     floor: int = 125
     groups: int = 32
     completions: int = 4
