@@ -16,6 +16,9 @@ from sapo_protocol.terms.islands import IslandTerms
 
 EPOCH = 101
 COUNTED_SECONDS = 7
+WORK_SECONDS = 57
+"""Behind all turns of the epoch before: the clock never goes back."""
+
 TERMS = IslandTerms(most_accounts=2, least_accounts=1, period_epochs=4, most_islands=4)
 """Three paid accounts are too many for one island, and one is too few for two."""
 
@@ -43,23 +46,24 @@ async def test_one_to_two_to_one_is_followed_by_all_and_costs_nobody_anything(wo
         early, late = workers[:3], workers[3]
         for harness in (*auditors, *early):
             nursery.start_soon(harness.run)
-        world.turn_to(EPOCH, 30)
+        world.turn_to(EPOCH, WORK_SECONDS)
         await connect(*auditors, *early)
         present = [*auditors, *early]
         for epoch, working in WORKING.items():
+            world.turn_to(epoch, WORK_SECONDS)
             if epoch == 105:
                 nursery.start_soon(late.run)
+                await meet(late, present)
                 present.append(late)
-            world.turn_to(epoch, 30)
             await know_the_islands(present, epoch)
             if epoch == 105:
-                await connect(*present)
+                await until(lambda: all(late.node.knows(one.node) for one in auditors))
+                await until(lambda: all(one.node.knows(late.node) for one in auditors))
             sent = {(await worker.work(epoch, slot=0)).content_id for worker in workers[:working]}
             await hear(auditors, sent)
             await settle(world, auditors[0], epoch)
             paid = auditors[0].contributions.proposals(epoch)
             assert working in {sum(share.points > 0 for share in one.shares) for one in paid.values()}
-        world.turn_to(107, 1)
         await know_the_islands(present, 107)
         for harness in present:
             assert {peer.score for peer in harness.node.transport.peers()} == {0.0}
@@ -69,6 +73,13 @@ async def test_one_to_two_to_one_is_followed_by_all_and_costs_nobody_anything(wo
             assert {one.bad for one in evidence} == {0.0}
             heard = len(harness.node.events("admitted"))
             assert heard == sum(WORKING.values()) if harness in auditors else heard > 0
+
+
+async def meet(late: AuditorHarness, present: Sequence[AuditorHarness]) -> None:
+    """Connect one more node to all others; it knows neither certificates nor islands yet."""
+    await until(lambda: late.node.hub.node(late.node.peer_id))
+    for one in present:
+        await late.node.transport.connect(one.node.address)
 
 
 async def know_the_islands(harnesses: Sequence[AuditorHarness], epoch: int) -> None:
