@@ -30,7 +30,7 @@ class IslandKeeper:
         beacons: recalls the beacons that decide homes; needed in a swarm of islands alone.
         paid: tells how many accounts were paid, where the number of islands follows the chain.
         moved: called when the homes of the own account have changed.
-        joined: called when an island was joined beside others: its members' certificates are missing here.
+        joined: called when an island was joined: its members' certificates are missing here.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class IslandKeeper:
     def _join(self, due: frozenset[int]) -> None:
         self._engine.carry(due)
         topics = {topic: one for island in sorted(due) for topic, one in self._topics_of(island).items()}
-        if self._joined and topics.keys() - self._joined:
+        if topics.keys() - self._joined:  # also at the first time: peers may have been asked before
             self._tell_joined()
         for topic in sorted(self._joined - topics.keys()):
             self._transport.unsubscribe(topic)

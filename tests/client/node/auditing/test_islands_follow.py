@@ -14,16 +14,21 @@ from support.nodes import until
 from sapo_protocol.identifiers import ContentId
 from sapo_protocol.terms.islands import IslandTerms
 
-EPOCH = 101
+EPOCH = 103
+"""The chain has blocks from the beginning of epoch 100 on, and islands rest on one from two epochs before."""
+
 COUNTED_SECONDS = 7
+WORK_SECONDS = 57
+"""Behind all turns of the epoch before: the clock never goes back."""
+
 TERMS = IslandTerms(most_accounts=2, least_accounts=1, period_epochs=4, most_islands=4)
 """Three paid accounts are too many for one island, and one is too few for two."""
 
-WORKING = {101: 1, 102: 3, 103: 1, 104: 3, 105: 4, 106: 4}
-"""How many work in each epoch. So there are two islands in 105, in which only 102 is the newest final epoch,
-one in 106, and two again in 107."""
+WORKING = {103: 1, 104: 3, 105: 1, 106: 3, 107: 4, 108: 4}
+"""How many work in each epoch. So there are two islands in 107, in which only 104 is the newest final epoch,
+one in 108, and two again in 109."""
 
-COUNTS = {101: 1, 102: 1, 103: 1, 104: 1, 105: 2, 106: 1, 107: 2}
+COUNTS = {103: 1, 104: 1, 105: 1, 106: 1, 107: 2, 108: 1, 109: 2}
 
 
 @pytest.fixture
@@ -43,32 +48,40 @@ async def test_one_to_two_to_one_is_followed_by_all_and_costs_nobody_anything(wo
         early, late = workers[:3], workers[3]
         for harness in (*auditors, *early):
             nursery.start_soon(harness.run)
-        world.turn_to(EPOCH, 30)
+        world.turn_to(EPOCH, WORK_SECONDS)
         await connect(*auditors, *early)
         present = [*auditors, *early]
         for epoch, working in WORKING.items():
-            if epoch == 105:
+            world.turn_to(epoch, WORK_SECONDS)
+            if epoch == 107:
                 nursery.start_soon(late.run)
+                await meet(late, present)
                 present.append(late)
-            world.turn_to(epoch, 30)
             await know_the_islands(present, epoch)
-            if epoch == 105:
-                await connect(*present)
+            if epoch == 107:
+                await until(lambda: all(late.node.knows(one.node) for one in auditors))
+                await until(lambda: all(one.node.knows(late.node) for one in auditors))
             sent = {(await worker.work(epoch, slot=0)).content_id for worker in workers[:working]}
             await hear(auditors, sent)
             await settle(world, auditors[0], epoch)
             paid = auditors[0].contributions.proposals(epoch)
             assert working in {sum(share.points > 0 for share in one.shares) for one in paid.values()}
-        world.turn_to(107, 1)
-        await know_the_islands(present, 107)
+        await know_the_islands(present, 109)
         for harness in present:
             assert {peer.score for peer in harness.node.transport.peers()} == {0.0}
             assert harness.node.events("service_failed") == []
             assert {event["reason"] for event in harness.node.events("refused")} <= {"wrong_island"}
-            evidence = [harness.node.reputation.evidence(one.identity.account, 107) for one in present]
+            evidence = [harness.node.reputation.evidence(one.identity.account, 109) for one in present]
             assert {one.bad for one in evidence} == {0.0}
             heard = len(harness.node.events("admitted"))
             assert heard == sum(WORKING.values()) if harness in auditors else heard > 0
+
+
+async def meet(late: AuditorHarness, present: Sequence[AuditorHarness]) -> None:
+    """Connect one more node to all others; it knows neither certificates nor islands yet."""
+    await until(lambda: late.node.hub.node(late.node.peer_id))
+    for one in present:
+        await late.node.transport.connect(one.node.address)
 
 
 async def know_the_islands(harnesses: Sequence[AuditorHarness], epoch: int) -> None:
