@@ -105,8 +105,10 @@ def accuse(contracts: Contracts, before: Points, points: Points, after: Points) 
     """Try every proof against the live posting that its trees allow; return those that convict."""
     trees = [Tree(dict(values)) for values in (before, points, after)]
     proofs: list[FraudProof] = [OverCap(account, trees[1].place(account)) for account in points]
-    for account in {**before, **points, **after}:
-        proofs.append(Balance(AccountPlaces(account, *(tree.place(account) for tree in trees))))
+    proofs.extend(
+        Balance(AccountPlaces(account, *(tree.place(account) for tree in trees)))
+        for account in {**before, **points, **after}
+    )
     convicting = []
     for proof in proofs:
         with suppress(Refused):
@@ -159,4 +161,4 @@ def pay(chances: Sequence[float]) -> list[int]:
 
 def _chance(easiest: float, level: int) -> float:
     odds = easiest / (1 - easiest) / 9**level
-    return odds / (1 + odds)
+    return float(odds / (1 + odds))

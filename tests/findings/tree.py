@@ -56,9 +56,7 @@ def crowd(count: int) -> list[Account]:
 def certificate_of(identity: Identity, manifest: Manifest) -> bytes:
     """Return a certificate for half a year around the tests' time."""
     half_seconds = 90 * 86_400
-    return identity.certificate(
-        manifest, NOW_SECONDS - half_seconds, NOW_SECONDS + half_seconds
-    ).to_bytes()
+    return identity.certificate(manifest, NOW_SECONDS - half_seconds, NOW_SECONDS + half_seconds).to_bytes()
 
 
 def groups(epoch: int, chances: Sequence[float]) -> list[tuple[float, ...]]:
