@@ -16,7 +16,7 @@ from findings.commands import LEDGER_EXIT, deploy, invoke
 from findings.epochs import ALICE, EARNED, EPOCH, count, run_epoch, seated, turns
 from findings.test_accounts_commands import join
 from findings.test_contracts import CROWD, settle
-from findings.tree import AUDITORS, tally
+from findings.tree import AUDITORS, TREE, tally
 from support.ledger import (
     DEPLOYER,
     EPOCH_SECONDS,
@@ -70,6 +70,32 @@ def test_a_liar_whose_turn_is_first_and_who_is_silent_costs_a_turn(
     count(contracts, seats, EPOCH, [{ALICE: EARNED}, {ALICE: EARNED - 1}, {ALICE: EARNED + 1}])
     late = tally(AUDITORS[liar], contracts.manifest(), EPOCH, {ALICE: 1})
     assert run_epoch(contracts, seats, EPOCH, late=late) == EPOCH
+
+
+def test_an_epoch_in_which_nobody_heard_anybody_is_settled_before_the_next(
+    contracts: Contracts, tmp_path: Path
+) -> None:
+    """The network is away until two epochs have been counted."""
+    seats = seated(contracts, tmp_path, range(3))
+    for epoch in (EPOCH, EPOCH + 1):
+        count(contracts, seats, epoch, [{ALICE: EARNED}] * 3)
+    posted = []
+    for _ in range(2):
+        posted.append(run_epoch(contracts, seats, EPOCH + 1))
+        if posted[-1] is not None:
+            contracts.finalise()
+    assert posted == [EPOCH, EPOCH + 1]
+
+
+def test_a_tally_that_nobody_can_read_stops_nothing(contracts: Contracts, tmp_path: Path) -> None:
+    """It says that it goes on in pages, and its author gives them to nobody."""
+    *honest, liar = turns(EPOCH)
+    seats = seated(contracts, tmp_path, honest)
+    count(contracts, seats, EPOCH, [{ALICE: EARNED}, {ALICE: EARNED - 1}, {ALICE: EARNED + 1}])
+    vast = TREE.vast_tally(AUDITORS[liar], contracts.manifest(), EPOCH)
+    for seat in seats:
+        seat.hear([vast])
+    assert run_epoch(contracts, seats, EPOCH) == EPOCH
 
 
 # Stores that grow

@@ -15,8 +15,12 @@ from sapo_client.node.auditing.agreement import Agreement, AgreementTerms, Chain
 from sapo_client.node.auditing.disputes import equivocations
 from sapo_client.node.runtime.context import Author
 from sapo_client.paths import DataDir
+from sapo_protocol import merkle
+from sapo_protocol.contributions import Tally, page_digest, to_pages
+from sapo_protocol.envelope import Kind, seal
 from sapo_protocol.errors import RemoteProtocolError
 from sapo_protocol.identifiers import Account, ContentId
+from sapo_protocol.manifest import Manifest
 from sapo_protocol.rules import Rule
 from sapo_protocol.tasks import Task
 from sapo_protocol.terms.auditors import Auditors
@@ -115,6 +119,20 @@ def accuse(contracts: Contracts, before: Points, points: Points, after: Points) 
             contracts.prove(proof)
             convicting.append(proof.FUNCTION)
     return convicting
+
+
+def vast_tally(identity: Bonded, manifest: Manifest, epoch: int) -> bytes:
+    """Return a tally of five thousand accounts, whose pages nobody gets."""
+    points = [(account, 1) for account in crowd(5000)]
+    message = Tally(
+        node=identity.node,
+        account=identity.account,
+        epoch=epoch,
+        points=points,
+        evidence_root=merkle.EMPTY_ROOT,
+        pages=tuple(map(page_digest, to_pages(points))),
+    )
+    return seal(Kind.TALLY, manifest.swarm_id, message.to_payload(), identity.seed).to_bytes()
 
 
 def unearned_proof(contracts: Contracts, count: int) -> bytes:

@@ -102,6 +102,9 @@ class Tree(Protocol):
             chances: per epoch, of a right answer at the easiest level.
         """
 
+    def vast_tally(self, identity: Bonded, manifest: Manifest, epoch: int) -> bytes:
+        """Return a tally of more accounts than a message lists, without what it needs to be read."""
+
     def unearned_proof(self, contracts: Any, count: int) -> bytes:
         """Return the call that proves, among so many accounts, that one has a point too many."""
 

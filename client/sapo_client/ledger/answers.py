@@ -36,8 +36,8 @@ class StrictProvider(HTTPProvider):
 def parse_response(method: str, raw: bytes) -> dict[str, Any]:
     """Return a JSON-RPC response whose result has the shape that its method asks for.
 
-    Of objects only the fields that are used here are kept, of an error's data only what is hexadecimal, of its
-    message the beginning, without characters that a terminal obeys.
+    Of objects only the fields that are used here are kept, of an error's data only what is hexadecimal, and
+    of its message the beginning, without characters that a terminal obeys.
 
     Raises:
         BadAnswer: it is no such response.
