@@ -131,7 +131,7 @@ def accuse(contracts, before, points, after):
 
 
 def vast_tally(identity, manifest, epoch):
-    return tally(identity, manifest, epoch, dict.fromkeys(crowd(5000), 1))
+    return tally(identity, manifest, epoch, dict.fromkeys(crowd(2000), 1))
 
 
 def unearned_proof(contracts, count):
