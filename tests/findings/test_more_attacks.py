@@ -28,6 +28,7 @@ from support.ledger import (
     ServedChain,
     Tree,
     address,
+    found,
     keys,
     node_key,
 )
@@ -176,6 +177,19 @@ def test_a_term_of_the_manifest_that_the_contracts_do_not_have_is_told(
     _, options = join(contracts, tmp_path, contracts.manifest(**change))
     code, said = invoke("ledger", "register", "--yes", *options)
     assert (code, "about to sign" in said) == (LEDGER_EXIT, False), said
+
+
+@pytest.mark.parametrize(("quorum", "told"), [(1, "not 3: 1 can change it"), (4, "not 3: 1 can stop it")])
+def test_whoever_joins_is_told_of_a_quorum_that_one_auditor_bends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quorum: int, told: str
+) -> None:
+    """One of four may lie or be absent if three must agree. The contract alone says how many must."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    contracts = found(tmp_path / "chain.sqlite", quorum=quorum)
+    _, options = join(contracts, tmp_path)
+    _, said = invoke("doctor", *options)
+    contracts.chain.close()
+    assert f"{quorum} of 4 auditors agree on what is paid, {told}" in " ".join(said.split()), said
 
 
 # Messages that say something wrong
