@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Final
 
 from typer.testing import CliRunner
@@ -17,3 +18,8 @@ def invoke(*words: str) -> tuple[int, str]:
     done = CliRunner().invoke(app, list(words))
     code = int(getattr(done.exception, "exit_code", 0))
     return code, done.output + f"\n{done.exception} {getattr(done.exception, 'hint', '')}"
+
+
+def deploy(folder: Path, url: str, key: Path) -> tuple[int, str]:
+    """Run `sapo testnet deploy`."""
+    return invoke("testnet", "deploy", str(folder), "--rpc", url, "--key", str(key), "--yes")

@@ -6,26 +6,25 @@ from contextlib import suppress
 from types import SimpleNamespace
 
 import trio
-from support.ledger import AUDITOR_BOND, BUDGET_POINTS, QUORUM, Tree
-
-from sapo_client.ledger.fraud import ContributionSum, CumulativeDecrease, CumulativeSum, OverCap, Unearned
-from sapo_client.ledger.transactions import Refused
+from findings.tree import AUDITORS, SLOTS, certificate_of, crowd, groups, tally
 from sapo_client.node.archive import Archive
 from sapo_client.node.auditor import Auditor, AuditorParts
 from sapo_client.node.disputes import equivocations
 from sapo_client.node.rounds import Author
+from sapo_verification.certificates import CertificateBook
+from sapo_verification.contributions import ContributionAdmission
+from sapo_verification.payable import PayableCount
+from support.ledger import AUDITOR_BOND, BUDGET_POINTS, QUORUM, Tree
+
+from sapo_client.ledger.fraud import ContributionSum, CumulativeDecrease, CumulativeSum, OverCap, Unearned
+from sapo_client.ledger.transactions import Refused
 from sapo_client.observe.events import EventLog
 from sapo_client.paths import DataDir
 from sapo_protocol.errors import RemoteProtocolError
 from sapo_protocol.identifiers import ContentId
 from sapo_protocol.tasks import Task
-from sapo_verification.certificates import CertificateBook
-from sapo_verification.contributions import ContributionAdmission
-from sapo_verification.payable import PayableCount
 from sapo_verification.signing import SigningDatabase
 from sapo_verification.types import AdmittedRollout, VerifiedRollout
-
-from findings.tree import AUDITORS, SLOTS, certificate_of, crowd, groups
 
 
 class _Chain:
@@ -109,7 +108,9 @@ def seat(contracts, identity, folder):
 
 
 def accuse(contracts, before, points, after):
-    trees = {name: Tree(values) for name, values in (("before", before), ("points", points), ("after", after))}
+    trees = {
+        name: Tree(values) for name, values in (("before", before), ("points", points), ("after", after))
+    }
     proofs = [
         ContributionSum(sorted(points.items())),
         CumulativeSum(sorted(after.items())),
@@ -129,10 +130,14 @@ def accuse(contracts, before, points, after):
     return convicting
 
 
+def vast_tally(identity, manifest, epoch):
+    return tally(identity, manifest, epoch, dict.fromkeys(crowd(2000), 1))
+
+
 def unearned_proof(contracts, count):
     accounts = crowd(count)
     leaves = [(account, 1) for account in accounts]
-    tree = Tree({account: 2 for account in accounts})
+    tree = Tree(dict.fromkeys(accounts, 2))
     proof = Unearned(accounts[0], 3, tree.proof(accounts[0]), leaves, leaves)
     return contracts.verifier.prove(proof)
 

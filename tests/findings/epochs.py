@@ -45,14 +45,15 @@ def exchange(seats: Sequence[Seat]) -> None:
 def run_epoch(
     contracts: Contracts, seats: Sequence[Seat], epoch: int, *, late: bytes | None = None
 ) -> int | None:
-    """Let the auditors settle an epoch for a minute and a half; return the epoch that is posted then.
+    """Let the auditors settle for a minute and a half; return the epoch that is posted then.
 
     Args:
+        epoch: the last one that has ended.
         late: a message that everybody gets once a proposal is there, and not before.
     """
-    end_seconds = epoch_start_seconds(contracts.manifest(), epoch + 1)
+    begin_seconds = max(contracts.chain.now_seconds, epoch_start_seconds(contracts.manifest(), epoch + 1) + 1)
     for look in range(round(1.5 * EPOCH_SECONDS / LOOK_SECONDS)):
-        contracts.chain.now_seconds = end_seconds + 1 + look * LOOK_SECONDS
+        contracts.chain.now_seconds = begin_seconds + look * LOOK_SECONDS
         if look == 0:
             exchange(seats)
         for seat in seats:

@@ -11,22 +11,23 @@ from findings.tree import TREE, Bonded, Seat
 from support.ledger import POINTS_CAP, TOKENS_PER_POINT, Contracts, found
 
 from sapo_client import keystore
+from sapo_protocol.manifest import Manifest
 from sapo_protocol.manifest_file import manifest_to_json
 
 ALICE = Bonded(2)
 EARNED = 5
 
 
-def join(contracts: Contracts, root: Path) -> tuple[Seat, list[str]]:
+def join(contracts: Contracts, root: Path, manifest: Manifest | None = None) -> tuple[Seat, list[str]]:
     """Create Alice's node with its files; return it and the options of her commands."""
     seat, key = TREE.seat(contracts, ALICE, root / "alice"), root / "key.json"
     keystore.create(key, None, node_seed=ALICE.seed, account_key=ALICE.secret)
-    manifest = root / "swarm.json"
-    manifest.write_text(manifest_to_json(contracts.manifest()), encoding="utf-8")
+    file = root / "swarm.json"
+    file.write_text(manifest_to_json(manifest or contracts.manifest()), encoding="utf-8")
     options = {
         "--identity": key,
         "--data-dir": root / "alice",
-        "--manifest": manifest,
+        "--manifest": file,
         "--rpc": contracts.chain.url,
     }
     return seat, [str(word) for option in options.items() for word in option]

@@ -1,4 +1,4 @@
-"""Findings about commands that speak to a chain: bad answers, a missing contract, a chain that costs money."""
+"""Findings about commands that speak to a chain: bad answers, a missing contract, coins that are money."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from threading import Thread
 from typing import Any, Final
 
 import pytest
-from findings.commands import LEDGER_EXIT, invoke
+from findings.commands import LEDGER_EXIT, deploy, invoke
 from support.ledger import DEPLOYER, ServedChain
 from web3 import Web3
 
@@ -85,11 +85,6 @@ def key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "key.json"
 
 
-def deploy(folder: Path, url: str, key: Path) -> tuple[int, str]:
-    """Run `sapo testnet deploy`."""
-    return invoke("testnet", "deploy", str(folder), "--rpc", url, "--key", str(key), "--yes")
-
-
 @pytest.mark.parametrize("answer", ANSWERS)
 def test_a_bad_answer_to_a_deployment_is_an_error_for_people(answer: str, key: Path, tmp_path: Path) -> None:
     with answering(ANSWERS[answer]) as url:
@@ -108,7 +103,7 @@ def test_a_faucet_that_is_not_there_serves_nobody(key: Path, tmp_path: Path) -> 
 
 
 def test_a_main_network_of_any_id_is_not_deployed_to_unasked(key: Path, tmp_path: Path) -> None:
-    """Gnosis Chain (100) was on the list of eae0a53; Fraxtal (252) and Polygon Chiado's neighbours were not."""
+    """Fraxtal (252) was not on the list of eae0a53."""
     chain = ServedChain(tmp_path / "chain.sqlite", chain_id=252)
     code, said = deploy(tmp_path / "swarm", chain.url, key)
     chain.close()
@@ -123,6 +118,8 @@ def test_a_window_outlasts_the_first_raise_of_a_challenges_fees(key: Path, tmp_p
     assert code == 0, said
     ledger = json.loads((tmp_path / "swarm" / "deployment.json").read_text())["ledger"]
     web3 = Web3(Web3.HTTPProvider(chain.url))
-    asked = web3.eth.call({"to": Web3.to_checksum_address(ledger), "data": web3.keccak(text="challengeSeconds()")[:4]})
+    asked = web3.eth.call(
+        {"to": Web3.to_checksum_address(ledger), "data": web3.keccak(text="challengeSeconds()")[:4]}
+    )
     chain.close()
     assert int.from_bytes(asked, "big") > 2 * BLOCK_SECONDS * STUCK_BLOCKS

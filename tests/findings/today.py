@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from findings.tree import AUDITORS, SLOTS, Bonded, Points, certificate_of, crowd, groups
+from findings.today_pay import pay
+from findings.tree import AUDITORS, Bonded, Points, certificate_of, crowd
 from support.ledger import AUDITOR_BOND, BOB, BUDGET_POINTS, DEPLOYER, POINTS_CAP, QUORUM, Contracts, Tree
 
 from sapo_client.ledger.fraud import AccountPlaces, Balance, FraudProof, OverCap
@@ -15,18 +16,19 @@ from sapo_client.node.auditing.agreement import Agreement, AgreementTerms, Chain
 from sapo_client.node.auditing.disputes import equivocations
 from sapo_client.node.runtime.context import Author
 from sapo_client.paths import DataDir
+from sapo_protocol import merkle
+from sapo_protocol.contributions import Tally, page_digest, to_pages
+from sapo_protocol.envelope import Kind, seal
 from sapo_protocol.errors import RemoteProtocolError
-from sapo_protocol.identifiers import Account, ContentId
-from sapo_protocol.rules import Rule
-from sapo_protocol.tasks import Task
+from sapo_protocol.identifiers import Account
+from sapo_protocol.manifest import Manifest
 from sapo_protocol.terms.auditors import Auditors
-from sapo_protocol.terms.difficulty import Difficulty
 from sapo_verification.admission.certificates import CertificateStore
 from sapo_verification.admission.contribution_store import ContributionStore
 from sapo_verification.admission.contributions import AuditorSet, ContributionAdmission
-from sapo_verification.epoch_count import EpochCount
 from sapo_verification.signing.database import SigningDatabase
-from sapo_verification.types import AdmittedRollout, VerifiedRollout
+
+__all__ = ["accuse", "doubt", "pay", "seat", "unearned_proof", "vast_tally"]
 
 ACCOUNTS = Auditors(tuple(one.account for one in AUDITORS))
 
@@ -105,14 +107,30 @@ def accuse(contracts: Contracts, before: Points, points: Points, after: Points) 
     """Try every proof against the live posting that its trees allow; return those that convict."""
     trees = [Tree(dict(values)) for values in (before, points, after)]
     proofs: list[FraudProof] = [OverCap(account, trees[1].place(account)) for account in points]
-    for account in {**before, **points, **after}:
-        proofs.append(Balance(AccountPlaces(account, *(tree.place(account) for tree in trees))))
+    proofs.extend(
+        Balance(AccountPlaces(account, *(tree.place(account) for tree in trees)))
+        for account in {**before, **points, **after}
+    )
     convicting = []
     for proof in proofs:
         with suppress(Refused):
             contracts.prove(proof)
             convicting.append(proof.FUNCTION)
     return convicting
+
+
+def vast_tally(identity: Bonded, manifest: Manifest, epoch: int) -> bytes:
+    """Return a tally of five thousand accounts, whose pages nobody gets."""
+    points = [(account, 1) for account in crowd(5000)]
+    message = Tally(
+        node=identity.node,
+        account=identity.account,
+        epoch=epoch,
+        points=points,
+        evidence_root=merkle.EMPTY_ROOT,
+        pages=tuple(map(page_digest, to_pages(points))),
+    )
+    return seal(Kind.TALLY, manifest.swarm_id, message.to_payload(), identity.seed).to_bytes()
 
 
 def unearned_proof(contracts: Contracts, count: int) -> bytes:
@@ -132,31 +150,3 @@ def doubt(contracts: Contracts, account: Account) -> None:
     chain.send(DEPLOYER, verifier.address, verifier.ask(account))
     chain.now_seconds = chain.engine.head.timestamp + verifier.answer_seconds()
     chain.send(BOB, verifier.address, verifier.prove_hidden(account))
-
-
-def pay(chances: Sequence[float]) -> list[int]:
-    """Return the points of one account per epoch, in a swarm of three levels that it is alone in.
-
-    A level is harder than the one before it as the odds of a right answer say: a ninth of them.
-    """
-    author, difficulty = AUDITORS[0], Difficulty(ladders=((0, 1, 2),), groups=SLOTS)
-    count, record = EpochCount(difficulty=difficulty), difficulty.start(3)
-    points = []
-    for epoch, chance in enumerate(chances):
-        lots = (int(2**32 * (slot + 0.5) / SLOTS) for slot in range(SLOTS))
-        levels = [difficulty.families_of(record, lot)[0] for lot in lots]
-        for slot, rewards in enumerate(groups(epoch, [_chance(chance, level) for level in levels])):
-            rollout = author.rollout(epoch=epoch, slot=slot, family=levels[slot])
-            id_ = ContentId(bytes([epoch, slot]) + bytes(30))
-            admitted = AdmittedRollout(id_, rollout, b"")
-            if len(set(rewards)) == 1:
-                count.refused(Rule.SIGNAL, admitted, "all alike")
-            count.verified(VerifiedRollout(admitted, Task(levels[slot], 0), "", rewards))
-        points.append(dict(count.points_by_level(epoch, [author.account], SLOTS, record)))
-        record = difficulty.follow(record, count.outcomes(epoch, [author.account], 3))
-    return [earned.get(author.account, 0) for earned in points]
-
-
-def _chance(easiest: float, level: int) -> float:
-    odds = easiest / (1 - easiest) / 9**level
-    return odds / (1 + odds)

@@ -56,9 +56,7 @@ def crowd(count: int) -> list[Account]:
 def certificate_of(identity: Identity, manifest: Manifest) -> bytes:
     """Return a certificate for half a year around the tests' time."""
     half_seconds = 90 * 86_400
-    return identity.certificate(
-        manifest, NOW_SECONDS - half_seconds, NOW_SECONDS + half_seconds
-    ).to_bytes()
+    return identity.certificate(manifest, NOW_SECONDS - half_seconds, NOW_SECONDS + half_seconds).to_bytes()
 
 
 def groups(epoch: int, chances: Sequence[float]) -> list[tuple[float, ...]]:
@@ -103,6 +101,9 @@ class Tree(Protocol):
         Args:
             chances: per epoch, of a right answer at the easiest level.
         """
+
+    def vast_tally(self, identity: Bonded, manifest: Manifest, epoch: int) -> bytes:
+        """Return a tally of more accounts than a message lists, without what it needs to be read."""
 
     def unearned_proof(self, contracts: Any, count: int) -> bytes:
         """Return the call that proves, among so many accounts, that one has a point too many."""

@@ -149,6 +149,7 @@ def check_chain(config: Config, manifest: Manifest) -> Iterator[Check]:
             if contracts.state == "ok":  # what another chain says about account and treasury would mislead
                 yield from _check_account(config.identity, manifest, ask)
                 yield _check_treasury(url, manifest)
+                yield from _check_quorum(url, manifest)
                 yield from _check_bond(url, config.identity, manifest)
             block = ask("eth_getBlockByNumber", "latest", False)
             if block is None:
@@ -200,6 +201,33 @@ def _check_treasury(url: str, manifest: Manifest) -> Check:
     if treasury.owed <= treasury.tokens:
         return Check("treasury", "ok", found)
     return Check("treasury", "warn", found, "claims wait until somebody sends tokens to the distributor")
+
+
+def _check_quorum(url: str, manifest: Manifest) -> Iterator[Check]:
+    """Say how many auditors decide on pay: the founder chose that, and the manifest does not say it."""
+    from sapo_client.ledger.contract import EpochLedgerContract
+    from sapo_client.ledger.errors import LedgerError
+    from sapo_client.ledger.rpc import Rpc
+    from sapo_protocol.settlement import agreeing, faulty
+
+    if manifest.ledger is None:
+        return
+    try:
+        auditors, quorum = EpochLedgerContract(
+            Rpc([url], chain_id=manifest.chain_id), manifest.ledger
+        ).auditors()
+    except LedgerError as error:
+        yield Check("auditors", "warn", error.text, error.hint)
+        return
+    count = len(auditors.founders)
+    found, best = f"{quorum} of {count} auditors agree on what is paid", agreeing(count)
+    if quorum == best:
+        yield Check("auditors", "ok", f"{found}; {faulty(count)} may lie or be absent")
+        return
+    # The lower median of a quorum's tallies is within the honest ones while less than half of them lie.
+    few, done = ((quorum + 1) // 2, "change") if quorum < best else (count - quorum + 1, "stop")
+    detail = f"{found}, not {best}: {few} can {done} it"
+    yield Check("auditors", "warn", detail, "ask whoever founded the swarm, or join only if you trust them")
 
 
 def _check_account(identity: str | None, manifest: Manifest, ask: Ask) -> Iterator[Check]:

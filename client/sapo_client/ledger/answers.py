@@ -7,7 +7,7 @@ answer of another shape never reaches them: it is ``BadAnswer``, like silence.
 import json
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Final, cast
+from typing import Any, Final, TypeGuard, cast
 
 from web3 import HTTPProvider
 from web3.types import RPCEndpoint, RPCResponse
@@ -36,7 +36,8 @@ class StrictProvider(HTTPProvider):
 def parse_response(method: str, raw: bytes) -> dict[str, Any]:
     """Return a JSON-RPC response whose result has the shape that its method asks for.
 
-    Of objects only the fields that are used here are kept, and of an error's data only what is hexadecimal.
+    Of objects only the fields that are used here are kept, of an error's data only what is hexadecimal, and
+    of its message the beginning, without characters that a terminal obeys.
 
     Raises:
         BadAnswer: it is no such response.
@@ -67,17 +68,28 @@ class _NotThat(Exception):
 
 Parse = Callable[[Any], Any]
 
+_MOST_WORDS: Final = 500
+"""Characters of an error's message, more than any node writes."""
+
+_MOST_DATA: Final = 8192
+"""Digits of an error's data; our contracts' errors take a few hundred."""
+
 
 def _error(method: str, error: object) -> dict[str, Any]:
     if isinstance(error, dict):
         code, message, data = (error.get(name) for name in ("code", "message", "data"))
         if isinstance(code, int) and isinstance(message, str):
-            known = {"code": code, "message": message}
-            return known | ({"data": data} if _is_hexadecimal(data) else {})
+            known = {"code": code, "message": _line(message)}
+            return known | ({"data": data} if _is_hexadecimal(data) and len(data) <= _MOST_DATA else {})
     raise BadAnswer(f"its answer to {method} is an error without code or message")
 
 
-def _is_hexadecimal(value: object) -> bool:
+def _line(text: str) -> str:
+    """Return an endpoint's words as people are shown them: one short line that no terminal obeys."""
+    return "".join(sign if sign.isprintable() else "?" for sign in text[:_MOST_WORDS])
+
+
+def _is_hexadecimal(value: object) -> TypeGuard[str]:
     return isinstance(value, str) and re.fullmatch("0x([0-9a-fA-F]{2})*", value) is not None
 
 
