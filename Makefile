@@ -34,7 +34,7 @@ help:
 	@echo "make contracts-test     the contracts' own tests (needs Node.js)"
 	@echo "make contracts-nightly  the same with a million calls per invariant"
 	@echo "make contracts-mutants  break the contracts in a thousand places, one after the other: their tests must notice 95 %"
-	@echo "make contracts-smt      a symbolic check with halmos: an honest auditor is never convicted of two signatures"
+	@echo "make contracts-smt      symbolic checks with halmos: no more is paid than granted, no honest auditor is convicted of two signatures"
 	@echo "make contracts-lint     Slither over the contracts (needs Node.js)"
 	@echo "make clean      remove the virtual environment and what the other targets made"
 
@@ -122,8 +122,7 @@ contracts-mutants: contracts/node_modules/.installed
 	cd contracts && node mutants.mjs --report ../mutants-report.json
 
 contracts-smt: $(VENV)/.halmos contracts/node_modules/.installed
-	cd contracts && PATH="$$(echo $$PWD/node_modules/@foundry-rs/forge-*/bin):$$PATH" FOUNDRY_PROFILE=smt \
-	  $(abspath $(VENV))/halmos/bin/halmos --contract HonestAuditorCheck --forge-build-out out-smt --loop 3
+	$(BIN)/python contracts/smt/run.py $(abspath $(VENV))/halmos/bin/halmos
 
 contracts-lint: $(VENV)/.slither contracts/node_modules/.installed
 	cd contracts && PATH="$$PWD/node_modules/.bin:$$PATH" $(abspath $(VENV))/slither/bin/slither . --config-file slither.json
