@@ -72,7 +72,15 @@ def outcomes(folder: Path, halmos: str, prefix: str, contract: str) -> dict[str,
     }
     with tempfile.TemporaryDirectory() as reports:
         report = Path(reports) / "report.json"
-        selection = ["--contract", contract, "--function", prefix, "--early-exit"]
+        selection = [
+            "--contract",
+            contract,
+            "--function",
+            prefix,
+            "--early-exit",
+            "--solver-timeout-assertion",
+            "0",
+        ]
         done = subprocess.run(  # noqa: S603
             [halmos, *selection, "--loop", "3", "--forge-build-out", "out-smt", "--json-output", str(report)],
             cwd=folder,
