@@ -140,7 +140,8 @@ def _node_word(left: bytes, right: bytes, total: int) -> bytes:
 
     A sum of more than 64 bits is no sum to the contracts; the word then ends with its last 64.
     """
-    return keccak(left + right)[:_HASH_BYTES] + (total & _SUM_MASK).to_bytes(_SUM_BYTES, "big")
+    written: bytes = (total & _SUM_MASK).to_bytes(_SUM_BYTES, "big")
+    return keccak(left + right)[:_HASH_BYTES] + written
 
 
 class SumTree:
