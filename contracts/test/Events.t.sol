@@ -154,8 +154,11 @@ contract EventsTest is Swarm {
         emit FraudVerifier.LeafShown(1, accounts[2], 4, 5);
         verifier.answer(accounts[2], places[0], places[1], places[2]);
         vm.warp(block.timestamp + WINDOW);
+        bytes32 digest = ledger.epochRootDigest(root);
         vm.expectEmit(address(verifier));
         emit FraudVerifier.LeafHidden(1, accounts[0]);
+        vm.expectEmit(address(ledger));
+        emit EpochLedger.EpochRejected(1, digest);
         verifier.proveHidden(accounts[0]);
     }
 

@@ -5,7 +5,7 @@ import {ERC20} from "@openzeppelin/contracts/token/ERC20/ERC20.sol";
 
 import {AccountBond} from "../src/AccountBond.sol";
 import {EpochLedger} from "../src/EpochLedger.sol";
-import {EpochRoot} from "../src/EpochRoot.sol";
+import {EpochRoot, FinalEpoch} from "../src/EpochRoot.sol";
 import {Faucet} from "../src/Faucet.sol";
 import {FraudVerifier} from "../src/FraudVerifier.sol";
 import {StakeVault} from "../src/StakeVault.sol";
@@ -51,6 +51,7 @@ contract ReentrancyTest is Swarm, IListener {
     /// What is tried at each movement.
     address private target;
     bytes private attack;
+    bool private isAttacking;
     uint256 private successes;
 
     function setUp() external {
@@ -69,8 +70,11 @@ contract ReentrancyTest is Swarm, IListener {
     function onMove() external {
         if (question.length != 0 && !hasMoved) (, found) = asked.staticcall(question);
         hasMoved = true;
-        if (attack.length == 0) return;
+        // Once, not in itself: else the deepest call of many has no gas, and all look refused.
+        if (attack.length == 0 || isAttacking) return;
+        isAttacking = true;
         (bool done,) = target.call(attack);
+        isAttacking = false;
         if (done) ++successes;
     }
 
@@ -147,6 +151,36 @@ contract ReentrancyTest is Swarm, IListener {
         judge.answer(accounts[0], nobody, place, place);
         check(abi.decode(found, (FraudVerifier.Question)).asker == address(0), "answered");
         same(successes, 0, "second answers");
+    }
+
+    /// Whoever is called back can answer the only question there is: it holds the posting already.
+    function test_the_only_question_holds_the_posting_before_its_bond_is_fetched() external {
+        bytes32 posting = _post(0);
+        vm.warp(afterEpoch(0) + 1);
+        eager.transfer(address(judge), CAP * RATE);
+        Place memory place = placeOf(points, 0);
+        Place memory nobody = Place(address(0), 0, new bytes32[](0));
+        _watch(address(judge), abi.encodeCall(judge.openQuestions, (posting)));
+        _try(address(judge), abi.encodeCall(judge.answer, (accounts[0], nobody, place, place)));
+        judge.ask(accounts[0]);
+        (address[] memory open,) = abi.decode(found, (address[], FraudVerifier.Question[]));
+        check(open.length == 1 && open[0] == accounts[0], "it is on the list");
+        same(successes, 1, "answered at once");
+    }
+
+    function test_final_epochs_are_recalled_before_the_bond_is_returned() external {
+        EpochRoot memory root = _root(0);
+        _post(0);
+        vm.warp(afterEpoch(0) + WINDOW);
+        own.finalise();
+        FinalEpoch[] memory hidden = new FinalEpoch[](1);
+        hidden[0] = FinalEpoch(root, 7, uint64(afterEpoch(0)), own.EMPTY_HISTORY(), 0);
+        judge.askFinal(hidden, accounts[0]);
+        vm.warp(afterEpoch(0) + 2 * WINDOW);
+        _watch(address(own), abi.encodeCall(own.lastFinal, ()));
+        judge.recall(hidden, accounts[0]);
+        (bytes32 history,) = abi.decode(found, (bytes32, uint64));
+        check(history == own.EMPTY_HISTORY(), "recalled");
     }
 
     /// The posting is held before the bond is fetched and let go before it is paid: whoever is called back finds it so.
