@@ -14,7 +14,7 @@ import json
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,7 +25,7 @@ from sapo_client.founding.chains import agreed_chain_id
 from sapo_client.founding.deployer import Deployer
 from sapo_client.founding.gates import EasTerms, account_exit_seconds, gate_of
 from sapo_client.founding.quote import Quote, quote
-from sapo_client.founding.tasks import FIXED, difficulty_of
+from sapo_client.founding.tasks import FIXED, default_families, difficulty_of
 from sapo_client.ledger.attestations import require_service
 from sapo_client.ledger.outbox import EntryState, Outbox
 from sapo_client.ledger.rpc import Rpc
@@ -80,6 +80,12 @@ class SwarmTerms:
     bond: float | None = None
     eas: EasTerms | None = None
     islands: IslandTerms | None = None
+
+
+_LATER_SETTINGS: Final[dict[str, Any]] = json.loads(
+    json.dumps({each.name: each.default for each in fields(SwarmTerms) if each.default is not MISSING})
+)
+"""What a plan of an earlier release, which lacks a setting, was begun with; as in the plan's JSON."""
 
 
 class Founding:
@@ -193,14 +199,29 @@ class Founding:
             _write(path, _to_json(self._settings(int(time.time()))))
         started = _read_plan(path)
         wanted = json.loads(_to_json(self._settings(started["genesis_seconds"])))
-        if differing := [name for name in wanted if started.get(name, wanted[name]) != wanted[name]]:
-            raise SapoError(
-                f"the founding in {self._folder} was started with another {differing[0].replace('_', ' ')}: "
-                f"{started[differing[0]]}, not {wanted[differing[0]]}",
+        if missing := wanted.keys() - started.keys() - _LATER_SETTINGS.keys():
+            raise _damaged_plan(path) from KeyError(*sorted(missing))
+        begun, asked = _in_effect(_LATER_SETTINGS | started), _in_effect(wanted)
+        for name in wanted:
+            if begun[name] != asked[name]:
+                raise self._differs(name, begun[name], asked[name], is_planned=name in started)
+        return self._plan(started["genesis_seconds"])
+
+    def _differs(self, name: str, begun: object, asked: object, *, is_planned: bool) -> SapoError:
+        """Return the error about a setting that is not what the founding was started with."""
+        words, path = name.replace("_", " "), self._folder / "plan.json"
+        if is_planned:
+            return SapoError(
+                f"the founding in {self._folder} was started with another {words}: {begun}, not {asked}",
                 hint=f"repeat the settings in {path}, or name another folder",
                 exit_code=ExitCode.CONFIG,
             )
-        return self._plan(started["genesis_seconds"])
+        return SapoError(
+            f"the founding in {self._folder} was started by an earlier release, without {words}, "
+            f"and cannot go on with {asked}",
+            hint="leave the setting out to go on as it was begun, or name another folder",
+            exit_code=ExitCode.CONFIG,
+        )
 
     def _settings(self, genesis_seconds: int) -> dict[str, Any]:
         origin = {"chain_id": self.chain_id, "founder": str(self._founder.address)}
@@ -260,6 +281,15 @@ def _read_plan(path: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise _damaged_plan(path) from error
     raise _damaged_plan(path)
+
+
+def _in_effect(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return settings with what they mean where they say nothing."""
+    epoch_seconds, level = settings["epoch_seconds"], settings["level"]
+    return settings | {
+        "challenge_seconds": settings["challenge_seconds"] or defaults.challenge_seconds(epoch_seconds),
+        "families": settings["families"] or list(default_families(level)),
+    }
 
 
 def _damaged_plan(path: Path) -> SapoError:

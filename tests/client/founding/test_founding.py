@@ -1,8 +1,10 @@
 """Founding a swarm on a chain: its quote, its refusals, and its continuation after an interruption."""
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.eas import ATTESTERS, deploy_eas
@@ -15,6 +17,7 @@ from sapo_client.founding.defaults import LIMITS
 from sapo_client.founding.gates import EasTerms, eas_terms
 from sapo_client.founding.quote import Quote, QuotedTransaction, coins, require_coins
 from sapo_client.founding.swarm import Founding, SwarmTerms, faucet_of
+from sapo_client.founding.tasks import default_families
 from sapo_client.ledger import transactions as tx
 from sapo_client.ledger.contract import EpochLedgerContract, Token
 from sapo_client.ledger.errors import LedgerError, LedgerUnavailable
@@ -192,6 +195,44 @@ def test_other_settings_are_another_swarm(chain: ServedChain, tmp_path: Path) ->
             begin(chain, tmp_path / "swarm", terms).quote()
     with pytest.raises(SapoError, match="another founder"):
         Founding(tmp_path / "swarm", [chain.url], STRANGER, TERMS).carry_out(SUITE)
+
+
+@pytest.mark.parametrize(
+    ("added", "told"),
+    [
+        ({"bond": 5.0}, r"without bond, and cannot go on with 5\.0"),
+        ({"eas": EasTerms(NEWCOMER, Digest(bytes(32)), (NEWCOMER,))}, "without eas, and cannot go on with"),
+        ({"difficulty": "follow"}, "without difficulty, and cannot go on with follow"),
+        ({"challenge_seconds": 30}, "without challenge seconds, and cannot go on with 30"),
+    ],
+    ids=lambda value: "_".join(value) if isinstance(value, dict) else "",
+)
+def test_a_setting_that_an_older_plan_lacks_cannot_be_added(
+    chain: ServedChain, tmp_path: Path, added: dict[str, Any], told: str
+) -> None:
+    folder = tmp_path / "swarm"
+    begin(chain, folder).quote()
+    plan = json.loads((folder / "plan.json").read_text())
+    older = json.dumps({key: value for key, value in plan.items() if key not in added})
+    (folder / "plan.json").write_text(older)
+    for same in (TERMS, replace(TERMS, challenge_seconds=6, families=default_families(TERMS.level))):
+        assert begin(chain, folder, same).finished() is None  # it goes on as it was begun
+    with pytest.raises(SapoError, match=told) as caught:
+        begin(chain, folder, replace(TERMS, **added)).finished()
+    assert "leave the setting out" in caught.value.hint
+    assert (folder / "plan.json").read_text() == older
+
+
+def test_a_plan_without_a_setting_that_every_release_writes_is_damaged(
+    chain: ServedChain, tmp_path: Path
+) -> None:
+    folder = tmp_path / "swarm"
+    begin(chain, folder).quote()
+    plan = json.loads((folder / "plan.json").read_text())
+    del plan["quorum"]
+    (folder / "plan.json").write_text(json.dumps(plan))
+    with pytest.raises(SapoError, match=r"plan\.json is damaged"):
+        begin(chain, folder).quote()
 
 
 def test_another_chain_is_refused(chain: ServedChain, tmp_path: Path) -> None:
