@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -152,7 +153,6 @@ def deploy(
     from sapo_client.founding.islands import islands_of
     from sapo_client.founding.swarm import SwarmTerms
     from sapo_client.founding.tasks import choose_tasks
-    from sapo_protocol.settlement import agreeing
 
     tasks = choose_tasks(families=listed(families), level=level, model=model, difficulty=difficulty)
     founder = _open(common, key, passphrase_file)
@@ -161,16 +161,14 @@ def deploy(
     terms = SwarmTerms(
         name=name,
         auditors=auditors,
-        quorum=quorum or agreeing(len(auditors)),
+        quorum=quorum or _usual_quorum(auditors),
         epoch_seconds=epoch_seconds,
         challenge_seconds=window,
         bootstrap=tuple(_reached(founder, text) for text in address or ()),
         finality_seconds=finality_seconds,
         faucet_coins=faucet_coins,
         coins_per_drip=coins_per_drip,
-        level=tasks.level,
-        families=tasks.families,
-        difficulty=tasks.difficulty,
+        **asdict(tasks),
         bond=bond,
         eas=_attestation(bond, eas, schema, attester),
         islands=islands_of(islands, island_accounts, epoch_seconds),
@@ -178,8 +176,7 @@ def deploy(
     _check_quorum(common, terms)
     founding = _founding(folder, rpc, founder, terms, costs_money=costs_money)
     manifest = _found(common, founding, founder, terms, yes=yes)
-    _show_swarm(common, folder, manifest)
-    _show_next(common, folder, key, rpc[0], audits=founder.account in auditors)
+    _show_founded(common, folder, manifest, key, rpc[0], audits=founder.account in auditors)
 
 
 def _clock(
@@ -309,6 +306,12 @@ def _reached(founder: Identity, address: str) -> str:
     return address if "/p2p/" in address else f"{address}/p2p/{peer_id_from_key(founder.node_id)}"
 
 
+def _usual_quorum(auditors: Sequence[Account]) -> int:
+    from sapo_protocol.settlement import agreeing
+
+    return agreeing(len(auditors))
+
+
 def _check_quorum(common: Common, terms: SwarmTerms) -> None:
     from sapo_protocol.settlement import agreeing, faulty
 
@@ -357,10 +360,14 @@ def _show_swarm(common: Common, folder: Path, manifest: Manifest) -> None:
     common.output.emit(document, Pairs(list(document.items())))
 
 
-def _show_next(common: Common, folder: Path, key: str, url: str, *, audits: bool) -> None:
+def _show_founded(
+    common: Common, folder: Path, founded: Manifest, key: str, url: str, *, audits: bool
+) -> None:
+    """Show the swarm and how to join it."""
     from sapo_client.founding.invitation import Invitation, link
     from sapo_client.node.runtime.manifests import read_manifest
 
+    _show_swarm(common, folder, founded)
     manifest = folder / "manifest.json"
     audit = " --audit" if audits else ""
     note = common.output.note

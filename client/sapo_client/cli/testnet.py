@@ -31,6 +31,13 @@ KeepOption = Annotated[
     bool, typer.Option("--keep", help="Leave the swarm running at the end; see `status` and `down`.")
 ]
 
+EpochSecondsOption = Annotated[
+    int, typer.Option("--epoch-seconds", min=10, metavar="S", help="Length of an epoch.")
+]
+SeedOption = Annotated[
+    int, typer.Option("--seed", min=0, metavar="N", help="Seed of the nodes' random generators.")
+]
+
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -92,12 +99,8 @@ def up(
     attack_epoch: AttackEpochOption = 0,
     epochs: Annotated[int, typer.Option("--epochs", min=2, metavar="E", help="Epochs to run.")] = 3,
     report: ReportOption = Path("testnet-report"),
-    epoch_seconds: Annotated[
-        int, typer.Option("--epoch-seconds", min=10, metavar="S", help="Length of an epoch.")
-    ] = 50,
-    seed: Annotated[
-        int, typer.Option("--seed", min=0, metavar="N", help="Seed of the nodes' random generators.")
-    ] = 0,
+    epoch_seconds: EpochSecondsOption = 50,
+    seed: SeedOption = 0,
     model: StartOption = "bundled",
     families: FamiliesOption = None,
     level: LevelOption = None,

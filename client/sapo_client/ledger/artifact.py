@@ -7,6 +7,8 @@ from functools import cache
 from importlib import resources
 from typing import Any, Final
 
+from eth_utils import keccak
+
 CONTRACTS: Final = (
     "AccountBond",
     "EpochLedger",
@@ -75,3 +77,18 @@ def load(name: str, version: int = LEDGER_VERSION) -> Artifact:
         immutable_spans=tuple((start, length) for start, length in raw["immutableSpans"]),
         sources=raw["sources"],
     )
+
+
+def error_name(data: bytes) -> str | None:
+    """Return the name of the custom error behind a revert's data, if it is one of our contracts'."""
+    return _error_names().get(data[:4])
+
+
+@cache
+def _error_names() -> dict[bytes, str]:
+    entries = (entry for name in CONTRACTS for entry in load(name).abi if entry["type"] == "error")
+    return {keccak(text=_signature(entry))[:4]: entry["name"] for entry in entries}
+
+
+def _signature(entry: Mapping[str, Any]) -> str:
+    return f"{entry['name']}({','.join(field['type'] for field in entry['inputs'])})"

@@ -6,13 +6,13 @@ Every method blocks: call it in a worker thread.
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from eth_utils import keccak, to_checksum_address
+from eth_utils import to_checksum_address
 from web3 import Web3
 from web3.exceptions import BadFunctionCallOutput
 from web3.types import BlockIdentifier, FilterParams
 
 from sapo_client.ledger import fields
-from sapo_client.ledger.artifact import CONTRACTS, EARLIER, LEDGER_VERSION, Artifact, load
+from sapo_client.ledger.artifact import EARLIER, LEDGER_VERSION, Artifact, load
 from sapo_client.ledger.errors import NotYet
 from sapo_client.ledger.fraud import (
     AccountPlaces,
@@ -22,6 +22,7 @@ from sapo_client.ledger.fraud import (
     place_fields,
     root_fields,
 )
+from sapo_client.ledger.logs import EPOCH_FINAL, event_data, registry_events
 from sapo_client.ledger.records import (
     Announcement,
     EpochRecord,
@@ -126,7 +127,9 @@ class Registry(Contract):
             "fromBlock": _block(first_block),
             "toBlock": _block(last_block),
         }
-        found = self._rpc.agree(lambda web3: _events(web3, wanted, last_block), "the registry's events")
+        found = self._rpc.agree(
+            lambda web3: registry_events(web3, wanted, last_block), "the registry's events"
+        )
         return list(found)
 
 
@@ -189,9 +192,9 @@ class EpochLedgerContract(Contract):
             "address": to_checksum_address(self.address),
             "fromBlock": _block(first_block),
             "toBlock": _block(last_block),
-            "topics": [_FINAL],
+            "topics": [EPOCH_FINAL],
         }
-        return self._rpc.each(lambda web3: _data(web3, wanted, last_block))
+        return self._rpc.each(lambda web3: event_data(web3, wanted, last_block))
 
     def live(self) -> EpochRecord | None:
         """Return the posting that can still be challenged, if there is one."""
@@ -460,53 +463,6 @@ class Faucet(Contract):
     def drip(self, account: Account) -> bytes:
         """Return call data that serves an account."""
         return self._encode("drip", to_checksum_address(account))
-
-
-def error_name(data: bytes) -> str | None:
-    """Return the name of the custom error behind a revert's data, if it is one of our contracts'."""
-    return _error_names().get(data[:4])
-
-
-def _error_names() -> dict[bytes, str]:
-    entries = (entry for name in CONTRACTS for entry in load(name).abi if entry["type"] == "error")
-    return {keccak(text=_signature(entry))[:4]: entry["name"] for entry in entries}
-
-
-def _signature(entry: Any) -> str:
-    return f"{entry['name']}({','.join(field['type'] for field in entry['inputs'])})"
-
-
-_REGISTERED = keccak(text="NodeRegistered(address,bytes32,uint64)")
-_EVENT_TOPICS = 3
-_FINAL = keccak(
-    text="EpochFinal(uint64,(uint64,bytes32,bytes32,bytes32,uint256,bytes32),uint64,uint64,bytes32,uint64)"
-)
-
-
-def _events(web3: Web3, wanted: FilterParams, last_block: int) -> tuple[RegistryEvent, ...]:
-    _require_block(web3, last_block)
-    return tuple(_event(log) for log in web3.eth.get_logs(wanted))
-
-
-def _data(web3: Web3, wanted: FilterParams, last_block: int) -> tuple[bytes, ...]:
-    _require_block(web3, last_block)
-    return tuple(bytes(log["data"]) for log in web3.eth.get_logs(wanted))
-
-
-def _require_block(web3: Web3, number: int) -> None:
-    if web3.eth.block_number < number:
-        raise NotYet(f"it has no block {number} yet", hint="wait for it")
-
-
-def _event(log: Any) -> RegistryEvent:
-    if len(log["topics"]) != _EVENT_TOPICS:
-        raise NotYet(
-            "the chain shows an event of the registry that the registry never emits",
-            hint="use another RPC address: this one does not serve the swarm's contracts",
-        )
-    kind, account, node = (bytes(topic) for topic in log["topics"])
-    not_after = int.from_bytes(bytes(log["data"]), "big") if kind == _REGISTERED else 0
-    return RegistryEvent(Account(account[12:]), NodeId(node), not_after)
 
 
 def _hashable(value: Any) -> Any:

@@ -9,7 +9,7 @@ from eth_utils import to_checksum_address
 from web3 import Web3
 from web3.exceptions import ContractLogicError, TransactionNotFound, Web3RPCError
 
-from sapo_client.ledger.contract import error_name
+from sapo_client.ledger.artifact import error_name
 from sapo_client.ledger.errors import LedgerError
 from sapo_client.ledger.fees import DEFAULT_LIMIT_WEI, Fees, bump, middle, quote
 from sapo_client.ledger.rpc import Answer, Rpc

@@ -85,16 +85,7 @@ class GossipHandlers:
             transport=transport,
             telemetry=telemetry,
         )
-        self._sync = PeerSync(
-            transport=transport,
-            telemetry=telemetry,
-            validators={
-                certificates_protocol(swarm_id): self.validate_certificate,
-                catch_up_protocol(swarm_id): self.validate_past_rollout,
-                equivocations_protocol(swarm_id): self.validate_proof,
-            },
-            is_of=self._is_of,
-        )
+        self._sync = self._open_sync()
         self._moved = trio.Event()
         node = NodeId(key_from_peer_id(transport.peer_id) or bytes(NodeId.SIZE))
         self.records = RecordExchange(
@@ -118,6 +109,19 @@ class GossipHandlers:
         )
         self._hears_contributions = False
         self._located: set[Account] = set()
+
+    def _open_sync(self) -> PeerSync:
+        swarm_id = self._swarm_id
+        return PeerSync(
+            transport=self._transport,
+            telemetry=self._telemetry,
+            validators={
+                certificates_protocol(swarm_id): self.validate_certificate,
+                catch_up_protocol(swarm_id): self.validate_past_rollout,
+                equivocations_protocol(swarm_id): self.validate_proof,
+            },
+            is_of=self._is_of,
+        )
 
     async def run(self) -> None:
         """Validate, answer requests and send the own certificate until cancelled; may be run again."""
