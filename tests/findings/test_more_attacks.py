@@ -250,6 +250,18 @@ def test_an_endpoint_writes_nothing_to_the_terminal_but_text(
     assert len(said) < 10_000
 
 
+@pytest.mark.parametrize("name", ["\x1b[2J\x1b]0;title\x07", "testnet\nledger  ok", "testnet\x9b31m"])
+def test_a_manifests_name_writes_nothing_to_the_terminal_but_text(
+    contracts: Contracts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """No digest covers it: whoever passes a manifest on may write there what it likes."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    _, options = join(contracts, tmp_path, contracts.manifest(name=name))
+    _, said = invoke("doctor", *options)
+    assert [character for character in said if not character.isprintable() and character != "\n"] == []
+    assert not any(line.startswith("ledger  ok") for line in said.splitlines())
+
+
 @pytest.mark.long
 def test_an_answer_without_end_ends(
     contracts: Contracts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TextIO
+from unicodedata import category
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,17 +52,17 @@ class Output:
     def note(self, text: str) -> None:
         """Print a note on standard error, unless `--quiet` is given."""
         if not self.quiet:
-            sys.stderr.write(text + "\n")
+            sys.stderr.write(plain(text) + "\n")
 
     def warn(self, text: str) -> None:
         """Print a warning on standard error."""
-        sys.stderr.write(f"{styled('warning:', 'yellow', sys.stderr)} {text}\n")
+        sys.stderr.write(f"{styled('warning:', 'yellow', sys.stderr)} {plain(text)}\n")
 
 
 def print_error(text: str, hint: str) -> None:
     """Print an error and its hint on standard error."""
-    sys.stderr.write(f"{styled('error:', 'red', sys.stderr)} {text}\n")
-    sys.stderr.write(f"{styled('hint:', 'cyan', sys.stderr)} {hint}\n")
+    sys.stderr.write(f"{styled('error:', 'red', sys.stderr)} {plain(text)}\n")
+    sys.stderr.write(f"{styled('hint:', 'cyan', sys.stderr)} {plain(hint)}\n")
 
 
 ANSI = {"red": "31", "green": "32", "yellow": "33", "cyan": "36"}
@@ -91,7 +92,21 @@ def cell(value: Any) -> str:
         case list() | tuple():
             return ", ".join(cell(item) for item in value) or "-"
         case _:
-            return str(value)
+            return plain(str(value))
+
+
+def plain(text: str) -> str:
+    """Return a text without characters that act on a terminal: strangers write names and answers."""
+    return "".join(sign if _is_plain(sign) else "\ufffd" for sign in text)
+
+
+def _is_plain(sign: str) -> bool:
+    return sign.isprintable() or sign in "\n\t" or category(sign) == "Zs"
+
+
+def _entry(value: Any) -> str:
+    """Return a value as an entry of a table, which is one line."""
+    return " ".join(cell(value).splitlines())
 
 
 def _print(block: Block) -> None:
@@ -112,7 +127,7 @@ def _print(block: Block) -> None:
 
 def _is_too_wide(grid: Grid, columns: int) -> bool:
     """Whether the terminal would squeeze the table's columns to less than two thirds of what they hold."""
-    lines = [grid.columns, *([cell(value) for value in row] for row in grid.rows)]
+    lines = [grid.columns, *([_entry(value) for value in row] for row in grid.rows)]
     needed = sum(max(len(line[index]) for line in lines) + 2 for index in range(len(grid.columns)))
     return needed > 1.5 * columns
 
@@ -123,7 +138,7 @@ def _print_records(grid: Grid) -> None:
     bold, usual = ("\x1b[1m", "\x1b[0m") if wants_colour(sys.stdout) else ("", "")
     for row in grid.rows:
         for name, value in zip(grid.columns, row, strict=True):
-            sys.stdout.write(f"{bold}{name:<{width}}{usual}  {cell(value)}\n")
+            sys.stdout.write(f"{bold}{name:<{width}}{usual}  {_entry(value)}\n")
         sys.stdout.write("\n")
 
 
@@ -137,12 +152,12 @@ def _print_drawn(grid: Grid) -> None:
     for column in grid.columns:
         table.add_column(column, overflow="fold")
     for row in grid.rows:
-        table.add_row(*(Text(cell(value)) for value in row))  # as text: data holds no markup
+        table.add_row(*(Text(_entry(value)) for value in row))  # as text: data holds no markup
     Console(file=sys.stdout, no_color=not wants_colour(sys.stdout)).print(table)
 
 
 def _print_aligned(grid: Grid) -> None:
-    lines = [list(grid.columns), *([cell(value) for value in row] for row in grid.rows)]
+    lines = [list(grid.columns), *([_entry(value) for value in row] for row in grid.rows)]
     widths = [max(len(line[index]) for line in lines) for index in range(len(grid.columns))]
     for line in lines:
         padded = (text.ljust(width) for text, width in zip(line, widths, strict=True))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from sapo_client.cli.render import plain
+
 SPARKS: Final = "▁▂▃▄▅▆▇█"
 SHORT: Final = 8
 STATE: Final = 14  # what sixty columns leave beside the other four
@@ -81,8 +83,8 @@ def rollout_rows(view: View) -> list[tuple[str, ...]]:
     return [
         (
             each["content_id"][:SHORT],
-            "own" if each["own"] else _plain(each["account"]).removeprefix("0x")[:SHORT],
-            _plain(each["family"]).replace("_", " ")[:14],
+            "own" if each["own"] else plain(each["account"]).removeprefix("0x")[:SHORT],
+            plain(each["family"]).replace("_", " ")[:14],
             _share(each["reward"]),
             each["state"].replace("refused: ", "✗ ").replace("_", " ")[:STATE],
         )
@@ -101,7 +103,7 @@ def rollout_lines(view: View) -> list[str]:
         *(f"{use['use']} in step {use['step']}" for use in view["uses"]),
         "",
         "prompt",
-        _plain(view["prompt"] or "not derived yet"),
+        plain(view["prompt"] or "not derived yet"),
         *_answers(view),
         "",
         *(
@@ -115,8 +117,8 @@ def peer_rows(view: View) -> list[tuple[str, ...]]:
     """Return a row per connected peer: peer id, account, reputation, accepted, refused."""
     return [
         (
-            f"…{_plain(peer['peer_id'])[-SHORT:]}",
-            (_plain(peer["account"]).removeprefix("0x") if peer["account"] else "unknown")[:SHORT],
+            f"…{plain(peer['peer_id'])[-SHORT:]}",
+            (plain(peer["account"]).removeprefix("0x") if peer["account"] else "unknown")[:SHORT],
             _share(peer["reputation"]),
             str(peer["accepted"]),
             str(peer["refused"]),
@@ -139,7 +141,7 @@ def ledger_lines(view: View) -> list[str]:
         f"account {view['account']}",
         "registered" if ledger["registered"] else "not registered: what this node shares is not paid",
         f"{ledger['points']} points, {ledger['outbox']} transactions waiting, {ledger['stuck']} stuck",
-        *([f"last error: {_plain(ledger['last_error'])}"] if ledger["last_error"] else []),
+        *([f"last error: {plain(ledger['last_error'])}"] if ledger["last_error"] else []),
         *ends,
         "",
         *(epochs or ["no epoch is final yet"]),
@@ -152,11 +154,11 @@ def _answers(view: View) -> Iterator[str]:
     for number, answer in enumerate(view["answers"], 1):
         reward = answer["reward"]
         yield f"\nanswer {number}: {'not scored' if reward is None else 'right' if reward > 0 else 'wrong'}"
-        yield _plain(answer["text"])
+        yield plain(answer["text"])
 
 
 def _stage(stage: View) -> str:
-    return f"{stage['rule']}: {_plain(stage['detail'])}" if stage["rule"] else _plain(stage["detail"])
+    return f"{stage['rule']}: {plain(stage['detail'])}" if stage["rule"] else plain(stage["detail"])
 
 
 def _estimate(point: Sequence[Any]) -> str:
@@ -170,8 +172,3 @@ def _points(value: int | None) -> str:
 
 def _share(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}"
-
-
-def _plain(text: str) -> str:
-    """Return a stranger's text without characters that act on a terminal."""
-    return "".join(char if char == "\n" or char.isprintable() else "\ufffd" for char in text)
