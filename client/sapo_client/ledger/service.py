@@ -202,7 +202,7 @@ class LedgerClient:
         return await self._in_thread(self._ledger.live)
 
     async def next_epoch(self) -> int:
-        """Return the first epoch that can still be posted: above all that were ever final, recalled or not."""
+        """Return the first epoch that can still be posted: above all that were ever final, or recalled."""
         return await self._in_thread(self._ledger.next_epoch)
 
     async def challenge_seconds(self) -> int:

@@ -98,7 +98,7 @@ class ChainState:
         live: root that can still be challenged, if there is one.
         granted_points: points of all final epochs that were not recalled: the sum of the last one's root.
         bonded: the auditors whose signatures count.
-        next_epoch: the first epoch that the chain still takes: above all that were ever final, recalled or not.
+        next_epoch: the first epoch that the chain still takes: above all that were ever final, or recalled.
     """
 
     last: EpochRoot | None
