@@ -135,6 +135,10 @@ class AgreementWorld:
         liars: how many of the auditors lie; the protocol stands (n - 1) / 3.
         collude: the liars act as one to move points; otherwise each does harm at random.
         silent: the liars only stay silent.
+        recalled: an epoch that is recalled as soon as it is final; none for no recall.
+
+    Attributes:
+        proposals_at_recall: how many proposals of that epoch each honest auditor knew at that moment.
     """
 
     def __init__(
@@ -146,7 +150,10 @@ class AgreementWorld:
         weather: Weather | None = None,
         collude: bool = False,
         silent: bool = False,
+        recalled: int | None = None,
     ) -> None:
+        self._recalled = recalled
+        self.proposals_at_recall: list[int] = []
         self.rng = random.Random(seed)
         self.manifest: Manifest = make_chain_manifest(epoch_seconds=60)
         identities = sorted((Identity(number) for number in range(1, auditors + 1)), key=lambda i: i.account)
@@ -249,7 +256,18 @@ class AgreementWorld:
             self.happened["rejected"] += 1
             self.ledger.reject()
         elif self.now >= self.ledger.posted_seconds + self.ledger.challenge_seconds:
-            self._transact(lambda: self.ledger.finalise(self.now))
+            self._transact(self._finalise)
+
+    def _finalise(self) -> bool:
+        is_final = self.ledger.finalise(self.now)
+        if is_final and self.ledger.final[-1].epoch == self._recalled:
+            self.ledger.recall()
+            self.proposals_at_recall = self.proposals_of(self._recalled)
+        return is_final
+
+    def proposals_of(self, epoch: int) -> list[int]:
+        """Return how many proposals of an epoch each honest auditor knows."""
+        return [len(auditor.contributions.proposals(epoch)) for auditor in self.honest]
 
     def _tally(self, auditor: HonestAuditor, epoch: int) -> None:
         if epoch not in self.counts or self.now < self._end(epoch) + grace_seconds(self.manifest):
@@ -331,7 +349,10 @@ class AgreementWorld:
         self._at(max(self.now + delay, self._outage_until), action)
 
     def _post(self, statement: EpochApproval, signatures: Sequence[bytes]) -> None:
-        self.happened["posted" if self.ledger.post(self.now, statement, signatures) else "post refused"] += 1
+        is_taken = self.ledger.post(self.now, statement, signatures)
+        self.happened["posted" if is_taken else "post refused"] += 1
+        if self.proposals_at_recall and statement.root.epoch == self._recalled:
+            self.happened["posted after its recall"] += 1
 
     # The liars
 

@@ -36,6 +36,7 @@ class LedgerModel:
     slashed: dict[Account, int] = field(default_factory=dict)
     _signers: set[Account] = field(default_factory=set)
     posted_seconds: float = 0.0
+    _next_epoch: int = 0
     _rejected: set[Digest] = field(default_factory=set)
     _unbonded: set[Account] = field(default_factory=set)
     _emptied: set[Account] = field(default_factory=set)
@@ -53,14 +54,14 @@ class LedgerModel:
             live=self.live,
             granted_points=sum(root.total for root in self.final),
             bonded=frozenset(self.auditors) - self._unbonded,
+            next_epoch=self._next_epoch,
         )
 
     def post(self, now_seconds: float, statement: EpochApproval, signatures: Sequence[bytes]) -> bool:
         """Take a posting; return False where the contract reverts."""
         root = statement.root
         ended_seconds = self.genesis_seconds + (root.epoch + 1) * self.epoch_seconds
-        is_next = root.epoch > (self.final[-1].epoch if self.final else -1)
-        if not is_next or now_seconds < ended_seconds or self._is_blocked(now_seconds):
+        if root.epoch < self._next_epoch or now_seconds < ended_seconds or self._is_blocked(now_seconds):
             return False
         if root.base_root != self.base_root or root.total > self.epoch_budget:
             return False
@@ -87,8 +88,14 @@ class LedgerModel:
         if self.live is None or now_seconds < self.posted_seconds + self.challenge_seconds:
             return False
         self.final.append(self.live)
+        self._next_epoch = self.live.epoch + 1
         self.live = None
         return True
+
+    def recall(self) -> None:
+        """Take the last final epoch back: nobody has shown the leaves that were asked for."""
+        self.final.pop()
+        self.live = None
 
     def prove_equivocation(self, a: EpochApproval, b: EpochApproval, signatures: tuple[bytes, bytes]) -> bool:
         """Punish whoever signed two roots in one turn; return False where the contract reverts."""

@@ -209,6 +209,10 @@ class LedgerClient:
         """Return the posting that can still be challenged, if there is one."""
         return await self._in_thread(self._ledger.live)
 
+    async def next_epoch(self) -> int:
+        """Return the first epoch that can still be posted: above all that were ever final, or recalled."""
+        return await self._in_thread(self._ledger.next_epoch)
+
     async def challenge_seconds(self) -> int:
         """Return how long a posting can be challenged before it may become final."""
         return await self._in_thread(self._ledger.challenge_seconds)

@@ -120,6 +120,7 @@ class StagedChain:
                 live=live.root if live else None,
                 granted_points=self.distributor.granted_points(),
                 bonded=frozenset(bonded),
+                next_epoch=self.ledger.next_epoch(),
             )
         return self._state
 

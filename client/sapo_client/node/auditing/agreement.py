@@ -98,12 +98,14 @@ class ChainState:
         live: root that can still be challenged, if there is one.
         granted_points: points of all final epochs that were not recalled: the sum of the last one's root.
         bonded: the auditors whose signatures count.
+        next_epoch: the first epoch that the chain still takes: above all that were ever final, or recalled.
     """
 
     last: EpochRoot | None
     live: EpochRoot | None
     granted_points: int
     bonded: frozenset[Account]
+    next_epoch: int = 0
 
     @property
     def base_root(self) -> Digest:
@@ -162,10 +164,14 @@ class Agreement:
         self._completed: set[tuple[ContentId, Digest]] = set()
         self._limits = {"points_per_epoch": terms.points_cap, "epoch_budget": terms.epoch_budget}
 
-    def unsettled(self, now_seconds: float, last: EpochRoot | None) -> range:
-        """Return the epochs that have ended, are not final and can still be settled, oldest first."""
+    def unsettled(self, now_seconds: float, last: EpochRoot | None, next_epoch: int = 0) -> range:
+        """Return the epochs that have ended, are not final and can still be settled, oldest first.
+
+        Args:
+            next_epoch: the first one that the chain still takes, as far as it was asked.
+        """
         current = epoch_at(self._manifest, max(now_seconds, self._manifest.genesis_seconds))
-        return range(max(0, current - SETTLED_EPOCHS, last.epoch + 1 if last else 0), current)
+        return range(max(0, current - SETTLED_EPOCHS, last.epoch + 1 if last else 0, next_epoch), current)
 
     def is_auditor(self, epoch: int) -> bool:
         """Whether this account is an auditor of an epoch."""
@@ -207,7 +213,7 @@ class Agreement:
         postings: list[Postable] = []
         if state.live is not None:
             return AgreementStep()
-        for epoch in self.unsettled(now_seconds, state.last):
+        for epoch in self.unsettled(now_seconds, state.last, state.next_epoch):
             age_seconds = now_seconds - epoch_start_seconds(self._manifest, epoch + 1)
             turn, is_open = turn_to_propose(self._manifest, age_seconds)
             if turn < 0:

@@ -273,7 +273,8 @@ class Auditor:
         is_proposed = any(self._parts.contributions.proposals(epoch) for epoch in epochs)
         auditors = self._known.within(epochs[0], epochs[-1])
         bonded = await ledger.changes.bonded(auditors) if is_proposed else frozenset[Account]()
-        return ChainState(last, live.root if live else None, granted, bonded)
+        next_epoch = await ledger.next_epoch()
+        return ChainState(last, live.root if live else None, granted, bonded, next_epoch)
 
     def _may_count(self, epoch: int) -> bool:
         """Whether an epoch's late messages are in, and all that was admitted is audited or was waited for.

@@ -34,6 +34,19 @@ def test_a_swarm_whose_messages_take_longer_than_its_turns_settles_later() -> No
     assert world.run(10) == harmless(10)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_an_epoch_that_was_recalled_is_not_proposed_again(seed: int) -> None:
+    """The contract takes no posting of it any more, however long it could have been settled."""
+    calm = Weather(slow=0.0, crash=0.0, outage=0.0)
+    world = AgreementWorld(seed, auditors=4, liars=1, silent=True, weather=calm, recalled=2)
+    outcome = world.run(6)
+    assert [root.epoch for root in world.ledger.final] == [0, 1, 3, 4, 5]
+    assert outcome.stopped == 1
+    assert world.proposals_at_recall
+    assert world.proposals_of(2) == world.proposals_at_recall
+    assert world.happened["posted after its recall"] == 0
+
+
 @pytest.mark.parametrize("auditors", [4, 7, 10])
 def test_one_more_that_is_silent_stops_everything(auditors: int) -> None:
     world = AgreementWorld(1, auditors=auditors, liars=(auditors - 1) // 3 + 1, silent=True)
