@@ -70,13 +70,13 @@ class Tally:
 
     def to_payload(self) -> bytes:
         """Return the payload to seal."""
-        entries = tuple((bytes(account), points) for account, points in self.points)
+        named = tuple(map(bytes, self.pages))
         return encode(
             {
                 0: bytes(self.node),
                 1: bytes(self.account),
                 2: self.epoch,
-                3: tuple(map(bytes, self.pages)) or entries,
+                3: named or tuple((bytes(account), points) for account, points in self.points),
                 4: bytes(self.evidence_root),
                 **({5: tuple(map(tuple, self.outcomes))} if self.outcomes else {}),
             }
@@ -115,14 +115,15 @@ class Proposal:
 
     def to_payload(self) -> bytes:
         """Return the payload to seal."""
-        shares = tuple((bytes(share.account), share.points, share.cumulative) for share in self.shares)
+        named = tuple(map(bytes, self.pages))
         return encode(
             {
                 0: bytes(self.node),
                 1: bytes(self.account),
                 2: self.epoch,
                 3: tuple(map(bytes, self.tallies)),
-                4: tuple(map(bytes, self.pages)) or shares,
+                4: named
+                or tuple((bytes(each.account), each.points, each.cumulative) for each in self.shares),
                 **_turn(self.turn),
                 **({6: tuple(map(tuple, self.record))} if self.record else {}),
             }

@@ -10,8 +10,8 @@ the messages behind their final roots.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -25,6 +25,7 @@ from sapo_protocol.islands.count import paid_accounts
 from sapo_protocol.terms.difficulty import Record
 from sapo_verification.admission.contributions import Contribution, parse_contribution, turn_of
 from sapo_verification.store import StoreSchema, open_database, transaction
+from sapo_verification.working import Working, at_once, part
 
 _SCHEMA = StoreSchema(
     "contributions",
@@ -66,6 +67,9 @@ _KINDS: Final[Mapping[type[Contribution], Kind]] = {
 M = TypeVar("M", Tally, Proposal, Approval)
 
 _ROOTS: Final = 256
+
+_PAGES_AT_ONCE: Final = 16
+"""Pages that are written before others have their turn."""
 
 _MAX_PAGE_BYTES: Final = 3 + 40 * MAX_PAGE_ROWS
 """A full page of shares with the largest numbers; whatever is longer lists nothing."""
@@ -144,6 +148,13 @@ class ContributionStore:
                     )
                     self.revision += 1
 
+    def adding_pages(self, pages: Sequence[bytes], *, received_seconds: float = 0.0) -> Working[None]:
+        """Store pages as ``add_pages`` does, some at a time."""
+        self.add_pages(pages[:_PAGES_AT_ONCE], received_seconds=received_seconds)
+        for at in range(_PAGES_AT_ONCE, len(pages), _PAGES_AT_ONCE):
+            yield _nothing
+            self.add_pages(pages[at : at + _PAGES_AT_ONCE], received_seconds=received_seconds)
+
     def pages(self, digests: Sequence[Digest]) -> tuple[bytes, ...]:
         """Return the stored ones of some pages."""
         query = "SELECT content FROM page WHERE digest = ?"
@@ -179,13 +190,35 @@ class ContributionStore:
 
     def epoch_root(self, content_id: ContentId) -> EpochRoot | None:
         """Return the epoch root that a stored proposal stands for, or None if it is not stored."""
+        return at_once(self._rooting(content_id))
+
+    def reading(self, epoch: int) -> Working[None]:
+        """Read an epoch's tallies and proposals, and work out the proposals' roots: what else is asked about
+        them is then at hand.
+        """
+        for content_id in self._ids(epoch, Kind.TALLY):
+            yield from self._reading(content_id, Tally)
+        yield from self.reading_proposals(epoch)
+
+    def reading_proposals(self, epoch: int) -> Working[None]:
+        """Read an epoch's proposals as ``reading`` does, and no tallies."""
+        for content_id in self._ids(epoch, Kind.PROPOSAL):
+            yield from self.reading_proposal(content_id)
+
+    def reading_proposal(self, content_id: ContentId) -> Working[None]:
+        """Read one proposal as ``reading`` does those of an epoch."""
+        yield from self._reading(content_id, Proposal)
+        yield from self._rooting(content_id)
+
+    def _rooting(self, content_id: ContentId) -> Working[EpochRoot | None]:
         if content_id not in self._roots:
-            proposal = self.proposal(content_id)
+            proposal = yield from self._reading(content_id, Proposal)
             if proposal is None:
                 return None
+            root = yield from part(len(proposal.shares), partial(proposal.root, content_id))
             if len(self._roots) >= _ROOTS:
                 self._roots.clear()
-            self._roots[content_id] = proposal.root(content_id)
+            self._roots[content_id] = root
         return self._roots[content_id]
 
     def has(self, content_id: ContentId) -> bool:
@@ -306,7 +339,7 @@ class ContributionStore:
         """
         if isinstance(known := self._parsed.get(proposal), Proposal):
             return paid_accounts(known)
-        message = self._read(proposal, Proposal)
+        message = at_once(self._read(proposal, Proposal))
         return paid_accounts(message) if isinstance(message, Proposal) else None
 
     def proposals(self, epoch: int) -> dict[ContentId, Proposal]:
@@ -343,18 +376,24 @@ class ContributionStore:
             self._connection.execute("INSERT OR REPLACE INTO pruned_epoch VALUES (?)", (epoch,))
 
     def _messages(self, epoch: int, type_: type[M]) -> list[tuple[ContentId, M]]:
+        found = ((id_, self._message(id_, type_)) for id_ in self._ids(epoch, _KINDS[type_]))
+        return [(id_, message) for id_, message in found if message is not None]
+
+    def _ids(self, epoch: int, kind: Kind) -> list[ContentId]:
         rows = self._connection.execute(
             "SELECT content_id FROM contribution WHERE epoch = ? AND kind = ? ORDER BY content_id",
-            (epoch, int(_KINDS[type_])),
+            (epoch, int(kind)),
         ).fetchall()
-        found = ((ContentId(id_), self._message(ContentId(id_), type_)) for (id_,) in rows)
-        return [(id_, message) for id_, message in found if message is not None]
+        return [ContentId(row[0]) for row in rows]
 
     def _message(self, content_id: ContentId, type_: type[M]) -> M | None:
         """Return a stored message of a kind; auditors look at the newest ones several times a second."""
+        return at_once(self._reading(content_id, type_))
+
+    def _reading(self, content_id: ContentId, type_: type[M]) -> Working[M | None]:
         if isinstance(known := self._parsed.get(content_id), type_):
             return known
-        message = self._read(content_id, type_)
+        message = yield from self._read(content_id, type_)
         if message is None:
             return None
         if len(self._parsed) >= _PARSED:
@@ -362,16 +401,17 @@ class ContributionStore:
         self._parsed[content_id] = message
         return message if isinstance(message, type_) else None
 
-    def _read(self, content_id: ContentId, type_: type[Contribution]) -> Contribution | None:
+    def _read(self, content_id: ContentId, type_: type[Contribution]) -> Working[Contribution | None]:
         row = self._connection.execute(
             "SELECT envelope FROM contribution WHERE content_id = ? AND kind = ?",
             (content_id, int(_KINDS[type_])),
         ).fetchone()
         if row is None:
             return None
-        return self._completed(content_id, parse_contribution(parse_envelope(row[0], self._swarm_id)))
+        message = parse_contribution(parse_envelope(row[0], self._swarm_id))
+        return (yield from self._completing(content_id, message))
 
-    def _completed(self, content_id: ContentId, message: Contribution) -> Contribution | None:
+    def _completing(self, content_id: ContentId, message: Contribution) -> Working[Contribution | None]:
         """Return a message with what its pages list; None if one is missing or lists something else."""
         if isinstance(message, Approval) or not message.pages:
             return message
@@ -382,15 +422,27 @@ class ContributionStore:
         pages = [row[0] for row in rows]
         if len(pages) < len(message.pages):
             return None
-        with suppress(RemoteProtocolError):
-            if isinstance(message, Tally):
-                return replace(message, points=entries_on(pages))
-            return replace(message, shares=shares_on(pages))
-        self._drop_pages(content_id)
-        return None
+        completed: Contribution | None = yield partial(_with_rows, message, pages)
+        if completed is None:
+            self._drop_pages(content_id)
+        return completed
 
     def _drop_pages(self, content_id: ContentId) -> None:
         """Drop a message's pages, which list something else: they are never read nor asked for again."""
         with transaction(self._connection):
             self._connection.execute("DELETE FROM named_page WHERE content_id = ?", (content_id,))
             self._connection.execute("DELETE FROM page WHERE digest NOT IN (SELECT digest FROM named_page)")
+
+
+def _with_rows(message: Tally | Proposal, pages: Sequence[bytes]) -> Contribution | None:
+    """Return a message with what its pages list, or None if they list something else."""
+    try:
+        if isinstance(message, Tally):
+            return replace(message, points=entries_on(pages))
+        return replace(message, shares=shares_on(pages))
+    except RemoteProtocolError:
+        return None
+
+
+def _nothing() -> None:
+    """Let others have their turn."""

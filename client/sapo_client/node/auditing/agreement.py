@@ -17,10 +17,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final
 
-from sapo_client.node.auditing.settlement import cumulative_points, is_settlement, last_record
+from sapo_client.node.auditing.settlement import cumulative_points, last_record, settlement_check
 from sapo_client.node.runtime.context import Author
 from sapo_protocol import merkle, secp256k1
 from sapo_protocol.constants import SETTLED_EPOCHS
@@ -43,6 +43,7 @@ from sapo_protocol.settlement import grace_seconds, next_record, proposer, turn_
 from sapo_protocol.terms.difficulty import Outcomes
 from sapo_verification.admission.contribution_store import ContributionStore
 from sapo_verification.signing.database import ApprovalMark, SigningDatabase
+from sapo_verification.working import Working, at_once, part
 
 _TRAVEL_SHARE: Final = 0.5
 """Of a grace: a tally that came so long ago has reached everybody, or is known to be one of two."""
@@ -191,7 +192,18 @@ class Agreement:
         outcomes: tuple[Outcomes, ...] = (),
     ) -> SignedEnvelope:
         """Store and return this auditor's tally of an epoch; with outcomes in a swarm with ladders."""
-        pages = to_pages(points)
+        return at_once(self.tallying(epoch, points, evidence_root, now_seconds, outcomes))
+
+    def tallying(
+        self,
+        epoch: int,
+        points: Sequence[tuple[Account, int]],
+        evidence_root: Digest,
+        now_seconds: float,
+        outcomes: tuple[Outcomes, ...] = (),
+    ) -> Working[SignedEnvelope]:
+        """Tally as ``tally`` does; with 100,000 accounts the pages take half a second."""
+        pages = yield from part(len(points), partial(to_pages, points))
         tally = Tally(
             node=self._author.node,
             account=self._author.account,
@@ -201,7 +213,7 @@ class Agreement:
             pages=tuple(map(page_digest, pages)),
             outcomes=outcomes,
         )
-        return self._seal(Kind.TALLY, tally, now_seconds, pages)
+        return (yield from self._sealing(Kind.TALLY, tally, now_seconds, pages))
 
     def step(self, now_seconds: float, state: ChainState) -> AgreementStep:
         """Return what this auditor does now; approvals are recorded and messages stored before that.
@@ -209,30 +221,42 @@ class Agreement:
         The chain takes epochs in order: each waits for the one before it, unless that has nothing to settle.
         While a posting is live everybody waits, because the next proposal builds on its result.
         """
+        return at_once(self.stepping(now_seconds, state))
+
+    def stepping(self, now_seconds: float, state: ChainState) -> Working[AgreementStep]:
+        """Take a step as ``step`` does; messages may be admitted while its long parts run elsewhere.
+
+        With 100,000 accounts they take seconds, for medians, pages and trees.
+        """
         messages: list[SignedEnvelope] = []
         postings: list[Postable] = []
         if state.live is not None:
             return AgreementStep()
+        if state.last is not None:
+            yield from self._contributions.reading_proposal(ContentId(state.last.archive_digest))
         for epoch in self.unsettled(now_seconds, state.last, state.next_epoch):
             age_seconds = now_seconds - epoch_start_seconds(self._manifest, epoch + 1)
             turn, is_open = turn_to_propose(self._manifest, age_seconds)
             if turn < 0:
                 break
+            yield from self._contributions.reading(epoch)
             if self.is_auditor(epoch):
-                self._complete(epoch, state, now_seconds)
-                messages.extend(self._approve_all(epoch, turn, state, now_seconds))
+                yield from self._complete(epoch, state, now_seconds)
+                messages.extend((yield from self._approve_all(epoch, turn, state, now_seconds)))
                 if is_open and proposer(self._terms.auditors(epoch), epoch, turn) == self._author.account:
-                    messages.extend(self._propose(epoch, turn, state, now_seconds))
+                    messages.extend((yield from self._propose(epoch, turn, state, now_seconds)))
                 postings.extend(self._postings(epoch, turn, state))
-            if self._has_something_to_settle(epoch):
+            if (yield from self._has_something_to_settle(epoch)):
                 break
         return AgreementStep(tuple(messages), tuple(postings))
 
-    def _has_something_to_settle(self, epoch: int) -> bool:
+    def _has_something_to_settle(self, epoch: int) -> Working[bool]:
         tallies = self._contributions.tallies(epoch)
         key = tuple(sorted(tallies))
         if key not in self._granting:
-            granted = granted_points([*tallies.values()], **self._limits)
+            granted = yield from part(
+                _rows(tallies), partial(granted_points, [*tallies.values()], **self._limits)
+            )
             if len(self._granting) >= _KEPT_VERDICTS:
                 self._granting.clear()
             self._granting[key] = len(tallies) >= self._terms.quorum and any(granted.values())
@@ -240,17 +264,18 @@ class Agreement:
 
     def _settlement(
         self, tallies: Mapping[ContentId, Tally], base_root: Digest, previous: Mapping[Account, int]
-    ) -> _Settled:
+    ) -> Working[_Settled]:
         """Return what tallies settle to on top of what was granted before; the last ones are kept."""
         key = tuple(sorted(tallies)), base_root
         if key not in self._settled:
-            shares = settle([*tallies.values()], previous, **self._limits)
+            work = partial(_settle, [*tallies.values()], previous, self._limits)
+            settled = yield from part(_rows(tallies) + len(previous), work)
             if len(self._settled) >= _KEPT_SETTLEMENTS:
                 self._settled.clear()
-            self._settled[key] = _Settled(shares, to_pages(shares))
+            self._settled[key] = settled
         return self._settled[key]
 
-    def _complete(self, epoch: int, state: ChainState, now_seconds: float) -> None:
+    def _complete(self, epoch: int, state: ChainState, now_seconds: float) -> Working[None]:
         """Work out the pages of those proposals that are the settlement of their tallies."""
         for content_id, proposal in self._contributions.incomplete_proposals(epoch).items():
             if (content_id, state.base_root) in self._completed:
@@ -259,28 +284,31 @@ class Agreement:
             tallies = {id_: tally for id_, tally in named if tally is not None and tally.epoch == epoch}
             previous = cumulative_points(self._contributions, state.last)
             if previous is not None and len(tallies) == len(proposal.tallies) >= self._terms.quorum:
-                pages = self._settlement(tallies, state.base_root, previous).pages
-                self._contributions.add_pages(pages, received_seconds=now_seconds)  # those that it names
+                settled = yield from self._settlement(tallies, state.base_root, previous)
+                yield from self._contributions.adding_pages(  # those that it names
+                    settled.pages, received_seconds=now_seconds
+                )
+                yield from self._contributions.reading_proposal(content_id)
                 if len(self._completed) >= _KEPT_VERDICTS:
                     self._completed.clear()
                 self._completed.add((content_id, state.base_root))
 
     def _propose(
         self, epoch: int, turn: int, state: ChainState, now_seconds: float
-    ) -> Iterator[SignedEnvelope]:
+    ) -> Working[Sequence[SignedEnvelope]]:
         """Propose the settlement of the tallies that everybody has by now, once per turn, and approve it."""
         own = (p.account == self._author.account and p.turn == turn for p in self._proposals(epoch).values())
         travel_seconds = _TRAVEL_SHARE * grace_seconds(self._manifest)
         tallies = self._contributions.settled_tallies(epoch, now_seconds - travel_seconds)
         if any(own) or len(tallies) < self._terms.quorum or self._agreed(epoch, state):
-            return
+            return ()
         previous = cumulative_points(self._contributions, state.last)
         before = last_record(self._contributions, self._manifest, state.last)
         if previous is None or before is None:
-            return
-        settled = self._settlement(tallies, state.base_root, previous)
+            return ()
+        settled = yield from self._settlement(tallies, state.base_root, previous)
         if not settled.grants:
-            return
+            return ()
         proposal = Proposal(
             node=self._author.node,
             account=self._author.account,
@@ -291,24 +319,26 @@ class Agreement:
             pages=tuple(map(page_digest, settled.pages)),
             record=next_record(self._manifest.difficulty, before, [*tallies.values()]) or (),
         )
-        envelope = self._seal(Kind.PROPOSAL, proposal, now_seconds, settled.pages)
-        yield envelope
-        yield from self._approve(envelope.content_id, proposal, state, now_seconds)
+        envelope = yield from self._sealing(Kind.PROPOSAL, proposal, now_seconds, settled.pages)
+        yield from self._contributions.reading_proposal(envelope.content_id)
+        return [envelope, *(yield from self._approve(envelope.content_id, proposal, state, now_seconds))]
 
     def _approve_all(
         self, epoch: int, turn: int, state: ChainState, now_seconds: float
-    ) -> Iterator[SignedEnvelope]:
+    ) -> Working[Sequence[SignedEnvelope]]:
         """Approve what was proposed in each turn so far, in their order, unless a later turn was approved."""
+        approvals: list[SignedEnvelope] = []
         for content_id, proposal in self._proposals(epoch).items():
             if proposal.turn <= turn:
-                yield from self._approve(content_id, proposal, state, now_seconds)
+                approvals.extend((yield from self._approve(content_id, proposal, state, now_seconds)))
+        return approvals
 
     def _approve(
         self, content_id: ContentId, proposal: Proposal, state: ChainState, now_seconds: float
-    ) -> Iterator[SignedEnvelope]:
+    ) -> Working[Sequence[SignedEnvelope]]:
         author, root = self._author, self._contributions.epoch_root(content_id)
         if root is None:
-            return
+            return ()
         statement = EpochApproval(proposal.turn, root)
         mark = ApprovalMark(
             self._manifest.swarm_id,
@@ -319,12 +349,13 @@ class Agreement:
         )
         known = self._signing.approval_mark(mark.swarm_id, mark.account)
         if known is not None and not known.allows(mark):
-            return
+            return ()
         approvals = self._contributions.approvals(proposal.epoch, content_id)
         if any(approval.account == author.account for approval in approvals):
-            return
-        if not self._is_valid(content_id, proposal, root, state) or not self._signing.approve(mark):
-            return
+            return ()
+        is_valid = yield from self._is_valid(content_id, proposal, root, state)
+        if not is_valid or not self._signing.approve(mark):
+            return ()
         digest = statement.digest(self._manifest.ledger_domain)
         approval = Approval(
             node=author.node,
@@ -334,11 +365,11 @@ class Agreement:
             signature=secp256k1.sign(self._account_key, digest),
             turn=proposal.turn,
         )
-        yield self._seal(Kind.APPROVAL, approval, now_seconds)
+        return [(yield from self._sealing(Kind.APPROVAL, approval, now_seconds))]
 
     def _is_valid(
         self, content_id: ContentId, proposal: Proposal, root: EpochRoot, state: ChainState
-    ) -> bool:
+    ) -> Working[bool]:
         """Whether a proposal settles the tallies that it names, on the base that the chain holds.
 
         What the chain has granted must be the sum of that base. Otherwise a false sum became final, and every
@@ -347,17 +378,19 @@ class Agreement:
         ground = state.base_root, state.granted_points, self._contributions.revision
         known = self._verdicts.get(content_id)
         if known is None or known[0] != ground:
+            is_valid = yield from self._judge(proposal, root, state)
             if len(self._verdicts) >= _KEPT_VERDICTS:
                 self._verdicts.clear()
-            self._verdicts[content_id] = known = ground, self._judge(proposal, root, state)
+            self._verdicts[content_id] = known = ground, is_valid
         return known[1]
 
-    def _judge(self, proposal: Proposal, root: EpochRoot, state: ChainState) -> bool:
+    def _judge(self, proposal: Proposal, root: EpochRoot, state: ChainState) -> Working[bool]:
         if proposer(self._terms.auditors(proposal.epoch), proposal.epoch, proposal.turn) != proposal.account:
             return False
-        if sum(share.cumulative - share.points for share in proposal.shares) != state.granted_points:
+        before = yield from part(len(proposal.shares), partial(_points_before, proposal))
+        if before != state.granted_points:
             return False
-        return is_settlement(
+        check = settlement_check(
             self._contributions,
             proposal,
             state.last,
@@ -367,6 +400,7 @@ class Agreement:
             epoch_budget=self._terms.epoch_budget,
             base_root=root.base_root,
         )
+        return (yield from part(len(proposal.shares), check))
 
     def _postings(self, epoch: int, turn: int, state: ChainState) -> Iterator[Postable]:
         """Yield what a quorum approved first; its proposer posts it at once, all of them a turn later.
@@ -408,19 +442,32 @@ class Agreement:
         proposals = self._contributions.proposals(epoch)
         return dict(sorted(proposals.items(), key=lambda item: (item[1].turn, item[0])))
 
-    def _seal(
+    def _sealing(
         self,
         kind: Kind,
         message: Tally | Proposal | Approval,
         now_seconds: float,
         pages: Sequence[bytes] = (),
-    ) -> SignedEnvelope:
+    ) -> Working[SignedEnvelope]:
         envelope = seal(kind, self._manifest.swarm_id, message.to_payload(), self._author.seed)
         self._contributions.add(
             envelope.content_id, kind, message, envelope.to_bytes(), received_seconds=now_seconds
         )
-        self._contributions.add_pages(pages, received_seconds=now_seconds)
+        yield from self._contributions.adding_pages(pages, received_seconds=now_seconds)
         return envelope
+
+
+def _settle(tallies: Sequence[Tally], previous: Mapping[Account, int], limits: Mapping[str, int]) -> _Settled:
+    shares = settle(tallies, previous, **limits)
+    return _Settled(shares, to_pages(shares))
+
+
+def _rows(tallies: Mapping[ContentId, Tally]) -> int:
+    return max((len(tally.points) for tally in tallies.values()), default=0)
+
+
+def _points_before(proposal: Proposal) -> int:
+    return sum(share.cumulative - share.points for share in proposal.shares)
 
 
 @lru_cache(maxsize=4096)

@@ -27,6 +27,7 @@ from sapo_client.node.auditing.scrutiny import scrutinise
 from sapo_client.node.auditing.settlement import cumulative_points, grace_seconds
 from sapo_client.node.auditing.watchtower import LedgerWatchtower, WatchtowerParts
 from sapo_client.node.gossip.handlers import GossipHandlers
+from sapo_client.node.runtime.beside import beside
 from sapo_client.node.runtime.clock import Clock
 from sapo_client.node.runtime.context import Author
 from sapo_client.node.runtime.telemetry import Telemetry
@@ -211,8 +212,11 @@ class Auditor:
                 if found is not None:
                     self._obtain(found.root, is_final=found is record)
             if record is not None and record.root.epoch > self._scrutinised:
+                await beside(parts.contributions.reading(record.root.epoch))
                 self._scrutinise(record.root)
             if record is not None:  # every time: its proposal may arrive long after it
+                proposal = ContentId(record.root.archive_digest)
+                await beside(parts.contributions.reading_proposal(proposal))
                 shares = cumulative_points(parts.contributions, record.root) or {}
                 self.points = shares.get(parts.author.account, self.points)
             await trio.sleep(_FOLLOW_SECONDS)
@@ -257,7 +261,7 @@ class Auditor:
             await self._publish_tally(agreement, newest)
         if not unsettled:
             return
-        step = agreement.step(parts.clock(), await self._state(unsettled))
+        step = await beside(agreement.stepping(parts.clock(), await self._state(unsettled)))
         for envelope in step.messages:
             await self._publish(envelope)
         for posting in step.postings:
@@ -303,7 +307,7 @@ class Auditor:
             points = count.points_by_level(epoch, live, cap, record, units)
         outcomes = count.outcomes(epoch, live, len(parts.manifest.suite.families), units)
         root = count.evidence_root(epoch)
-        await self._publish(agreement.tally(epoch, points, root, parts.clock(), outcomes))
+        await self._publish(await beside(agreement.tallying(epoch, points, root, parts.clock(), outcomes)))
         by_account = {str(account): count for account, count in points}
         parts.telemetry.events.write("tally", epoch=epoch, points=by_account)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from sapo_client.ledger.fraud import (
     AccountPlaces,
@@ -18,9 +19,13 @@ from sapo_protocol.eip712 import Domain, EpochApproval, EpochRoot
 from sapo_protocol.identifiers import Account, Digest
 from sapo_protocol.merkle import EMPTY_ROOT, Entries, SumTree
 from sapo_verification.admission.contribution_store import ContributionStore
+from sapo_verification.working import Working, part
 
 _Tree = tuple[Callable[[EpochRoot], Digest], Callable[[Sequence[Share]], Entries]]
 """One of the trees of a posting: its root, and what it holds."""
+
+_Proposed = Sequence[tuple[EpochRoot, Sequence[Share]]]
+"""The root that each proposal of an epoch stands for, and its shares."""
 
 _POINTS: _Tree = (lambda root: root.contribution_root, point_entries)
 _BASE: _Tree = (lambda root: root.base_root, base_entries)
@@ -56,12 +61,26 @@ class PostedTrees:
         before, points, after = (tree.place(account) for tree in (self.before, self.points, self.after))
         return AccountPlaces(account, before, points, after)
 
+    def placing(self, account: Account) -> Working[AccountPlaces | None]:
+        """Return what ``places`` does; with 100,000 accounts the first ones take seconds."""
+        rows = sum(len(tree.entries) for tree in (self.before, self.points, self.after) if tree is not None)
+        return (yield from part(rows, partial(self.places, account)))
+
 
 def posted_trees(dispute: Dispute, contributions: ContributionStore) -> PostedTrees:
     """Return the trees behind a posting from the proposals that have them."""
+    return posting_search(dispute, contributions)()
+
+
+def posting_search(dispute: Dispute, contributions: ContributionStore) -> Callable[[], PostedTrees]:
+    """Return what builds the trees behind a posting without the store."""
+    last = dispute.last
+    proposed = _proposed(contributions, dispute.root.epoch)
+    return partial(_trees_among, dispute, proposed, _proposed(contributions, last.epoch) if last else [])
+
+
+def _trees_among(dispute: Dispute, proposed: _Proposed, earlier: _Proposed) -> PostedTrees:
     root, last = dispute.root, dispute.last
-    proposed = _proposed(contributions, root.epoch)
-    earlier = _proposed(contributions, last.epoch) if last else []
     base = last.cumulative_root if last else EMPTY_ROOT
     return PostedTrees(
         before=_under(base, earlier, _CUMULATIVE) or _under(base, proposed, _BASE),
@@ -123,14 +142,12 @@ def _balance(
     return None
 
 
-def _proposed(contributions: ContributionStore, epoch: int) -> list[tuple[EpochRoot, Sequence[Share]]]:
+def _proposed(contributions: ContributionStore, epoch: int) -> _Proposed:
     roots = ((contributions.epoch_root(id_), p.shares) for id_, p in contributions.proposals(epoch).items())
     return [(root, shares) for root, shares in roots if root is not None]
 
 
-def _under(
-    root: Digest, proposed: Sequence[tuple[EpochRoot, Sequence[Share]]], tree: _Tree
-) -> SumTree | None:
+def _under(root: Digest, proposed: _Proposed, tree: _Tree) -> SumTree | None:
     """Return the tree under a root from the shares that have it, or None if none have."""
     root_of, entries_of = tree
     if root == EMPTY_ROOT:

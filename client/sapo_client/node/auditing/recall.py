@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from sapo_client.node.auditing.disputes import PostedTrees, final_trees
 from sapo_client.node.auditing.settlement import cumulative_points
+from sapo_client.node.runtime.beside import beside
 from sapo_client.node.runtime.clock import Clock
 from sapo_client.observe.events import EventLog
 from sapo_protocol.identifiers import Account, ContentId, Digest
@@ -71,7 +72,7 @@ class FinalEpochs:
         """Show leaves that anyone has asked for in the oldest epoch, or have it recalled if nobody does."""
         final = newest_first[-1]
         for account, question in (await self._ledger.leaves.of_final(final)).items():
-            places = self._trees_of(final).places(account)
+            places = await beside(self._trees_of(final).placing(account))
             if places is not None:
                 if self._clock() >= question.deadline_seconds - early_seconds:
                     await self._ledger.leaves.answer_final(final, places, question)
@@ -86,6 +87,9 @@ class FinalEpochs:
         The pages of the last final epoch are fetched first: so long as they may be on their way, nothing is.
         """
         now = self._clock()
+        if newest_first:
+            last = ContentId(newest_first[0].record.root.archive_digest)
+            await beside(self._contributions.reading_proposal(last))
         hidden = [*takewhile(lambda final: not self._is_known(final), newest_first)]
         if not hidden:
             self._hidden_since = None

@@ -10,13 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import trio
 
-from sapo_client.node.auditing.disputes import Dispute, PostedTrees, equivocations, find_fraud, posted_trees
+from sapo_client.node.auditing.disputes import (
+    Dispute,
+    PostedTrees,
+    equivocations,
+    find_fraud,
+    posting_search,
+)
 from sapo_client.node.auditing.recall import FinalEpochs
-from sapo_client.node.auditing.settlement import cumulative_points, grace_seconds, is_settlement
+from sapo_client.node.auditing.settlement import cumulative_points, grace_seconds, settlement_check
+from sapo_client.node.runtime.beside import beside
 from sapo_client.node.runtime.clock import Clock
 from sapo_client.observe.events import EventLog
 from sapo_protocol.constants import SETTLED_EPOCHS
@@ -25,6 +33,7 @@ from sapo_protocol.identifiers import Account, ContentId, Digest
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.merkle import RootOf, plain_root, sum_root
 from sapo_verification.admission.contribution_store import ContributionStore
+from sapo_verification.working import Working, part
 
 if TYPE_CHECKING:
     from sapo_client.ledger.fraud import FraudProof
@@ -131,6 +140,7 @@ class LedgerWatchtower:
         parts = self._parts
         current = epoch_at(parts.manifest, max(parts.clock(), parts.manifest.genesis_seconds))
         for epoch in range(max(0, current - _SEARCHED_EPOCHS), current):
+            await beside(parts.contributions.reading_proposals(epoch))
             found = equivocations(parts.contributions, epoch, parts.manifest.ledger_domain)
             for (auditor, turn), proof in found.items():
                 if (auditor, epoch, turn) in self._punished:
@@ -170,7 +180,7 @@ class LedgerWatchtower:
         is_auditor = parts.account in parts.auditors(live.root.epoch)
         half_seconds = 0.0 if is_auditor else self._challenge_seconds / 2
         for account, question in questions.items():
-            places = opinion.trees.places(account) if opinion.trees else None
+            places = await beside(opinion.trees.placing(account)) if opinion.trees else None
             if places is not None and parts.clock() >= question.deadline_seconds - half_seconds:
                 await parts.ledger.leaves.answer(live, places, question)
                 self._report("leaf_shown", live.root, account=account)
@@ -206,15 +216,24 @@ class LedgerWatchtower:
         if formed is not None and (formed[0] == known or (formed[0][0] == dispute and formed[1].stands)):
             return formed[1]
         by_turns = await self._parts.ledger.can_settle()
-        trees = posted_trees(dispute, self._parts.contributions) if by_turns else None
-        proof = find_fraud(dispute, trees) if trees else None
-        root_of = sum_root if by_turns else plain_root
-        is_explained = proof is None and self._is_explained(dispute.root, dispute.last, root_of)
-        opinion = _Opinion(proof, is_explained, trees)
+        opinion = await beside(self._forming(dispute, by_turns=by_turns))
         self._formed = known, opinion
         return opinion
 
-    def _is_explained(self, root: EpochRoot, last: EpochRoot | None, root_of: RootOf) -> bool:
+    def _forming(self, dispute: Dispute, *, by_turns: bool) -> Working[_Opinion]:
+        contributions, last = self._parts.contributions, dispute.last
+        yield from contributions.reading(dispute.root.epoch)
+        if last is not None:
+            yield from contributions.reading_proposals(last.epoch)
+        proposals = contributions.proposals(dispute.root.epoch).values()
+        rows = sum(len(proposal.shares) for proposal in proposals)
+        trees = (yield from part(rows, posting_search(dispute, contributions))) if by_turns else None
+        proof = (yield from part(rows, partial(find_fraud, dispute, trees))) if trees else None
+        root_of = sum_root if by_turns else plain_root
+        is_explained = proof is None and (yield from self._explaining(dispute.root, last, root_of))
+        return _Opinion(proof, is_explained, trees)
+
+    def _explaining(self, root: EpochRoot, last: EpochRoot | None, root_of: RootOf) -> Working[bool]:
         """Whether this node comes to the same root from the tallies behind it."""
         content_id, contributions = ContentId(root.archive_digest), self._parts.contributions
         proposal = contributions.proposal(content_id)
@@ -224,7 +243,7 @@ class LedgerWatchtower:
         told = contributions.epoch_root(content_id) if is_current else proposal.root(content_id, root_of)
         if told is None or told != root:
             return False
-        return is_settlement(
+        check = settlement_check(
             contributions,
             proposal,
             last,
@@ -235,6 +254,7 @@ class LedgerWatchtower:
             root_of=root_of,
             base_root=told.base_root,
         )
+        return (yield from part(len(proposal.shares), check))
 
     def _challenge_from_seconds(self, live: EpochRecord) -> float:
         """Return when this node challenges a posting, if no other has: the last one has half of the window.

@@ -1,0 +1,75 @@
+"""Long computations beside the event loop: other tasks go on, and what goes wrong arrives."""
+
+import threading
+from functools import partial
+from operator import add
+
+import pytest
+import trio
+
+from sapo_client.node.runtime.beside import beside
+from sapo_verification.working import Working, at_once
+
+
+def sums(numbers: list[int]) -> Working[int]:
+    total = 0
+    for number in numbers:
+        total = yield partial(add, total, number)
+    return total
+
+
+async def test_the_result_is_that_of_all_parts_at_once() -> None:
+    for numbers in ([], [4], [1, 2, 3]):
+        assert await beside(sums(numbers)) == at_once(sums(numbers)) == sum(numbers)
+
+
+async def test_other_tasks_go_on_while_a_part_runs() -> None:
+    """The part ends only once another task has had its turn."""
+    is_released = threading.Event()
+
+    def waiting() -> Working[bool]:
+        was_released: bool = yield lambda: is_released.wait(60)
+        return was_released
+
+    async def release() -> None:
+        is_released.set()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(release)
+        assert await beside(waiting())
+
+
+async def test_what_lies_between_the_parts_runs_where_it_is_waited_for() -> None:
+    threads: list[int] = []
+
+    def noting() -> Working[None]:
+        for _ in range(2):
+            threads.append(threading.get_ident())
+            threads.append((yield threading.get_ident))
+
+    await beside(noting())
+    own = threading.get_ident()
+    assert [thread == own for thread in threads] == [True, False, True, False]
+
+
+async def test_nobody_waits_for_a_part_after_the_end() -> None:
+    is_released = threading.Event()
+
+    def waiting() -> Working[bool]:
+        was_released: bool = yield lambda: is_released.wait(60)
+        return was_released
+
+    with trio.move_on_after(0.01) as scope:
+        await beside(waiting())
+    assert scope.cancelled_caught
+    assert not is_released.is_set()
+    is_released.set()
+
+
+@pytest.mark.parametrize("run", [beside, at_once])
+async def test_a_part_that_fails_fails_the_whole(run: object) -> None:
+    def failing() -> Working[None]:
+        yield lambda: 1 // 0
+
+    with pytest.raises(ZeroDivisionError):
+        await beside(failing()) if run is beside else at_once(failing())
