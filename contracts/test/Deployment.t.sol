@@ -127,6 +127,20 @@ contract DeploymentTest is Swarm {
         same(new EpochLedger(terms).epochBudget(), (1 << 32) - 1, "32 bits");
     }
 
+    /// Of several terms that are refused the first is told: whoever mends one after the other comes to an end.
+    function test_which_term_is_refused_first() external {
+        EpochLedger.Terms memory terms = _terms();
+        (terms.auditors, terms.quorum) = (new address[](65), 0);
+        (terms.challengeSeconds, terms.epochBudget) = (0, 1 << 32);
+        _isRefused(terms, EpochLedger.BadAuditors.selector);
+        terms.auditors = auditors;
+        _isRefused(terms, EpochLedger.BadQuorum.selector);
+        terms.quorum = QUORUM;
+        _isRefused(terms, EpochLedger.BadClock.selector);
+        terms.challengeSeconds = WINDOW;
+        _isRefused(terms, EpochLedger.BadBudget.selector);
+    }
+
     /// Every one of the sixty-four bits stands for its auditor.
     function test_sixty_four_auditors_have_a_place_each() external {
         uint256[] memory sorted = _sortedKeys(64);

@@ -31,22 +31,6 @@ contract GuardsTest is Swarm {
         bonds.accuse(OWNER, 0, 0); // by one that has accused, and slashed
     }
 
-    function test_a_deployment() external {
-        EpochLedger.Terms memory terms =
-            EpochLedger.Terms(new address[](65), 0, GENESIS, EPOCH, 0, 1 << 32, CAP, BOND, token, RATE);
-        vm.expectPartialRevert(EpochLedger.BadAuditors.selector);
-        new EpochLedger(terms);
-        terms.auditors = auditors;
-        vm.expectPartialRevert(EpochLedger.BadQuorum.selector);
-        new EpochLedger(terms);
-        terms.quorum = QUORUM;
-        vm.expectPartialRevert(EpochLedger.BadClock.selector);
-        new EpochLedger(terms);
-        terms.challengeSeconds = WINDOW;
-        vm.expectPartialRevert(EpochLedger.BadBudget.selector);
-        new EpochLedger(terms);
-    }
-
     function test_a_posting() external {
         EpochRoot memory root = statement(0, [uint256(16), 16, 16, 3], none);
         root.baseRoot = bytes32(uint256(1));
