@@ -143,7 +143,6 @@ class GossipHandlers:
             self._engine,
             final_roots_before,
             ask=self.ask_for_contributions,
-            clock=self._clock,
             events=self._telemetry.events,
         )
 

@@ -12,7 +12,6 @@ from typing import Final
 import trio
 
 from sapo_client.ledger.errors import LedgerError
-from sapo_client.node.runtime.clock import Clock
 from sapo_client.observe.events import EventLog
 from sapo_protocol.eip712 import EpochRoot
 from sapo_protocol.epochs import epoch_start_seconds
@@ -47,7 +46,6 @@ class PaidAccounts:
         final_roots_before: FinalRootsBefore,
         *,
         ask: Callable[[], None],
-        clock: Clock,
         events: EventLog,
     ) -> None:
         self._manifest = engine.manifest
@@ -55,12 +53,12 @@ class PaidAccounts:
         self._contributions = engine.contributions
         self._final_roots_before = final_roots_before
         self._ask_peers = ask
-        self._clock = clock
         self._events = events
         self._roots: dict[int, tuple[EpochRoot, ...]] = {}
         self._paid: dict[ContentId, int] = {}
         self._asked_seconds = -math.inf
         self._reported: str | None = None
+        self._written: int | None = None
 
     async def learn(self, epochs: Iterable[int]) -> None:
         """Learn of these epochs what is not known yet; the caller comes again for what is not known then.
@@ -122,7 +120,7 @@ class PaidAccounts:
 
     def _ask(self) -> None:
         """Ask the peers for the proposals that are missing, but not all the time."""
-        now = self._clock()
+        now = trio.current_time()
         if now >= self._asked_seconds + grace_seconds(self._manifest):
             self._asked_seconds = now
             self._ask_peers()

@@ -5,9 +5,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+import trio
 from support.contributions import sealed_by
 from support.gossip_harness import GossipHarness
 from support.swarm import Identity, make_chain_manifest
+from trio.testing import MockClock
 
 from sapo_client.ledger.errors import LedgerError
 from sapo_client.node.runtime.paid_accounts import PaidAccounts
@@ -49,7 +51,6 @@ class Node:
 
     def __init__(self, root: Path) -> None:
         self.final = Final()
-        self.now = 0.0
         self.asked = 0
         self.harness = GossipHarness(MemoryHub(), Identity(1), MANIFEST, root)
         self.islands = self.harness.engine.islands
@@ -57,7 +58,6 @@ class Node:
             self.harness.engine,
             self.final.roots_before,
             ask=self.ask,
-            clock=lambda: self.now,
             events=self.harness.log,
         )
 
@@ -101,14 +101,16 @@ async def test_it_counts_whoever_has_points_in_each_final_epoch(node: Node) -> N
     assert node.harness.events("islands")[0]["paid"] == [9, 5, 3]
 
 
-async def test_a_missing_proposal_is_asked_for_and_no_number_is_guessed(node: Node) -> None:
+async def test_a_missing_proposal_is_asked_for_and_no_number_is_guessed(
+    node: Node, autojump_clock: MockClock
+) -> None:
     node.settle(EPOCH - 4, 5)()
     await node.paid.learn([EPOCH - 1])
     arrive = node.settle(EPOCH - 3, 9)
     for _ in range(3):
         await node.paid.learn([EPOCH])
     assert (node.islands.knows(EPOCH), node.islands.count(EPOCH), node.asked) == (False, 2, 1)
-    node.now += grace_seconds(MANIFEST)
+    await trio.sleep(grace_seconds(MANIFEST))
     await node.paid.learn([EPOCH])
     assert node.asked == 2
     arrive()
