@@ -78,7 +78,7 @@ async def test_one_to_two_to_one_is_followed_by_all_and_costs_nobody_anything(wo
             assert {peer.score for peer in harness.node.transport.peers()} == {0.0}
             failed = harness.node.events("service_failed")
             assert [event for event in failed if not event["transient"]] == []
-            reasons = {Reason(event["reason"]) for event in harness.node.events("refused")}
+            reasons = {Reason(str(event["reason"])) for event in harness.node.events("refused")}
             assert {verdict(reason) for reason in reasons} <= {Verdict.IGNORE}
             evidence = [harness.node.reputation.evidence(one.identity.account, LAST) for one in present]
             assert {one.bad for one in evidence} == {0.0}
