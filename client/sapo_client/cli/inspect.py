@@ -14,7 +14,13 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from sapo_client.errors import SapoError
-    from sapo_client.observe.reports import EndpointReport, IslandsReport, RolloutReport, StatusReport
+    from sapo_client.observe.reports import (
+        ChangeReport,
+        EndpointReport,
+        IslandsReport,
+        RolloutReport,
+        StatusReport,
+    )
     from sapo_client.paths import DataDir
 
     Report = TypeVar("Report", bound=BaseModel)
@@ -226,6 +232,7 @@ def _exchange_rows(report: StatusReport) -> list[tuple[str, Any]]:
         ("reachable", REACHABLE_TEXTS[report.reachable]),
         ("neighbours", neighbours_text(report.neighbours)),
         *([] if report.islands is None else [("islands", islands_text(report.islands))]),
+        *([] if report.change is None else [("change", change_text(report.change))]),
         ("pool", report.pool),
         ("rollouts", f"{report.shared} shared, {report.accepted} accepted"),
     ]
@@ -249,6 +256,14 @@ def islands_text(islands: IslandsReport) -> str:
     if islands.next_count not in (None, islands.count):
         return f"{text}; {islands.next_count} from the next epoch on"
     return text
+
+
+def change_text(change: ChangeReport) -> str:
+    """Return which terms come, when, and whether the node is ready for them, in words."""
+    wait = f"in {change.epochs} {'epoch' if change.epochs == 1 else 'epochs'}"
+    if change.trouble is not None:
+        return f"{change.name} ({wait}): this node cannot follow yet: {change.trouble}"
+    return f"{change.name} ({wait}): this node holds them and goes over to them by itself"
 
 
 def _health_rows(report: StatusReport) -> list[tuple[str, Any]]:

@@ -320,6 +320,7 @@ class NodeApp:
             health=self._health,
             settings=self._options.settings,
             claim=self._options.claim,
+            coming=self._successions.coming,
         )
 
 

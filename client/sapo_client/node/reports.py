@@ -24,6 +24,7 @@ from sapo_client.node.training.rounds import Rounds
 from sapo_client.observe.control_client import keep_token
 from sapo_client.observe.plain import JSON
 from sapo_client.observe.reports import (
+    ChangeReport,
     EndpointReport,
     IslandsReport,
     LedgerReport,
@@ -58,6 +59,7 @@ class Reports:
     started_seconds: float
     settings: tuple[Setting, ...] = ()
     claim: Claim | None = None
+    coming: Callable[[], ChangeReport | None] = lambda: None
 
     def status(self) -> StatusReport:
         """Return the state of the node."""
@@ -95,6 +97,7 @@ class Reports:
             refused={str(reason): count for reason, count in sorted(telemetry.refusals.items())},
             ledger=self._ledger(),
             islands=self._islands(),
+            change=self.coming(),
             findings=self.health.findings,
         )
 

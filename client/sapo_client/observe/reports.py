@@ -48,6 +48,15 @@ class IslandsReport(_Report):
     carried: tuple[int, ...] = ()  # those that this node hears
 
 
+class ChangeReport(_Report):
+    """The next announced terms of the swarm, which are not in force yet."""
+
+    name: str  # which ones, in words
+    activation_epoch: int  # the first in which they are in force
+    epochs: int  # until then
+    trouble: str | None = None  # why this node cannot go over to them yet; none: it will by itself
+
+
 class StatusReport(_Report):
     """Status of a node; the response of `GET /status`."""
 
@@ -86,6 +95,7 @@ class StatusReport(_Report):
     refused: dict[str, int]  # by reason
     ledger: LedgerReport = LedgerReport()
     islands: IslandsReport | None = None  # none: the swarm is not divided
+    change: ChangeReport | None = None  # none: none is announced
     findings: tuple[HealthFinding, ...] = ()  # what is wrong, errors first
 
 

@@ -14,11 +14,12 @@ import trio
 from pydantic import BaseModel
 from support.sapo_process import SAPO
 
-from sapo_client.cli.inspect import islands_text
+from sapo_client.cli.inspect import change_text, islands_text
 from sapo_client.locks import lock
 from sapo_client.observe import control
 from sapo_client.observe.events import EventLog
 from sapo_client.observe.reports import (
+    ChangeReport,
     IslandsReport,
     LedgerReport,
     PeerReport,
@@ -219,3 +220,17 @@ def test_status_says_how_many_islands_there_are_and_when_that_changes(
     islands: IslandsReport, text: str
 ) -> None:
     assert islands_text(islands) == text
+
+
+@pytest.mark.parametrize(
+    ("epochs", "trouble", "text"),
+    [
+        (6, None, "new terms (in 6 epochs): this node holds them and goes over to them by itself"),
+        (1, "no peer has them", "new terms (in 1 epoch): this node cannot follow yet: no peer has them"),
+    ],
+)
+def test_status_says_which_terms_come_and_whether_the_node_is_ready(
+    epochs: int, trouble: str | None, text: str
+) -> None:
+    change = ChangeReport(name="new terms", activation_epoch=12, epochs=epochs, trouble=trouble)
+    assert change_text(change) == text

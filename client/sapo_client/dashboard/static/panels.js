@@ -33,6 +33,11 @@ function islandsText(islands) {
   return `; ${islands.carried.length} of ${count(islands.count)} islands heard` + (changes ? `, ${count(islands.next_count)} from the next epoch on` : "");
 }
 
+function changeText(change) {
+  if (!change) return "";
+  return `; new terms from epoch ${count(change.activation_epoch)} on` + (change.trouble === null ? "" : ", which this node cannot follow yet");
+}
+
 export class Overview {
   constructor(node) {
     this.curves = new Curves(node);
@@ -106,7 +111,7 @@ export class Overview {
     const even = report.refused.no_signal ?? 0, refused = sum(report.refused) - even, arrived = refused + report.accepted;
     tiles.reward.set(share(report.reward), report.reward_start === null ? "" : `${share(report.reward_start)} in the first round`);
     tiles.step.set(count(report.step), `round ${count(report.round)} of this start`);
-    tiles.epoch.set(count(report.epoch), `up for ${span(report.uptime_seconds)}`);
+    tiles.epoch.set(count(report.epoch), `up for ${span(report.uptime_seconds)}${changeText(report.change)}`);
     tiles.peers.set(count(report.peers), `${count(report.pool)} rollouts in the pool${islandsText(report.islands)}`);
     tiles.rollouts.set(count(report.shared), `${count(report.accepted)} accepted from others`);
     tiles.refused.set(arrived ? percent(refused / arrived) : "–", `${count(refused)} of ${count(arrived)}; ${count(even)} without advantage`);

@@ -24,6 +24,7 @@ from sapo_client.node.runtime.manifests import require_same_suite
 from sapo_client.node.runtime.successor_folder import SuccessorFolder, what_changes
 from sapo_client.observe.events import EventLog
 from sapo_client.observe.health import ChangeFacts
+from sapo_client.observe.reports import ChangeReport
 from sapo_client.swarm.transport import Transport, TransportError
 from sapo_protocol.epochs import epoch_at, epoch_start_seconds
 from sapo_protocol.errors import LocalProtocolError, RemoteProtocolError
@@ -123,12 +124,29 @@ class Successions:
 
     def unfollowed(self) -> ChangeFacts | None:
         """Return the first announced terms that this node cannot go over to yet, if there are any."""
-        manifest = self._parts.manifest
         for announcement in self._state.announced:
             if (why := self._trouble_with(announcement)) is not None:
-                epoch = epoch_at(manifest, max(self._parts.clock(), manifest.genesis_seconds))
-                return ChangeFacts(self._name(announcement), why, announcement.activation_epoch - epoch)
+                epochs = announcement.activation_epoch - self._epoch()
+                return ChangeFacts(self._name(announcement), why, epochs)
         return None
+
+    def coming(self) -> ChangeReport | None:
+        """Return the first announced terms that are not in force yet, if there are any."""
+        epoch = self._epoch()
+        for announcement in self._state.announced:
+            counts = self._state.read.get(announcement, _UNREAD) is not None
+            if counts and announcement.activation_epoch > epoch:
+                return ChangeReport(
+                    name=self._name(announcement),
+                    activation_epoch=announcement.activation_epoch,
+                    epochs=announcement.activation_epoch - epoch,
+                    trouble=self._trouble_with(announcement),
+                )
+        return None
+
+    def _epoch(self) -> int:
+        manifest = self._parts.manifest
+        return epoch_at(manifest, max(self._parts.clock(), manifest.genesis_seconds))
 
     async def run(self) -> None:
         """Follow the announcements until cancelled; may be run again after that.

@@ -165,6 +165,13 @@ async def test_a_document_comes_from_a_peer_and_is_obeyed_in_time(site: Site) ->
         await reader.service.look()
         assert reader.folder.document(digest) == document
         assert (reader.terms.known_until, reader.reopened) == (NOW + 4, 0)
+        coming = reader.service.coming()
+        assert coming is not None
+        assert (coming.activation_epoch, coming.epochs, coming.trouble) == (
+            ACTIVATION,
+            ACTIVATION - NOW,
+            None,
+        )
         before = site.manifest.limits.slots_per_epoch
         name = f"successor {str(digest)[:18]} of this swarm's terms, from epoch {ACTIVATION} on"
         assert reader.shown == [f"{name}: slots per epoch: {2 * before} instead of {before}"]
@@ -178,6 +185,8 @@ async def test_a_document_comes_from_a_peer_and_is_obeyed_in_time(site: Site) ->
         assert (
             reader.manifest.limits_at(ACTIVATION).slots_per_epoch == 2 * site.manifest.limits.slots_per_epoch
         )
+    site.turn_to(ACTIVATION)
+    assert reader.service.coming() is None  # in force
     assert reader.written() == ["successor_announced", "successor_obeyed", "successor_announced"]
 
 
@@ -239,8 +248,10 @@ async def test_a_document_that_nobody_has_stops_what_cannot_be_known_and_blames_
         for _ in range(3):
             await reader.service.look()
         assert (reader.terms.known_until, reader.reopened) == (ACTIVATION - 1, 0)
-        facts = reader.service.unfollowed()
+        facts, coming = reader.service.unfollowed(), reader.service.coming()
         assert facts is not None
+        assert coming is not None
+        assert (coming.name, coming.epochs, coming.trouble) == (facts.name, facts.epochs, facts.trouble)
         assert (facts.trouble, facts.epochs) == ("no peer has sent its document yet", 1)
         assert reader.written() == ["successor_trouble"]  # said once
         other.folder.add(site.document())  # at last
