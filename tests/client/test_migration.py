@@ -184,6 +184,7 @@ def test_it_resumes(swarm: OldSwarm, monkeypatch: pytest.MonkeyPatch) -> None:
         "envelopes": 1,
         "epoch_count": 2,
         "equivocations": 1,
+        "island_counts": 1,
         "origins": 1,
         "pool": 1,
         "reputation": 1,
