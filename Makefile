@@ -46,10 +46,10 @@ demo: $(VENV)/.core
 demo-attacks: $(VENV)/.core
 	$(BIN)/sapo testnet up --nodes 3 --attackers 1 --epochs 2 --epoch-seconds 40 --report $(REPORT)
 
-test: $(VENV)/.dev $(VENV)/.symbolic contracts/node_modules/.installed tests/chain/node_modules/.installed tests/client/dashboard/node_modules/.installed
+test: $(VENV)/.dev contracts/node_modules/.installed tests/chain/node_modules/.installed tests/client/dashboard/node_modules/.installed
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not long" --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder
 
-test-long: $(VENV)/.dev contracts/node_modules/.installed tests/chain/node_modules/.installed tests/client/dashboard/node_modules/.installed
+test-long: $(VENV)/.dev $(VENV)/.halmos contracts/node_modules/.installed tests/chain/node_modules/.installed tests/client/dashboard/node_modules/.installed
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m long
 
 # Without the kernel's filters, processes tied to their parent and a foreign chain, which macOS does not have.
@@ -171,11 +171,6 @@ $(VENV)/.halmos: | $(VENV)/bin/python
 	$(BIN)/python -m venv $(VENV)/halmos
 	$(VENV)/halmos/bin/python -m pip install --quiet halmos==0.3.3
 	@touch $@
-
-# Where it cannot be installed, the test that runs it is skipped by name.
-$(VENV)/.symbolic: | $(VENV)/bin/python
-	@if $(MAKE) --no-print-directory $(VENV)/.halmos; then touch $@; \
-	else echo "note: pip could not install halmos; the symbolic check of payments will be skipped"; fi
 
 # The compiler behind the committed contract artefacts, and forge; without Node.js their tests are skipped by name.
 contracts/node_modules/.installed: contracts/package-lock.json

@@ -66,7 +66,8 @@ def outcomes(folder: Path, halmos: str, prefix: str, contract: str) -> dict[str,
     """
     programs = str(next(folder.glob("node_modules/@foundry-rs/forge-*/bin"), ""))
     environment = {
-        **os.environ,
+        **{name: value for name, value in os.environ.items() if name != "PYTHONPATH"},  # halmos has its own
+        "VIRTUAL_ENV": str(Path(halmos).absolute().parents[1]),  # where it looks for its solver
         "FOUNDRY_PROFILE": "smt",
         "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
     }

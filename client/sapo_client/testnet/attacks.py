@@ -231,7 +231,7 @@ def malformed(context: AttackContext) -> Sequence[Message]:
 
 
 def claimed_reward(context: AttackContext) -> Sequence[Message]:
-    """Make rollouts that carry a reward in a field that the schema does not have."""
+    """Make rollouts that carry a reward in a field that is reserved, or that the schema does not have."""
     fields = decode(context.rollout().to_payload())
     assert isinstance(fields, dict)
     payloads = [encode({**fields, field: 1}) for field in (7, 8, 99)]
@@ -337,7 +337,7 @@ ATTACKS: Final = (
     Attack("over_quota", _only(Reason.SLOT_OVER_QUOTA), over_quota),
     Attack("flood", _only(Reason.FLOOD), flood, targets=1, burst=True),
     Attack("foreign_swarm", _only(Reason.WRONG_SWARM), foreign_swarm),
-    Attack("claimed_reward", _only(Reason.SCHEMA), claimed_reward),
+    Attack("claimed_reward", _only(Reason.SCHEMA, Reason.RESERVED), claimed_reward),
     Attack("stranger", _only(Reason.CERTIFICATE_UNKNOWN), stranger, certified=False),
     Attack("unknown_family", _only(Reason.UNKNOWN_FAMILY), unknown_family),
     Attack("false_tally", _only(Reason.NOT_AN_AUDITOR), false_tally),

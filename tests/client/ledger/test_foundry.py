@@ -88,6 +88,7 @@ def test_a_surviving_mutant_fails_a_sample() -> None:
     assert f"SURVIVED {identity} " in done.stdout
 
 
+@pytest.mark.long
 def test_the_symbolic_checks_of_payments_hold() -> None:
     """Payments alone; `make contracts-smt` also breaks the contracts and asks about honest auditors."""
     _require_forge()
