@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -35,12 +34,22 @@ def test_a_process_and_a_folder_are_read(tmp_path: Path) -> None:
     (tmp_path / "node.sqlite-wal").write_bytes(b"x" * 500)
     (tmp_path / "events.jsonl.1").write_bytes(b"x" * 70)
     (tmp_path / "status.json").write_text('{"step": 3, "accepted": 8}')
-    before = open_files(os.getpid())
-    with (tmp_path / "node.sqlite").open():
-        seen = look(0, 1.0, os.getpid(), DataDir(tmp_path))
+    # not this process: what earlier tests left open may be closed at any time
+    script = "import sys; print(flush=True); input(); kept = open(sys.argv[1]); print(flush=True); input()"
+    command = [sys.executable, "-c", script, str(tmp_path / "node.sqlite")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdout.readline()
+        before = open_files(process.pid)
+        process.stdin.write("\n")
+        process.stdin.flush()
+        process.stdout.readline()
+        seen = look(0, 1.0, process.pid, DataDir(tmp_path))
+        process.stdin.write("\n")
     assert (seen.step, seen.accepted, seen.files) == (3, 8, before + 1)
     assert (seen.database_bytes, seen.events_bytes, seen.folder_bytes) == (1500, 70, 1596)
-    assert seen.node_bytes > 10_000_000
+    assert seen.node_bytes > 1_000_000
 
 
 def test_a_fast_clock_begins_where_the_real_one_is() -> None:
