@@ -1,13 +1,14 @@
 """Memory of a training step: the plan, what happens with too little, and what reduces it."""
 
-from concurrent.futures import ProcessPoolExecutor
+import os
+import subprocess
+import sys
 from dataclasses import astuple
-from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
 import torch
-from support.little_memory import step_with_little_memory
+from support.little_memory import LONG
 from support.policies import make_policy_folder
 from support.trainers import make_trainer
 
@@ -114,14 +115,16 @@ def test_a_failed_allocation_is_distinguished_from_other_errors() -> None:
 
 def test_a_step_that_runs_out_of_memory_continues_in_smaller_micro_batches(tmp_path: Path) -> None:
     """In a process of its own: the heap of this one holds what earlier tests freed, which no limit takes."""
-    folder = make_policy_folder(tmp_path / "model")
-    groups = [group(32, 500)]
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
-        limited = process.submit(step_with_little_memory, folder, groups).result()
-    assert limited.halvings > 0
-    assert not limited.rolled_back
-    expected = gradients(make_trainer(folder, micro_batch_tokens=2**20), groups)
-    assert torch.allclose(torch.tensor(limited.gradient), expected, atol=1e-6)
+    folder, result = make_policy_folder(tmp_path / "model"), tmp_path / "result"
+    path = os.pathsep.join(path for path in sys.path if path)
+    environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "support.little_memory", str(folder), str(result)]
+    subprocess.run(command, env=environment, check=True, capture_output=True)
+    limited = torch.load(result)
+    assert limited["halvings"] > 0
+    assert not limited["rolled_back"]
+    expected = gradients(make_trainer(folder, micro_batch_tokens=2**20), [LONG])
+    assert torch.allclose(limited["gradient"], expected, atol=1e-6)
 
 
 def test_gradient_checkpointing_saves_memory_and_changes_no_gradient(folder: Path) -> None:
