@@ -18,7 +18,7 @@ from sapo_client.ledger.history import History
 from sapo_client.ledger.records import EpochRecord
 from sapo_client.ledger.rpc import Rpc
 from sapo_client.node.auditing.dossier import Dossier, authentic, collect
-from sapo_client.node.auditing.settlement import is_settlement
+from sapo_client.node.auditing.settlement import settlement_check
 from sapo_client.node.runtime.manifests import require_manifest, settle_manifest
 from sapo_client.paths import DataDir
 from sapo_protocol.contributions import Proposal, Tally, settle
@@ -171,7 +171,7 @@ def _verdict(
         return "unknown: the proposal behind the root is missing here"
     if proposal.root(ContentId(root.archive_digest), posting.root_of) != root:
         return "FALSE: the root does not follow from the proposal behind it"
-    is_true = is_settlement(
+    is_true = settlement_check(
         archive,
         proposal,
         posting.last,
@@ -180,7 +180,7 @@ def _verdict(
         points_cap=posting.points_cap,
         epoch_budget=posting.epoch_budget,
         root_of=posting.root_of,
-    )
+    )()
     if not is_true:
         return "FALSE, or tallies are missing here: the tallies here settle to another result"
     return EXPLAINED

@@ -12,6 +12,7 @@ import typer
 
 from sapo_client.cli.consent import YesOption, asker
 from sapo_client.cli.options import (
+    ISLAND_ACCOUNTS,
     BondOption,
     Common,
     DifficultyOption,
@@ -140,7 +141,7 @@ def deploy(
     schema: SchemaOption = None,
     attester: Attesters = None,
     islands: IslandsOption = None,
-    island_accounts: IslandAccountsOption = 64,
+    island_accounts: IslandAccountsOption = ISLAND_ACCOUNTS,
     model: ForModel = "bundled",
     costs_money: CostsMoney = False,
     yes: YesOption = False,

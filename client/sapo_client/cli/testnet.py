@@ -11,6 +11,7 @@ import typer
 from sapo_client.cli import swarm
 from sapo_client.cli.live.dashboard import show_link
 from sapo_client.cli.options import (
+    ISLAND_ACCOUNTS,
     BondOption,
     Common,
     DifficultyOption,
@@ -107,7 +108,7 @@ def up(
     difficulty: DifficultyOption = "fixed",
     bond: BondOption = None,
     islands: IslandsOption = None,
-    island_accounts: IslandAccountsOption = 64,
+    island_accounts: IslandAccountsOption = ISLAND_ACCOUNTS,
     keep: KeepOption = False,
     page: PageOption = False,
     control: ControlOption = False,

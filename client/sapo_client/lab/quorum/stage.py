@@ -25,7 +25,7 @@ from sapo_client.lab.quorum.chain import (
 )
 from sapo_client.node.auditing.agreement import Agreement, AgreementTerms, ChainState
 from sapo_client.node.auditing.disputes import Dispute, equivocations, find_fraud, posted_trees
-from sapo_client.node.auditing.settlement import grace_seconds, is_settlement
+from sapo_client.node.auditing.settlement import grace_seconds, settlement_check
 from sapo_client.node.runtime.context import Author
 from sapo_protocol import merkle, secp256k1
 from sapo_protocol.certificate import issue_certificate
@@ -159,7 +159,7 @@ class HonestSeat:
         return (
             proposal is not None
             and self.contributions.epoch_root(content_id) == live.root
-            and is_settlement(
+            and settlement_check(
                 self.contributions,
                 proposal,
                 state.last,
@@ -167,7 +167,7 @@ class HonestSeat:
                 quorum=terms.quorum,
                 points_cap=terms.points_cap,
                 epoch_budget=terms.epoch_budget,
-            )
+            )()
         )
 
 

@@ -19,7 +19,7 @@ from sapo_protocol.settlement import (
 from sapo_protocol.terms.difficulty import Record
 from sapo_verification.admission.contribution_store import ContributionStore
 
-__all__ = ["cumulative_points", "grace_seconds", "is_settlement", "last_record"]
+__all__ = ["cumulative_points", "grace_seconds", "last_record", "settlement_check"]
 
 
 def cumulative_points(
@@ -41,38 +41,6 @@ def last_record(
     return contributions.record(ContentId(last.archive_digest))
 
 
-def is_settlement(
-    contributions: ContributionStore,
-    proposal: Proposal,
-    last: EpochRoot | None,
-    *,
-    manifest: Manifest,
-    quorum: int,
-    points_cap: int,
-    epoch_budget: int,
-    root_of: merkle.RootOf = merkle.sum_root,
-    base_root: Digest | None = None,
-) -> bool:
-    """Whether the stored tallies that a proposal names settle to it, on top of the chain's root.
-
-    False, too, where this node misses a message behind it.
-
-    Args:
-        base_root: as for ``is_settlement_of``.
-    """
-    return settlement_check(
-        contributions,
-        proposal,
-        last,
-        manifest=manifest,
-        quorum=quorum,
-        points_cap=points_cap,
-        epoch_budget=epoch_budget,
-        root_of=root_of,
-        base_root=base_root,
-    )()
-
-
 def settlement_check(
     contributions: ContributionStore,
     proposal: Proposal,
@@ -85,7 +53,14 @@ def settlement_check(
     root_of: merkle.RootOf = merkle.sum_root,
     base_root: Digest | None = None,
 ) -> Callable[[], bool]:
-    """Return what tells ``is_settlement`` without the store; with 100,000 accounts it takes a second."""
+    """Return a check that the stored tallies named by a proposal settle to it, on top of the chain's root.
+
+    It tells False, too, where this node misses a message behind it. It reads no store, so it may run in a
+    thread: with 100,000 accounts it takes a second.
+
+    Args:
+        base_root: as for ``is_settlement_of``.
+    """
     before = last_record(contributions, manifest, last)
     if before is None:
         return lambda: False
