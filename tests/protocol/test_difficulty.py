@@ -12,10 +12,12 @@ from sapo_protocol.terms.difficulty import (
     MOST_COUNTED,
     WHOLE,
     Difficulty,
+    GroupOutcome,
     LevelRecord,
     Outcomes,
     Record,
     median_outcomes,
+    middle_outcomes,
     points_of,
 )
 
@@ -49,17 +51,17 @@ def test_a_ladder_starts_at_its_lowest_level() -> None:
     [
         ((Outcomes(10, 0, 0),) * 4, (750, 250, 0)),
         ((Outcomes(0, 10, 0), Outcomes(), Outcomes(), Outcomes()), (750, 250, 0)),
-        ((Outcomes(6, 2, 2), Outcomes(), Outcomes(), Outcomes()), (875, 125, 0)),
-        ((Outcomes(1, 5, 4), Outcomes(), Outcomes(), Outcomes()), (1000, 0, 0)),
+        ((Outcomes(6, 3, 1), Outcomes(), Outcomes(), Outcomes()), (850, 150, 0)),
+        ((Outcomes(1, 8, 3), Outcomes(), Outcomes(), Outcomes()), (1000, 0, 0)),
         ((Outcomes(2, 2, 6), Outcomes(), Outcomes(), Outcomes()), (1000, 0, 0)),
         ((Outcomes(7, 0, 0), Outcomes(90, 0, 0), Outcomes(), Outcomes()), (1000, 0, 0)),
-        ((Outcomes(5, 0, 0), Outcomes(), Outcomes(0, 0, 3), Outcomes()), (985, 15, 0)),
+        ((Outcomes(7, 0, 0), Outcomes(), Outcomes(0, 0, 2), Outcomes()), (973, 27, 0)),
     ],
     ids=[
         "all right",
         "all mixed",
-        "a fifth wrong",
-        "two fifths wrong",
+        "a tenth wrong",
+        "a quarter wrong",
         "at the bottom",
         "too few to say",
         "over all levels",
@@ -122,7 +124,7 @@ def test_lots_share_out_the_levels_by_their_weights() -> None:
 
 def test_a_group_is_worth_more_where_the_swarm_is_seldom_right() -> None:
     rows = [(7, 0, 0), (4, 4, 0), (5, 3, 0), (6, 2, 0), (8, 0, 0), (0, 0, 90)]
-    assert [LevelRecord(*row, 1000).value for row in rows] == [4, 4, 4, 3, 3, 4]
+    assert [LevelRecord(*row, 1000).value for row in rows] == [8, 8, 8, 7, 7, 8]
 
 
 def test_points_are_the_worth_of_all_groups_rounded_down() -> None:
@@ -133,8 +135,54 @@ def test_points_are_the_worth_of_all_groups_rounded_down() -> None:
         LevelRecord(0, 0, 0, 0),
     )
     assert points_of({}, record) == 0
-    assert points_of({0: 3, 1: 2, 2: 1, 3: 1}, record) == (12 + 8 + 3 + 4) // 4
+    assert points_of({0: 3, 1: 2, 2: 1, 3: 1}, record) == (24 + 16 + 7 + 8) // 8
     assert points_of({2: 1}, record) == 0
+
+
+R, M, W = GroupOutcome
+
+
+def named(*groups: list[GroupOutcome]) -> dict[bytes, list[GroupOutcome]]:
+    return {bytes([number]): found for number, found in enumerate(groups)}
+
+
+@pytest.mark.parametrize(
+    ("groups", "expected"),
+    [
+        (named(), Outcomes()),
+        (named([W]), Outcomes(0, 0, 1)),
+        (named([R, M, M, W, W, R]), Outcomes(0, 1, 1)),
+        (named([W] * 4, [R, M, R, W], [R] * 4), Outcomes(2, 1, 1)),
+        (named(*[[R, M, R]] * 7, *[[W] * 3] * 3), Outcomes(6, 4, 0)),
+        (named(*[[M, W, M]] * 7, *[[R] * 3] * 3), Outcomes(0, 6, 4)),
+        (named(*[[R, M, R]] * 7, *[[W] * 30] * 3), Outcomes(6, 4, 0)),
+    ],
+    ids=[
+        "none",
+        "one",
+        "one account, by slot",
+        "the account in the middle",
+        "three of ten all wrong",
+        "three of ten all right",
+        "three of ten with more groups",
+    ],
+)
+def test_the_middle_third_of_the_groups_counts(
+    groups: dict[bytes, list[GroupOutcome]], expected: Outcomes
+) -> None:
+    assert middle_outcomes(groups) == expected
+
+
+@given(st.integers(5, 9), st.lists(st.integers(1, 40), max_size=2), st.data())
+def test_less_than_a_third_of_the_accounts_counts_for_nothing(
+    honest: int, liars: list[int], data: st.DataObject
+) -> None:
+    for lie, unlike in ((W, R), (R, W)):  # in every honest account there is a group of the other kind
+        true = st.lists(st.sampled_from([M, unlike]), min_size=5, max_size=5)
+        groups = [[unlike, *data.draw(true)] for _ in range(honest)] + [[lie] * size for size in liars]
+        counted = middle_outcomes(named(*data.draw(st.permutations(groups))))
+        assert counted[lie] == 0
+        assert sum(counted) > 0
 
 
 @given(st.lists(st.tuples(outcomes, outcomes), min_size=3, max_size=3), st.data())

@@ -1,5 +1,6 @@
 """Sections 5 and 7.4: ladders, records, the mix of levels, lots and pay."""
 
+from fractions import Fraction
 from typing import Any
 
 from reference.derive import tagged
@@ -26,6 +27,19 @@ def medians(tallies: list[list[list[int]]]) -> list[list[int]]:
     return found
 
 
+def middle(accounts: list[tuple[str, list[int]]]) -> list[int]:
+    """Return the right, mixed and wrong groups (0, 1 and 2) that an auditor counts in a family."""
+    if not accounts:
+        return [0, 0, 0]
+    sizes = sorted(len(groups) for _, groups in accounts)
+    most = sizes[(len(sizes) - 1) // 2]
+    taken = [(name, groups[:most]) for name, groups in accounts]
+    cut = sorted((Fraction(groups.count(2), len(groups)), name, groups) for name, groups in taken)
+    line = [group for _, _, groups in cut for group in groups]
+    counted = line[len(line) // 3 : len(line) - len(line) // 3]
+    return [counted.count(kind) for kind in range(3)]
+
+
 def next_record(
     difficulty: dict[str, Any], before: list[list[int]], counted: list[list[int]]
 ) -> list[list[int]]:
@@ -38,10 +52,10 @@ def next_record(
         right, mixed, wrong = (sum(counted[family][kind] for family in ladder) for kind in range(3))
         groups = right + mixed + wrong
         answered = right + mixed
-        if groups >= 8 and 2 * answered > 3 * wrong:
-            place += difficulty["step"] * (2 * answered - 3 * wrong) // (2 * groups)
+        if groups >= 8 and answered > 3 * wrong:
+            place += difficulty["step"] * (answered - 3 * wrong) // groups
         elif groups >= 8:
-            down = difficulty["step"] * (3 * wrong - 2 * answered) // (2 * groups)
+            down = difficulty["step"] * (3 * wrong - answered) // groups
             place -= down if down < difficulty["step"] else difficulty["step"]
         place = max(0, min(place, 1000 * (len(ladder) - 1)))
         for step, family in enumerate(ladder):
@@ -79,8 +93,8 @@ def allowed(difficulty: dict[str, Any], record: list[list[int]], lot_: int) -> l
 
 def points(record: list[list[int]], groups: list[int]) -> int:
     """Return the points for so many paid groups of each family."""
-    quarters = 0
+    eighths = 0
     for (right, mixed, wrong, _), count in zip(record, groups, strict=True):
         total = right + mixed + wrong
-        quarters += (3 if total >= 8 and 4 * right >= 3 * total else 4) * count
-    return quarters // 4
+        eighths += (7 if total >= 8 and 4 * right >= 3 * total else 8) * count
+    return eighths // 8

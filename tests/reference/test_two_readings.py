@@ -26,6 +26,7 @@ from sapo_protocol.envelope import Kind
 from sapo_protocol.errors import RemoteProtocolError
 from sapo_protocol.manifest_file import manifest_to_json
 from sapo_protocol.rules import Rule
+from sapo_protocol.terms.difficulty import GroupOutcome, middle_outcomes
 from sapo_verification.reputation.penalties import verdict
 
 HERE = Path(__file__).parent
@@ -286,6 +287,25 @@ def test_record_vectors() -> None:
             assert [[groups, ladders.points(record, groups)] for groups, _ in epoch["points"]] == epoch[
                 "points"
             ]
+
+
+def test_middle_vectors() -> None:
+    for vector in load("difficulty")["middles"]:
+        accounts = [
+            (account, ["rmw".index(group) for group in groups]) for account, groups in vector["accounts"]
+        ]
+        assert ladders.middle(accounts) == vector["outcomes"], vector["name"]
+
+
+groups_of_accounts = st.dictionaries(
+    st.binary(min_size=1, max_size=2), st.lists(st.integers(0, 2), min_size=1, max_size=40), max_size=12
+)
+
+
+@given(groups_of_accounts)
+def test_both_readings_count_the_same_middle(groups: dict[bytes, list[int]]) -> None:
+    ours = middle_outcomes({account: list(map(GroupOutcome, found)) for account, found in groups.items()})
+    assert ladders.middle([(account.hex(), found) for account, found in groups.items()]) == list(ours)
 
 
 def _numbers(rows: list[list[str]]) -> list[list[int]]:

@@ -16,7 +16,14 @@ from typing import Final
 from sapo_protocol import merkle
 from sapo_protocol.identifiers import Account, ContentId, Digest
 from sapo_protocol.rules import Rule
-from sapo_protocol.terms.difficulty import Difficulty, Outcomes, Record, points_of
+from sapo_protocol.terms.difficulty import (
+    Difficulty,
+    GroupOutcome,
+    Outcomes,
+    Record,
+    middle_outcomes,
+    points_of,
+)
 from sapo_protocol.terms.gate import points_cap
 from sapo_verification.observer import SilentObserver
 from sapo_verification.store import Source, StoreSchema, open_database
@@ -122,24 +129,26 @@ class EpochCount(SilentObserver):
         families: int,
         units: Mapping[Account, Fraction] | None = None,
     ) -> tuple[Outcomes, ...]:
-        """Return how the groups of every registered account came out, a row per family; () without ladders.
+        """Return how the middle third of the registered accounts' groups came out, a row per family.
 
         Of one account and family those of its lowest slots are taken: as many as the manifest says, of an
         account with a part of a bond that part of them, rounded down.
+
+        Returns:
+            () without ladders.
         """
         if self._difficulty is None:
             return ()
-        most, taken = self._difficulty.groups, Counter[tuple[bytes, int]]()
+        most = self._difficulty.groups
         room = {
             account: most if units is None else int(most * units.get(account, 0)) for account in live_accounts
         }
-        rows = [[0, 0, 0] for _ in range(families)]
+        found: list[dict[bytes, list[GroupOutcome]]] = [{} for _ in range(families)]
         query = "SELECT account, family, right, wrong FROM counted_group WHERE epoch = ? ORDER BY slot"
         for account, family, right, wrong in self._connection.execute(query, (epoch,)):
-            if taken[account, family] < room.get(Account(account), 0):
-                taken[account, family] += 1
-                rows[family][0 if not wrong else 1 if right else 2] += 1
-        return tuple(map(Outcomes._make, rows))
+            if len(found[family].get(account, ())) < room.get(Account(account), 0):
+                found[family].setdefault(account, []).append(GroupOutcome.of(right, wrong))
+        return tuple(middle_outcomes(accounts) for accounts in found)
 
     def evidence_root(self, epoch: int) -> Digest:
         """Return the Merkle root over the ascending content ids behind the count."""

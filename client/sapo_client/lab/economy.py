@@ -126,7 +126,7 @@ def paid_share(success: float, *, ladders: bool, value: int = VALUES_OF_A_POINT)
     Args:
         ladders: whether the manifest has ladders: a right answer is paid, else only right and wrong ones
             together.
-        value: of the level, in quarters of a point; without ladders there are no other levels.
+        value: of the level, in eighths of a point; without ladders there are no other levels.
     """
     all_wrong, all_right = (1 - success) ** GROUP, success**GROUP
     return (1 - all_wrong) * value / VALUES_OF_A_POINT if ladders else 1 - all_wrong - all_right
@@ -141,8 +141,8 @@ COMPETENCE: Final = tuple(
     _competent(percent, name, **rule)
     for name, rule in (
         ("without ladders", {}),
-        ("at a hard level", {"value": 4}),
-        ("at a mastered level", {"value": 3}),
+        ("at a hard level", {"value": VALUES_OF_A_POINT}),
+        ("at a mastered level", {"value": VALUES_OF_A_POINT - 1}),
     )
     for percent in (5, 50, 95)
 )

@@ -106,7 +106,7 @@ FROM_A_POLICY: Final = Recipe(
 
 FOR_LADDERS: Final = Recipe(
     families=NANO_DEFAULT,
-    steps=500,
+    steps=2400,
     authors=Authors(chatty=0.6, guesser=0.2),
     mixed_share=0.25,
     peak_learning_rate=1e-3,

@@ -6,11 +6,14 @@ of these counts and of the last final record; it says how much of each ladder's 
 Integers only, so that every node has the same.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
+from fractions import Fraction
 from itertools import chain
 from statistics import median_low
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 from sapo_protocol.constants import MAX_COMPLETIONS
 from sapo_protocol.decoding import Value
@@ -25,7 +28,7 @@ LEAST_GROUPS: Final = 8
 MOST_COUNTED: Final = 2**32 - 1
 """Most groups of one kind that a tally's count is taken for: sums stay below 64 bits for ever."""
 
-VALUES_OF_A_POINT: Final = 4
+VALUES_OF_A_POINT: Final = 8
 """A right group of a level that is hard for the swarm is worth a point, any other one a part of it."""
 
 _LOT_BITS: Final = 32
@@ -37,6 +40,19 @@ class Outcomes(NamedTuple):
     right: int = 0
     mixed: int = 0
     wrong: int = 0
+
+
+class GroupOutcome(IntEnum):
+    """How a group came out: its place in ``Outcomes``."""
+
+    RIGHT = 0
+    MIXED = 1
+    WRONG = 2
+
+    @classmethod
+    def of(cls, right: int, wrong: int) -> Self:
+        """Return the outcome of a group with so many right and wrong answers."""
+        return cls.RIGHT if not wrong else cls.MIXED if right else cls.WRONG
 
 
 class LevelRecord(NamedTuple):
@@ -61,7 +77,7 @@ class LevelRecord(NamedTuple):
 
     @property
     def value(self) -> int:
-        """Pay of a group with a right answer, in quarters of a point: 4, or 3 where the swarm masters it.
+        """Pay of a group with a right answer, in eighths of a point: 8, or 7 where the swarm masters it.
 
         Three quarters of the swarm's groups are all right there, more than at any level where a ladder rests.
         It does not depend on the group itself, so no answer is paid less for being right.
@@ -124,8 +140,8 @@ class Difficulty:
     def follow(self, before: Record, outcomes: Sequence[Outcomes]) -> Record:
         """Return the record of an epoch from the last final one and the epoch's counts, a row per family.
 
-        Each ladder moves up by ``step`` times the part of its groups with a right answer, and down by one and
-        a half times the part without: it rests where two of five groups are all wrong. Whether the others are
+        Each ladder moves up by ``step`` times the part of its groups with a right answer, and down by three
+        times the part without: it rests where a quarter of the groups is all wrong. Whether the others are
         all right or mixed depends on the policies, and pay does not.
         """
         weights = dict.fromkeys(range(len(before)), WHOLE)
@@ -176,9 +192,31 @@ class Difficulty:
         groups = sum(total)
         if groups < LEAST_GROUPS:
             return 0
-        surplus = 2 * (total.right + total.mixed) - 3 * total.wrong
-        distance = min(self.step, self.step * abs(surplus) // (2 * groups))
+        surplus = total.right + total.mixed - 3 * total.wrong
+        distance = min(self.step, self.step * abs(surplus) // groups)
         return distance if surplus > 0 else -distance
+
+
+def middle_outcomes(groups: Mapping[bytes, Sequence[GroupOutcome]]) -> Outcomes:
+    """Return the outcomes of a family's middle third of groups, in the order of their accounts' wrong parts.
+
+    So what less than a third of the accounts does on purpose counts for no more than the honest accounts
+    differ, also if it makes more groups than they do.
+
+    Args:
+        groups: of each account with any, in the order of slots.
+    """
+    most = median_low(map(len, groups.values())) if groups else 0
+    taken = {account: found[:most] for account, found in groups.items()}
+
+    def rank(account: bytes) -> tuple[Fraction, bytes]:
+        found = taken[account]
+        return Fraction(found.count(GroupOutcome.WRONG), len(found)), account
+
+    ordered = [outcome for account in sorted(taken, key=rank) for outcome in taken[account]]
+    third = len(ordered) // 3
+    middle = Counter(ordered[third : len(ordered) - third])
+    return Outcomes(*(middle[outcome] for outcome in GroupOutcome))
 
 
 def median_outcomes(tallies: Sequence[Sequence[Outcomes]]) -> tuple[Outcomes, ...]:
