@@ -56,12 +56,12 @@ def test_two_of_four_auditors_hold_the_ladder_down() -> None:
     assert played(replace(SMALL, liars=2))[-1].position == 0.0
 
 
-@pytest.mark.parametrize("conduct", [Conduct.WRONG, Conduct.RIGHT, Conduct.MIXED])
+@pytest.mark.parametrize("conduct", [Conduct.WRONG, Conduct.HIDDEN, Conduct.RIGHT, Conduct.MIXED])
 def test_three_of_ten_accounts_move_the_ladder_by_a_bounded_part(conduct: Conduct) -> None:
     moved = replace(SMALL, conduct=conduct)
-    assert late(moved, "mixed") > 0.2
-    assert played(moved)[-1].position > 0.25
-    assert late(moved, "points") > 0.6 * late(SMALL, "points")
+    assert late(moved, "mixed") > 0.4
+    assert abs(played(moved)[-1].position - played(SMALL)[-1].position) < 0.6
+    assert late(moved, "points") > 0.9 * late(SMALL, "points")
 
 
 def test_who_is_wrong_on_purpose_is_paid_nothing() -> None:

@@ -62,6 +62,7 @@ class Conduct(Enum):
     WRONG = "always wrong"
     RIGHT = "always right"
     MIXED = "one wrong answer in every group"
+    HIDDEN = "wrong in a quarter of its groups, so that its part of wrong ones is not far from others'"
 
 
 class CountLie(Enum):
@@ -184,6 +185,8 @@ class _Player:
                 return (_RIGHT,) * COMPLETIONS
             case Conduct.MIXED:
                 return (_WRONG, *(_RIGHT,) * (COMPLETIONS - 1))
+            case Conduct.HIDDEN:
+                return honest if self.rng.random() < 0.75 else (_WRONG,) * COMPLETIONS
 
 
 def _success(skill: float, difficulty: float) -> float:
@@ -317,6 +320,8 @@ TEN: Final = LadderPlan(honest=7, dishonest=3, rollouts=32)
 MOVERS: Final = (
     ("ten honest accounts", TEN),
     ("3 of 10 accounts always wrong", replace(TEN, conduct=Conduct.WRONG)),
+    ("3 of 10 accounts wrong in a quarter", replace(TEN, conduct=Conduct.HIDDEN)),
+    ("4 of 10 accounts always wrong", replace(TEN, honest=6, dishonest=4, conduct=Conduct.WRONG)),
     ("3 of 10 accounts always right", replace(TEN, conduct=Conduct.RIGHT)),
     ("3 of 10 accounts always mixed", replace(TEN, conduct=Conduct.MIXED)),
     ("1 of 4 auditors says all wrong", replace(TEN, liars=1)),
