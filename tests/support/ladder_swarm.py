@@ -45,7 +45,7 @@ class EpochOfRun:
     Attributes:
         points: of the three nodes together, as the ledger has them.
         groups: that they shared and that counted.
-        right: part that was all right.
+        right: part that was all right; None in a fixed swarm, which does not count it.
         mixed: part with right and wrong answers.
         position: mean over ladders of the record that the epoch settled, in levels; 0 in a fixed swarm.
         held_out: share of right answers after the epoch, by level; a mean over nodes and families.
@@ -54,7 +54,7 @@ class EpochOfRun:
     epoch: int
     points: int
     groups: int
-    right: float
+    right: float | None
     mixed: float
     position: float
     held_out: dict[str, float]
@@ -123,23 +123,29 @@ def _rows(folder: Path, model: str, items: int) -> Iterator[EpochOfRun]:
         proposal = _proposal(database, manifest, epoch)
         if proposal is None:
             continue
-        counts = database.execute(
-            'SELECT count(*), sum(wrong = 0), sum("right" > 0 AND wrong > 0) FROM counted_group '
-            "WHERE epoch = ?",
-            (epoch,),
-        ).fetchone()
-        groups, right, mixed = counts
+        groups, right, mixed = _counts(database, epoch, follows=manifest.difficulty is not None)
         if not groups:  # a node forgets counts after sixteen epochs
             continue
         yield EpochOfRun(
             epoch,
             sum(share.points for share in proposal.shares),
             groups,
-            right / groups,
+            None if right is None else right / groups,
             mixed / groups,
             _position(manifest, proposal),
             {level: _held_out(kept, model, found) for level, found in sets.items()},
         )
+
+
+def _counts(database: sqlite3.Connection, epoch: int, *, follows: bool) -> tuple[int, int | None, int]:
+    """Return the groups that counted in an epoch, those that were all right if known, and the mixed ones."""
+    query = (
+        'SELECT count(*), sum(wrong = 0), sum("right" > 0 AND wrong > 0) FROM counted_group WHERE epoch = ?'
+        if follows
+        else "SELECT count(*), NULL, sum(payable) FROM rollout_outcome WHERE epoch = ?"
+    )
+    groups, right, mixed = database.execute(query, (epoch,)).fetchone()
+    return groups, right, mixed
 
 
 def _proposal(database: sqlite3.Connection, manifest: Manifest, epoch: int) -> Proposal | None:
@@ -174,11 +180,15 @@ def _table(rows: Sequence[EpochOfRun]) -> str:
     head = ["epoch", "position", "groups", "all right", "mixed", "points", *LEVELS]
     lines = ["| " + " | ".join(head) + " |", "|" + " ---: |" * len(head)]
     lines += [
-        f"| {row.epoch} | {row.position:.2f} | {row.groups} | {row.right:.0%} | {row.mixed:.0%} "
+        f"| {row.epoch} | {row.position:.2f} | {row.groups} | {_part(row.right)} | {row.mixed:.0%} "
         f"| {row.points} | {' | '.join(f'{row.held_out[level]:.0%}' for level in LEVELS)} |"
         for row in rows
     ]
     return "\n".join(lines)
+
+
+def _part(share: float | None) -> str:
+    return "-" if share is None else f"{share:.0%}"
 
 
 if __name__ == "__main__":
