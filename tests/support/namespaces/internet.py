@@ -53,6 +53,10 @@ class Internet:
         """Return the namespace in which a site's node runs."""
         return kernel.name_of(self.sites[number].name)
 
+    def command(self, number: int, argv: Sequence[str]) -> tuple[str, ...]:
+        """Return the command line that runs another one at a site."""
+        return ("ip", "netns", "exec", self.namespace(number), *argv)
+
     def lose(self, share: float) -> None:
         """Lose this share of all packets from now on."""
         self._order("loss", share=share)

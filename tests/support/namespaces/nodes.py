@@ -61,6 +61,7 @@ class Terms:
         most_ms: longest one.
         group_seconds: that a node takes for a group of answers, about.
         epoch_seconds: length of an epoch.
+        guests: places with a public address and no node, after those of the nodes.
         start_at_once: nodes that start at the same time.
     """
 
@@ -70,6 +71,7 @@ class Terms:
     most_ms: float = 150.0
     group_seconds: float = 20.0
     epoch_seconds: int = 120
+    guests: int = 0
     start_at_once: int = 4
     start_seconds: float = 300.0
     seed: int = 0
@@ -115,8 +117,7 @@ class Nodes:
         """Start nodes in their data directories; return once each has begun to listen."""
         for number in numbers:
             place = self.places[number]
-            enter = ("ip", "netns", "exec", self.world.namespace(number))
-            argv = (*enter, *sapo("join", "--config", str(place.config)))
+            argv = self.world.command(number, sapo("join", "--config", str(place.config)))
             self.running[number] = spawn(
                 self.name(number), argv, folder=place.root, log=place.root / "log.txt"
             )
@@ -160,6 +161,19 @@ class Nodes:
             sum(map(resident_bytes, (child.pid, *children(child.pid)))) for child in self.running.values()
         )
 
+    def lowest_score(self) -> float:
+        """Return the lowest score that a running node has for another running one."""
+        ids = {self.places[number].peer_id for number in self.running}
+        return min(
+            (
+                float(peer["score"])
+                for number in self.running
+                for peer in self.ask(number, "peers")["peers"]
+                if peer["peer_id"] in ids
+            ),
+            default=0.0,
+        )
+
     def _processes(self) -> Iterator[int]:
         for child in self.running.values():
             yield child.pid
@@ -185,10 +199,10 @@ def process_seconds(pid: int) -> float:
 @contextmanager
 def swarm(folder: Path, terms: Terms) -> Iterator[Nodes]:
     """Yield a founded swarm without a chain, of which no node runs yet; end everything afterwards."""
-    places = [_create(folder / site.name) for site in sites(terms.nodes, terms.behind_routers)]
-    table = delays(terms.nodes, terms.seed, terms.least_ms, terms.most_ms)
+    found = sites(terms.nodes, terms.behind_routers, terms.guests)
+    places = [_create(folder / site.name) for site in found[: terms.nodes]]
+    table = delays(len(found), terms.seed, terms.least_ms, terms.most_ms)
     with ExitStack() as stack:
-        found = sites(terms.nodes, terms.behind_routers)
         _found(folder, terms, found, places)
         world = stack.enter_context(internet(found, table, terms.seed))
         namespaces = [world.namespace(number) for number in range(terms.nodes)]

@@ -44,23 +44,27 @@ class Site:
         return replace(self, address=f"{first}.{second}.{int(third) + MOST_SITES}.{last}")
 
 
-def sites(count: int, share_behind_routers: float) -> tuple[Site, ...]:
+def sites(count: int, share_behind_routers: float, guests: int = 0) -> tuple[Site, ...]:
     """Return so many sites, half of them on each side; the first has a public address, to be met at.
 
     Addresses are of the network that RFC 2544 reserves for measurements: unlike those of home networks they
     mean the same host to everybody, and nobody on the internet has one.
 
+    Args:
+        share_behind_routers: of the sites that are not guests.
+        guests: further sites, all with public addresses.
+
     Raises:
         ValueError: there are more than the network has room for.
     """
-    if not 2 <= count <= MOST_SITES:
-        raise ValueError(f"{count} sites; 2 to {MOST_SITES} are possible")
+    if not 2 <= count + guests <= MOST_SITES:
+        raise ValueError(f"{count + guests} sites; 2 to {MOST_SITES} are possible")
     hidden = round(count * share_behind_routers)
     so_far = [number * hidden // (count - 1) for number in range(count)]
     behind = {number for number in range(1, count) if so_far[number] > so_far[number - 1]}
     return tuple(
         Site(f"n{number:02d}", f"198.18.{number + 1}.1", number in behind, number % 2)
-        for number in range(count)
+        for number in range(count + guests)
     )
 
 

@@ -68,22 +68,29 @@ def refusals(records: Mapping[int, Record]) -> dict[str, int]:
     return dict(sum((record.refused for record in records.values()), Counter()))
 
 
-def write(folder: Path, result: Result) -> str:
-    """Write the report's files; return the Markdown."""
-    text = markdown(result)
+def write(folder: Path, text: str, plain: Mapping[str, Any]) -> str:
+    """Write results as Markdown and as JSON; return the Markdown."""
     (folder / "report.md").write_text(text, encoding="utf-8")
-    (folder / "report.json").write_text(json.dumps(result.to_json(), indent=1) + "\n", encoding="utf-8")
+    (folder / "report.json").write_text(json.dumps(plain, indent=1) + "\n", encoding="utf-8")
     return text
+
+
+def rows(deliveries: Sequence[Delivery], lowest: Mapping[str, float]) -> list[str]:
+    """Return the lines of a table of deliveries.
+
+    Args:
+        lowest: by name of the window, the lowest score that a node had for another at its end.
+    """
+    return [
+        "| groups published | deliveries | came | pairs without a loss | deaf pairs | 50 %, 99 %, all within"
+        " | lowest score |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+        *(_row(each, lowest.get(each.name)) for each in deliveries),
+    ]
 
 
 def markdown(result: Result) -> str:
     """Return the table of windows and what else is to be said."""
-    rows = [
-        "| groups published | deliveries | came | pairs without a loss | deaf pairs | 50 %, 99 %, all within"
-        " | lowest score |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
-        *(_row(each, result.lowest.get(each.name)) for each in result.deliveries),
-    ]
     worst = max((seconds for seconds in result.healed.values() if seconds is not None), default=None)
     never = sum(seconds is None for seconds in result.healed.values())
     facts = [
@@ -96,7 +103,7 @@ def markdown(result: Result) -> str:
         f"* All nodes together took {result.cpu_share:.2f} of a core;"
         f" the largest had {result.node_bytes / 2**20:.0f} MiB.",
     ]
-    return "\n".join([*rows, "", *facts]) + "\n"
+    return "\n".join([*rows(result.deliveries, result.lowest), "", *facts]) + "\n"
 
 
 def _row(each: Delivery, lowest: float | None) -> str:

@@ -7,23 +7,20 @@ stands in for their models, and ``relay`` for the network. Writes ``report.md`` 
 from __future__ import annotations
 
 import argparse
-import os
-import signal
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-from support.namespaces import kernel
 from support.namespaces.deliveries import delivery, first_heard, read_record
 from support.namespaces.nodes import Nodes, Terms, start_all, swarm
-from support.namespaces.report import Result, refusals, silent_epochs, write
+from support.namespaces.report import Result, markdown, refusals, silent_epochs, write
+from support.namespaces.running import say, start_in
 from support.namespaces.weather import Play, Weather
 
 
 def measure(folder: Path, terms: Terms, weather: Weather, note: Callable[[str], None]) -> Result:
     """Run the scenario in a new folder; return what it came to."""
-    os.environ["SAPO_LOCKS_DIR"] = str(folder / "locks")
     with swarm(folder, terms) as nodes:
         note(f"{terms.nodes} nodes start")
         start_all(nodes)
@@ -50,10 +47,6 @@ def _result(nodes: Nodes, play: Play, cpu_share: float) -> Result:
     )
 
 
-def _note(text: str) -> None:
-    print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
-
-
 def main() -> int:
     """Run what the command line asks for."""
     usual, lasting = Terms(), Weather()
@@ -67,17 +60,13 @@ def main() -> int:
     parser.add_argument("--cut", type=float, default=lasting.cut, help="seconds of the partition")
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args()
-    if (reason := kernel.why_not()) is not None:
-        print(f"cannot run: {reason}", file=sys.stderr)
+    folder = start_in(asked.out)
+    if folder is None:
         return 1
-    if asked.out.exists():
-        print(f"cannot run: {asked.out} exists; name a new folder", file=sys.stderr)
-        return 1
-    asked.out.mkdir(parents=True)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that everything is taken down
     terms = Terms(nodes=asked.nodes, group_seconds=asked.group_seconds, seed=asked.seed)
     weather = Weather(asked.settle, asked.count, asked.late, asked.cut)
-    print(write(asked.out, measure(asked.out.resolve(), terms, weather, _note)))
+    result = measure(folder, terms, weather, say)
+    print(write(folder, markdown(result), result.to_json()))
     return 0
 
 

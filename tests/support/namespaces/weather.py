@@ -113,14 +113,7 @@ class Play:
         self._pass(self.weather.count)
         self.windows.append(Window(name, begin, time.time(), tuple(numbers or self.everybody)))
         self._pass(self.weather.late)
-        self.lowest[name] = min(
-            (
-                peer["score"]
-                for number in self.nodes.running
-                for peer in self.nodes.ask(number, "peers")["peers"]
-            ),
-            default=0.0,
-        )
+        self.lowest[name] = self.nodes.lowest_score()
         self.note(f"{name}: lowest score {self.lowest[name]:.1f}")
 
     def _status(self, number: int) -> dict[str, Any]:
