@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -61,9 +62,10 @@ class Internet:
         """Lose this share of all packets from now on."""
         self._order("loss", share=share)
 
-    def cut(self) -> None:
-        """Let nothing pass between the two sides."""
+    def cut(self) -> float:
+        """Let nothing pass between the two sides; return the Unix time since which nothing does."""
         self._order("sides", sides=[site.side for site in self.sites])
+        return time.time()
 
     def heal(self) -> None:
         """End the partition."""

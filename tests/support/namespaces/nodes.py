@@ -72,8 +72,8 @@ class Terms:
     group_seconds: float = 20.0
     epoch_seconds: int = 120
     guests: int = 0
-    start_at_once: int = 4
-    start_seconds: float = 300.0
+    start_at_once: int = 16
+    start_seconds: float = 900.0
     seed: int = 0
 
 
