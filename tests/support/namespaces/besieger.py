@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 import trio
+from libp2p.exceptions import BaseLibp2pError
 from libp2p.pubsub.pb import rpc_pb2
 
 from sapo_client.swarm.addresses import PeerAddress, parse_address
@@ -36,6 +37,14 @@ _GARBAGE_PER_SECOND: Final = 10
 _SILENT_CONNECTIONS: Final = 64
 _PATIENCE_SECONDS: Final = 20.0
 """For a connection to open or end, before the next attempt."""
+
+_HUNG_UP: Final = (
+    TransportError,
+    BaseLibp2pError,
+    OSError,
+    trio.BrokenResourceError,
+    trio.ClosedResourceError,
+)
 
 
 class Besieger:
@@ -70,7 +79,7 @@ class Besieger:
         while True:
             try:
                 await self._flood_once(target)
-            except (TransportError, OSError, trio.BrokenResourceError, trio.ClosedResourceError):
+            except* _HUNG_UP:  # as it should
                 self.counts["failures of a flood"] += 1
             await trio.sleep(1)
 

@@ -148,4 +148,4 @@ def _spread(seconds: Iterable[float]) -> tuple[float | None, float | None, float
     values = sorted(seconds)
     if len(values) < 2:
         return None, None, None
-    return median(values), quantiles(values, n=100)[-1], values[-1]
+    return median(values), quantiles(values, n=100, method="inclusive")[-1], values[-1]

@@ -20,6 +20,7 @@ class Result:
     """What a run came to.
 
     Attributes:
+        ended: why it ended too soon; None if it did not.
         deliveries: by window, in order.
         healed: by ordered pair of author and hearer, seconds from the partition's end to the first group
             heard of those published since; None if none was.
@@ -32,6 +33,7 @@ class Result:
         node_bytes: largest resident memory of a node with its children.
     """
 
+    ended: str | None
     deliveries: tuple[Delivery, ...]
     healed: Mapping[tuple[int, int], float | None]
     lowest: Mapping[str, float]
@@ -94,6 +96,7 @@ def markdown(result: Result) -> str:
     worst = max((seconds for seconds in result.healed.values() if seconds is not None), default=None)
     never = sum(seconds is None for seconds in result.healed.values())
     facts = [
+        *([] if result.ended is None else [f"* The run ended too soon: {result.ended}"]),
         f"* After the partition {result.heard_again} of {len(result.healed)} pairs heard each other within"
         f" {HEARD_SECONDS:.0f} s, the last after {_seconds(worst)}, {never} never.",
         f"* Nodes say of themselves: {_counts(result.reachable)}.",

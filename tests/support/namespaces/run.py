@@ -18,6 +18,8 @@ from support.namespaces.report import Result, markdown, refusals, silent_epochs,
 from support.namespaces.running import say, start_in
 from support.namespaces.weather import Play, Weather
 
+from sapo_client.errors import SapoError
+
 
 def measure(folder: Path, terms: Terms, weather: Weather, note: Callable[[str], None]) -> Result:
     """Run the scenario in a new folder; return what it came to."""
@@ -27,7 +29,11 @@ def measure(folder: Path, terms: Terms, weather: Weather, note: Callable[[str], 
         note("all nodes listen")
         began, before = time.monotonic(), nodes.cpu_seconds()
         play = Play(nodes, weather, note)
-        play.run()
+        try:
+            play.run()
+        except (RuntimeError, SapoError) as error:  # what was seen until then is worth a report
+            note(f"cut short: {error}")
+            play.ended = str(error)
         spent = nodes.cpu_seconds() - before
         return _result(nodes, play, spent / (time.monotonic() - began))
 
@@ -35,8 +41,11 @@ def measure(folder: Path, terms: Terms, weather: Weather, note: Callable[[str], 
 def _result(nodes: Nodes, play: Play, cpu_share: float) -> Result:
     records = {number: read_record(place.data.events) for number, place in enumerate(nodes.places)}
     return Result(
+        ended=play.ended,
         deliveries=tuple(delivery(window, records) for window in play.windows),
-        healed=first_heard(play.healed_seconds, play.everybody, records),
+        healed={}
+        if play.healed_seconds is None
+        else first_heard(play.healed_seconds, play.everybody, records),
         lowest=play.lowest,
         reachable=play.reachable,
         silent_epochs=silent_epochs(records, except_for=(0,)),  # the boot node was dead for some
@@ -67,7 +76,7 @@ def main() -> int:
     weather = Weather(asked.settle, asked.count, asked.late, asked.cut)
     result = measure(folder, terms, weather, say)
     print(write(folder, markdown(result), result.to_json()))
-    return 0
+    return 0 if result.ended is None else 1
 
 
 if __name__ == "__main__":

@@ -38,20 +38,22 @@ class Play:
     Attributes:
         note: is told what happens.
         windows: in which deliveries are counted.
-        healed_seconds: Unix time of the end of the partition.
+        healed_seconds: Unix time of the end of the partition; None before it.
         lowest: by moment, the lowest score that a node had for another.
         reachable: what the nodes found out about themselves.
         moved: numbers of the nodes with a new address.
+        ended: why the run ended before all of it had happened; None if it did not.
     """
 
     nodes: Nodes
     weather: Weather
     note: Callable[[str], None]
     windows: list[Window] = field(default_factory=list)
-    healed_seconds: float = 0.0
+    healed_seconds: float | None = None
     lowest: dict[str, float] = field(default_factory=dict)
     reachable: Counter[str] = field(default_factory=Counter)
     moved: tuple[int, ...] = ()
+    ended: str | None = None
 
     @property
     def everybody(self) -> tuple[int, ...]:
