@@ -220,6 +220,8 @@ class Successions:
         try:
             await trio.to_thread.run_sync(require_same_suite, after)
         except SapoError as error:
+            if error.transient:  # says nothing about the terms: the service is started again
+                raise
             state.unusable[announcement] = f"{error}; {error.hint}"
             return
         state.read[announcement] = successor

@@ -145,10 +145,17 @@ def _no_swarm() -> SapoError:
     )
 
 
+class TasksUnknown(SapoError):
+    """The tasks could not be derived now, on a machine that is too busy for it; a later try may succeed."""
+
+    transient = True
+
+
 def require_same_suite(manifest: Manifest) -> None:
     """Raise unless this installation derives the swarm's tasks.
 
     Raises:
+        TasksUnknown: the jail did not derive them in time, or does not work here.
         SapoError: its tasks would differ from those of other nodes, or an extra is missing that derives them.
     """
     extras.require_families([each.name for each in manifest.suite.families], exit_code=ExitCode.CONFIG)
@@ -159,4 +166,10 @@ def require_same_suite(manifest: Manifest) -> None:
             f"this installation derives other tasks than the swarm: {error}",
             hint=error.hint,
             exit_code=ExitCode.CONFIG,
+        ) from error
+    except LocalProtocolError as error:
+        raise TasksUnknown(
+            f"the swarm's tasks cannot be derived: {error}",
+            hint="if this machine is busy, try again later; `sapo doctor` says whether the jail works here",
+            exit_code=ExitCode.VERIFICATION,
         ) from error

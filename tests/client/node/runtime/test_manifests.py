@@ -10,7 +10,12 @@ import pytest
 from support.swarm import make_chain_manifest, make_manifest, make_suite
 
 from sapo_client.errors import ExitCode, SapoError
-from sapo_client.node.runtime.manifests import read_manifest, require_same_suite, settle_manifest
+from sapo_client.node.runtime.manifests import (
+    TasksUnknown,
+    read_manifest,
+    require_same_suite,
+    settle_manifest,
+)
 from sapo_client.paths import DataDir
 from sapo_protocol.identifiers import Account
 from sapo_protocol.manifest import Manifest
@@ -18,6 +23,7 @@ from sapo_protocol.manifest_file import manifest_to_json
 from sapo_protocol.suite import Suite
 from sapo_protocol.terms.gate import BondGate, OpenGate
 from sapo_protocol.terms.islands import IslandTerms
+from sapo_verification.jail import launch
 
 MANIFEST = make_manifest()
 
@@ -112,6 +118,17 @@ def test_a_suite_that_this_installation_derives_differently_is_refused(weekdays:
     code, text, hint = refusal(lambda: require_same_suite(make_manifest(suite=other)))
     assert (code, "0.1.19" in text) == (ExitCode.CONFIG, True)
     assert hint.startswith("install the release of sapo")
+
+
+def test_a_machine_too_busy_to_derive_the_tasks_is_no_bug(
+    weekdays: Suite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launch, "_COMMAND_SECONDS", 0.001)
+    launch.sample_digest.cache_clear()
+    with pytest.raises(TasksUnknown, match=r"cannot be derived.*timed out") as caught:
+        require_same_suite(make_manifest(suite=weekdays))
+    assert (caught.value.transient, caught.value.exit_code) == (True, ExitCode.VERIFICATION)
+    assert "try again later" in caught.value.hint
 
 
 def test_a_suite_with_a_strange_scorer_is_refused(weekdays: Suite) -> None:

@@ -1,0 +1,248 @@
+"""The nodes of a small internet: ordinary `sapo join` processes, each in the namespace of its site."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from support.namespaces import kernel
+from support.namespaces.answers import answering
+from support.namespaces.internet import Internet, internet
+from support.namespaces.plan import NODE_PORT, SERVER_PORT, Site, delays, sites
+
+from sapo_client import keystore
+from sapo_client.bench.endurance import children, resident_bytes
+from sapo_client.keystore import Identity
+from sapo_client.observe.control_client import ControlClient
+from sapo_client.paths import DataDir
+from sapo_client.swarm.peer_id import peer_id_from_key
+from sapo_client.testnet.processes import ChildProcess, kill_group, sapo, spawn, stop, wait_until
+from sapo_protocol.manifest import Limits, Manifest
+from sapo_protocol.manifest_file import manifest_to_json
+from sapo_verification.suites import catalogue
+
+STOP_SECONDS: Final = 120.0
+
+_LIMITS: Final = Limits(slots_per_epoch=4096, max_completions=8, points_per_epoch=512)
+"""More slots than a node fills in an epoch."""
+
+_SETTINGS: Final = """
+identity = {identity}
+data_dir = {data}
+[swarm]
+manifest = {manifest}
+listen = ["/ip4/0.0.0.0/tcp/{port}"]
+mdns = false
+listen_before_signing_seconds = 0.0
+[learner]
+backend = "endpoint"
+endpoint = "http://127.0.0.1:{server}/v1"
+local_groups = 1
+external_groups = 1
+completions = 8
+seed = {seed}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """A swarm and its internet.
+
+    Attributes:
+        nodes: of which the first is the one that the manifest names to be met.
+        behind_routers: share of the nodes to which nobody can connect.
+        least_ms: shortest delay between two sites, one way.
+        most_ms: longest one.
+        group_seconds: that a node takes for a group of answers, about.
+        epoch_seconds: length of an epoch.
+        guests: places with a public address and no node, after those of the nodes.
+        start_at_once: nodes that start at the same time.
+    """
+
+    nodes: int = 32
+    behind_routers: float = 0.6
+    least_ms: float = 50.0
+    most_ms: float = 150.0
+    group_seconds: float = 20.0
+    epoch_seconds: int = 120
+    guests: int = 0
+    start_at_once: int = 16
+    start_seconds: float = 900.0
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One node's files."""
+
+    root: Path
+    identity: Identity
+
+    @property
+    def config(self) -> Path:
+        """Its configuration file."""
+        return self.root / "config.toml"
+
+    @property
+    def data(self) -> DataDir:
+        """Its data directory."""
+        return DataDir(self.root / "data")
+
+    @property
+    def peer_id(self) -> str:
+        """Its libp2p peer id."""
+        return peer_id_from_key(self.identity.node_id)
+
+
+@dataclass
+class Nodes:
+    """The swarm while it runs; a node is known by its number.
+
+    Attributes:
+        running: the processes.
+    """
+
+    terms: Terms
+    world: Internet
+    places: Sequence[Place]
+    running: dict[int, ChildProcess] = field(default_factory=dict)
+
+    def start(self, *numbers: int) -> None:
+        """Start nodes in their data directories; return once each has begun to listen."""
+        for number in numbers:
+            place = self.places[number]
+            argv = self.world.command(number, sapo("join", "--config", str(place.config)))
+            self.running[number] = spawn(
+                self.name(number), argv, folder=place.root, log=place.root / "log.txt"
+            )
+        if not wait_until(lambda: all(map(self._listens, numbers)), self.terms.start_seconds):
+            slow = [self.name(number) for number in numbers if not self._listens(number)]
+            raise RuntimeError(f"{', '.join(slow)} did not start: {self._tail(numbers)}")
+
+    def kill(self, number: int) -> None:
+        """End a node without any farewell."""
+        child = self.running.pop(number)
+        kill_group(child.pid)
+        child.process.wait()
+        self.places[number].data.control_address.unlink(missing_ok=True)
+
+    def name(self, number: int) -> str:
+        """Return the name of a node's site."""
+        return self.world.sites[number].name
+
+    def require_running(self) -> None:
+        """Raise if a node that was started has ended.
+
+        Raises:
+            RuntimeError: with the end of its log.
+        """
+        for number, child in self.running.items():
+            if child.exit_code() is not None:
+                raise RuntimeError(f"{self.name(number)} ended: {child.log_tail()}")
+
+    def ask(self, number: int, report: str) -> Any:
+        """Return what a node answers to a question of its control API, ``status`` or ``peers``."""
+        client = ControlClient(self.places[number].data)
+        return kernel.inside(self.world.namespace(number), lambda: client.get(report))
+
+    def cpu_seconds(self) -> float:
+        """Return the processor time of all running nodes with their children."""
+        return sum(process_seconds(pid) for pid in self._processes())
+
+    def largest_bytes(self) -> int:
+        """Return the resident memory of the node with the most, with its children."""
+        return max(
+            sum(map(resident_bytes, (child.pid, *children(child.pid)))) for child in self.running.values()
+        )
+
+    def lowest_score(self) -> float:
+        """Return the lowest score that a running node has for another running one."""
+        ids = {self.places[number].peer_id for number in self.running}
+        return min(
+            (
+                float(peer["score"])
+                for number in self.running
+                for peer in self.ask(number, "peers")["peers"]
+                if peer["peer_id"] in ids
+            ),
+            default=0.0,
+        )
+
+    def _processes(self) -> Iterator[int]:
+        for child in self.running.values():
+            yield child.pid
+            yield from children(child.pid)
+
+    def _listens(self, number: int) -> bool:
+        self.require_running()
+        return self.places[number].data.control_address.exists()
+
+    def _tail(self, numbers: Sequence[int]) -> str:
+        return "; ".join(self.running[number].log_tail() for number in numbers)
+
+
+def process_seconds(pid: int) -> float:
+    """Return the processor time of a process, 0 if it has ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@contextmanager
+def swarm(folder: Path, terms: Terms) -> Iterator[Nodes]:
+    """Yield a founded swarm without a chain, of which no node runs yet; end everything afterwards."""
+    found = sites(terms.nodes, terms.behind_routers, terms.guests)
+    places = [_create(folder / site.name) for site in found[: terms.nodes]]
+    table = delays(len(found), terms.seed, terms.least_ms, terms.most_ms)
+    with ExitStack() as stack:
+        _found(folder, terms, found, places)
+        world = stack.enter_context(internet(found, table, terms.seed))
+        namespaces = [world.namespace(number) for number in range(terms.nodes)]
+        stack.enter_context(answering(namespaces, terms.group_seconds))
+        nodes = Nodes(terms, world, places)
+        stack.callback(lambda: stop(nodes.running.values(), STOP_SECONDS))
+        yield nodes
+
+
+def start_all(nodes: Nodes) -> None:
+    """Start every node, some at a time: a start costs seconds of a core."""
+    terms = nodes.terms
+    for first in range(0, terms.nodes, terms.start_at_once):
+        nodes.start(*range(first, min(terms.nodes, first + terms.start_at_once)))
+
+
+def _create(root: Path) -> Place:
+    root.mkdir(parents=True)
+    return Place(root, keystore.create(root / "identity.json", None))
+
+
+def _found(folder: Path, terms: Terms, found: Sequence[Site], places: Sequence[Place]) -> None:
+    """Write the manifest and every node's configuration."""
+    manifest = folder / "manifest.json"
+    boot = f"/ip4/{found[0].address}/tcp/{NODE_PORT}/p2p/{places[0].peer_id}"
+    terms_of_swarm = Manifest(
+        name="namespaces",
+        bootstrap=(boot,),
+        chain_id=0,
+        registry=None,
+        ledger=None,
+        finality_seconds=0,
+        genesis_seconds=int(time.time()),
+        epoch_seconds=terms.epoch_seconds,
+        suite=catalogue.suite("full", ("calendar_arithmetic",)),
+        limits=_LIMITS,
+    )
+    manifest.write_text(manifest_to_json(terms_of_swarm), encoding="utf-8")
+    for number, place in enumerate(places):
+        paths = {"identity": place.identity.path, "data": place.data.root, "manifest": manifest}
+        quoted = {name: json.dumps(str(path)) for name, path in paths.items()}
+        settings = _SETTINGS.format(**quoted, port=NODE_PORT, server=SERVER_PORT, seed=number)
+        place.config.write_text(settings, encoding="utf-8")
