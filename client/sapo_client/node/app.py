@@ -25,6 +25,7 @@ from sapo_client.node.auditing import assembly as auditing
 from sapo_client.node.engine import open_engine
 from sapo_client.node.gossip.assembly import open_gossip
 from sapo_client.node.health import HealthWatch
+from sapo_client.node.island_watch import IslandWatch
 from sapo_client.node.metrics_poller import open_metrics_poller
 from sapo_client.node.reports import Reports
 from sapo_client.node.roles import NO_ROLES, Roles
@@ -156,6 +157,7 @@ class NodeApp:
             learner=self._learner,
             bond=self._bonds.facts,
             change=self._successions.unfollowed,
+            islands=IslandWatch(self._context.manifest, self._engine.islands, self._context.clock).facts,
         )
 
     def _reopen(self) -> None:

@@ -18,6 +18,7 @@ import trio
 from sapo_client.ledger.errors import LedgerError
 from sapo_client.ledger.records import ChainLook
 from sapo_client.node.policy_events import PolicyEvents
+from sapo_client.node.router_report import router_report
 from sapo_client.observe.health import (
     INTERVAL_SECONDS,
     MIB,
@@ -30,13 +31,16 @@ from sapo_client.observe.health import (
     DiskFacts,
     HealthFacts,
     HealthFinding,
+    IslandFacts,
     PeerFacts,
     RoundFacts,
     assess,
     is_healthy,
 )
+from sapo_client.observe.reachable import reachable_text
 from sapo_client.observe.service_manager import service_manager
 from sapo_client.observe.webhook import Notification, Webhook
+from sapo_client.swarm.reachability import Reachability
 from sapo_protocol.epochs import epoch_start_seconds
 from sapo_protocol.rules import Reason
 
@@ -83,6 +87,7 @@ class HealthWatch:
     Args:
         bond: returns what is known of the accounts' bonds; none in a swarm that asks for no bond.
         change: returns the announced change that this node cannot follow yet, if there is one.
+        islands: returns what is known of the swarm's number of islands; none in one that is never divided.
         show: takes a line for the terminal.
 
     Attributes:
@@ -97,6 +102,7 @@ class HealthWatch:
         learner: Backend,
         bond: Callable[[], BondFacts | None] = lambda: None,
         change: Callable[[], ChangeFacts | None] = lambda: None,
+        islands: Callable[[], IslandFacts | None] = lambda: None,
         show: Callable[[str], None] = to_terminal,
     ) -> None:
         self._context = context
@@ -104,6 +110,7 @@ class HealthWatch:
         self._learner = learner
         self._bond = bond
         self._change = change
+        self._islands = islands
         self._show = show
         self._policy = PolicyEvents(context.data.checkpoints)
         self._durations: deque[float] = deque(maxlen=_ROUNDS)
@@ -236,6 +243,7 @@ class HealthWatch:
             account=self._account_facts() if self._uses_ledger else None,
             bond=self._bond(),
             change=self._change(),
+            islands=self._islands(),
             peers=None if self._context.config.swarm.alone else self._peer_facts(),
             disk=self._disk_facts(),
             log=str(self._context.data.log),
@@ -305,7 +313,14 @@ class HealthWatch:
             arrived=arrived,
             refused=last.refused - first.refused,
             reason=reasons.most_common(1)[0][0] if reasons else None,
+            unreachable=self._unreachable(),
         )
+
+    def _unreachable(self) -> str | None:
+        transport = self._context.transport
+        if transport.reachability() is not Reachability.UNREACHABLE:
+            return None
+        return reachable_text("unreachable", router_report(transport.router()))
 
     def _count_messages(self, now: float) -> tuple[_Messages, _Messages]:
         """Return the counts of messages at the start of the window and now.

@@ -49,6 +49,18 @@ REGISTRATION_SECONDS: Final = 120.0
 
 MIB: Final = 2**20
 
+UNREACHABLE_HINT: Final = (
+    "switch UPnP on in the router, or forward the TCP port of swarm.listen there to the same port of this"
+    " machine and allow it in the firewall; a swarm needs nodes that can be reached"
+)
+"""What to do where peers cannot connect."""
+
+ISLANDS_HINT: Final = (
+    "keep the node connected: it reads the ledger's last final epochs, and asks peers for the proposals"
+    " behind them; if the RPC endpoint is behind its chain, name another one with --rpc"
+)
+"""What to do where the number of islands is not known."""
+
 MISMATCH_NATS: Final = 1e-2
 """Mismatch of sampler and trainer per token that is reported; rounding alone stays far below it."""
 
@@ -85,6 +97,8 @@ class FindingCode(StrEnum):
     DISK_LOW = "disk_low"
     NO_PEERS = "no_peers"
     PEERS_REFUSE = "peers_refuse"
+    UNREACHABLE = "unreachable"
+    ISLANDS_UNKNOWN = "islands_unknown"
     REFUSAL_RATE = "refusal_rate"
     SERVICE_FAILED = "service_failed"
 
@@ -239,6 +253,7 @@ class PeerFacts:
         arrived: messages in the last minutes.
         refused: those of them that were refused.
         reason: most frequent reason of these refusals.
+        unreachable: that peers cannot connect, in one sentence; none if they can, or have not tried.
     """
 
     connected: int
@@ -248,6 +263,20 @@ class PeerFacts:
     arrived: int = 0
     refused: int = 0
     reason: str | None = None
+    unreachable: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class IslandFacts:
+    """Islands of a swarm that is divided, or may be.
+
+    Attributes:
+        unknown_seconds: since when this epoch's number of islands has not been known; none if it is.
+        last_count: the newest number that is known; none if there is none.
+    """
+
+    unknown_seconds: float | None = None
+    last_count: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,6 +300,7 @@ class HealthFacts:
     bond: BondFacts | None = None
     change: ChangeFacts | None = None
     peers: PeerFacts | None = None
+    islands: IslandFacts | None = None
     disk: DiskFacts | None = None
     log: str = field(default="the log")
 
@@ -287,6 +317,7 @@ def assess(facts: HealthFacts) -> tuple[HealthFinding, ...]:
         *(_change(facts.change) if facts.change else ()),
         *(_disk(facts.disk) if facts.disk else ()),
         *(_peers(facts.peers) if facts.peers else ()),
+        *(_islands(facts.islands) if facts.islands else ()),
     ]
     return tuple(sorted(found, key=lambda finding: finding.level is not FindingLevel.ERROR))
 
@@ -447,6 +478,10 @@ def _peers(peers: PeerFacts) -> Iterator[HealthFinding]:
         text = f"the last {peers.unheard} rollouts reached none of the {peers.connected} connected peers"
         hint = "they may refuse this node: check clock and version, then restart it"
         yield HealthFinding(FindingCode.PEERS_REFUSE, FindingLevel.WARNING, text, hint)
+    if peers.unreachable is not None:
+        yield HealthFinding(
+            FindingCode.UNREACHABLE, FindingLevel.WARNING, peers.unreachable, UNREACHABLE_HINT
+        )
     if peers.arrived >= REFUSED_MESSAGES and peers.refused > REFUSED_SHARE * peers.arrived:
         share = f"{peers.refused / peers.arrived:.0%}".replace("%", " %")
         text = (
@@ -455,6 +490,21 @@ def _peers(peers: PeerFacts) -> Iterator[HealthFinding]:
         )
         hint = "for epoch_past or epoch_future check this machine's clock; else see `sapo peers`"
         yield HealthFinding(FindingCode.REFUSAL_RATE, FindingLevel.WARNING, text, hint)
+
+
+def _islands(islands: IslandFacts) -> Iterator[HealthFinding]:
+    since = islands.unknown_seconds
+    if since is None or since < CHAIN_SECONDS:
+        return
+    text = f"the swarm's number of islands has not been known for {_time(since)}"
+    if islands.last_count is None:
+        level, what = FindingLevel.ERROR, "so this node is on none and shares nothing"
+    else:
+        level, what = (
+            FindingLevel.WARNING,
+            f"so this node goes on with {islands.last_count}, the last known one",
+        )
+    yield HealthFinding(FindingCode.ISLANDS_UNKNOWN, level, f"{text}, {what}", ISLANDS_HINT)
 
 
 def _time(seconds: float) -> str:

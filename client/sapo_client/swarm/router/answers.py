@@ -107,9 +107,9 @@ def parse_found(datagram: bytes, sender: str, scope: Scope) -> str | None:
 def host_of(url: str) -> str | None:
     """Return the IPv4 address in an HTTP URL of that form alone; None for any other URL."""
     found = _URL.fullmatch(url)
-    if found is None or not _is_ip4(found[1]) or not 0 < int(found[2] or 80) < 2**16:
+    if found is None or not 0 < int(found[2] or 80) < 2**16:
         return None
-    return found[1]
+    return ip4(found[1])
 
 
 def parse_line(line: bytes, host: str) -> MapReply | None:
@@ -122,13 +122,13 @@ def parse_line(line: bytes, host: str) -> MapReply | None:
     found = _MAPPED.fullmatch(text)
     if found is None or not 0 < int(found[1]) < 2**16:
         return None
-    external = found[3] if _is_ip4(found[3]) else None
-    return MapReply(RouterView(RouterState.MAPPED, host, int(found[1]), external), int(found[2]))
+    view = RouterView(RouterState.MAPPED, host, int(found[1]), ip4(found[3]))
+    return MapReply(view, int(found[2]))
 
 
-def _is_ip4(text: str) -> bool:
+def ip4(text: str) -> str | None:
+    """Return a text that is an IPv4 address in four decimal numbers, None for any other."""
     try:
-        ipaddress.IPv4Address(text)
+        return str(ipaddress.IPv4Address(text))
     except ValueError:
-        return False
-    return True
+        return None

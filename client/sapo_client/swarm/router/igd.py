@@ -17,12 +17,13 @@ import os
 import random
 import resource
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Final
 
 import miniupnpc
 
-from sapo_client.swarm.router.answers import host_of
+from sapo_client.swarm.router.answers import host_of, ip4
 from sapo_verification.jail import landlock
 
 LEASE_SECONDS: Final = 3600
@@ -69,8 +70,8 @@ def main() -> None:
 def confine() -> None:
     """Give up files, rights and memory for good; what a system does not have is left out."""
     mapped_pages = 2**18
-    with contextlib.suppress(OSError), open("/proc/self/statm", encoding="ascii") as sizes:
-        mapped_pages = int(sizes.read().split()[0])
+    with contextlib.suppress(OSError):
+        mapped_pages = int(Path("/proc/self/statm").read_text("ascii").split()[0])
     most_bytes = mapped_pages * resource.getpagesize() + _MEMORY_BYTES
     if os.geteuid() == 0:
         os.setgroups([])
@@ -97,7 +98,7 @@ def _open(url: str) -> miniupnpc.UPnP:
     router = miniupnpc.UPnP()
     try:
         control = router.selectigd(url)
-    except Exception as error:  # noqa: BLE001  the library raises no other class
+    except Exception as error:  # the library raises no other class
         raise _UnusableError(error) from error
     if not control or host_of(control) != host_of(url):
         raise _UnusableError("its description names no service of its own")
@@ -108,7 +109,7 @@ def _map(router: miniupnpc.UPnP, host: str, port: int, wanted: int) -> str:
     if host not in {"0.0.0.0", router.lanaddr}:  # noqa: S104  compared, never bound
         raise _UnusableError("it is in another network than the address to listen on")
     try:
-        external = _ask(router.externalipaddress) or "unknown"
+        external = ip4(_ask(router.externalipaddress)) or "unknown"
     except _RefusedError:
         external = "unknown"
     refusal = _RefusedError(_TAKEN)
@@ -142,11 +143,10 @@ def _add(router: miniupnpc.UPnP, external_port: int, port: int) -> int:
     raise AssertionError("the second try returns or raises")
 
 
-def _ask(call: object, *arguments: object) -> str:
-    assert callable(call)
+def _ask(call: Callable[..., object], *arguments: object) -> str:
     try:
         return str(call(*arguments))
-    except Exception as error:  # noqa: BLE001  the library raises no other class
+    except Exception as error:  # the library raises no other class
         if str(error).startswith("Miniupnpc "):
             raise _UnusableError(error) from error
         raise _RefusedError(error) from error

@@ -113,7 +113,7 @@ class PortMapper:
         await self._ask_all(address)
 
     async def _renew(self, address: PeerAddress) -> bool:
-        """Have the port forwarded for longer, unless nobody arrives there; whether it is, at the same port."""
+        """Have the port forwarded for longer, unless nobody arrives there; whether the router does."""
         url, port = self._url, self.view.port
         if url is None or port is None or self._reachability() is Reachability.UNREACHABLE:
             return False
