@@ -102,7 +102,7 @@ class IgdRouter:
             for router in (self, *self.others):
                 await router.answer_search(target[1], sender)
 
-    async def answer_search(self, target: bytes, sender: object) -> None:
+    async def answer_search(self, target: bytes, sender: tuple[str, int]) -> None:
         """Tell where the description is."""
         location = (self.location or self.url).encode()
         lines = (b"HTTP/1.1 200 OK", b"ST: " + target, b"Location: " + location)

@@ -123,7 +123,7 @@ def check_running(data: DataDir) -> Iterator[Check]:
 
 
 def _check_reachable(status: StatusReport) -> Check:
-    from sapo_client.observe.health import UNREACHABLE_HINT
+    from sapo_client.observe.findings import UNREACHABLE_HINT
     from sapo_client.observe.reachable import reachable_text
 
     found = reachable_text(status.reachable, status.router)
@@ -134,7 +134,7 @@ def _check_reachable(status: StatusReport) -> Check:
 
 def _check_islands(islands: IslandsReport) -> Check:
     from sapo_client.cli.inspect import islands_text
-    from sapo_client.observe.health import ISLANDS_HINT
+    from sapo_client.observe.findings import ISLANDS_HINT
 
     if islands.is_known:
         return Check("islands", "ok", islands_text(islands))

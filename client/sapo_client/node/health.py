@@ -19,6 +19,7 @@ from sapo_client.ledger.errors import LedgerError
 from sapo_client.ledger.records import ChainLook
 from sapo_client.node.policy_events import PolicyEvents
 from sapo_client.node.router_report import router_report
+from sapo_client.observe.findings import HealthFinding
 from sapo_client.observe.health import (
     INTERVAL_SECONDS,
     MIB,
@@ -30,7 +31,6 @@ from sapo_client.observe.health import (
     ChangeFacts,
     DiskFacts,
     HealthFacts,
-    HealthFinding,
     IslandFacts,
     PeerFacts,
     RoundFacts,
@@ -41,8 +41,10 @@ from sapo_client.observe.reachable import reachable_text
 from sapo_client.observe.service_manager import service_manager
 from sapo_client.observe.webhook import Notification, Webhook
 from sapo_client.swarm.reachability import Reachability
-from sapo_protocol.epochs import epoch_start_seconds
+from sapo_protocol.epochs import epoch_at, epoch_start_seconds
+from sapo_protocol.manifest import Manifest
 from sapo_protocol.rules import Reason
+from sapo_verification.islands import IslandMap
 
 if TYPE_CHECKING:
     from sapo_client.learner.backend import Backend
@@ -79,6 +81,33 @@ class _Messages:
     accepted: int
     refused: int
     reasons: Counter[str]
+
+
+class IslandWatch:
+    """Notes at each look whether this epoch's number of islands is known.
+
+    Args:
+        clock: returns the Unix time in seconds.
+    """
+
+    def __init__(self, manifest: Manifest, islands: IslandMap, clock: Callable[[], float]) -> None:
+        self._manifest = manifest
+        self._islands = islands
+        self._clock = clock
+        self._unknown_since: float | None = None
+
+    def facts(self) -> IslandFacts | None:
+        """Return what the node's health shows of the islands; none in a swarm that is never divided."""
+        if not self._islands.is_divided:
+            return None
+        epoch = epoch_at(self._manifest, max(self._clock(), self._manifest.genesis_seconds))
+        if self._islands.knows(epoch):
+            self._unknown_since = None
+            return IslandFacts()
+        now_seconds = trio.current_time()
+        if self._unknown_since is None:
+            self._unknown_since = now_seconds
+        return IslandFacts(now_seconds - self._unknown_since, self._islands.count(epoch))
 
 
 class HealthWatch:

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from sapo_client.observe.health import HealthFinding
+from sapo_client.observe.findings import HealthFinding
 
 State = Literal["starting", "running", "paused", "draining", "stopped", "killed"]
 

@@ -10,7 +10,7 @@ import trio
 from sapo_client.cli.checks import Check
 from sapo_client.cli.checks_network import check_running
 from sapo_client.observe import control
-from sapo_client.observe.health import ISLANDS_HINT, UNREACHABLE_HINT
+from sapo_client.observe.findings import ISLANDS_HINT, UNREACHABLE_HINT
 from sapo_client.observe.reports import IslandsReport, RouterReport, StatusReport
 from sapo_client.paths import DataDir
 

@@ -6,7 +6,7 @@ import trio
 from support.swarm import make_chain_manifest, make_manifest
 from trio.testing import MockClock
 
-from sapo_client.node.island_watch import IslandWatch
+from sapo_client.node.health import IslandWatch
 from sapo_client.observe.health import IslandFacts
 from sapo_protocol.epochs import epoch_start_seconds
 from sapo_protocol.terms.islands import IslandTerms

@@ -8,6 +8,7 @@ from itertools import chain
 import pytest
 from support.health_trial import require_row, without_figures
 
+from sapo_client.observe.findings import FindingCode, FindingLevel, HealthFinding
 from sapo_client.observe.health import (
     AccountFacts,
     BondFacts,
@@ -15,10 +16,7 @@ from sapo_client.observe.health import (
     ChainFacts,
     ChangeFacts,
     DiskFacts,
-    FindingCode,
-    FindingLevel,
     HealthFacts,
-    HealthFinding,
     IslandFacts,
     PeerFacts,
     PolicyEvent,

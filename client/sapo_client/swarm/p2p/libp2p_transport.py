@@ -117,16 +117,8 @@ class Libp2pTransport:
             forwarded=lambda: None if self._mapper is None else self._mapper.view.port,
         )
         self._discovery.reached_at = lambda: self._dial_back.reached_at(self.peer_id)
-        self._mapper: PortMapper | None = None
-        if routers is not None and not announce:
-            self._mapper = PortMapper(
-                routers, self._discovery.listening, self.reachability, self._dial_back.begin_anew
-            )
-        self._neighbours: Neighbours | None = None
-        if mdns_swarm is not None and listens_beyond_loopback(listen):
-            self._neighbours = Neighbours(
-                mdns_swarm, self._discovery.listening, self._discovery.learn_of_neighbours
-            )
+        self._mapper = None if routers is None or announce else self._build_mapper(routers)
+        self._neighbours = None if mdns_swarm is None else self._build_neighbours(mdns_swarm)
         self._host.swarm.register_notifee(ConnectionNotifee(self._discovery.arrived, self._left))
         self._listening = True
         self._nursery: trio.Nursery | None = None
@@ -146,6 +138,14 @@ class Libp2pTransport:
             announced=self._announce,
             cache=cache,
         )
+
+    def _build_neighbours(self, swarm_id: str) -> Neighbours | None:
+        if not listens_beyond_loopback(self._listen):
+            return None
+        return Neighbours(swarm_id, self._discovery.listening, self._discovery.learn_of_neighbours)
+
+    def _build_mapper(self, routers: Routers) -> PortMapper:
+        return PortMapper(routers, self._discovery.listening, self.reachability, self._dial_back.begin_anew)
 
     def _build_host(self, seed: bytes, dial: DialLimits) -> Host:
         return build_host(

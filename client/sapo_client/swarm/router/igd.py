@@ -97,8 +97,8 @@ def _open(url: str) -> miniupnpc.UPnP:
     """
     router = miniupnpc.UPnP()
     try:
-        control = router.selectigd(url)
-    except Exception as error:  # the library raises no other class
+        control = _ask(router.selectigd, url)
+    except _RefusedError as error:
         raise _UnusableError(error) from error
     if not control or host_of(control) != host_of(url):
         raise _UnusableError("its description names no service of its own")
@@ -132,9 +132,10 @@ def _ports(wanted: int) -> Iterator[int]:
 
 def _add(router: miniupnpc.UPnP, external_port: int, port: int) -> int:
     """Have a port forwarded, and return for how many seconds; 0 where the router knows no end."""
+    mapping = (external_port, "TCP", router.lanaddr, port, "sapo", "")
     for lease in (LEASE_SECONDS, 0):
         try:
-            _ask(router.addportmapping, external_port, "TCP", router.lanaddr, port, "sapo", "", lease)
+            _ask(router.addportmapping, *mapping, lease)
         except _RefusedError as error:
             if str(error) != _ONLY_FOR_EVER or not lease:
                 raise
