@@ -59,6 +59,10 @@ class SwarmConfig(_Section):
         description="find nodes of the swarm in the local network (mDNS), and be found there; not if the node"
         " listens on loopback alone",
     )
+    upnp: bool = Field(
+        default=True,
+        description="ask the router to forward a port to this node (UPnP) while peers cannot connect to it",
+    )
     alone: bool = Field(
         default=False, description="train without a swarm and without a chain; nothing is shared"
     )

@@ -17,6 +17,7 @@ from sapo_client.paths import DataDir
 
 if TYPE_CHECKING:
     from sapo_client.ledger.rpc import Rpc
+    from sapo_client.observe.reports import IslandsReport, StatusReport
     from sapo_protocol.identifiers import Account
     from sapo_protocol.manifest import Manifest
     from sapo_protocol.terms.gate import BondGate, EasGate
@@ -105,11 +106,10 @@ def check_local_network(config: Config, manifest: Manifest) -> Check:
     return Check("local network", "ok", neighbours_text(len(found)))
 
 
-def check_reachable(data: DataDir) -> Iterator[Check]:
-    """Check whether peers can connect to the node that runs here, as they told it."""
+def check_running(data: DataDir) -> Iterator[Check]:
+    """Check what the node that runs here knows of its peers and of the swarm's islands."""
     from pydantic import ValidationError
 
-    from sapo_client.cli.inspect import REACHABLE_TEXTS
     from sapo_client.observe.control_client import ControlClient
     from sapo_client.observe.reports import StatusReport
 
@@ -117,15 +117,28 @@ def check_reachable(data: DataDir) -> Iterator[Check]:
         status = StatusReport.model_validate_json(ControlClient(data).get_text("status"))
     except (SapoError, ValidationError):
         return  # no node of this version runs here, so there is nobody to connect to
-    found = REACHABLE_TEXTS[status.reachable]
+    yield _check_reachable(status)
+    if status.islands is not None:
+        yield _check_islands(status.islands)
+
+
+def _check_reachable(status: StatusReport) -> Check:
+    from sapo_client.observe.findings import UNREACHABLE_HINT
+    from sapo_client.observe.reachable import reachable_text
+
+    found = reachable_text(status.reachable, status.router)
     if status.reachable != "unreachable":
-        yield Check("reachable", "ok", found)
-        return
-    hint = (
-        f"forward the TCP port of {', '.join(status.addresses)} to this machine in your router, allow it in"
-        " the firewall, and name the public address with --announce; a swarm needs nodes that can be reached"
-    )
-    yield Check("reachable", "warn", found, hint)
+        return Check("reachable", "ok", found)
+    return Check("reachable", "warn", found, UNREACHABLE_HINT)
+
+
+def _check_islands(islands: IslandsReport) -> Check:
+    from sapo_client.cli.inspect import islands_text
+    from sapo_client.observe.findings import ISLANDS_HINT
+
+    if islands.is_known:
+        return Check("islands", "ok", islands_text(islands))
+    return Check("islands", "warn", islands_text(islands), ISLANDS_HINT)
 
 
 def check_chain(config: Config, manifest: Manifest) -> Iterator[Check]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -27,13 +27,6 @@ if TYPE_CHECKING:
 
 # Events of a rollout in the event file.
 ROLLOUT_EVENTS = ("published", "admitted", "verified", "refused")
-
-REACHABLE_TEXTS: Final = {
-    "unknown": "not known yet: two peers have to try",
-    "reachable": "peers can connect to this node",
-    "unreachable": "peers cannot connect to this node; it works through the connections that it opens",
-}
-"""What `reachable` of a node's status means, in words."""
 
 
 def register(app: typer.Typer) -> None:
@@ -225,11 +218,13 @@ def _status_rows(report: StatusReport) -> list[tuple[str, Any]]:
 
 def _exchange_rows(report: StatusReport) -> list[tuple[str, Any]]:
     """Return what the node exchanges with others."""
+    from sapo_client.observe.reachable import reachable_text
+
     if report.alone:
         return [("rollouts", f"{report.shared} made, none shared: this node trains alone")]
     return [
         ("peers", report.peers),
-        ("reachable", REACHABLE_TEXTS[report.reachable]),
+        ("reachable", reachable_text(report.reachable, report.router)),
         ("neighbours", neighbours_text(report.neighbours)),
         *([] if report.islands is None else [("islands", islands_text(report.islands))]),
         *([] if report.change is None else [("change", change_text(report.change))]),

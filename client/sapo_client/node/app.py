@@ -24,7 +24,7 @@ from sapo_client.learner.backend import LearnerCrashed
 from sapo_client.node.auditing import assembly as auditing
 from sapo_client.node.engine import open_engine
 from sapo_client.node.gossip.assembly import open_gossip
-from sapo_client.node.health import HealthWatch
+from sapo_client.node.health import HealthWatch, IslandWatch
 from sapo_client.node.metrics_poller import open_metrics_poller
 from sapo_client.node.reports import Reports
 from sapo_client.node.roles import NO_ROLES, Roles
@@ -156,6 +156,7 @@ class NodeApp:
             learner=self._learner,
             bond=self._bonds.facts,
             change=self._successions.unfollowed,
+            islands=IslandWatch(self._context.manifest, self._engine.islands, self._context.clock).facts,
         )
 
     def _reopen(self) -> None:

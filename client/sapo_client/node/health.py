@@ -18,6 +18,8 @@ import trio
 from sapo_client.ledger.errors import LedgerError
 from sapo_client.ledger.records import ChainLook
 from sapo_client.node.policy_events import PolicyEvents
+from sapo_client.node.router_report import router_report
+from sapo_client.observe.findings import HealthFinding
 from sapo_client.observe.health import (
     INTERVAL_SECONDS,
     MIB,
@@ -29,16 +31,20 @@ from sapo_client.observe.health import (
     ChangeFacts,
     DiskFacts,
     HealthFacts,
-    HealthFinding,
+    IslandFacts,
     PeerFacts,
     RoundFacts,
     assess,
     is_healthy,
 )
+from sapo_client.observe.reachable import reachable_text
 from sapo_client.observe.service_manager import service_manager
 from sapo_client.observe.webhook import Notification, Webhook
-from sapo_protocol.epochs import epoch_start_seconds
+from sapo_client.swarm.reachability import Reachability
+from sapo_protocol.epochs import epoch_at, epoch_start_seconds
+from sapo_protocol.manifest import Manifest
 from sapo_protocol.rules import Reason
+from sapo_verification.islands import IslandMap
 
 if TYPE_CHECKING:
     from sapo_client.learner.backend import Backend
@@ -77,12 +83,40 @@ class _Messages:
     reasons: Counter[str]
 
 
+class IslandWatch:
+    """Notes at each look whether this epoch's number of islands is known.
+
+    Args:
+        clock: returns the Unix time in seconds.
+    """
+
+    def __init__(self, manifest: Manifest, islands: IslandMap, clock: Callable[[], float]) -> None:
+        self._manifest = manifest
+        self._islands = islands
+        self._clock = clock
+        self._unknown_since: float | None = None
+
+    def facts(self) -> IslandFacts | None:
+        """Return what the node's health shows of the islands; none in a swarm that is never divided."""
+        if not self._islands.is_divided:
+            return None
+        epoch = epoch_at(self._manifest, max(self._clock(), self._manifest.genesis_seconds))
+        if self._islands.knows(epoch):
+            self._unknown_since = None
+            return IslandFacts()
+        now_seconds = trio.current_time()
+        if self._unknown_since is None:
+            self._unknown_since = now_seconds
+        return IslandFacts(now_seconds - self._unknown_since, self._islands.count(epoch))
+
+
 class HealthWatch:
     """Assessment of a node's health, once per interval.
 
     Args:
         bond: returns what is known of the accounts' bonds; none in a swarm that asks for no bond.
         change: returns the announced change that this node cannot follow yet, if there is one.
+        islands: returns what is known of the swarm's number of islands; none in one that is never divided.
         show: takes a line for the terminal.
 
     Attributes:
@@ -97,6 +131,7 @@ class HealthWatch:
         learner: Backend,
         bond: Callable[[], BondFacts | None] = lambda: None,
         change: Callable[[], ChangeFacts | None] = lambda: None,
+        islands: Callable[[], IslandFacts | None] = lambda: None,
         show: Callable[[str], None] = to_terminal,
     ) -> None:
         self._context = context
@@ -104,6 +139,7 @@ class HealthWatch:
         self._learner = learner
         self._bond = bond
         self._change = change
+        self._islands = islands
         self._show = show
         self._policy = PolicyEvents(context.data.checkpoints)
         self._durations: deque[float] = deque(maxlen=_ROUNDS)
@@ -236,6 +272,7 @@ class HealthWatch:
             account=self._account_facts() if self._uses_ledger else None,
             bond=self._bond(),
             change=self._change(),
+            islands=self._islands(),
             peers=None if self._context.config.swarm.alone else self._peer_facts(),
             disk=self._disk_facts(),
             log=str(self._context.data.log),
@@ -305,7 +342,14 @@ class HealthWatch:
             arrived=arrived,
             refused=last.refused - first.refused,
             reason=reasons.most_common(1)[0][0] if reasons else None,
+            unreachable=self._unreachable(),
         )
+
+    def _unreachable(self) -> str | None:
+        transport = self._context.transport
+        if transport.reachability() is not Reachability.UNREACHABLE:
+            return None
+        return reachable_text("unreachable", router_report(transport.router()))
 
     def _count_messages(self, now: float) -> tuple[_Messages, _Messages]:
         """Return the counts of messages at the start of the window and now.

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from sapo_client.observe.health import MISMATCH_NATS, REMEMBERED_SECONDS, FindingCode, PolicyEvent
+from sapo_client.observe.findings import FindingCode
+from sapo_client.observe.health import MISMATCH_NATS, REMEMBERED_SECONDS, PolicyEvent
 
 if TYPE_CHECKING:
     from sapo_client.learner.backend import Backend

@@ -18,6 +18,7 @@ from sapo_client.node.auditing.chain import ChainRole
 from sapo_client.node.auditing.settlement_services import LedgerRole
 from sapo_client.node.health import HealthWatch
 from sapo_client.node.page import NodePage
+from sapo_client.node.router_report import router_report
 from sapo_client.node.runtime.context import NodeContext
 from sapo_client.node.runtime.shutdown import Pause, Shutdown
 from sapo_client.node.training.rounds import Rounds
@@ -89,6 +90,7 @@ class Reports:
             ranks=None if last is None else last.ranks,
             peers=len(context.transport.peers()),
             reachable=context.transport.reachability().value,
+            router=router_report(context.transport.router()),
             neighbours=context.transport.neighbours(),
             shared=telemetry.shared,
             accepted=telemetry.accepted,

@@ -21,7 +21,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.observe.control_client import HOST, keep_token
-from sapo_client.observe.health import HealthFinding, HealthReport, is_healthy
+from sapo_client.observe.findings import HealthFinding
+from sapo_client.observe.health import HealthReport, is_healthy
 from sapo_client.observe.plain import JSON
 from sapo_client.observe.web import WebPages, WebReply, WebRequest
 from sapo_client.paths import DataDir

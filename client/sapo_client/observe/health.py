@@ -9,11 +9,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from sapo_client.observe.findings import (
+    ISLANDS_HINT,
+    UNREACHABLE_HINT,
+    FindingCode,
+    FindingLevel,
+    HealthFinding,
+)
 from sapo_protocol.terms.successor import SETTLED_NOTICE_EPOCHS
 
 INTERVAL_SECONDS: Final = 10.0
@@ -54,58 +60,6 @@ MISMATCH_NATS: Final = 1e-2
 
 _KEYS: Final = re.compile(r" [0-9a-f]{64}:\d+(?=: )")
 """What distinguishes one registration of a node key from another, in the words of the ledger's outbox."""
-
-
-class FindingLevel(StrEnum):
-    """How bad a finding is: a node with an error is not healthy."""
-
-    ERROR = "error"
-    WARNING = "warning"
-
-
-class FindingCode(StrEnum):
-    """Stable name of each finding."""
-
-    NO_ROUND = "no_round"
-    LEARNER_HUNG = "learner_hung"
-    LEARNER_RESTARTED = "learner_restarted"
-    POLICY_ROLLED_BACK = "policy_rolled_back"
-    POLICY_RESET = "policy_reset"
-    SAMPLER_MISMATCH = "sampler_mismatch"
-    CHECKPOINT_UNREADABLE = "checkpoint_unreadable"
-    NO_COINS = "no_coins"
-    NOT_REGISTERED = "not_registered"
-    NO_BOND = "no_bond"
-    BONDS_UNREAD = "bonds_unread"
-    CHANGE_UNFOLLOWED = "change_unfollowed"
-    TRANSACTION_STUCK = "transaction_stuck"
-    WRONG_CHAIN = "wrong_chain"
-    CHAIN_SILENT = "chain_silent"
-    CLOCK_OFF = "clock_off"
-    DISK_LOW = "disk_low"
-    NO_PEERS = "no_peers"
-    PEERS_REFUSE = "peers_refuse"
-    REFUSAL_RATE = "refusal_rate"
-    SERVICE_FAILED = "service_failed"
-
-
-@dataclass(frozen=True, slots=True)
-class HealthFinding:
-    """One thing that is wrong.
-
-    Attributes:
-        text: one sentence that says what is the case.
-        hint: what to do next.
-    """
-
-    code: FindingCode
-    level: FindingLevel
-    text: str
-    hint: str
-
-    def line(self) -> str:
-        """Return the finding as one line of text."""
-        return f"{self.level}: {self.text} ({self.code}); {self.hint}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +193,7 @@ class PeerFacts:
         arrived: messages in the last minutes.
         refused: those of them that were refused.
         reason: most frequent reason of these refusals.
+        unreachable: that peers cannot connect, in one sentence; none if they can, or have not tried.
     """
 
     connected: int
@@ -248,6 +203,20 @@ class PeerFacts:
     arrived: int = 0
     refused: int = 0
     reason: str | None = None
+    unreachable: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class IslandFacts:
+    """Islands of a swarm that is divided, or may be.
+
+    Attributes:
+        unknown_seconds: since when this epoch's number of islands has not been known; none if it is.
+        last_count: the newest number that is known; none if there is none.
+    """
+
+    unknown_seconds: float | None = None
+    last_count: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,6 +240,7 @@ class HealthFacts:
     bond: BondFacts | None = None
     change: ChangeFacts | None = None
     peers: PeerFacts | None = None
+    islands: IslandFacts | None = None
     disk: DiskFacts | None = None
     log: str = field(default="the log")
 
@@ -287,6 +257,7 @@ def assess(facts: HealthFacts) -> tuple[HealthFinding, ...]:
         *(_change(facts.change) if facts.change else ()),
         *(_disk(facts.disk) if facts.disk else ()),
         *(_peers(facts.peers) if facts.peers else ()),
+        *(_islands(facts.islands) if facts.islands else ()),
     ]
     return tuple(sorted(found, key=lambda finding: finding.level is not FindingLevel.ERROR))
 
@@ -447,6 +418,10 @@ def _peers(peers: PeerFacts) -> Iterator[HealthFinding]:
         text = f"the last {peers.unheard} rollouts reached none of the {peers.connected} connected peers"
         hint = "they may refuse this node: check clock and version, then restart it"
         yield HealthFinding(FindingCode.PEERS_REFUSE, FindingLevel.WARNING, text, hint)
+    if peers.unreachable is not None:
+        yield HealthFinding(
+            FindingCode.UNREACHABLE, FindingLevel.WARNING, peers.unreachable, UNREACHABLE_HINT
+        )
     if peers.arrived >= REFUSED_MESSAGES and peers.refused > REFUSED_SHARE * peers.arrived:
         share = f"{peers.refused / peers.arrived:.0%}".replace("%", " %")
         text = (
@@ -455,6 +430,21 @@ def _peers(peers: PeerFacts) -> Iterator[HealthFinding]:
         )
         hint = "for epoch_past or epoch_future check this machine's clock; else see `sapo peers`"
         yield HealthFinding(FindingCode.REFUSAL_RATE, FindingLevel.WARNING, text, hint)
+
+
+def _islands(islands: IslandFacts) -> Iterator[HealthFinding]:
+    since = islands.unknown_seconds
+    if since is None or since < CHAIN_SECONDS:
+        return
+    text = f"the swarm's number of islands has not been known for {_time(since)}"
+    if islands.last_count is None:
+        level, what = FindingLevel.ERROR, "so this node is on none and shares nothing"
+    else:
+        level, what = (
+            FindingLevel.WARNING,
+            f"so this node goes on with {islands.last_count}, the last known one",
+        )
+    yield HealthFinding(FindingCode.ISLANDS_UNKNOWN, level, f"{text}, {what}", ISLANDS_HINT)
 
 
 def _time(seconds: float) -> str:

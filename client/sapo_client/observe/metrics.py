@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sapo_client.observe.health import FindingCode, FindingLevel, HealthFinding, is_healthy
+from sapo_client.observe.findings import FindingCode, FindingLevel, HealthFinding
+from sapo_client.observe.health import is_healthy
 from sapo_client.observe.status import RoundSummary
 
 if TYPE_CHECKING:

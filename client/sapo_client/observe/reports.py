@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from sapo_client.observe.health import HealthFinding
+from sapo_client.observe.findings import HealthFinding
 
 State = Literal["starting", "running", "paused", "draining", "stopped", "killed"]
 
@@ -57,6 +57,17 @@ class ChangeReport(_Report):
     trouble: str | None = None  # why this node cannot go over to them yet; none: it will by itself
 
 
+class RouterReport(_Report):
+    """What is the case with the router that could forward a port to the node (UPnP)."""
+
+    state: Literal["waiting", "silent", "refused", "unusable", "mapped"]
+    host: str | None = None  # its address in the local network
+    port: int | None = None  # its port that leads to the node
+    external_host: str | None = None  # the address that it says it has outside
+    is_behind_another: bool = False  # whether that is no public one
+    detail: str | None = None  # why it forwards none
+
+
 class StatusReport(_Report):
     """Status of a node; the response of `GET /status`."""
 
@@ -87,6 +98,7 @@ class StatusReport(_Report):
     ranks: int | None = None  # processes that made the last step
     peers: int
     reachable: Literal["unknown", "reachable", "unreachable"] = "unknown"  # whether peers can connect to it
+    router: RouterReport | None = None  # none: it is not asked to forward a port
     neighbours: int | None = None  # nodes found in the local network; none: not looked for
     shared: int
     accepted: int

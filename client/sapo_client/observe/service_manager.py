@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from sapo_client.observe.health import FindingCode, HealthFinding
+from sapo_client.observe.findings import FindingCode, HealthFinding
 
 _LOG = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from typing import Final, Literal
 import trio
 from pydantic import BaseModel, ConfigDict
 
-from sapo_client.observe.health import HealthFinding
+from sapo_client.observe.findings import HealthFinding
 
 _LOG = logging.getLogger(__name__)
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from sapo_client.swarm.addresses import scope_of
+
 PROTOCOL: Final = "/sapo/reachable/1"
 MAX_PAYLOAD_BYTES: Final = 128  # a port, or a state and an IP address
 
@@ -88,12 +90,25 @@ class DialAnswers:
             self._answers.popitem(last=False)
 
     def state(self) -> Reachability:
-        """Return what half of the answers or more say; two peers at least must have failed."""
-        reached = sum(answer.result is DialResult.REACHED for answer in self._answers.values())
-        refused = len(self._answers) - reached
+        """Return what half of the answers or more say; two peers at least must have failed.
+
+        Where a peer is connected from afar, those of the local network say nothing about the router.
+        """
+        scopes = [scope_of(answer.host) for answer in self._answers.values()]
+        heard = [
+            answer
+            for answer, scope in zip(self._answers.values(), scopes, strict=True)
+            if scope is max(scopes)
+        ]
+        reached = sum(answer.result is DialResult.REACHED for answer in heard)
+        refused = len(heard) - reached
         if reached >= max(1, refused):
             return Reachability.REACHABLE
         return Reachability.UNREACHABLE if refused >= _ENOUGH_REFUSALS else Reachability.UNKNOWN
+
+    def forget(self) -> None:
+        """Forget all answers: they are about an address that is not asked for any more."""
+        self._answers.clear()
 
     def hosts(self) -> tuple[str, ...]:
         """Return the IP addresses at which peers see this node, the one most often named first."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 import trio
 
 from sapo_client.swarm.reachability import Reachability
+from sapo_client.swarm.router.answers import RouterView
 from sapo_protocol.errors import Verdict
 
 if TYPE_CHECKING:
@@ -120,6 +121,9 @@ class Transport(Protocol):
 
     def reached_at(self) -> tuple[str, ...]:
         """Return the full multiaddrs at which several peers reached this node when it asked them."""
+
+    def router(self) -> RouterView | None:
+        """Return what is the case with the router that could forward a port; None if none is to be asked."""
 
     def neighbours(self) -> int | None:
         """Return how many nodes are found in the local network; None if none are looked for."""

@@ -14,7 +14,8 @@ from support.sapo_process import Run
 
 from sapo_client.cli.app import app
 from sapo_client.cli.operator.schemas import OPEN, SCHEMAS, files
-from sapo_client.observe.health import FindingCode, FindingLevel, HealthFinding, HealthReport
+from sapo_client.observe.findings import FindingCode, FindingLevel, HealthFinding
+from sapo_client.observe.health import HealthReport
 from sapo_client.observe.status import RoundSummary
 from sapo_client.observe.webhook import Notification
 

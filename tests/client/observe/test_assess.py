@@ -8,6 +8,7 @@ from itertools import chain
 import pytest
 from support.health_trial import require_row, without_figures
 
+from sapo_client.observe.findings import FindingCode, FindingLevel, HealthFinding
 from sapo_client.observe.health import (
     AccountFacts,
     BondFacts,
@@ -15,16 +16,16 @@ from sapo_client.observe.health import (
     ChainFacts,
     ChangeFacts,
     DiskFacts,
-    FindingCode,
-    FindingLevel,
     HealthFacts,
-    HealthFinding,
+    IslandFacts,
     PeerFacts,
     PolicyEvent,
     RoundFacts,
     assess,
     is_healthy,
 )
+from sapo_client.observe.reachable import reachable_text
+from sapo_client.observe.reports import RouterReport
 
 CHAIN = ChainFacts(silent_seconds=0.0, trouble=None, wrong=(), usable=True, epoch_seconds=600)
 ACCOUNT = AccountFacts(account="0x" + "ab" * 20, coins_wei=10**18, unregistered_seconds=None)
@@ -139,6 +140,30 @@ def test_an_endpoint_of_another_chain_is_a_warning_while_another_one_is_right() 
     assert codes(HealthFacts(chain=replace(wrong, usable=False))) == [("wrong_chain", "error")]
 
 
+@pytest.mark.parametrize(
+    ("islands", "found"),
+    [
+        (IslandFacts(), []),
+        (IslandFacts(unknown_seconds=59.0), []),
+        (IslandFacts(unknown_seconds=61.0), [("islands_unknown", "error")]),
+        (IslandFacts(unknown_seconds=61.0, last_count=2), [("islands_unknown", "warning")]),
+    ],
+)
+def test_a_number_of_islands_that_stays_unknown(islands: IslandFacts, found: list[tuple[str, str]]) -> None:
+    assert codes(HealthFacts(islands=islands)) == found
+
+
+def test_a_node_to_which_peers_cannot_connect_says_so() -> None:
+    text = reachable_text("unreachable", RouterReport(state="silent"))
+    [finding] = assess(HealthFacts(peers=PeerFacts(connected=3, unreachable=text)))
+    assert finding.line() == (
+        "warning: peers cannot connect to this node; it works through the connections that it opens; no"
+        " router answered (UPnP) (unreachable); switch UPnP on in the router, or forward the TCP port of"
+        " swarm.listen there to the same port of this machine and allow it in the firewall; a swarm needs"
+        " nodes that can be reached"
+    )
+
+
 def row(finding: HealthFinding) -> str:
     cells = (f"`{finding.code}`", finding.level, without_figures(finding.text), without_figures(finding.hint))
     return f"| {' | '.join(cells)} |"
@@ -165,7 +190,13 @@ def test_the_page_has_the_sentences_of_cases_that_no_node_here_comes_into() -> N
     unattested = replace(ATTESTATION, part=0.0, unread_seconds=61.0, trouble=trouble)
     by_gate = (assess(HealthFacts(bond=bond)) for bond in (unread, unattested))
     changed = assess(HealthFacts(change=CHANGE))
-    for finding in (*assess(facts), *assess(with_coins), *chain.from_iterable(by_gate), *changed):
+    counts = (None, 2)
+    unknown = (assess(HealthFacts(islands=IslandFacts(61.0, last_count=count))) for count in counts)
+    refused = RouterReport(state="refused", detail="Action not authorized")
+    texts = (reachable_text("unreachable", router) for router in (None, refused))
+    unreached = (assess(HealthFacts(peers=PeerFacts(connected=3, unreachable=text))) for text in texts)
+    rare = chain.from_iterable((*by_gate, *unknown, *unreached))
+    for finding in (*assess(facts), *assess(with_coins), *changed, *rare):
         require_row(row(finding))
 
 

@@ -15,7 +15,8 @@ import trio
 from sapo_client.errors import SapoError
 from sapo_client.observe import control
 from sapo_client.observe.control_client import ControlClient, keep_token
-from sapo_client.observe.health import FindingCode, FindingLevel, HealthFinding, HealthReport
+from sapo_client.observe.findings import FindingCode, FindingLevel, HealthFinding
+from sapo_client.observe.health import HealthReport
 from sapo_client.paths import DataDir
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from sapo_client.observe.health import FindingCode, FindingLevel, HealthFinding
+from sapo_client.observe.findings import FindingCode, FindingLevel, HealthFinding
 from sapo_client.observe.metrics import NodeMetrics
 from sapo_client.observe.reports import StatusReport, keep_status, kept_status
 from sapo_client.observe.status import RoundSummary

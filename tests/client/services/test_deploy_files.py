@@ -15,7 +15,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from sapo_client.config import Config
-from sapo_client.observe.health import FindingCode
+from sapo_client.observe.findings import FindingCode
 from sapo_client.observe.metrics import NodeMetrics
 
 DEPLOY = Path(__file__).parents[3] / "client" / "deploy"

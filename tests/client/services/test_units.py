@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sapo_client.observe.health import FindingCode, FindingLevel, HealthFinding
+from sapo_client.observe.findings import FindingCode, FindingLevel, HealthFinding
 from sapo_client.observe.service_manager import service_manager
 from sapo_client.services.examples import files
 from sapo_client.services.manager import InstalledUnit

@@ -45,6 +45,18 @@ def test_half_of_the_last_answers_decide(results: str, state: Reachability) -> N
     assert answers(*(by_letter[letter] for letter in results)).state() is state
 
 
+def test_peers_of_the_local_network_say_nothing_about_the_router() -> None:
+    found = DialAnswers()
+    for number in range(3):
+        found.add(f"neighbour {number}", DialAnswer(DialResult.REACHED, "192.168.1.5"))
+    assert found.state() is Reachability.REACHABLE
+    for number in range(2):
+        found.add(f"peer {number}", DialAnswer(DialResult.REFUSED, HOST))
+    assert found.state() is Reachability.UNREACHABLE
+    found.forget()
+    assert (found.state(), found.hosts()) == (Reachability.UNKNOWN, ())
+
+
 def test_one_peer_counts_once() -> None:
     found = DialAnswers()
     for _ in range(5):

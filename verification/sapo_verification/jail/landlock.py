@@ -21,10 +21,13 @@ _SCOPES: Final = 0b11
 """Abstract Unix sockets and signals to processes outside."""
 
 
-def install() -> str | None:  # pragma: no cover - its process can write no file, so no figures either
+def install(*, files_only: bool = False) -> str | None:  # pragma: no cover - its process can write no file
     """Apply the ruleset to this process permanently; return the reason if that fails.
 
     Needs no_new_privs.
+
+    Args:
+        files_only: leave the network to it, and sockets and processes outside.
     """
     if sys.platform != "linux":
         return f"no Landlock on {sys.platform}"
@@ -32,7 +35,7 @@ def install() -> str | None:  # pragma: no cover - its process can write no file
     version = libc.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), _VERSION_FLAG)
     if version < 1:
         return f"no Landlock in this kernel ({os.strerror(ctypes.get_errno())})"
-    rules = ruleset(version)
+    rules = ruleset(min(version, _NETWORK_ABI - 1) if files_only else version)
     descriptor = libc.syscall(_CREATE_RULESET, rules, ctypes.c_size_t(len(rules)), 0)
     if descriptor < 0 or libc.syscall(_RESTRICT_SELF, descriptor, 0) != 0:
         return os.strerror(ctypes.get_errno())

@@ -218,9 +218,11 @@ class RecordExchange:
     def _own_record(self, host: str) -> bytes | None:
         """Return the own record for a peer at an IP address; None if it could not use the addresses.
 
-        A node that listens on all interfaces tells the addresses at which peers reached it.
+        Those at which peers reached it are told too: a node may listen on all interfaces, or behind a router
+        that forwards a port.
         """
-        told = widest(_specified(self._transport.addresses) or _specified(self._transport.reached_at()))
+        known = (*self._transport.addresses, *self._transport.reached_at())
+        told = widest(dict.fromkeys(_specified(known)))
         if not told or not all(address.means_the_same(host) for address in told):
             return None
         return self._own_certificate.record(tuple(map(str, told[:MAX_RECORD_ADDRESSES])))

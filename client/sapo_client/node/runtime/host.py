@@ -64,6 +64,7 @@ def open_transport(config: Config, identity: Identity, manifest: Manifest, on_bu
     A node that trains alone gets a transport that no other node can reach.
     """
     from sapo_client.swarm.p2p.libp2p_transport import Libp2pTransport
+    from sapo_client.swarm.router.calls import UpnpRouters
 
     swarm = config.swarm
     if swarm.alone:
@@ -78,6 +79,7 @@ def open_transport(config: Config, identity: Identity, manifest: Manifest, on_bu
             bootstrap=(*swarm.bootstrap, *manifest.bootstrap),
             peer_cache=config.data_dir / "peers.txt",
             mdns_swarm=manifest.swarm_id.hex() if swarm.mdns else None,
+            routers=UpnpRouters() if swarm.upnp else None,
         )
     except (ValueError, TransportError) as error:
         raise SapoError(

@@ -55,6 +55,7 @@ class DialBack:
         remote_host: the IP address at the other end of a peer's connection.
         own_addresses: the addresses at which this node listens, or that it announces.
         announced: the announced ones alone.
+        forwarded: returns the port that a router says it forwards to this node.
     """
 
     def __init__(
@@ -65,11 +66,14 @@ class DialBack:
         remote_host: Callable[[str], str | None],
         own_addresses: Callable[[], tuple[PeerAddress, ...]],
         announced: tuple[PeerAddress, ...] = (),
+        forwarded: Callable[[], int | None] = lambda: None,
     ) -> None:
         self._requests = requests
         self._chosen = chosen
         self._remote_host = remote_host
         self._own_addresses = own_addresses
+        self._forwarded = forwarded
+        self._wake = trio.Event()
         self._announced_hosts = {address.host for address in announced if address.kind in {"ip4", "ip6"}}
         self._buckets: OrderedDict[str, TokenBucket] = OrderedDict()
         self._at_once = trio.CapacityLimiter(_MOST_AT_ONCE)
@@ -83,7 +87,9 @@ class DialBack:
         pause_seconds = FIRST_SECONDS
         with self._scope:
             while True:
-                await trio.sleep(pause_seconds)
+                self._wake = trio.Event()
+                with trio.move_on_after(pause_seconds):
+                    await self._wake.wait()
                 await self.ask_next()
                 known = self.answers.state() is not Reachability.UNKNOWN
                 pause_seconds = min(MOST_SECONDS, pause_seconds * 2) if known else FIRST_SECONDS * 2
@@ -91,6 +97,12 @@ class DialBack:
     def stop(self) -> None:
         """Ask no more."""
         self._scope.cancel()
+
+    def begin_anew(self) -> None:
+        """Forget what peers found, and ask again at once: the port to dial has changed."""
+        self.answers.forget()
+        self._asked_seconds = {}
+        self._wake.set()
 
     async def ask_next(self) -> None:
         """Ask the chosen peer that was asked longest ago."""
@@ -121,7 +133,7 @@ class DialBack:
 
     def _port(self) -> int | None:
         """Return the TCP port to dial back; None before this node listens."""
-        return next((address.port for address in self._own_addresses()), None)
+        return self._forwarded() or next((address.port for address in self._own_addresses()), None)
 
     def _is_about(self, host: str) -> bool:
         """Whether a dial to this IP address says something about the announced ones."""

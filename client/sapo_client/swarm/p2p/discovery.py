@@ -9,7 +9,7 @@ half-open connection cannot hide a node that came back.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import cast
 
@@ -33,7 +33,11 @@ _LOG = logging.getLogger(__name__)
 
 
 class Discovery:
-    """Dialler and peer exchange of one node."""
+    """Dialler and peer exchange of one node.
+
+    Attributes:
+        reached_at: returns the addresses at which peers reached this node; set by those who ask them.
+    """
 
     def __init__(
         self,
@@ -52,6 +56,7 @@ class Discovery:
         self._counters = counters
         self._announced = announced
         self._cache = cache
+        self.reached_at: Callable[[], tuple[PeerAddress, ...]] = lambda: ()
         self._asked_seconds: dict[str, float] = {}
         self._interval_seconds = limits.first_exchange_seconds
         self._wake = trio.Event()
@@ -164,7 +169,7 @@ class Discovery:
             payload = await self._requests.ask(
                 peer_id,
                 peer_exchange.PROTOCOL,
-                peer_exchange.encode(self._for(host, self.own_addresses())),
+                peer_exchange.encode(self._for(host, self._told())),
                 max_response_bytes=peer_exchange.MAX_PAYLOAD_BYTES,
             )
         except PeerTooSlowError:
@@ -186,7 +191,7 @@ class Discovery:
         own = (address.seen_from(host) for address in told if address.peer_id == asker)
         self._book.learn_first_hand(own, host)
         others = [address for address in self._known_addresses() if address.peer_id != asker]
-        return peer_exchange.encode(self._for(host, [*self.own_addresses(), *others]))
+        return peer_exchange.encode(self._for(host, [*self._told(), *others]))
 
     def _for(self, host: str, addresses: Iterable[PeerAddress]) -> list[PeerAddress]:
         """Return the addresses that mean the same host to this node and to a peer at `host`."""
@@ -209,6 +214,17 @@ class Discovery:
     def own_addresses(self) -> tuple[PeerAddress, ...]:
         """Return the announced addresses, or those at which this node listens."""
         return self._announced or self.listening()
+
+    def _told(self) -> tuple[PeerAddress, ...]:
+        """Return the own addresses, and that of a router's port once peers have come in through it.
+
+        The newest address of a peer is dialled first, so that one is last.
+        """
+        own = self.own_addresses()
+        if self._announced:
+            return own
+        ports = {address.port for address in own}
+        return (*own, *(address for address in self.reached_at() if address.port not in ports))
 
     def listening(self) -> tuple[PeerAddress, ...]:
         """Return the addresses at which this node listens."""

@@ -32,6 +32,9 @@ from sapo_client.swarm.p2p.requests import Requests
 from sapo_client.swarm.p2p.score_bridge import ScoreBridge
 from sapo_client.swarm.peer_score import PeerScores, Severity
 from sapo_client.swarm.reachability import Reachability
+from sapo_client.swarm.router.answers import RouterView
+from sapo_client.swarm.router.calls import Routers
+from sapo_client.swarm.router.mapper import PortMapper
 from sapo_client.swarm.transport import (
     BugReport,
     Direction,
@@ -48,6 +51,7 @@ if TYPE_CHECKING:
 
 
 _HANG_UP_SECONDS: Final = 2.0  # closing takes 0.2 s; no longer wait for a peer that does not respond
+_GIVE_BACK_SECONDS: Final = 3.0  # a router that does not answer by then forgets the port after an hour
 
 
 class Libp2pTransport:
@@ -55,7 +59,8 @@ class Libp2pTransport:
 
     `seed` is the 32-byte Ed25519 seed of the node key. `listen` are multiaddrs without peer id;
     `announce` and `bootstrap` are full ones. With `mdns_swarm`, a swarm's id in hexadecimal digits, nodes of
-    that swarm are found in the local network, unless this one listens on loopback alone. Subscribe and serve
+    that swarm are found in the local network, unless this one listens on loopback alone. One of `routers` is
+    asked to forward a port while peers cannot connect, unless addresses are announced. Subscribe and serve
     before `run` where possible: peers then learn of all topics and protocols at once.
     """
 
@@ -69,6 +74,7 @@ class Libp2pTransport:
         bootstrap: tuple[str, ...] = (),
         peer_cache: Path | None = None,
         mdns_swarm: str | None = None,
+        routers: Routers | None = None,
         limits: TransportLimits | None = None,
         dial: DialLimits | None = None,
         rng: random.Random | None = None,
@@ -108,12 +114,11 @@ class Libp2pTransport:
             remote_host=self._discovery.remote_host,
             own_addresses=self._discovery.own_addresses,
             announced=self._announce,
+            forwarded=lambda: None if self._mapper is None else self._mapper.view.port,
         )
-        self._neighbours: Neighbours | None = None
-        if mdns_swarm is not None and listens_beyond_loopback(listen):
-            self._neighbours = Neighbours(
-                mdns_swarm, self._discovery.listening, self._discovery.learn_of_neighbours
-            )
+        self._discovery.reached_at = lambda: self._dial_back.reached_at(self.peer_id)
+        self._mapper = None if routers is None or announce else self._build_mapper(routers)
+        self._neighbours = None if mdns_swarm is None else self._build_neighbours(mdns_swarm)
         self._host.swarm.register_notifee(ConnectionNotifee(self._discovery.arrived, self._left))
         self._listening = True
         self._nursery: trio.Nursery | None = None
@@ -133,6 +138,14 @@ class Libp2pTransport:
             announced=self._announce,
             cache=cache,
         )
+
+    def _build_neighbours(self, swarm_id: str) -> Neighbours | None:
+        if not listens_beyond_loopback(self._listen):
+            return None
+        return Neighbours(swarm_id, self._discovery.listening, self._discovery.learn_of_neighbours)
+
+    def _build_mapper(self, routers: Routers) -> PortMapper:
+        return PortMapper(routers, self._discovery.listening, self.reachability, self._dial_back.begin_anew)
 
     def _build_host(self, seed: bytes, dial: DialLimits) -> Host:
         return build_host(
@@ -194,10 +207,12 @@ class Libp2pTransport:
             self._nursery.start_soon(self._dial_back.run)
             if self._neighbours is not None:
                 self._nursery.start_soon(self._neighbours.run)
+            if self._mapper is not None:
+                self._nursery.start_soon(self._mapper.run)
             task_status.started()
 
     async def _hang_up(self) -> None:
-        """Close every connection, so that peers notice at once."""
+        """Close every connection, so that peers notice at once; then have no port forwarded any more."""
         with trio.CancelScope(shield=True), trio.move_on_after(_HANG_UP_SECONDS):
             self._discovery.stop()
             self._dial_back.stop()
@@ -206,6 +221,9 @@ class Libp2pTransport:
             async with trio.open_nursery() as nursery:
                 for peer_id in self._discovery.connected():
                     nursery.start_soon(self._disconnect, peer_id)
+        if self._mapper is not None:
+            with trio.CancelScope(shield=True), trio.move_on_after(_GIVE_BACK_SECONDS):
+                await self._mapper.stop()
 
     async def publish(self, topic: str, data: bytes) -> int:
         """Send a message; return the number of peers that it was queued for."""
@@ -263,6 +281,10 @@ class Libp2pTransport:
     def reached_at(self) -> tuple[str, ...]:
         """Return the addresses at which peers reached this node."""
         return tuple(map(str, self._dial_back.reached_at(self.peer_id)))
+
+    def router(self) -> RouterView | None:
+        """Return what is the case with the router; None if none is to be asked."""
+        return None if self._mapper is None else self._mapper.view
 
     def neighbours(self) -> int | None:
         """Return how many nodes are found in the local network; None if none are looked for."""

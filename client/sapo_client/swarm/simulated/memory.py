@@ -26,6 +26,7 @@ from sapo_client.swarm.limits import TransportLimits
 from sapo_client.swarm.peer_score import PeerScores, Severity
 from sapo_client.swarm.rate_limit import TokenBucket
 from sapo_client.swarm.reachability import Reachability
+from sapo_client.swarm.router.answers import RouterView
 from sapo_client.swarm.transport import (
     BugReport,
     Direction,
@@ -244,6 +245,10 @@ class MemoryTransport:
     def reached_at(self) -> tuple[str, ...]:
         """Return no address: nobody dials here."""
         return ()
+
+    def router(self) -> RouterView | None:
+        """Return that no router is asked: there is none."""
+        return None
 
     def reachability(self) -> Reachability:
         """Return unknown: nobody dials here."""

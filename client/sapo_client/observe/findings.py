@@ -1,0 +1,73 @@
+"""What an assessment of a node's health finds: codes, levels and sentences."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+UNREACHABLE_HINT: Final = (
+    "switch UPnP on in the router, or forward the TCP port of swarm.listen there to the same port of this"
+    " machine and allow it in the firewall; a swarm needs nodes that can be reached"
+)
+"""What to do where peers cannot connect."""
+
+ISLANDS_HINT: Final = (
+    "keep the node connected: it reads the ledger's last final epochs, and asks peers for the proposals"
+    " behind them; if the RPC endpoint is behind its chain, name another one with --rpc"
+)
+"""What to do where the number of islands is not known."""
+
+
+class FindingLevel(StrEnum):
+    """How bad a finding is: a node with an error is not healthy."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+class FindingCode(StrEnum):
+    """Stable name of each finding."""
+
+    NO_ROUND = "no_round"
+    LEARNER_HUNG = "learner_hung"
+    LEARNER_RESTARTED = "learner_restarted"
+    POLICY_ROLLED_BACK = "policy_rolled_back"
+    POLICY_RESET = "policy_reset"
+    SAMPLER_MISMATCH = "sampler_mismatch"
+    CHECKPOINT_UNREADABLE = "checkpoint_unreadable"
+    NO_COINS = "no_coins"
+    NOT_REGISTERED = "not_registered"
+    NO_BOND = "no_bond"
+    BONDS_UNREAD = "bonds_unread"
+    CHANGE_UNFOLLOWED = "change_unfollowed"
+    TRANSACTION_STUCK = "transaction_stuck"
+    WRONG_CHAIN = "wrong_chain"
+    CHAIN_SILENT = "chain_silent"
+    CLOCK_OFF = "clock_off"
+    DISK_LOW = "disk_low"
+    NO_PEERS = "no_peers"
+    PEERS_REFUSE = "peers_refuse"
+    UNREACHABLE = "unreachable"
+    ISLANDS_UNKNOWN = "islands_unknown"
+    REFUSAL_RATE = "refusal_rate"
+    SERVICE_FAILED = "service_failed"
+
+
+@dataclass(frozen=True, slots=True)
+class HealthFinding:
+    """One thing that is wrong.
+
+    Attributes:
+        text: one sentence that says what is the case.
+        hint: what to do next.
+    """
+
+    code: FindingCode
+    level: FindingLevel
+    text: str
+    hint: str
+
+    def line(self) -> str:
+        """Return the finding as one line of text."""
+        return f"{self.level}: {self.text} ({self.code}); {self.hint}"
