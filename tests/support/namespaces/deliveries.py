@@ -9,8 +9,12 @@ from datetime import datetime
 from itertools import permutations
 from pathlib import Path
 from statistics import median, quantiles
+from typing import Final
 
 from sapo_client.observe.events import read_events
+
+_NO_FAULTS: Final = frozenset({"no_signal", "seen"})
+"""A group without advantage, and a second copy that a peer sent on request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +25,7 @@ class Record:
         published: Unix time of each own group by content id.
         admitted: Unix time at which each group of others was admitted.
         epochs: in which it published.
-        refused: messages and groups refused, by reason; a group without advantage is not a fault.
+        refused: messages and groups refused, by reason; those alone that are faults.
     """
 
     published: Mapping[str, float]
@@ -94,7 +98,7 @@ def read_record(path: Path) -> Record:
                 epochs.add(epoch)
             case {"event": "admitted", "content_id": str(content)}:
                 admitted.setdefault(content, seconds)
-            case {"event": "refused", "reason": str(reason)} if reason != "no_signal":
+            case {"event": "refused", "reason": str(reason)} if reason not in _NO_FAULTS:
                 refused[reason] += 1
     return Record(published, admitted, frozenset(epochs), refused)
 
