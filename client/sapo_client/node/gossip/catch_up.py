@@ -7,7 +7,8 @@ while it is connected; that costs it nothing else, for none of it proves a fault
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,7 +21,7 @@ from sapo_client.swarm.limits import Rate, TransportLimits
 from sapo_client.swarm.rate_limit import TokenBucket
 from sapo_client.swarm.transport import Transport, TransportError
 from sapo_protocol.constants import CLOCK_SLACK_SECONDS, EPOCH_WINDOW
-from sapo_protocol.envelope import parse_envelope
+from sapo_protocol.envelope import Kind, open_payload, parse_envelope
 from sapo_protocol.errors import RemoteProtocolError, Verdict
 from sapo_protocol.identifiers import ContentId, NodeId
 from sapo_protocol.islands.catch_up import (
@@ -34,6 +35,7 @@ from sapo_protocol.islands.catch_up import (
     parse_id_page,
     to_fetch_request,
 )
+from sapo_protocol.rollout import parse_rollout
 from sapo_protocol.rules import Rule
 from sapo_protocol.topics import rollout_ids_protocol, rollouts_protocol
 from sapo_verification.engine import Engine, Received
@@ -225,34 +227,30 @@ class CatchUp:
 
     async def _take(self, messages: dict[ContentId, bytes | None], talk: _Talk) -> bool:
         """Validate what a peer sent for some ids; return whether all of it could be what was asked for."""
-        self._count_arrivals(sum(message is not None for message in messages.values()))
-        unknown: dict[ContentId, tuple[bytes, NodeId]] = {}
+        sent = [message for message in messages.values() if message is not None]
+        self._count_arrivals(len(sent))
+        if unknown := self._unknown_authors(sent):
+            await self._ask_for_certificates(talk.peer_id, unknown)
         is_as_listed = True
         for content_id, message in messages.items():
             await trio.lowlevel.checkpoint()
             if content_id not in self._plan:  # another peer was asked as well, and was quicker
                 continue
             received = None if message is None else self._receive_if(message, content_id, talk)
-            if message is not None and received is not None and received.unknown is not None:
-                unknown[content_id] = message, received.unknown
-                continue
-            if received is None or received.verdict is Verdict.REJECT:
-                is_as_listed = False
+            is_as_listed &= received is not None and received.verdict is not Verdict.REJECT
             self._decide(content_id, received, talk)
-        await self._take_of_unknown(unknown, talk)
         return is_as_listed
 
-    async def _take_of_unknown(self, messages: dict[ContentId, tuple[bytes, NodeId]], talk: _Talk) -> None:
-        """Validate rollouts again after their authors' certificates were asked for.
-
-        Where the peer does not have one any more, the rollout may come with it from another peer.
-        """
-        if messages:
-            authors = {node: None for _, node in messages.values()}
-            await self._ask_for_certificates(talk.peer_id, tuple(authors))
-        for content_id, (message, _) in messages.items():
-            await trio.lowlevel.checkpoint()
-            self._decide(content_id, self._receive_if(message, content_id, talk), talk)
+    def _unknown_authors(self, messages: Iterable[bytes]) -> tuple[NodeId, ...]:
+        """Return the nodes of rollouts whose certificates are missing: who admitted them has one."""
+        found: dict[NodeId, None] = {}
+        for message in messages:
+            with suppress(RemoteProtocolError):  # refused below
+                envelope = parse_envelope(message, self._engine.manifest.swarm_id)
+                node = parse_rollout(open_payload(envelope, Kind.ROLLOUT)).node
+                if not self._engine.certificates.accounts_of(node):
+                    found[node] = None
+        return tuple(found)
 
     def _receive_if(self, message: bytes, wanted: ContentId, talk: _Talk) -> Received | None:
         """Validate a message; one that is well formed, but not the one that was asked for, is dropped."""

@@ -76,6 +76,7 @@ async def test_a_stranger_is_asked_for_at_its_forwarder(start: Start, autojump_c
     alice, bob, carol = map(start, (ALICE, BOB, CAROL))
     async with running(alice, bob) as nursery:
         await until(lambda: alice.knows(bob) and bob.knows(alice))
+        await trio.sleep(5)  # by then they caught up with each other
         await nursery.start(carol.transport.run)
         nursery.start_soon(carol.run)
         await trio.testing.wait_all_tasks_blocked()  # carol's first certificate reaches no peer
