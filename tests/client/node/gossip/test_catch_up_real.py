@@ -52,8 +52,7 @@ async def test_who_joins_late_fetches_everything_that_was_published_before(tmp_p
             await start(life, bob)
             await until(lambda: alice.knows(bob) and bob.knows(alice), PATIENCE_SECONDS)
             for slot in range(MAX_FETCHED * 2 // 3):
-                for author in (alice, bob):
-                    sent.append((await author.publish(slot=slot)).content_id)
+                sent += [(await author.publish(slot=slot)).content_id for author in (alice, bob)]
             await until(lambda: not alice.envelopes.lacking(sent), PATIENCE_SECONDS)
             life.cancel_scope.cancel()
         carol = make(3, tmp_path, alice.transport.addresses)
