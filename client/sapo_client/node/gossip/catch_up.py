@@ -150,6 +150,9 @@ class CatchUp:
                 await self._catch_up_on(epoch, talk)
         except _EndedError:
             self._ended.add(peer_id)
+        except trio.Cancelled:
+            self.begin(peer_id)  # where the service runs again
+            raise
         finally:
             self._plan.forget(peer_id)
             self._tell_progress()
@@ -237,8 +240,11 @@ class CatchUp:
             if content_id not in self._plan:  # another peer was asked as well, and was quicker
                 continue
             received = None if message is None else self._receive_if(message, content_id, talk)
-            is_as_listed &= received is not None and received.verdict is not Verdict.REJECT
             self._decide(content_id, received, talk)
+            if received is None or received.verdict is Verdict.REJECT:
+                is_as_listed = False
+                if not self._is_present(talk.peer_id):  # it was disconnected for that
+                    break
         return is_as_listed
 
     def _unknown_authors(self, messages: Iterable[bytes]) -> tuple[NodeId, ...]:
