@@ -46,7 +46,7 @@ LISTING_COST: Final = 32 * 1024
 """Bytes as which a list counts: as many as a full one has."""
 
 LOOKED_THROUGH: Final = 8192
-"""Stored rollouts for one list: some ten milliseconds."""
+"""Stored rollouts for one list: a request costs no more, however many there are of other islands."""
 
 NEWEST: Final = 128
 """Rollouts for a node of release 0.1.0: enough for its first batches."""
