@@ -33,9 +33,19 @@ def certificates_protocol(swarm_id: SwarmId) -> str:
     return f"/sapo/{PROTOCOL_VERSION}/{swarm_id}/certificates"
 
 
-def catch_up_protocol(swarm_id: SwarmId) -> str:
-    """Return the request protocol for recent rollouts of the current epochs."""
+def newest_protocol(swarm_id: SwarmId) -> str:
+    """Return the request protocol by which nodes of release 0.1.0 catch up: it is answered, not asked."""
     return f"/sapo/{PROTOCOL_VERSION}/{swarm_id}/catch-up"
+
+
+def rollout_ids_protocol(swarm_id: SwarmId) -> str:
+    """Return the request protocol for the ids of the rollouts that a peer holds."""
+    return f"/sapo/{PROTOCOL_VERSION}/{swarm_id}/rollout-ids"
+
+
+def rollouts_protocol(swarm_id: SwarmId) -> str:
+    """Return the request protocol for rollouts by their ids."""
+    return f"/sapo/{PROTOCOL_VERSION}/{swarm_id}/rollouts"
 
 
 def contributions_protocol(swarm_id: SwarmId) -> str:

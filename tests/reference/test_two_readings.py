@@ -10,7 +10,7 @@ import pytest
 from fuzz.session import pipeline, reference_node
 from hypothesis import given
 from hypothesis import strategies as st
-from reference import address_records, cbor, derive, edwards, ethereum, ladders, objects
+from reference import address_records, catch_up, cbor, derive, edwards, ethereum, ladders, objects
 from reference.node import ReferenceNode
 from reference.refusal import OUTCOMES, Refused
 from reference.vectors import admission_files, load, prepare, unpack
@@ -86,6 +86,20 @@ def test_address_record_vectors() -> None:
         assert address_records.request(unpack(vector["bytes"])) == (vector["islands"], own), vector["name"]
     for vector in vectors["answers"]:
         assert len(address_records.answer(unpack(vector["bytes"]))) == vector["records"], vector["name"]
+
+
+def test_catch_up_vectors() -> None:
+    vectors = load("catch_up")
+    for vector in vectors["id_requests"]:
+        assert catch_up.id_request(unpack(vector["bytes"])) == vector["says"], vector["name"]
+    for vector in vectors["id_responses"]:
+        says = catch_up.id_response(unpack(vector["bytes"]), bytes.fromhex(vector["after"]))
+        assert says == vector["says"], vector["name"]
+    for vector in vectors["fetch_requests"]:
+        assert catch_up.fetch_request(unpack(vector["bytes"])) == vector["ids"], vector["name"]
+    for vector in vectors["fetch_responses"]:
+        says = catch_up.fetch_response(unpack(vector["bytes"]), vector["asked"])
+        assert says == vector["says"], vector["name"]
 
 
 def test_swarm_and_content_vectors() -> None:

@@ -27,7 +27,7 @@ from sapo_protocol.epochs import epoch_at
 from sapo_protocol.errors import LocalProtocolError
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.tasks import assigned_task
-from sapo_protocol.topics import catch_up_protocol, certificates_protocol, equivocations_protocol
+from sapo_protocol.topics import certificates_protocol, equivocations_protocol
 from sapo_verification.signing.database import SigningDatabase
 
 if TYPE_CHECKING:
@@ -229,8 +229,7 @@ class Mallory:
         self.keys = (Identity(number), Identity(number, key=1))
         self.transport = MemoryTransport(world.hub, peer_id_from_key(self.keys[0].node), on_bug=_raise)
         swarm = world.manifest.swarm_id
-        for protocol in (catch_up_protocol(swarm), equivocations_protocol(swarm)):
-            self.transport.serve(protocol, self._nothing)
+        self.transport.serve(equivocations_protocol(swarm), self._nothing)
         self.transport.serve(certificates_protocol(swarm), self._certificates)
 
     async def start(self) -> None:

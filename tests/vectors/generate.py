@@ -18,6 +18,7 @@ if __name__ == "__main__":
 
 from vectors import (  # noqa: E402
     cases_address_record,
+    cases_catch_up,
     cases_certificate,
     cases_contribution,
     cases_difficulty,
@@ -38,12 +39,18 @@ from vectors.pipeline import Outcome, Pipeline  # noqa: E402
 from vectors.world import MANIFESTS, Case, Introductions, Message  # noqa: E402
 
 from sapo_protocol.errors import RemoteProtocolError  # noqa: E402
-from sapo_protocol.identifiers import Account  # noqa: E402
+from sapo_protocol.identifiers import Account, ContentId  # noqa: E402
 from sapo_protocol.islands.address_record import (  # noqa: E402
     open_record,
     parse_record,
     parse_record_request,
     parse_records,
+)
+from sapo_protocol.islands.catch_up import (  # noqa: E402
+    parse_fetch_request,
+    parse_fetched,
+    parse_id_page,
+    parse_id_request,
 )
 from sapo_protocol.manifest_file import manifest_to_json  # noqa: E402
 from sapo_protocol.requests import parse_response  # noqa: E402
@@ -97,6 +104,7 @@ def files() -> Iterator[tuple[str, str]]:
     responses = [_response(*case) for case in cases_response.cases()]
     yield "responses.json", _dump({"format": "sapo/vectors/responses/1", "responses": responses})
     yield "address_records.json", _dump({"format": "sapo/vectors/address-records/1", **_records()})
+    yield "catch_up.json", _dump({"format": "sapo/vectors/catch-up/1", **_catch_up()})
     yield (
         "difficulty.json",
         _dump({"format": "sapo/vectors/difficulty/1", **derivations_difficulty.everything()}),
@@ -250,6 +258,52 @@ def _record(name: str, counts: bool, data: bytes, now_seconds: int) -> dict[str,
     if (says is not None) != counts:
         raise Wrong(f"record {name}: {says}")
     return {"name": name, "unix_seconds": now_seconds, "bytes": _bytes(data), "says": says}
+
+
+def _catch_up() -> dict[str, Any]:
+    """Return the requests and responses of catch-up; raise where the functions see anything else in them."""
+    id_requests, id_responses, fetch_requests, fetch_responses = [], [], [], []
+    for name, says, data in cases_catch_up.id_requests():
+        asked = parse_id_request(data)
+        found: Any = asked and {
+            "epoch": asked.epoch,
+            "islands": sorted(asked.islands),
+            "after": bytes(asked.after or b"").hex(),
+        }
+        _require_same(f"request for ids, {name}", says, found)
+        id_requests.append({"name": name, "bytes": _bytes(data), "says": says})
+    for name, after, says, data in cases_catch_up.id_responses():
+        page = parse_id_page(data, ContentId(after) if after else None)
+        found = page and {
+            "status": page.status,
+            "ids": [each.hex() for each in page.ids],
+            "next": bytes(page.next or b"").hex(),
+        }
+        _require_same(f"response with ids, {name}", says, found)
+        id_responses.append({"name": name, "after": after.hex(), "bytes": _bytes(data), "says": says})
+    for name, ids, data in cases_catch_up.fetch_requests():
+        named = parse_fetch_request(data)
+        _require_same(f"request for rollouts, {name}", ids, named and [each.hex() for each in named])
+        fetch_requests.append({"name": name, "bytes": _bytes(data), "ids": ids})
+    for name, count, says, data in cases_catch_up.fetch_responses():
+        fetched = parse_fetched(data, count)
+        found = fetched and {
+            "status": fetched.status,
+            "messages": [(message or b"").hex() for message in fetched.messages],
+        }
+        _require_same(f"response with rollouts, {name}", says, found)
+        fetch_responses.append({"name": name, "asked": count, "bytes": _bytes(data), "says": says})
+    return {
+        "id_requests": id_requests,
+        "id_responses": id_responses,
+        "fetch_requests": fetch_requests,
+        "fetch_responses": fetch_responses,
+    }
+
+
+def _require_same(name: str, expected: Any, found: Any) -> None:
+    if found != expected:
+        raise Wrong(f"{name}: {found}, expected {expected}")
 
 
 def _bytes(data: bytes) -> str | list[Any]:

@@ -13,7 +13,6 @@ All stores but that of contributions share one connection, so a decision is stor
 """
 
 import random
-from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -67,9 +66,6 @@ from sapo_verification.types import (
     VerifiedRollout,
 )
 from sapo_verification.verifier import Check, Verifier
-
-RECENT_ENVELOPES: Final = 128
-"""Envelopes sent to a new peer, at most 1 MiB in all: enough for its first batches."""
 
 _EXPECTED: Final = frozenset({Reason.SEEN, Reason.EPOCH_PAST})
 """Not reported: peers repeat what they know to newcomers, and many nodes find the same proof."""
@@ -209,7 +205,6 @@ class Engine:
         self.sampler: Final = Sampler(
             self.pool, self.reputation, self._verifier, terms.sampling, self.origins.network_of
         )
-        self._recent: deque[bytes] = deque(maxlen=RECENT_ENVELOPES)
         self._handlers: dict[str, tuple[_Handler, int]] = {t: (one, 0) for t, one in self._topics(0).items()}
 
     def observe(self, observer: Observer) -> None:
@@ -235,7 +230,6 @@ class Engine:
         for envelope in self.envelopes.since(max(0, self.epoch(now_seconds) - EPOCH_WINDOW)):
             with suppress(RemoteProtocolError):  # in the pool already, or over
                 readmit(envelope)
-            self._recent.append(envelope)
         for admitted in readmitted:
             if not self.count.is_decided(admitted.content_id):
                 self._draw_for_audit(admitted)
@@ -379,10 +373,6 @@ class Engine:
         self.count.forget(before_epoch=epoch - KEPT_EPOCHS)
         self.contributions.forget(before_epoch=epoch - CONTRIBUTION_EPOCHS)
 
-    def recent(self) -> tuple[bytes, ...]:
-        """Return the newest admitted rollouts, own ones included, for a peer that just joined."""
-        return tuple(self._recent)
-
     def epoch(self, now_seconds: float) -> int:
         """Return the epoch at a time, the first one before genesis."""
         return epoch_at(self.manifest, max(now_seconds, self.manifest.genesis_seconds))
@@ -449,7 +439,6 @@ class Engine:
 
     def _keep(self, admitted: AdmittedRollout, now_seconds: float, *, live: bool) -> None:
         self._screens.note_arrival(admitted, now_seconds, live=live)
-        self._recent.append(admitted.envelope)
         self.envelopes.add(admitted)
 
     def _draw_for_audit(self, admitted: AdmittedRollout) -> None:

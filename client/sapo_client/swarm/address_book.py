@@ -10,6 +10,8 @@ there. What others say of it is hearsay. Addresses of a weaker kind never replac
 are tried after them. A peer belongs to the strongest kind of its addresses. Half of the book is for strangers
 that are known first-hand. Of the other half, signed ones have up to half and hearsay the rest. Where a part
 is full, the network that most of it came from loses the oldest: who talks most displaces nobody else.
+Peers that earned trust are beside these parts. Where they leave less than all room for strangers, hearsay
+gives way first, then those who are known first-hand: anybody can connect, and sign nothing for others.
 
 Only connections that this node opened count towards the wanted number: peers that connect by themselves
 could otherwise keep it from choosing any. Half of that number is wanted of vouched peers in any case.
@@ -174,7 +176,7 @@ class AddressBook:
         if proof is Proof.MET:
             if len(met) >= self._limits.max_known_peers - half:
                 return self._forget_one_of(met, source)
-            return not full or self._forget_one_of(heard or signed or met, source)
+            return not full or self._forget_one_of(heard or met or signed, source)
         if proof is Proof.SIGNED and len(signed) >= half // 2:
             return self._forget_one_of(signed, source)
         weakest = heard if proof is Proof.HEARD else heard or signed

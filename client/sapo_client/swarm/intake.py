@@ -128,7 +128,7 @@ class Intake:
         self.received_by_peer[forwarder] += 1
         if len(data) > self._limits.max_message_bytes:
             self._counters.oversize += 1
-            self._blame(forwarder, now_seconds)
+            self.blame(forwarder, now_seconds)
             return False
         identity = message_id(topic, data)
         if self._is_known(identity, forwarder, now_seconds):
@@ -138,7 +138,7 @@ class Intake:
 
     def _is_known(self, identity: bytes, forwarder: str, now_seconds: float) -> bool:
         if self._rejected.has(identity, now_seconds):
-            self._blame(forwarder, now_seconds)
+            self.blame(forwarder, now_seconds)
         elif not self.knows(identity, now_seconds):
             return False
         self._counters.duplicates += 1
@@ -158,7 +158,7 @@ class Intake:
         if verdict is Verdict.REJECT:
             self._counters.rejected += 1
             self._rejected.add(identity, now_seconds)
-            self._blame(forwarder, now_seconds)
+            self.blame(forwarder, now_seconds)
             return False
         if verdict is Verdict.IGNORE:
             self._counters.ignored += 1
@@ -168,6 +168,7 @@ class Intake:
         self._seen.add(identity, now_seconds)
         return True
 
-    def _blame(self, forwarder: str, now_seconds: float) -> None:
+    def blame(self, forwarder: str, now_seconds: float) -> None:
+        """Count a message against the peer that sent it."""
         self.rejected_by_peer[forwarder] += 1
         self._discipline.blame(forwarder, Severity.MID, now_seconds)

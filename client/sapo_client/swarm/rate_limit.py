@@ -26,6 +26,16 @@ class TokenBucket:
         self._tokens -= amount
         return True
 
+    def spend(self, amount: float, now_seconds: float) -> None:
+        """Take tokens even where there are too few of them: what is here already cannot be refused."""
+        self._refill(now_seconds)
+        self._tokens -= amount
+
+    def seconds_until(self, amount: float, now_seconds: float) -> float:
+        """Return how long it takes until there are that many tokens, at most the burst; 0 if there are."""
+        self._refill(now_seconds)
+        return max(0.0, amount - self._tokens) / self._rate.per_second
+
     def available(self, now_seconds: float) -> float:
         """Return the number of tokens at this moment."""
         self._refill(now_seconds)
@@ -47,12 +57,12 @@ class KeyedBuckets:
         self._most = most
         self._buckets: dict[str, TokenBucket] = {}
 
-    def take(self, key: str, now_seconds: float) -> bool:
-        """Take one token of a key and return True, or take none and return False."""
+    def take(self, key: str, now_seconds: float, amount: float = 1) -> bool:
+        """Take tokens of a key and return True, or take none and return False."""
         bucket = self._buckets.setdefault(key, TokenBucket(self._rate, now_seconds))
         if len(self._buckets) > self._most:
             del self._buckets[next(iter(self._buckets))]
-        return bucket.take(1, now_seconds)
+        return bucket.take(amount, now_seconds)
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,6 +107,9 @@ class Transport(Protocol):
     def counters(self) -> Mapping[str, int]:
         """Return what was received and dropped, and why, since the start."""
 
+    def blame(self, peer_id: str) -> None:
+        """Count a message that no node forwards, and that a peer sent on request, like one of gossip."""
+
     def rate(self, ratings: Mapping[str, float]) -> None:
         """Replace the application's ratings of peers, by peer id; bounded by `ScoreLimits`."""
 

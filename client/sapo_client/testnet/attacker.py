@@ -48,7 +48,6 @@ from sapo_protocol.manifest import Manifest
 from sapo_protocol.manifest_file import manifest_from_json
 from sapo_protocol.rollout import parse_rollout
 from sapo_protocol.topics import (
-    catch_up_protocol,
     certificates_protocol,
     certificates_topic,
     contributions_protocol,
@@ -210,7 +209,6 @@ class Attacker:
         certificate = _certificate(identity, manifest)
         certificate_server = _CertificateServer((certificate,) if certified else ())
         peer.serve(certificates_protocol(manifest.swarm_id), certificate_server.serve)
-        peer.serve(catch_up_protocol(manifest.swarm_id), _serve_nothing)
         peer.serve(contributions_protocol(manifest.swarm_id), _serve_nothing)
         if listens:
             peer.subscribe(rollouts_topic(manifest.swarm_id), self._observe)

@@ -379,6 +379,19 @@ def test_hearsay_does_not_displace_what_was_signed() -> None:
     assert kinds == {True: 8, False: 8}, "half of the book is for those who were met"
 
 
+def test_strangers_who_speak_for_themselves_do_not_displace_what_was_signed() -> None:
+    """Trusted peers fill half of the book: strangers connect in any number, and each tells its address."""
+    vouched = VouchedPeers()
+    book = _book(DialLimits(max_known_peers=16), vouched)
+    vouched.replace(_address(number).peer_id for number in range(1, 9))
+    book.learn([_address(number) for number in range(1, 9)], TELLER)
+    book.learn_signed([_address(number) for number in range(9, 13)], TELLER)
+    for number in range(20, 60):
+        book.learn_first_hand([_address(number)], f"203.0.113.{number}")
+    assert {_address(number) for number in range(1, 13)} <= set(book.addresses())
+    assert len(book) == 16
+
+
 def test_signed_addresses_of_sought_peers_are_forgotten_last() -> None:
     """Records of islands that the node left give way to those of its islands."""
     book = _book(DialLimits(max_known_peers=16))

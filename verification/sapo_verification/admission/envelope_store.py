@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
-from sapo_protocol.identifiers import ContentId
+from sapo_protocol.identifiers import Account, ContentId
 from sapo_verification.store import Source, StoreSchema, open_database
 from sapo_verification.types import AdmittedRollout
 
 KEPT_EPOCHS: Final = 16
 """Any dispute about an epoch is over by then."""
+
+_LARGEST_INTEGER: Final = 2**63 - 1  # of SQLite
 
 _SCHEMA = StoreSchema(
     "envelopes",
@@ -50,6 +52,21 @@ class EnvelopeStore:
         row = self._connection.execute("SELECT envelope FROM heard WHERE content_id = ?", (content_id,))
         found = row.fetchone()
         return bytes(found[0]) if found else None
+
+    def lacking(self, ids: Iterable[ContentId]) -> tuple[ContentId, ...]:
+        """Return those of some rollouts that are not stored, in their order."""
+        return tuple(content_id for content_id in ids if not self.has(content_id))
+
+    def listed(self, epoch: int, after: ContentId | None, most: int) -> tuple[tuple[ContentId, Account], ...]:
+        """Return content ids of an epoch with their accounts, ascending: the first ones above another id."""
+        if epoch > _LARGEST_INTEGER:
+            return ()
+        rows = self._connection.execute(
+            "SELECT content_id, account FROM heard WHERE epoch = ? AND content_id > ?"
+            " ORDER BY content_id LIMIT ?",
+            (epoch, bytes(after or b""), most),
+        )
+        return tuple((ContentId(content_id), Account(account)) for content_id, account in rows)
 
     def since(self, epoch: int) -> tuple[bytes, ...]:
         """Return the envelopes of an epoch and later ones, oldest epoch first."""

@@ -14,6 +14,8 @@ from typing import Final
 import trio
 
 from sapo_client.node.gossip.address_records import RecordExchange
+from sapo_client.node.gossip.catch_up import CatchUp
+from sapo_client.node.gossip.catch_up_server import CatchUpServer
 from sapo_client.node.gossip.islands import IslandKeeper
 from sapo_client.node.gossip.own_certificate import OwnCertificate
 from sapo_client.node.gossip.publisher import Publisher
@@ -30,7 +32,6 @@ from sapo_protocol.errors import RemoteProtocolError, Verdict
 from sapo_protocol.identifiers import Account, NodeId
 from sapo_protocol.requests import parse_request
 from sapo_protocol.topics import (
-    catch_up_protocol,
     certificates_protocol,
     certificates_topic,
     contributions_protocol,
@@ -86,6 +87,15 @@ class GossipHandlers:
             telemetry=telemetry,
         )
         self._sync = self._open_sync()
+        self._catch_up = CatchUp(
+            engine=engine,
+            transport=transport,
+            telemetry=telemetry,
+            clock=clock,
+            receive=self.receive_past_rollout,
+            ask_for_certificates=self._sync.fetch_certificates,
+        )
+        self._catch_up_server = CatchUpServer(engine, transport, clock)
         self._moved = trio.Event()
         node = NodeId(key_from_peer_id(transport.peer_id) or bytes(NodeId.SIZE))
         self.records = RecordExchange(
@@ -105,7 +115,7 @@ class GossipHandlers:
             beacons=beacons,
             paid=None if final_roots_before is None else self._paid_accounts(final_roots_before),
             moved=lambda: self._moved.set(),
-            joined=self._sync.repeat_all,
+            joined=self.repeat_requests,
         )
         self._hears_contributions = False
         self._located: set[Account] = set()
@@ -117,24 +127,25 @@ class GossipHandlers:
             telemetry=self._telemetry,
             validators={
                 certificates_protocol(swarm_id): self.validate_certificate,
-                catch_up_protocol(swarm_id): self.validate_past_rollout,
                 equivocations_protocol(swarm_id): self.validate_proof,
             },
             is_of=self._is_of,
+            introduced=lambda peer_id: self._catch_up.begin(peer_id),
         )
 
     async def run(self) -> None:
         """Validate, answer requests and send the own certificate until cancelled; may be run again."""
-        engine, swarm_id = self._engine, self._swarm_id
+        swarm_id = self._swarm_id
         self._admit_own_certificate()
         self._transport.serve(certificates_protocol(swarm_id), self._answer_certificates)
-        self._serve(catch_up_protocol(swarm_id), engine.recent)
-        self._serve(equivocations_protocol(swarm_id), engine.proofs.messages)
+        self._catch_up_server.serve()
+        self._serve(equivocations_protocol(swarm_id), self._engine.proofs.messages)
         self._islands.join_known()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._islands.run)
             nursery.start_soon(self._publisher.run)
             nursery.start_soon(self._sync.run)
+            nursery.start_soon(self._catch_up.run)
             nursery.start_soon(self.records.run)
             nursery.start_soon(self._repeat_certificate)
 
@@ -164,6 +175,7 @@ class GossipHandlers:
 
     def repeat_requests(self) -> None:
         """Ask all peers once more for all that they hold: some of it could not be judged before."""
+        self._catch_up.reconsider()
         self._sync.repeat_all()
 
     async def publish(self, admitted: AdmittedRollout) -> None:
@@ -199,9 +211,9 @@ class GossipHandlers:
         """Return the verdict on a rollout that came by gossip, over the topic of an island."""
         return self._receive(rollouts_topic(self._swarm_id, island), message, forwarder).verdict
 
-    def validate_past_rollout(self, message: bytes, forwarder: str) -> Verdict:
-        """Return the verdict on an older rollout that a peer sent for catch-up."""
-        return self._receive(self._rollouts, message, forwarder, live=False).verdict
+    def receive_past_rollout(self, message: bytes, forwarder: str) -> Received:
+        """Return the decision on a rollout that a peer sent for catch-up."""
+        return self._receive(self._rollouts, message, forwarder, live=False)
 
     def _topics_of(self, island: int) -> dict[str, Validator]:
         """Return the topics of an island with their validators."""

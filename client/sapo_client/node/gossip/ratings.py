@@ -81,6 +81,11 @@ class Ratings:
             return True
         return self._reputation.weigh([account], epoch).weights.get(account, 0.0) > 0.0
 
+    def vouches_for_peer(self, peer_id: str, epoch: int) -> bool:
+        """Whether a peer has accounts, and each of them is vouched for."""
+        accounts = self._accounts(peer_id)
+        return bool(accounts) and all(self.vouches_for(account, epoch) for account in accounts)
+
     def _is_drawn(self, account: Account, epoch: int) -> bool:
         units = self._certificates.standing.units_of(account, epoch)
         message = (epoch // _DRAW_EPOCHS).to_bytes(8, "big") + account

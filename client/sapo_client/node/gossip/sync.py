@@ -1,4 +1,4 @@
-"""Requests to each new peer for what this node may have missed: certificates, recent rollouts, proofs.
+"""Requests to each new peer for what this node may have missed: certificates, proofs, contributions.
 
 The protocols are used in a fixed order, because without the certificates nothing else can be admitted. A peer
 that does not answer, or not correctly, is asked again after a growing pause; it may only be starting.
@@ -50,6 +50,7 @@ class PeerSync:
     Args:
         validators: by protocol, in the order in which they are asked; each takes the messages of an answer.
         is_of: whether a message of the first protocol is a certificate of one of some nodes, or none at all.
+        introduced: called with the id of each peer that has answered on the first protocol.
     """
 
     def __init__(
@@ -59,7 +60,9 @@ class PeerSync:
         telemetry: Telemetry,
         validators: Mapping[str, Validator],
         is_of: Callable[[bytes, Collection[NodeId]], bool],
+        introduced: Callable[[str], None],
     ) -> None:
+        self._introduced = introduced
         self._is_of = is_of
         self._transport = transport
         self._telemetry = telemetry
@@ -88,6 +91,13 @@ class PeerSync:
         wanted = self._wanted.setdefault(peer_id, {})
         if len(wanted) < MAX_WANTED:
             wanted[node] = None
+
+    async def fetch_certificates(self, peer_id: str, nodes: Sequence[NodeId]) -> None:
+        """Ask a peer now for the certificates of at most ``MAX_WANTED`` nodes, and validate what comes."""
+        try:
+            await self._fetch(peer_id, self._first, nodes)
+        except (TransportError, RemoteProtocolError) as error:
+            self._telemetry.events.write("introduction_failed", peer_id=peer_id, detail=str(error))
 
     async def run(self) -> None:
         """Ask new peers until cancelled; may be run again after that."""
@@ -133,6 +143,7 @@ class PeerSync:
                 return
             if protocol == self._first and not request.answered:
                 self._telemetry.events.write("peer_connected", peer_id=peer_id)
+                self._introduced(peer_id)
             request.answered = True
 
     async def _fetch(self, peer_id: str, protocol: str, wanted: Sequence[NodeId]) -> None:

@@ -262,6 +262,10 @@ class Libp2pTransport:
         """Return the response of a connected peer, or raise `TransportError`."""
         return await self._requests.ask(peer_id, protocol, payload, max_response_bytes=max_response_bytes)
 
+    def blame(self, peer_id: str) -> None:
+        """Count a message that no node forwards against the peer that sent it on request."""
+        self._intake.blame(peer_id, trio.current_time())
+
     def rate(self, ratings: Mapping[str, float]) -> None:
         """Replace the application's ratings of peers."""
         self._discipline.rate(ratings, trio.current_time())

@@ -229,6 +229,10 @@ class MemoryTransport:
         """Return the score of a peer, connected or not."""
         return self._discipline.scores.score(peer_id, trio.current_time())
 
+    def blame(self, peer_id: str) -> None:
+        """Count a message that no node forwards against the peer that sent it on request."""
+        self._intake.blame(peer_id, trio.current_time())
+
     def rate(self, ratings: Mapping[str, float]) -> None:
         """Replace the application's ratings of peers."""
         self._discipline.rate(ratings, trio.current_time())

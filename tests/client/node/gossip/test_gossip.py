@@ -18,6 +18,7 @@ from support.nodes import until
 from support.swarm import EPOCH, EPOCH_SECONDS, Identity, make_manifest, moment
 from trio.testing import MockClock
 
+from sapo_client.node.gossip.catch_up_server import NEWEST
 from sapo_client.node.gossip.sync import MAX_ANSWER_BYTES
 from sapo_client.swarm.simulated.memory import MemoryHub, MemoryTransport
 from sapo_client.swarm.transport import Handler
@@ -28,13 +29,12 @@ from sapo_protocol.errors import Reason, Verdict
 from sapo_protocol.requests import to_request
 from sapo_protocol.rules import Rule
 from sapo_protocol.topics import (
-    catch_up_protocol,
     certificates_protocol,
     contributions_protocol,
     equivocations_protocol,
+    newest_protocol,
     rollouts_topic,
 )
-from sapo_verification.engine import RECENT_ENVELOPES
 from sapo_verification.reputation.penalties import verdict
 from sapo_verification.sampling.pool import PoolLimits
 
@@ -76,6 +76,7 @@ async def test_a_stranger_is_asked_for_at_its_forwarder(start: Start, autojump_c
     alice, bob, carol = map(start, (ALICE, BOB, CAROL))
     async with running(alice, bob) as nursery:
         await until(lambda: alice.knows(bob) and bob.knows(alice))
+        await trio.sleep(5)  # by then they caught up with each other
         await nursery.start(carol.transport.run)
         nursery.start_soon(carol.run)
         await trio.testing.wait_all_tasks_blocked()  # carol's first certificate reaches no peer
@@ -329,14 +330,14 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("protocol_of", [certificates_protocol, catch_up_protocol])
+@pytest.mark.parametrize("protocol_of", [certificates_protocol, equivocations_protocol])
 @pytest.mark.parametrize("name", HOSTILE)
 async def test_a_hostile_answer_is_written_down_and_harms_nobody(
     start: Start, name: str, protocol_of: Callable[..., str], autojump_clock: MockClock
 ) -> None:
     alice, bob = start(ALICE), start(BOB)
     mallory = MemoryTransport(alice.hub, "mallory", on_bug=_raise)
-    for protocol in (certificates_protocol, catch_up_protocol, equivocations_protocol):
+    for protocol in (certificates_protocol, equivocations_protocol):
         mallory.serve(protocol(MANIFEST.swarm_id), answering(()))
     mallory.serve(protocol_of(MANIFEST.swarm_id), HOSTILE[name])
     async with running(alice) as nursery:
@@ -370,8 +371,7 @@ async def test_certificates_that_were_not_asked_for_are_dropped(
         return encode(tuple(answers))
 
     mallory.serve(certificates_protocol(MANIFEST.swarm_id), certificates)
-    for protocol in (catch_up_protocol, equivocations_protocol):
-        mallory.serve(protocol(MANIFEST.swarm_id), answering(()))
+    mallory.serve(equivocations_protocol(MANIFEST.swarm_id), answering(()))
     async with running(alice) as nursery:
         await nursery.start(mallory.run)
         await mallory.connect(alice.address)
@@ -420,7 +420,7 @@ async def test_a_peer_that_serves_late_is_met_soon(start: Start, autojump_clock:
         await nursery.start(late.run)
         await late.connect(alice.address)
         await until(lambda: len(alice.events("introduction_failed")) == 2)
-        for protocol in (certificates_protocol, catch_up_protocol, equivocations_protocol):
+        for protocol in (certificates_protocol, equivocations_protocol):
             late.serve(protocol(MANIFEST.swarm_id), answering(()))
         await until(lambda: alice.events("peer_connected"), seconds=10)
         asked_by: list[str] = []
@@ -461,10 +461,10 @@ async def test_an_answer_holds_the_newest_that_fit(start: Start, autojump_clock:
         for slot in range(MANIFEST.limits.slots_per_epoch):
             await bob.publish(slot=slot, completions=long)
         answer = await alice.transport.request(
-            bob.peer_id, catch_up_protocol(MANIFEST.swarm_id), b"", max_response_bytes=MAX_ANSWER_BYTES
+            bob.peer_id, newest_protocol(MANIFEST.swarm_id), b"", max_response_bytes=MAX_ANSWER_BYTES
         )
     assert MAX_ANSWER_BYTES - 128 * 1024 < len(answer) <= MAX_ANSWER_BYTES
-    assert MANIFEST.limits.slots_per_epoch < RECENT_ENVELOPES
+    assert MANIFEST.limits.slots_per_epoch < NEWEST
 
 
 async def test_a_message_on_the_wire_is_judged_once(start: Start, autojump_clock: MockClock) -> None:

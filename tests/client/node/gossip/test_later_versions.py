@@ -13,20 +13,20 @@ import pytest
 import trio
 from support.gossip_harness import GossipHarness
 from support.later import later_kind, later_rollout
+from support.listing_peer import ListingPeer, by_id
 from support.nodes import until
-from support.swarm import Identity, make_manifest
+from support.swarm import EPOCH, Identity, make_manifest
 from trio.testing import MockClock
 
 from sapo_client.swarm.limits import TransportLimits
-from sapo_client.swarm.simulated.memory import MemoryHub, MemoryTransport
+from sapo_client.swarm.simulated.memory import MemoryHub
 from sapo_client.swarm.transport import Handler, TransportError
-from sapo_protocol.envelope import Kind
+from sapo_protocol.envelope import Kind, parse_envelope
 from sapo_protocol.equivocation import prove_equivocation
 from sapo_protocol.errors import Reason
+from sapo_protocol.identifiers import ContentId
 from sapo_protocol.requests import to_response
 from sapo_protocol.topics import (
-    catch_up_protocol,
-    certificates_protocol,
     equivocations_protocol,
     rollouts_topic,
 )
@@ -138,23 +138,30 @@ async def test_answers_are_read_past_what_is_reserved(start: Start, autojump_clo
     bob = start(BOB)
     one, other = (CAROL.message(MANIFEST, completions=(b"%d" % n,)) for n in range(2))
     proved = prove_equivocation(one, other, SWARM)
-    answers = {
-        certificates_protocol: (later_kind(), ALICE.certificate(MANIFEST).to_bytes(), later_kind(b"1")),
-        catch_up_protocol: (later_rollout(slot=1), later_kind(), ALICE.message(MANIFEST)),
-        equivocations_protocol: (later_kind(), proved.to_envelope().to_bytes()),
-    }
-    later = MemoryTransport(bob.hub, "later", on_bug=_raise)
-    for protocol_of, messages in answers.items():
-        later.serve(protocol_of(SWARM), _answering(messages))
+    certificates = (later_kind(), ALICE.certificate(MANIFEST).to_bytes(), later_kind(b"1"))
+    sent = by_id(SWARM, [later_rollout(slot=1), ALICE.message(MANIFEST)])
+    later = ListingPeer(
+        bob.hub,
+        "later",
+        SWARM,
+        EPOCH,
+        {**sent, ContentId(bytes(32)): later_kind()},
+        certificates=certificates,
+    )
+    proofs = (later_kind(), proved.to_envelope().to_bytes())
+    later.transport.serve(equivocations_protocol(SWARM), _answering(proofs))
     async with trio.open_nursery() as nursery:
-        await nursery.start(later.run)
+        await nursery.start(later.transport.run)
         await nursery.start(bob.transport.run)
         nursery.start_soon(bob.run)
-        await bob.transport.connect("/memory/later/p2p/later")
-        await until(bob.pooled)
+        await bob.transport.connect(later.address)
+        await until(lambda: bob.events("caught_up"))
         nursery.cancel_scope.cancel()
     assert bob.knows(ALICE)
+    assert bob.pooled() == {parse_envelope(ALICE.message(MANIFEST), SWARM).content_id}
     assert bob.telemetry.refusals[Reason.RESERVED] == 5
+    [caught_up] = bob.events("caught_up")
+    assert (caught_up["listed"], caught_up["brought"], caught_up["faults"]) == (3, 1, 0)
 
 
 def _answering(messages: tuple[bytes, ...]) -> Handler:

@@ -183,10 +183,11 @@ class NodeMachine(RuleBasedStateMachine):
         """Assert that nodes agree about all keys, honest accounts' messages, and bans."""
         epoch, every = self._epoch(), [member.node for member in self.members]
         assert all(node.knows(member.identity) for node in every for member in self.members)
-        sent = set().union(*(self._contents(member.node.engine.recent()) for member in self.members))
+        first = max(0, epoch - EPOCH_WINDOW)
+        sent = set().union(*(self._contents(node.envelopes.since(first)) for node in every))
         honest = {member.identity.account for member in self.members}
         for member in self.members:
-            stored = self._contents(member.node.envelopes.since(max(0, epoch - EPOCH_WINDOW)))
+            stored = self._contents(member.node.envelopes.since(first))
             assert {one for one in sent if one.account in honest} <= stored
         bans = [node.reputation.is_banned(self.mallory.keys[0].account, epoch) for node in every]
         assert _alike(bans)

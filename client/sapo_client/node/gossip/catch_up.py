@@ -1,0 +1,337 @@
+"""Catch-up of a node that was away: ids from every peer, then what it lacks, each rollout from one of them.
+
+Nothing in a list is believed, and nothing is decided by it but what is fetched. What comes is validated like
+gossip, and blames the peer that sent it like gossip. A peer whose answers are of no use is asked no further
+while it is connected; that costs it nothing else, for none of it proves a fault.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+import trio
+
+from sapo_client.node.gossip.fetch_plan import PATIENCE_SECONDS, FetchPlan
+from sapo_client.node.runtime.clock import Clock
+from sapo_client.node.runtime.telemetry import Telemetry
+from sapo_client.swarm.limits import Rate, TransportLimits
+from sapo_client.swarm.rate_limit import TokenBucket
+from sapo_client.swarm.transport import Transport, TransportError
+from sapo_protocol.constants import CLOCK_SLACK_SECONDS, EPOCH_WINDOW
+from sapo_protocol.envelope import Kind, open_payload, parse_envelope
+from sapo_protocol.errors import RemoteProtocolError, Verdict
+from sapo_protocol.identifiers import ContentId, NodeId
+from sapo_protocol.islands.catch_up import (
+    BUSY_SECONDS,
+    MAX_FETCH_BYTES,
+    MAX_LISTING_BYTES,
+    CatchUpStatus,
+    IdPage,
+    IdRequest,
+    parse_fetched,
+    parse_id_page,
+    to_fetch_request,
+)
+from sapo_protocol.rollout import parse_rollout
+from sapo_protocol.rules import Rule
+from sapo_protocol.topics import rollout_ids_protocol, rollouts_protocol
+from sapo_verification.engine import Engine, Received
+
+MOST_FAULTS: Final = 3
+"""Answers of no use until a peer is asked no further."""
+
+MOST_BUSY: Final = 60
+"""Answers `BUSY`: five minutes."""
+
+MOST_PAGES: Final = 64
+"""Of one peer and epoch: 65,536 rollouts, far more than any island's."""
+
+ASKED_OF_PEER: Final = Rate(per_second=2, burst=8)
+"""Requests; a peer takes five a second and twenty at once, and other services ask it too."""
+
+ARRIVALS: Final = TransportLimits().messages
+"""Rollouts of all peers together: what one connection may bring by gossip."""
+
+MOST_DECIDED: Final = 16_384
+"""Rollouts that were fetched, did not count, and are not fetched from the next peer again."""
+
+_OF_ONE_COPY: Final = frozenset({Rule.ENVELOPE_RESERVED, Rule.KIND_RESERVED, Rule.AUTHOR_INTRODUCED})
+"""Rules whose breach says nothing about other copies: the author's certificate may come from another peer."""
+
+_LOOK_SECONDS: Final = 0.5
+
+Receive = Callable[[bytes, str], Received]
+"""Validates a rollout that a peer, given by its id, sent on request."""
+
+AskForCertificates = Callable[[str, Sequence[NodeId]], Awaitable[None]]
+"""Asks a peer for the certificates of some nodes, and validates what comes."""
+
+
+class _EndedError(Exception):
+    """A peer that is asked no further."""
+
+
+@dataclass(slots=True)
+class _Talk:
+    """What is asked of one peer.
+
+    Attributes:
+        asked: limits the requests to it.
+        listed: how many rollouts it listed that were lacking.
+        brought: how many of them it sent that were accepted.
+    """
+
+    peer_id: str
+    asked: TokenBucket
+    faults: int = 0
+    busy: int = 0
+    listed: int = 0
+    brought: int = 0
+
+
+class CatchUp:
+    """Service that asks peers for what this node missed, each once after it was introduced."""
+
+    def __init__(
+        self,
+        *,
+        engine: Engine,
+        transport: Transport,
+        telemetry: Telemetry,
+        clock: Clock,
+        receive: Receive,
+        ask_for_certificates: AskForCertificates,
+    ) -> None:
+        self._engine = engine
+        self._transport = transport
+        self._telemetry = telemetry
+        self._clock = clock
+        self._receive = receive
+        self._ask_for_certificates = ask_for_certificates
+        self._plan = FetchPlan()
+        self._due: dict[str, None] = {}
+        self._talking: set[str] = set()
+        self._ended: set[str] = set()
+        self._decided: dict[ContentId, None] = {}
+        self._progress = trio.Event()
+        self._arrivals: TokenBucket | None = None
+
+    def begin(self, peer_id: str) -> None:
+        """Ask a peer soon, whose certificates are known by now."""
+        self._due[peer_id] = None
+
+    def reconsider(self) -> None:
+        """Fetch again what did not count: it may count now."""
+        self._decided.clear()
+
+    async def run(self) -> None:
+        """Ask peers until cancelled; may be run again after that."""
+        self._arrivals = TokenBucket(ARRIVALS, trio.current_time())
+        self._talking.clear()
+        async with trio.open_nursery() as nursery:
+            while True:
+                present = {peer.peer_id for peer in self._transport.peers()}
+                self._ended &= present
+                self._due = {peer_id: None for peer_id in self._due if peer_id in present}
+                for peer_id in [each for each in self._due if each not in self._talking]:
+                    del self._due[peer_id]
+                    if peer_id not in self._ended:
+                        self._talking.add(peer_id)
+                        nursery.start_soon(self._talk_with, peer_id)
+                await trio.sleep(_LOOK_SECONDS)
+
+    async def _talk_with(self, peer_id: str) -> None:
+        talk = _Talk(peer_id, TokenBucket(ASKED_OF_PEER, trio.current_time()))
+        try:
+            for epoch in self._timely_epochs():
+                await self._catch_up_on(epoch, talk)
+        except _EndedError:
+            self._ended.add(peer_id)
+        except trio.Cancelled:
+            self.begin(peer_id)  # where the service runs again
+            raise
+        finally:
+            self._plan.forget(peer_id)
+            self._tell_progress()
+            self._talking.discard(peer_id)
+        if talk.listed:
+            self._telemetry.events.write(
+                "caught_up",
+                peer_id=peer_id,
+                listed=talk.listed,
+                brought=talk.brought,
+                faults=talk.faults,
+            )
+
+    def _timely_epochs(self) -> range:
+        """Return the epochs whose rollouts count now, oldest first: their time is over first."""
+        now_seconds = self._clock()
+        last = self._engine.epoch(now_seconds)
+        return range(max(0, self._engine.epoch(now_seconds - CLOCK_SLACK_SECONDS) - EPOCH_WINDOW), last + 1)
+
+    async def _catch_up_on(self, epoch: int, talk: _Talk) -> None:
+        """Fetch what a peer lists of an epoch, a page at a time."""
+        after: ContentId | None = None
+        for _ in range(MOST_PAGES):
+            page = await self._page(epoch, after, talk)
+            new = (each for each in page.ids if each not in self._decided)
+            lacking = self._engine.envelopes.lacking(new)
+            talk.listed += len(lacking)
+            self._plan.add(talk.peer_id, lacking)
+            await self._fetch_listed(talk)
+            if page.next is None:
+                return
+            after = page.next
+
+    async def _page(self, epoch: int, after: ContentId | None, talk: _Talk) -> IdPage:
+        islands = self._engine.islands
+        request = IdRequest(epoch, islands.carried if islands.is_divided else frozenset(), after).to_bytes()
+        protocol = rollout_ids_protocol(self._engine.manifest.swarm_id)
+        while True:
+            answer = await self._ask(protocol, request, MAX_LISTING_BYTES, talk)
+            page = None if answer is None else parse_id_page(answer, after)
+            if page is not None and page.status is CatchUpStatus.GIVEN:
+                return page
+            await trio.sleep(self._after(None if page is None else page.status, talk))
+
+    async def _fetch_listed(self, talk: _Talk) -> None:
+        """Fetch until nothing is lacking that the peer lists: from it, or by what others are asked for."""
+        while self._plan.has(talk.peer_id):
+            ids = self._plan.take(talk.peer_id, trio.current_time())
+            if not ids:
+                with trio.move_on_after(PATIENCE_SECONDS):
+                    await self._progress.wait()
+                continue
+            try:
+                pause_seconds = await self._fetch(ids, talk)
+            finally:
+                self._plan.release(talk.peer_id, ids)
+                self._tell_progress()
+            await trio.sleep(pause_seconds)
+
+    async def _fetch(self, ids: Sequence[ContentId], talk: _Talk) -> float:
+        """Fetch rollouts from a peer; return how long it is to be left alone then."""
+        lacking = self._engine.envelopes.lacking(ids)
+        for content_id in ids:
+            if content_id not in lacking:  # it came by gossip meanwhile
+                self._plan.decided(content_id)
+        if not lacking:
+            return 0.0
+        protocol = rollouts_protocol(self._engine.manifest.swarm_id)
+        answer = await self._ask(protocol, to_fetch_request(lacking), MAX_FETCH_BYTES, talk)
+        fetched = None if answer is None else parse_fetched(answer, len(lacking))
+        if fetched is None or fetched.status is not CatchUpStatus.GIVEN:
+            return self._after(None if fetched is None else fetched.status, talk)
+        given = dict(zip(lacking, fetched.messages, strict=False))
+        return 0.0 if await self._take(given, talk) else self._after(None, talk)
+
+    async def _take(self, messages: dict[ContentId, bytes | None], talk: _Talk) -> bool:
+        """Validate what a peer sent for some ids; return whether all of it could be what was asked for."""
+        sent = [message for message in messages.values() if message is not None]
+        self._count_arrivals(len(sent))
+        if unknown := self._unknown_authors(sent):
+            await self._ask_for_certificates(talk.peer_id, unknown)
+        is_as_listed = True
+        for content_id, message in messages.items():
+            await trio.lowlevel.checkpoint()
+            if content_id not in self._plan:  # another peer was asked as well, and was quicker
+                continue
+            received = None if message is None else self._receive_if(message, content_id, talk)
+            self._decide(content_id, received, talk)
+            if received is None or received.verdict is Verdict.REJECT:
+                is_as_listed = False
+                if not self._is_present(talk.peer_id):  # it was disconnected for that
+                    break
+        return is_as_listed
+
+    def _unknown_authors(self, messages: Iterable[bytes]) -> tuple[NodeId, ...]:
+        """Return the nodes of rollouts whose certificates are missing: who admitted them has one."""
+        found: dict[NodeId, None] = {}
+        for message in messages:
+            with suppress(RemoteProtocolError):  # refused below
+                envelope = parse_envelope(message, self._engine.manifest.swarm_id)
+                node = parse_rollout(open_payload(envelope, Kind.ROLLOUT)).node
+                if not self._engine.certificates.accounts_of(node):
+                    found[node] = None
+        return tuple(found)
+
+    def _receive_if(self, message: bytes, wanted: ContentId, talk: _Talk) -> Received | None:
+        """Validate a message; one that is well formed, but not the one that was asked for, is dropped."""
+        try:
+            if parse_envelope(message, self._engine.manifest.swarm_id).content_id != wanted:
+                return None
+        except RemoteProtocolError:  # the decision says what it costs whom
+            pass
+        received = self._receive(message, talk.peer_id)
+        if received.verdict is Verdict.REJECT:
+            self._transport.blame(talk.peer_id)
+        return received
+
+    def _decide(self, content_id: ContentId, received: Received | None, talk: _Talk) -> None:
+        """Fetch a rollout no more, or from another peer alone if another copy of it could count.
+
+        An id covers all but the signature and what is reserved in an envelope: without a fault there every
+        copy is judged the same.
+        """
+        if received is None or received.verdict is Verdict.REJECT or received.rule in _OF_ONE_COPY:
+            self._plan.missed(talk.peer_id, content_id)
+            return
+        self._plan.decided(content_id)
+        if received.verdict is Verdict.ACCEPT:
+            talk.brought += 1
+            return
+        self._decided[content_id] = None
+        if len(self._decided) > MOST_DECIDED:
+            del self._decided[next(iter(self._decided))]
+
+    async def _ask(self, protocol: str, request: bytes, most_bytes: int, talk: _Talk) -> bytes | None:
+        """Return a peer's answer within the limits of this node, or none if there is none."""
+        await self._wait(talk)
+        try:
+            return await self._transport.request(
+                talk.peer_id, protocol, request, max_response_bytes=most_bytes
+            )
+        except TransportError:
+            return None  # it does not serve this protocol, is slow, or just left
+
+    async def _wait(self, talk: _Talk) -> None:
+        """Wait until the peer may be asked, and as much more may come as came too much."""
+        while (pause := self._pause_seconds(talk)) > 0:
+            await trio.sleep(pause)
+        talk.asked.spend(1, trio.current_time())
+
+    def _pause_seconds(self, talk: _Talk) -> float:
+        now_seconds = trio.current_time()
+        until_asked = talk.asked.seconds_until(1, now_seconds)
+        return max(until_asked, self._arrivals.seconds_until(1, now_seconds) if self._arrivals else 0.0)
+
+    def _count_arrivals(self, count: int) -> None:
+        if self._arrivals is not None:
+            self._arrivals.spend(count, trio.current_time())
+
+    def _after(self, status: CatchUpStatus | None, talk: _Talk) -> float:
+        """Return how long a peer is left alone that gave nothing of use: longer after each such answer.
+
+        Args:
+            status: what it said; none for an answer that was late, malformed, wrong or incomplete.
+
+        Raises:
+            _EndedError: it is asked no further.
+        """
+        if status is CatchUpStatus.BUSY and talk.busy < MOST_BUSY:
+            talk.busy += 1
+            return BUSY_SECONDS
+        talk.faults += 1
+        if status is not None or talk.faults >= MOST_FAULTS or not self._is_present(talk.peer_id):
+            raise _EndedError
+        return 2.0**talk.faults
+
+    def _is_present(self, peer_id: str) -> bool:
+        return any(peer.peer_id == peer_id for peer in self._transport.peers())
+
+    def _tell_progress(self) -> None:
+        self._progress.set()
+        self._progress = trio.Event()

@@ -1,0 +1,145 @@
+"""Answers to peers that catch up: ids of rollouts, and rollouts by their ids, within what this node uploads.
+
+Peer ids are free, so limits are those of networks. Who is vouched for, or was chosen by this node, has an
+upload of their own: strangers in any number leave it to them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import islice, takewhile
+from typing import Final
+
+import trio
+
+from sapo_client.node.gossip.ratings import Ratings
+from sapo_client.node.gossip.sync import bounded_response
+from sapo_client.node.runtime.clock import Clock
+from sapo_client.swarm.addresses import Scope, network_of, scope_of
+from sapo_client.swarm.limits import Rate
+from sapo_client.swarm.rate_limit import KeyedBuckets, TokenBucket
+from sapo_client.swarm.transport import Direction, Transport
+from sapo_protocol.identifiers import Account
+from sapo_protocol.islands.catch_up import (
+    MAX_FETCH_BYTES,
+    MAX_LISTED,
+    CatchUpStatus,
+    FetchedRollouts,
+    IdPage,
+    IdRequest,
+    parse_fetch_request,
+    parse_id_request,
+)
+from sapo_protocol.topics import newest_protocol, rollout_ids_protocol, rollouts_protocol
+from sapo_verification.engine import Engine
+
+UPLOAD: Final = Rate(per_second=256 * 1024, burst=4 * 2**20)
+"""To all peers of one kind: 2 Mbit/s; the islands' gossip takes 2 to 3."""
+
+UPLOAD_TO_NETWORK: Final = Rate(per_second=128 * 1024, burst=2 * 2**20)
+"""To one network: 30 rollouts of 4 KiB a second, 500 at once."""
+
+LEAST_COST: Final = 1024
+"""Bytes as which a rollout counts at least, held or not: to look for it costs time too."""
+
+LISTING_COST: Final = 32 * 1024
+"""Bytes as which a list counts: as many as a full one has."""
+
+LOOKED_THROUGH: Final = 8192
+"""Stored rollouts for one list: a request costs no more, however many there are of other islands."""
+
+NEWEST: Final = 128
+"""Rollouts for a node of release 0.1.0: enough for its first batches."""
+
+_MOST_NETWORKS: Final = 1024
+_FRAMING: Final = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class _Upload:
+    """What may be sent to one peer: within that of its kind, and that of its network."""
+
+    together: TokenBucket
+    networks: KeyedBuckets
+    network: str
+
+    def take(self, size_bytes: int) -> bool:
+        """Whether so much may be sent now; if so, it counts as sent."""
+        now_seconds = trio.current_time()
+        if self.together.available(now_seconds) < size_bytes:
+            return False
+        is_within = self.networks.take(self.network, now_seconds, size_bytes)
+        return is_within and self.together.take(size_bytes, now_seconds)
+
+
+class CatchUpServer:
+    """Server of the catch-up protocols."""
+
+    def __init__(self, engine: Engine, transport: Transport, clock: Clock) -> None:
+        self._engine = engine
+        self._transport = transport
+        self._clock = clock
+        self._ratings = Ratings(engine.certificates, engine.reputation)
+        self._uploads: dict[bool, TokenBucket] = {}
+        self._networks = KeyedBuckets(UPLOAD_TO_NETWORK, _MOST_NETWORKS)
+
+    def serve(self) -> None:
+        """Answer on the catch-up protocols from now on."""
+        swarm_id = self._engine.manifest.swarm_id
+        self._transport.serve(rollout_ids_protocol(swarm_id), self._answer_ids)
+        self._transport.serve(rollouts_protocol(swarm_id), self._answer_rollouts)
+        self._transport.serve(newest_protocol(swarm_id), self._answer_newest)
+
+    async def _answer_ids(self, peer_id: str, request: bytes) -> bytes:
+        await trio.lowlevel.checkpoint()
+        asked, upload = parse_id_request(request), self._upload_to(peer_id)
+        if asked is None:
+            return IdPage(CatchUpStatus.MALFORMED).to_bytes()
+        if not upload.take(LISTING_COST):
+            return IdPage(CatchUpStatus.BUSY).to_bytes()
+        return self._page(asked).to_bytes()
+
+    def _page(self, asked: IdRequest) -> IdPage:
+        """Return the ids that are asked for among the next rollouts that are looked through."""
+        rows = self._engine.envelopes.listed(asked.epoch, asked.after, LOOKED_THROUGH)
+        there = (content_id for content_id, account in rows if self._is_asked(account, asked))
+        ids = tuple(islice(there, MAX_LISTED))
+        looked_until = ids[-1] if len(ids) == MAX_LISTED else rows[-1][0] if rows else None
+        is_last = len(rows) < LOOKED_THROUGH and (not rows or looked_until == rows[-1][0])
+        return IdPage(CatchUpStatus.GIVEN, ids, None if is_last else looked_until)
+
+    def _is_asked(self, account: Account, asked: IdRequest) -> bool:
+        return not asked.islands or self._engine.islands.home(account, asked.epoch) in asked.islands
+
+    async def _answer_rollouts(self, peer_id: str, request: bytes) -> bytes:
+        await trio.lowlevel.checkpoint()
+        ids, upload = parse_fetch_request(request), self._upload_to(peer_id)
+        if ids is None:
+            return FetchedRollouts(CatchUpStatus.MALFORMED).to_bytes()
+        found: list[bytes | None] = []
+        room = MAX_FETCH_BYTES - _FRAMING
+        for content_id in ids:
+            message = self._engine.envelopes.envelope(content_id)
+            cost = max(len(message or b""), LEAST_COST)
+            if len(message or b"") > room or not upload.take(cost):
+                break
+            room -= cost
+            found.append(message)
+        status = CatchUpStatus.GIVEN if found else CatchUpStatus.BUSY
+        return FetchedRollouts(status, tuple(found)).to_bytes()
+
+    async def _answer_newest(self, peer_id: str, request: bytes) -> bytes:
+        await trio.lowlevel.checkpoint()
+        upload = self._upload_to(peer_id)
+        newest = (envelope for _, envelope in self._engine.envelopes.latest(NEWEST))
+        sent = takewhile(lambda envelope: upload.take(len(envelope)), newest)
+        return bounded_response(tuple(reversed(list(sent))))
+
+    def _upload_to(self, peer_id: str) -> _Upload:
+        peer = next((peer for peer in self._transport.peers() if peer.peer_id == peer_id), None)
+        host = "" if peer is None else peer.remote_host or ""
+        is_chosen = peer is not None and peer.direction is Direction.OUTBOUND
+        is_preferred = is_chosen or self._ratings.vouches_for_peer(peer_id, self._engine.epoch(self._clock()))
+        together = self._uploads.setdefault(is_preferred, TokenBucket(UPLOAD, trio.current_time()))
+        network = peer_id if scope_of(host) is Scope.MACHINE else network_of(host)
+        return _Upload(together, self._networks, network)

@@ -1,0 +1,57 @@
+"""Which rollouts are fetched from whom."""
+
+from __future__ import annotations
+
+from sapo_client.node.gossip.fetch_plan import PATIENCE_SECONDS, FetchPlan
+from sapo_protocol.identifiers import ContentId
+from sapo_protocol.islands.catch_up import MAX_FETCHED
+
+IDS = tuple(ContentId(number.to_bytes(32, "big")) for number in range(100))
+
+
+def test_what_few_peers_list_is_fetched_first_and_from_one_at_a_time() -> None:
+    plan = FetchPlan()
+    plan.add("a", IDS[:60])
+    plan.add("b", IDS[:50])
+    first = plan.take("a", 0.0)
+    assert first == (*IDS[50:60], *IDS[: MAX_FETCHED - 10])
+    assert plan.take("b", 0.0) == IDS[MAX_FETCHED - 10 : 50]
+    assert plan.take("b", 0.0) == ()
+    plan.release("a", first)
+    assert plan.take("b", 0.0) == IDS[: MAX_FETCHED - 10]
+
+
+def test_a_slow_peer_holds_nothing_for_longer_than_some_seconds() -> None:
+    plan = FetchPlan()
+    plan.add("slow", IDS[:3])
+    plan.add("quick", IDS[:3])
+    assert plan.take("slow", 0.0) == IDS[:3]
+    assert plan.take("quick", PATIENCE_SECONDS - 0.1) == ()
+    assert plan.take("quick", PATIENCE_SECONDS) == IDS[:3]
+    plan.release("slow", IDS[:3])
+    assert plan.take("slow", PATIENCE_SECONDS + 1) == (), "the quick one has been asked since"
+    for content_id in IDS[:3]:
+        plan.decided(content_id)
+    assert (len(plan), plan.has("slow"), plan.has("quick")) == (0, False, False)
+
+
+def test_what_a_peer_misses_is_asked_of_others_alone_and_given_up_without_any() -> None:
+    plan = FetchPlan()
+    plan.add("a", IDS[:2])
+    plan.add("b", IDS[:1])
+    plan.missed("a", IDS[0])
+    plan.missed("a", IDS[1])
+    plan.missed("a", IDS[1])
+    assert (plan.has("a"), IDS[0] in plan, IDS[1] in plan) == (False, True, False)
+    assert plan.take("b", 0.0) == IDS[:1]
+    plan.forget("b")
+    assert (len(plan), plan.has("b")) == (0, False)
+
+
+def test_who_leaves_frees_what_it_was_asked_for() -> None:
+    plan = FetchPlan()
+    plan.add("a", IDS[:2])
+    plan.add("b", IDS[:2])
+    assert plan.take("a", 0.0) == IDS[:2]
+    plan.forget("a")
+    assert plan.take("b", 0.0) == IDS[:2]
