@@ -40,6 +40,7 @@ from sapo_client.node.runtime.upkeep import keep_log_short, start_up_set_aside
 from sapo_client.node.training import assembly as training
 from sapo_client.observe import control
 from sapo_client.observe.status import RoundSummary
+from sapo_client.observe.terminal import say
 from sapo_client.paths import DataDir
 from sapo_client.swarm.transport import BugReport, Transport
 from sapo_protocol.manifest import Manifest
@@ -302,9 +303,9 @@ class NodeApp:
                 f"training alone as {name}: nothing is shared, data in {context.data.root}", file=sys.stderr
             )
             return
-        print(f"joined {context.manifest.name} as {name}", file=sys.stderr)
+        say(f"joined {context.manifest.name} as {name}")
         for address in transport.addresses:
-            print(f"  listening on {address}{_on_all_interfaces(address)}", file=sys.stderr)
+            say(f"  listening on {address}{_on_all_interfaces(address)}")
 
     def _reports(self) -> Reports:
         return Reports(
