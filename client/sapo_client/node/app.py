@@ -32,7 +32,7 @@ from sapo_client.node.runtime.backends import open_backend
 from sapo_client.node.runtime.beacons import open_beacons
 from sapo_client.node.runtime.clock import Clock, wall_clock
 from sapo_client.node.runtime.context import NodeContext
-from sapo_client.node.runtime.host import start_transport
+from sapo_client.node.runtime.host import say_joined, start_transport
 from sapo_client.node.runtime.shutdown import Pause, Shutdown
 from sapo_client.node.runtime.supervisor import Service, Supervisor
 from sapo_client.node.runtime.telemetry import open_telemetry
@@ -40,7 +40,6 @@ from sapo_client.node.runtime.upkeep import keep_log_short, start_up_set_aside
 from sapo_client.node.training import assembly as training
 from sapo_client.observe import control
 from sapo_client.observe.status import RoundSummary
-from sapo_client.observe.terminal import say
 from sapo_client.paths import DataDir
 from sapo_client.swarm.transport import BugReport, Transport
 from sapo_protocol.manifest import Manifest
@@ -303,9 +302,7 @@ class NodeApp:
                 f"training alone as {name}: nothing is shared, data in {context.data.root}", file=sys.stderr
             )
             return
-        say(f"joined {context.manifest.name} as {name}")
-        for address in transport.addresses:
-            say(f"  listening on {address}{_on_all_interfaces(address)}")
+        say_joined(context.manifest.name, name, transport.addresses)
 
     def _reports(self) -> Reports:
         return Reports(
@@ -323,9 +320,3 @@ class NodeApp:
             claim=self._options.claim,
             coming=self._successions.coming,
         )
-
-
-def _on_all_interfaces(address: str) -> str:
-    """Return a note for an unspecified address, which other machines cannot dial as it is."""
-    everywhere = address.startswith(("/ip4/0.0.0.0/", "/ip6/::/"))
-    return " (every interface: others dial this machine's own address)" if everywhere else ""

@@ -20,6 +20,7 @@ from sapo_client import logs
 from sapo_client.account.verify_file import VerificationStep
 from sapo_client.cli.render import Grid, Output, Pairs, print_error
 from sapo_client.cli.verify import print_step
+from sapo_client.node.runtime.host import say_joined
 from sapo_client.node.runtime.statements import show_signed
 from sapo_client.observe.terminal import say
 from sapo_protocol.envelope import Kind, seal
@@ -38,6 +39,7 @@ WRITERS: dict[str, Callable[[str], None]] = {
     "error": lambda text: print_error(text, text),
     "verification": lambda text: print_step(1, VerificationStep("seal", True, text)),
     "node": say,
+    "joined": lambda text: say_joined(text, "begin", [text]),
     "stack": lambda text: log_trace(text),
     "statement": lambda text: show_signed({"name": text}),
 }
