@@ -42,7 +42,8 @@ class _Formatter(logging.Formatter):
         self.converter = time.gmtime
 
     def format(self, record: logging.LogRecord) -> str:
-        return without_secrets(super().format(record))
+        text = without_secrets(super().format(record))
+        return "".join(sign if sign in "\n\t" else _printable(sign) for sign in text)
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  # the library's name
         text = super().formatMessage(record)

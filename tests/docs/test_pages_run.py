@@ -8,7 +8,6 @@ names and addresses; ``NOT_RUN`` are the lines that are not run here, with what 
 import json
 import re
 import shutil
-import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ import pytest
 from support.anvil import Anvil, running_anvil
 from support.docs_reader import PAGES, PATIENCE_SECONDS, Reader, page_lines
 from support.policies import make_policy_folder
+from support.ports import free_port
 
 from sapo_client.errors import ExitCode
 from sapo_client.testnet.processes import wait_until
@@ -93,7 +93,7 @@ def swarm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Swarm]:
     """Follow docs/testnet.md to a claimed reward; the nodes go on."""
     folder = tmp_path_factory.mktemp("pages")
     with running_anvil(folder) as anvil:
-        port = _free_port()
+        port = free_port()
         here = {
             "http://127.0.0.1:8545": anvil.url,
             "/tcp/4001": f"/tcp/{port}",
@@ -126,12 +126,6 @@ def swarm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Swarm]:
 
 def _status(reader: Reader) -> dict[str, int]:
     return reader.json("sapo ledger status --identity newcomer --rpc $RPC --data-dir newcomer-node")
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def run_lines(page: str) -> list[str]:

@@ -25,7 +25,7 @@ from sapo_client.node.auditing.agreement import Agreement, AgreementTerms, Chain
 from sapo_client.node.auditing.disputes import Dispute, find_fraud, posted_trees
 from sapo_client.node.runtime.context import Author
 from sapo_protocol import merkle, secp256k1
-from sapo_protocol.contributions import Approval, Proposal, Tally, parse_approval, settle
+from sapo_protocol.contributions import Approval, Proposal, Tally, parse_approval, parse_tally, settle
 from sapo_protocol.eip712 import EpochApproval, EpochRoot
 from sapo_protocol.envelope import Kind, SignedEnvelope, seal
 from sapo_protocol.epochs import epoch_start_seconds
@@ -136,6 +136,8 @@ class AgreementWorld:
         collude: the liars act as one to move points; otherwise each does harm at random.
         silent: the liars only stay silent.
         recalled: an epoch that is recalled as soon as it is final; none for no recall.
+        held_up: epochs whose honest tallies the network delivers late, and how many graces after the end of
+            the next epoch; its first turn begins two graces after that.
 
     Attributes:
         proposals_at_recall: how many proposals of that epoch each honest auditor knew at that moment.
@@ -151,8 +153,9 @@ class AgreementWorld:
         collude: bool = False,
         silent: bool = False,
         recalled: int | None = None,
+        held_up: Mapping[int, float] | None = None,
     ) -> None:
-        self._recalled = recalled
+        self._recalled, self._held_up = recalled, held_up or {}
         self.proposals_at_recall: list[int] = []
         self.rng = random.Random(seed)
         self.manifest: Manifest = make_chain_manifest(epoch_seconds=60)
@@ -312,11 +315,20 @@ class AgreementWorld:
         self._forward(envelope, [other for other in self.honest if other is not auditor])
 
     def _forward(self, envelope: SignedEnvelope, receivers: Sequence[HonestAuditor]) -> None:
-        message = envelope.to_bytes()
+        message, begin = envelope.to_bytes(), self._leaves(envelope)
         for receiver in receivers:
             if envelope.content_id not in receiver.heard:
                 delay = self.rng.uniform(0.05, self._delay_seconds)
-                self._at(self.now + delay, self._delivery(receiver, envelope, message))
+                self._at(begin + delay, self._delivery(receiver, envelope, message))
+
+    def _leaves(self, envelope: SignedEnvelope) -> float:
+        """Return when the network takes a message on its way."""
+        if envelope.kind is not Kind.TALLY:
+            return self.now
+        epoch = parse_tally(envelope.payload).epoch
+        if (graces := self._held_up.get(epoch)) is None:
+            return self.now
+        return max(self.now, self._end(epoch + 1) + graces * grace_seconds(self.manifest))
 
     def _delivery(
         self, receiver: HonestAuditor, envelope: SignedEnvelope, message: bytes

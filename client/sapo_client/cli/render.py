@@ -13,7 +13,8 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TextIO
-from unicodedata import category
+
+from sapo_client.observe.terminal import plain, plain_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ class Output:
     def emit(self, document: Any, *blocks: Block) -> None:
         """Print the result: the document with `--json`, the blocks otherwise."""
         if self.as_json:
-            sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+            sys.stdout.write(plain_json(json.dumps(document, indent=2, ensure_ascii=False)) + "\n")
             return
         for block in blocks:
             _print(block)
@@ -95,15 +96,6 @@ def cell(value: Any) -> str:
             return plain(str(value))
 
 
-def plain(text: str) -> str:
-    """Return a text without characters that act on a terminal: strangers write names and answers."""
-    return "".join(sign if _is_plain(sign) else "\ufffd" for sign in text)
-
-
-def _is_plain(sign: str) -> bool:
-    return sign.isprintable() or sign in "\n\t" or category(sign) == "Zs"
-
-
 def _entry(value: Any) -> str:
     """Return a value as an entry of a table, which is one line."""
     return " ".join(cell(value).splitlines())
@@ -112,7 +104,7 @@ def _entry(value: Any) -> str:
 def _print(block: Block) -> None:
     match block:
         case str():
-            sys.stdout.write(block + "\n")
+            sys.stdout.write(plain(block) + "\n")
         case Pairs(rows):
             width = max((len(name) for name, _ in rows), default=0)
             for name, value in rows:

@@ -10,6 +10,7 @@ import typer
 
 from sapo_client.cli.options import Common, ManifestOption, command
 from sapo_client.cli.render import styled
+from sapo_client.observe.terminal import plain
 
 if TYPE_CHECKING:
     from sapo_client.account.verify_file import VerificationStep
@@ -44,7 +45,7 @@ def verify(
     for step in steps(_read(file), config.swarm.manifest, DataDir(config.data_dir)):
         taken.append(step)
         if not common.as_json:
-            _print_step(len(taken), step)
+            print_step(len(taken), step)
     failed = any(step.ok is False for step in taken)
     skipped = [step.name for step in taken if step.ok is None]
     if common.as_json:
@@ -57,10 +58,11 @@ def verify(
     raise typer.Exit(ExitCode.VERIFICATION if failed else ExitCode.DONE)
 
 
-def _print_step(number: int, step: VerificationStep) -> None:
+def print_step(number: int, step: VerificationStep) -> None:
+    """Print a step's number, outcome, name and detail."""
     word, colour = LABELS[step.ok]
     mark = styled(f"{word:<4}", colour, sys.stdout)
-    sys.stdout.write(f"{number:>2}  {mark}  {step.name:<12}  {step.detail}\n")
+    sys.stdout.write(f"{number:>2}  {mark}  {step.name:<12}  {plain(step.detail)}\n")
     sys.stdout.flush()  # the next step may take seconds
 
 

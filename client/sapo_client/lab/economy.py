@@ -8,7 +8,8 @@ generate, how many of those are payable, and what they cost.
 One assumption favours the attacker: no node forwards what an author withholds. Every tally reaches every
 auditor, and a proposal pays what all tallies settle to, because the other auditors approve no other proposal.
 Auditors' bonds are left out: the contracts cannot prove any of these lies, so none of them costs a bond. The
-bonds of accounts are a gate, whose tokens are given back, so they cost nothing here either.
+bonds of accounts are a gate, whose tokens are given back, so they cost nothing here either. An attestation
+costs what its attester asks for, which is nothing here.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from sapo_protocol.contributions import Proposal, Share, Tally, settle
 from sapo_protocol.identifiers import Account, ContentId, Digest, NodeId
 from sapo_protocol.settlement import agreeing
 from sapo_protocol.terms.difficulty import VALUES_OF_A_POINT
-from sapo_protocol.terms.gate import BondGate
+from sapo_protocol.terms.gate import BondGate, EasGate
 from sapo_verification.epoch_count import capped_points
 
 
@@ -99,7 +100,9 @@ class EarningStrategy:
         liars: number of auditors that belong to the player.
         auditors: number of all auditors; none for the rules' number.
         units: of a bond, which its accounts share evenly, in a swarm whose gate asks for one; the honest
-            accounts have one each. None: the gate is open.
+            accounts have one each. None: the gate asks for no bond.
+        attested: how many of its accounts are attested, in a swarm whose gate asks for that; the honest
+            accounts all are. None: the gate asks for no attestation.
     """
 
     name: str
@@ -113,6 +116,7 @@ class EarningStrategy:
     lie: Lie = Lie.INFLATE
     auditors: int | None = None
     units: int | None = None
+    attested: int | None = None
 
 
 HONEST: Final = EarningStrategy("honest")
@@ -192,6 +196,19 @@ STRATEGIES: Final = (
         )
         for accounts, units in ((1, 1), (16, 1), (64, 1), (100, 1), (64, 64))
     ),
+    EarningStrategy("eas gate: honest, attested", attested=1),
+    EarningStrategy("eas gate: one machine, 8 accounts, 1 attested", accounts=8, attested=1),
+    *(
+        EarningStrategy(
+            f"eas gate: script, {accounts} account{'s' * (accounts > 1)}, {attested} attested",
+            accounts=accounts,
+            machines=2.0 * accounts,
+            payable_share=1.0,
+            rollout_cost=SCRIPT_COST,
+            attested=attested,
+        )
+        for accounts, attested in ((1, 1), (64, 1), (64, 64))
+    ),
     *COMPETENCE,
 )
 
@@ -248,6 +265,7 @@ def compare(
     rows = []
     for strategy in strategies:
         fair = replace(HONEST, auditors=strategy.auditors, units=strategy.units and 1)
+        fair = replace(fair, attested=strategy.attested and 1)
         honest, outcome = (
             play(one, rules, prices=prices, world=world, seed=seed) for one in (fair, strategy)
         )
@@ -310,7 +328,14 @@ class _Game:
         self._delivery_random = random.Random(f"{seed}/hearing")
         self.accounts = tuple(_account(f"player {number}") for number in range(strategy.accounts))
         self._others = tuple(_account(f"honest {number}") for number in range(world.honest))
-        self._units = self._bonded()
+        self._units = self._bonded() if strategy.attested is None else self._attested(strategy.attested)
+
+    def _attested(self, attested: int) -> Mapping[Account, Fraction]:
+        """Return what each account counts; so many of the player's accounts have an attestation each."""
+        gate = EasGate(_account("eas"), Digest(bytes(32)), (_account("attester"),), 0)
+        held = {account: int(place < attested) for place, account in enumerate(self.accounts)}
+        held |= dict.fromkeys(self._others, 1)
+        return {account: gate.units(attestations) for account, attestations in held.items()}
 
     def _bonded(self) -> Mapping[Account, Fraction] | None:
         """Return what each account counts; the player's accounts share its bond evenly."""

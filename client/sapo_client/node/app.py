@@ -32,7 +32,7 @@ from sapo_client.node.runtime.backends import open_backend
 from sapo_client.node.runtime.beacons import open_beacons
 from sapo_client.node.runtime.clock import Clock, wall_clock
 from sapo_client.node.runtime.context import NodeContext
-from sapo_client.node.runtime.host import start_transport
+from sapo_client.node.runtime.host import say_joined, start_transport
 from sapo_client.node.runtime.shutdown import Pause, Shutdown
 from sapo_client.node.runtime.supervisor import Service, Supervisor
 from sapo_client.node.runtime.telemetry import open_telemetry
@@ -303,9 +303,7 @@ class NodeApp:
                 f"training alone as {name}: nothing is shared, data in {context.data.root}", file=sys.stderr
             )
             return
-        print(f"joined {context.manifest.name} as {name}", file=sys.stderr)
-        for address in transport.addresses:
-            print(f"  listening on {address}{_on_all_interfaces(address)}", file=sys.stderr)
+        say_joined(context.manifest.name, name, transport.addresses)
 
     def _reports(self) -> Reports:
         return Reports(
@@ -323,9 +321,3 @@ class NodeApp:
             claim=self._options.claim,
             coming=self._successions.coming,
         )
-
-
-def _on_all_interfaces(address: str) -> str:
-    """Return a note for an unspecified address, which other machines cannot dial as it is."""
-    everywhere = address.startswith(("/ip4/0.0.0.0/", "/ip6/::/"))
-    return " (every interface: others dial this machine's own address)" if everywhere else ""

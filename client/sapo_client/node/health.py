@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import shutil
-import sys
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -39,6 +38,7 @@ from sapo_client.observe.health import (
 )
 from sapo_client.observe.reachable import reachable_text
 from sapo_client.observe.service_manager import service_manager
+from sapo_client.observe.terminal import say
 from sapo_client.observe.webhook import Notification, Webhook
 from sapo_client.swarm.reachability import Reachability
 from sapo_protocol.epochs import epoch_at, epoch_start_seconds
@@ -66,11 +66,6 @@ _WINDOW_SECONDS: Final = 300.0
 
 _ROUNDS: Final = 20
 """Rounds whose median duration is the usual one."""
-
-
-def to_terminal(line: str) -> None:
-    """Print a line about the node's health on standard error."""
-    print(line, file=sys.stderr, flush=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +127,7 @@ class HealthWatch:
         bond: Callable[[], BondFacts | None] = lambda: None,
         change: Callable[[], ChangeFacts | None] = lambda: None,
         islands: Callable[[], IslandFacts | None] = lambda: None,
-        show: Callable[[str], None] = to_terminal,
+        show: Callable[[str], None] = say,
     ) -> None:
         self._context = context
         self._chain = chain

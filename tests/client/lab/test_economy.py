@@ -112,13 +112,18 @@ def test_the_strategies_that_beat_honest_work_are_listed() -> None:
     rows = compare(STRATEGIES, RULES, PRICES, EconomyWorld(), seed=0)
     better = {each.outcome.strategy for each in rows if each.against_honest > 0} - {*COMPETENCE}
     harmful = {each.outcome.strategy for each in rows if each.others_lose > 0}
-    bonded = {strategy for strategy in STRATEGIES if strategy.name.startswith("bond gate: script")}
+    gated = {
+        strategy
+        for strategy in STRATEGIES
+        if strategy.name.startswith(("bond gate: script", "eas gate: script"))
+    }
     open_ = map(named, ("script: ", "script, 16", "script, 64"))
-    assert better == {named("2 of 4 auditors inflate"), *open_, *bonded}
+    assert better == {named("2 of 4 auditors inflate"), *open_, *gated}
     assert harmful == {
         named("2 of 4 auditors deny"),
         named("script, 64"),
         named("bond gate: script, 64 accounts, 64"),
+        named("eas gate: script, 64 accounts, 64"),
     }
 
 
@@ -132,6 +137,23 @@ def test_accounts_on_one_bond_earn_what_one_account_does() -> None:
     shared = [points[f"bond gate: script, {accounts} accounts, 1 unit"] for accounts in (16, 64, 100)]
     assert max(shared) <= one
     assert points["bond gate: script, 64 accounts, 64 units"] > 60 * one  # which takes 64 bonds
+
+
+def test_accounts_on_one_attestation_earn_what_one_account_does() -> None:
+    rows = compare(STRATEGIES, RULES, PRICES, EconomyWorld(), seed=0)
+    points = {each.outcome.strategy.name: each.outcome.points for each in rows}
+    one = points["eas gate: script, 1 account, 1 attested"]
+    assert one == RULES.points_per_epoch * EconomyWorld().epochs
+    assert points["eas gate: script, 64 accounts, 1 attested"] == one
+    assert points["eas gate: script, 64 accounts, 64 attested"] > 60 * one  # which takes 64 attestations
+    assert points["eas gate: one machine, 8 accounts, 1 attested"] < points["eas gate: honest, attested"]
+
+
+@given(seed=st.integers(0, 99), accounts=st.integers(1, 40), machines=st.integers(1, 40))
+def test_splitting_an_attestation_earns_at_most_as_much(seed: int, accounts: int, machines: int) -> None:
+    whole = EarningStrategy("whole", machines=machines * accounts, payable_share=1.0, attested=1)
+    split = replace(whole, name="split", accounts=accounts)
+    assert row(split, seed=seed).outcome.points <= row(whole, seed=seed).outcome.points
 
 
 @given(seed=st.integers(0, 99), accounts=st.integers(1, 40), machines=st.integers(1, 40))

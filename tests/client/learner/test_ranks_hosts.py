@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from pathlib import Path
 import pytest
 from support.learner_child import learner_child, other_ranks
 from support.policies import make_policy_folder
+from support.ports import free_port
 
 from sapo_client.learner.settings import LearnerSettings
 
@@ -27,14 +27,6 @@ def settings(tmp_path: Path) -> LearnerSettings:
     return LearnerSettings(
         model=str(folder), directory=tmp_path / "run", device="cpu", max_new_tokens=8, learning_rate=1e-3
     )
-
-
-def free_port() -> int:
-    """Return a port of the loopback interface that is free now."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
 
 
 @contextmanager

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 from eth_account.signers.local import LocalAccount
-from support.faulty import connected
 from support.ledger import (
     ACCOUNT_EXIT_SECONDS,
     ALICE,
@@ -13,20 +12,17 @@ from support.ledger import (
     BOB,
     BOND_UNIT,
     DEPLOYER,
-    NOW_SECONDS,
     QUORUM,
     Contracts,
     address,
-    found,
     refused_as,
 )
 from support.lying_endpoint import Liar, Logs
-from support.network import ForkingChain, Network
+from support.rewound import RewoundSite, forking_ledger
 
 from sapo_client.ledger.account_bond import AccountBond, Accusation, BondHistory, require_gate
 from sapo_client.ledger.errors import BondsHidden, Disagreement, LedgerError
 from sapo_client.ledger.records import Stake
-from sapo_client.ledger.rpc import Rpc
 from sapo_protocol.identifiers import Account, Digest
 from sapo_protocol.terms.gate import BondGate
 
@@ -36,30 +32,11 @@ EPOCH = 7
 DECISION = Path(__file__).parents[3] / "docs/adr/gate-units.md"
 
 
-class Site:
+class Site(RewoundSite[Liar]):
     """A gate on a chain that can be reorganised, and the addresses at which it is read."""
 
-    def __init__(self, contracts: Contracts) -> None:
-        self.contracts = contracts
-        engine = contracts.chain.engine
-        assert isinstance(engine, ForkingChain)
-        self.engine = engine
-        self.network = Network(engine)
-        self.told: list[str] = []
-
-    @property
-    def block(self) -> int:
-        return self.engine.head.block_number
-
     def read_by(self, endpoints: int = 1) -> tuple[BondHistory, list[Liar]]:
-        liars = [Liar(self.network) for _ in range(endpoints)]
-        names = {f"http://{number}": liar for number, liar in enumerate(liars)}
-        rpc = Rpc(
-            tuple(names),
-            connect=lambda name: connected(names[name]),
-            now=lambda: self.contracts.chain.now_seconds,
-            report=self.told.append,
-        )
+        rpc, liars = self.rpc(endpoints)
         return BondHistory(AccountBond(rpc, self.contracts.gate.address)), liars
 
     def bond(self, account: Account, amount: int) -> int:
@@ -84,20 +61,15 @@ class Site:
 
 @pytest.fixture(scope="module")
 def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Contracts, int]]:
-    path = tmp_path_factory.mktemp("gate") / "chain.sqlite"
-    contracts = found(path, kind=ForkingChain, account_exit_seconds=ACCOUNT_EXIT_SECONDS)
-    yield contracts, contracts.chain.engine.head.block_number
-    contracts.chain.close()
+    folder = tmp_path_factory.mktemp("gate")
+    with forking_ledger(folder, account_exit_seconds=ACCOUNT_EXIT_SECONDS) as contracts:
+        yield contracts, contracts.chain.engine.head.block_number
 
 
 @pytest.fixture
 def site(deployed: tuple[Contracts, int]) -> Site:
     """The chain as after the deployment."""
-    contracts, head = deployed
-    opened = Site(contracts)
-    opened.engine.rewind(head)
-    contracts.chain.now_seconds = float(NOW_SECONDS)
-    return opened
+    return Site(*deployed, Liar)
 
 
 def test_bonds_as_of_each_block(site: Site) -> None:

@@ -8,23 +8,21 @@ from typing import Any
 import pytest
 from eth_utils import keccak
 from support.eas import ATTESTERS, Eas, deploy_eas
-from support.faulty import connected
 from support.ledger import (
     ALICE,
     AUDITORS,
     BOB,
     Contracts,
     address,
-    found,
 )
 from support.lying_endpoint import Liar, Logs
-from support.network import ForkingChain, Network
+from support.network import Network
+from support.rewound import RewoundSite, forking_ledger
 
 from sapo_client.ledger.account_bond import Gate
 from sapo_client.ledger.attestations import AttestationHistory, require_service
 from sapo_client.ledger.chain.errors import REFUSED, RpcError
 from sapo_client.ledger.errors import AttestationsInvented, Disagreement, LedgerError
-from sapo_client.ledger.rpc import Rpc
 from sapo_protocol.identifiers import Account, Digest
 
 A, B = address(ALICE), address(BOB)
@@ -56,21 +54,13 @@ class Endpoint(Liar):
         return answer
 
 
-class Site:
+class Site(RewoundSite[Endpoint]):
     """A service on a chain that can be reorganised, and the addresses at which it is read."""
 
     def __init__(self, contracts: Contracts, eas: Eas) -> None:
-        self.contracts = contracts
+        super().__init__(contracts, eas.after_block, Endpoint)
         self.eas = eas
-        engine = contracts.chain.engine
-        assert isinstance(engine, ForkingChain)
-        self.engine = engine
-        self.network = Network(engine)
-        self.told: list[str] = []
-
-    @property
-    def block(self) -> int:
-        return self.engine.head.block_number
+        contracts.chain.now_seconds = self.seconds + 1.0  # younger than the gate's block
 
     @property
     def seconds(self) -> int:
@@ -81,17 +71,6 @@ class Site:
         self.contracts.chain.now_seconds = float(self.seconds + seconds)
         self.network.fill(1)
 
-    def rpc(self, endpoints: int) -> tuple[Rpc, list[Endpoint]]:
-        liars = [Endpoint(self.network) for _ in range(endpoints)]
-        names = {f"http://{number}": liar for number, liar in enumerate(liars)}
-        rpc = Rpc(
-            tuple(names),
-            connect=lambda name: connected(names[name]),
-            now=lambda: self.contracts.chain.now_seconds,
-            report=self.told.append,
-        )
-        return rpc, liars
-
     def read_by(self, endpoints: int = 1) -> tuple[AttestationHistory, list[Endpoint]]:
         rpc, liars = self.rpc(endpoints)
         return AttestationHistory(rpc, self.eas.gate()), liars
@@ -99,21 +78,14 @@ class Site:
 
 @pytest.fixture(scope="module")
 def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Contracts, Eas]]:
-    contracts = found(tmp_path_factory.mktemp("eas") / "chain.sqlite", kind=ForkingChain)
-    try:
+    with forking_ledger(tmp_path_factory.mktemp("eas")) as contracts:
         yield contracts, deploy_eas(contracts.chain)
-    finally:
-        contracts.chain.close()
 
 
 @pytest.fixture
 def site(deployed: tuple[Contracts, Eas]) -> Site:
     """The chain as after the deployment."""
-    contracts, eas = deployed
-    opened = Site(contracts, eas)
-    opened.engine.rewind(eas.after_block)
-    contracts.chain.now_seconds = opened.seconds + 1.0  # younger than the gate's block
-    return opened
+    return Site(*deployed)
 
 
 def test_attestations_as_of_each_block(site: Site) -> None:

@@ -5,55 +5,37 @@ from dataclasses import replace
 
 import pytest
 from eth_utils import keccak
-from support.faulty import Mode, connected
+from support.faulty import Mode
 from support.ledger import (
     ALICE,
     AUDITORS,
-    NOW_SECONDS,
     POINTS_CAP,
     QUORUM,
     Contracts,
     Tree,
     address,
-    found,
     make_root,
     sign,
 )
 from support.lying_endpoint import Liar, Logs
-from support.network import ForkingChain, Network
+from support.rewound import RewoundSite, forking_ledger
 
 from sapo_client.ledger.contract import EpochLedgerContract
 from sapo_client.ledger.errors import Disagreement, RecordHidden
 from sapo_client.ledger.fraud import OverCap
 from sapo_client.ledger.history import History
 from sapo_client.ledger.records import EpochRecord, Tip
-from sapo_client.ledger.rpc import Rpc
 from sapo_protocol.eip712 import EpochRoot
 from sapo_protocol.identifiers import Digest
 
 A = address(ALICE)
 
 
-class Site:
+class Site(RewoundSite[Liar]):
     """Contracts on a chain that can be reorganised, and the addresses at which it is read."""
 
-    def __init__(self, contracts: Contracts) -> None:
-        self.contracts = contracts
-        self.told: list[str] = []
-        engine = contracts.chain.engine
-        assert isinstance(engine, ForkingChain)
-        self.engine = engine
-        self.network = Network(engine)
-
     def history(self, endpoints: int = 1) -> tuple[History, list[Liar]]:
-        liars = [Liar(self.network) for _ in range(endpoints)]
-        names = {f"http://{number}": liar for number, liar in enumerate(liars)}
-        rpc = Rpc(
-            tuple(names),
-            connect=lambda name: connected(names[name]),
-            now=lambda: self.contracts.chain.now_seconds,
-            report=self.told.append,
-        )
+        rpc, liars = self.rpc(endpoints)
         return History(EpochLedgerContract(rpc, self.contracts.deployment.ledger)), liars
 
     def post(self, root: EpochRoot) -> EpochRecord:
@@ -76,19 +58,14 @@ class Site:
 
 @pytest.fixture(scope="module")
 def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Contracts, int]]:
-    contracts = found(tmp_path_factory.mktemp("forking") / "chain.sqlite", kind=ForkingChain)
-    yield contracts, contracts.chain.engine.head.block_number
-    contracts.chain.close()
+    with forking_ledger(tmp_path_factory.mktemp("forking")) as contracts:
+        yield contracts, contracts.chain.engine.head.block_number
 
 
 @pytest.fixture
 def site(deployed: tuple[Contracts, int]) -> Site:
     """The chain as after the deployment."""
-    contracts, head = deployed
-    opened = Site(contracts)
-    opened.engine.rewind(head)
-    contracts.chain.now_seconds = float(NOW_SECONDS)
-    return opened
+    return Site(*deployed, Liar)
 
 
 def test_before_the_first_epoch_there_is_nothing(site: Site) -> None:

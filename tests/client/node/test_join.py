@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ import pytest
 import trio
 from support.events import number, objects
 from support.nodes import COMPLETIONS, EXTERNAL_GROUPS, LOCAL_GROUPS, manifest_of, until
+from support.ports import free_ports
 from support.sapo_process import SAPO, TIMEOUT_SECONDS
 
 from sapo_client.observe.events import Event, read_events
@@ -121,19 +121,11 @@ class Machine:
         return any(step["external"] for step in self.events("step"))
 
 
-def free_ports() -> tuple[int, int]:
-    """Return two free loopback ports."""
-    with socket.socket() as one, socket.socket() as other:
-        for each in (one, other):
-            each.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1]), int(other.getsockname()[1])
-
-
 @pytest.fixture
 def machines(policy: Path, weekdays: Suite, tmp_path: Path) -> Iterator[tuple[Machine, Machine]]:
     manifest = tmp_path / "manifest.json"
     manifest.write_text(manifest_to_json(manifest_of(weekdays)))
-    ports = free_ports()
+    ports = free_ports(2)
     pair = (
         Machine(tmp_path / "a", manifest, policy, ports[0]),
         Machine(tmp_path / "b", manifest, policy, ports[1]),

@@ -73,6 +73,25 @@ def test_an_ignored_message_blames_nobody_and_is_validated_again_later() -> None
     assert harness.scores.score("peer", 5.0) == 0.0
 
 
+def test_repeating_ignored_messages_costs_a_node_no_more_than_new_ones() -> None:
+    """The attacker knows when an id is forgotten; what bounds it is the rate of a connection."""
+    rate, seconds = int(TransportLimits().messages.per_second), 30
+
+    def validated(different: int) -> int:
+        messages = [b"%d" % number for number in range(different)]
+        harness = IntakeHarness(dict.fromkeys(messages, Verdict.IGNORE))
+        for number in range(rate * seconds):
+            harness.process(messages[number % different], now=number // rate)
+        return len(harness.validated)
+
+    assert [validated(different) for different in (1, rate, 5 * rate, rate * seconds)] == [
+        6,
+        6 * rate,
+        rate * seconds,
+        rate * seconds,
+    ]
+
+
 @pytest.mark.parametrize("verdict", [Verdict.REJECT, RemoteProtocolError(Rule.ENVELOPE_KEYS, "no")])
 def test_a_rejected_message_blames_every_forwarder_and_is_validated_once(verdict: Any) -> None:
     harness = IntakeHarness({b"bad": verdict})

@@ -332,15 +332,17 @@ class ContributionStore:
         """Return one proposal by its id."""
         return self._message(content_id, Proposal)
 
-    def paid_accounts(self, proposal: ContentId) -> int | None:
+    def counting_paid(self, proposal: ContentId) -> Working[int | None]:
         """Return how many accounts have points in a proposal, or None if it is not all here.
 
         It is not kept in memory: of old epochs nothing else is read, and a large swarm's takes megabytes.
         """
-        if isinstance(known := self._parsed.get(proposal), Proposal):
-            return paid_accounts(known)
-        message = at_once(self._read(proposal, Proposal))
-        return paid_accounts(message) if isinstance(message, Proposal) else None
+        message = self._parsed.get(proposal)
+        if not isinstance(message, Proposal):
+            message = yield from self._read(proposal, Proposal)
+        if not isinstance(message, Proposal):
+            return None
+        return (yield from part(len(message.shares), partial(paid_accounts, message)))
 
     def proposals(self, epoch: int) -> dict[ContentId, Proposal]:
         """Return the proposals of an epoch."""

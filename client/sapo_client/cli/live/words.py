@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from sapo_client.cli.render import plain
+from sapo_client.observe.terminal import plain
 
 SPARKS: Final = "▁▂▃▄▅▆▇█"
 SHORT: Final = 8

@@ -218,7 +218,8 @@ class Agreement:
     def step(self, now_seconds: float, state: ChainState) -> AgreementStep:
         """Return what this auditor does now; approvals are recorded and messages stored before that.
 
-        The chain takes epochs in order: each waits for the one before it, unless that has nothing to settle.
+        The chain takes epochs in order: each waits for the one before it and for its tallies, unless that has
+        nothing to settle.
         While a posting is live everybody waits, because the next proposal builds on its result.
         """
         return at_once(self.stepping(now_seconds, state))
@@ -246,12 +247,18 @@ class Agreement:
                 if is_open and proposer(self._terms.auditors(epoch), epoch, turn) == self._author.account:
                     messages.extend((yield from self._propose(epoch, turn, state, now_seconds)))
                 postings.extend(self._postings(epoch, turn, state))
-            if (yield from self._has_something_to_settle(epoch)):
+            if (yield from self._may_have_something_to_settle(epoch)):
                 break
         return AgreementStep(tuple(messages), tuple(postings))
 
-    def _has_something_to_settle(self, epoch: int) -> Working[bool]:
+    def _may_have_something_to_settle(self, epoch: int) -> Working[bool]:
+        """Whether an epoch comes to points, or some of its tallies do while those of a quorum are not here.
+
+        Tallies may be late; the next epoch can be settled for a whole epoch longer.
+        """
         tallies = self._contributions.tallies(epoch)
+        if len(tallies) < self._terms.quorum:
+            return any(points for tally in tallies.values() for _, points in tally.points)
         key = tuple(sorted(tallies))
         if key not in self._granting:
             granted = yield from part(
@@ -259,7 +266,7 @@ class Agreement:
             )
             if len(self._granting) >= _KEPT_VERDICTS:
                 self._granting.clear()
-            self._granting[key] = len(tallies) >= self._terms.quorum and any(granted.values())
+            self._granting[key] = any(granted.values())
         return self._granting[key]
 
     def _settlement(

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from functools import partial
 
 from sapo_client.config import LedgerConfig
 from sapo_client.errors import ExitCode, SapoError
@@ -23,6 +21,7 @@ from sapo_client.node.runtime.bonds import BondReader
 from sapo_client.node.runtime.context import NodeContext
 from sapo_client.node.runtime.statements import Signer, show_signed
 from sapo_client.node.runtime.successor_folder import SuccessorFolder
+from sapo_client.observe.terminal import say
 from sapo_protocol.manifest import Manifest
 from sapo_verification.engine import Engine
 from sapo_verification.signing.database import SigningDatabase
@@ -130,7 +129,7 @@ def open_successions(
             node=context.author.node,
             reopen=reopen,
             caught_up=gossip.repeat_requests,
-            show=partial(print, file=sys.stderr, flush=True),
+            show=say,
         )
     )
 
@@ -184,5 +183,5 @@ def _faucet(context: NodeContext, chain: LedgerClient) -> FaucetRequest | None:
         ledger=chain,
         events=context.events,
         clock=context.clock,
-        show=lambda line: print(line, file=sys.stderr, flush=True),
+        show=say,
     )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Sequence
 
 import trio
 
 from sapo_client.config import Config
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.keystore import Identity
+from sapo_client.observe.terminal import say
 from sapo_client.swarm.addresses import ListenAddress, parse_address, parse_listen_address
 from sapo_client.swarm.peer_id import peer_id_from_key
 from sapo_client.swarm.transport import BugReport, Transport, TransportError
@@ -103,3 +105,16 @@ async def start_transport(nursery: trio.Nursery, transport: Transport) -> None:
             hint="another program may hold the port: choose one with --listen /ip4/0.0.0.0/tcp/PORT",
             exit_code=ExitCode.NETWORK,
         ) from error
+
+
+def say_joined(swarm: str, name: str, addresses: Sequence[str]) -> None:
+    """Print which swarm a node has joined under which name, and where it listens."""
+    say(f"joined {swarm} as {name}")
+    for address in addresses:
+        say(f"  listening on {address}{_on_all_interfaces(address)}")
+
+
+def _on_all_interfaces(address: str) -> str:
+    """Return a note for an unspecified address, which other machines cannot dial as it is."""
+    everywhere = address.startswith(("/ip4/0.0.0.0/", "/ip6/::/"))
+    return " (every interface: others dial this machine's own address)" if everywhere else ""

@@ -12,6 +12,7 @@ from typing import Final
 import trio
 
 from sapo_client.ledger.errors import LedgerError
+from sapo_client.node.runtime.beside import beside
 from sapo_client.observe.events import EventLog
 from sapo_protocol.eip712 import EpochRoot
 from sapo_protocol.epochs import epoch_start_seconds
@@ -70,10 +71,7 @@ class PaidAccounts:
                 continue
             if (roots := await self._counted_roots(epoch)) is None:
                 return  # the chain is away
-            paid = []
-            for root in roots:
-                paid.append(self._paid_in(root))
-                await trio.lowlevel.checkpoint()  # a proposal may name a hundred thousand accounts
+            paid = [await self._paid_in(root) for root in roots]
             known = [accounts for accounts in paid if accounts is not None]
             if len(known) < len(paid):
                 self._report(f"no number of islands for epoch {epoch} yet: its proposals are asked for")
@@ -106,12 +104,13 @@ class PaidAccounts:
             self._roots = {one: kept for one, kept in self._roots.items() if one > epoch - _KEPT_EPOCHS}
         return self._roots[epoch]
 
-    def _paid_in(self, root: EpochRoot) -> int | None:
+    async def _paid_in(self, root: EpochRoot) -> int | None:
         """Return how many accounts have points in a final epoch, or none while its proposal is not here."""
         name = ContentId(root.archive_digest)
         if name not in self._paid:
             self._contributions.note_earlier_final(root.epoch, name)
-            if (accounts := self._contributions.paid_accounts(name)) is None:
+            # a proposal may name a hundred thousand accounts
+            if (accounts := await beside(self._contributions.counting_paid(name))) is None:
                 return None
             if len(self._paid) >= _KEPT_EPOCHS:
                 self._paid.clear()

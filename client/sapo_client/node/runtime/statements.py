@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from sapo_client.observe.terminal import say
 from sapo_protocol.eip712 import Domain, Statement, readable
 from sapo_protocol.identifiers import Account, NodeId
 from sapo_protocol.manifest import Manifest
@@ -86,4 +86,4 @@ def _moment(seconds: int) -> str:
 
 def show_signed(words: Words) -> None:
     """Print what the account signs; its operator is not asked while a node runs."""
-    print("this account signs:", *lines(words), sep="\n", file=sys.stderr)
+    say("\n".join(("this account signs:", *lines(words))))

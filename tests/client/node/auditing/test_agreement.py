@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from support.agreement_world import AgreementOutcome, AgreementWorld, Weather
 
@@ -32,6 +34,24 @@ def test_a_swarm_whose_messages_take_longer_than_its_turns_settles_later() -> No
     """Turns grow, and an auditor also signs what was proposed in an earlier turn."""
     world = AgreementWorld(3, auditors=4, liars=1, weather=Weather(slow=1.0, crash=0.0, outage=0.0))
     assert world.run(10) == harmless(10)
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("liars", [0, 1])
+def test_an_epoch_whose_tallies_are_an_epoch_late_is_waited_for(seed: int, liars: int) -> None:
+    """The next epoch can be settled a whole epoch longer; this one cannot."""
+    calm = Weather(slow=0.0, crash=0.0, outage=0.0)
+    world = AgreementWorld(seed, auditors=4, liars=liars, silent=True, weather=calm, held_up={2: 3.0})
+    assert world.run(6) == harmless(6)
+
+
+@pytest.mark.parametrize("epochs", [{2: 40.0}, {2: 40.0, 3: 40.0}])
+@pytest.mark.parametrize("liars", [0, 1])
+def test_epochs_whose_tallies_never_come_cost_only_themselves(epochs: dict[int, float], liars: int) -> None:
+    """Also where a liar sends a tally of these epochs, so that the others wait for more of them."""
+    calm = Weather(slow=0.0, crash=0.0, outage=0.0)
+    world = AgreementWorld(1, auditors=4, liars=liars, weather=calm, held_up=epochs)
+    assert world.run(8) == replace(harmless(8), stopped=len(epochs))
 
 
 @pytest.mark.parametrize("seed", range(3))

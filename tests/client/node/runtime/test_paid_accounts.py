@@ -1,5 +1,6 @@
 """How a node finds the number of islands: from the chain's final roots and the proposals behind them."""
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,8 +15,8 @@ from trio.testing import MockClock
 from sapo_client.ledger.errors import LedgerError
 from sapo_client.node.runtime.paid_accounts import PaidAccounts
 from sapo_client.swarm.simulated.memory import MemoryHub
-from sapo_protocol.constants import PAID_EPOCHS
-from sapo_protocol.contributions import Proposal, Share
+from sapo_protocol.constants import MAX_PAGE_ROWS, PAID_EPOCHS
+from sapo_protocol.contributions import Proposal, Share, page_digest, parse_proposal, to_pages
 from sapo_protocol.eip712 import EpochRoot
 from sapo_protocol.envelope import Kind, parse_envelope
 from sapo_protocol.epochs import epoch_start_seconds
@@ -67,20 +68,43 @@ class Node:
 
     def settle(self, epoch: int, paid: int, *, at_seconds: int | None = None) -> Callable[[], None]:
         """Make an epoch final in which so many accounts were paid; return what brings its proposal."""
-        accounts = sorted(Account(bytes([number]) * 20) for number in range(1, paid + 4))
+        accounts = [Account(number.to_bytes(20, "big")) for number in range(1, paid + 4)]
         shares = tuple(Share(one, int(place < paid), 9) for place, one in enumerate(accounts))
+        pages = to_pages(shares)
         proposal = Proposal(
             node=AUDITOR.node,
             account=AUDITOR.account,
             epoch=epoch,
             tallies=(ContentId(bytes(32)),),
             shares=shares,
+            pages=tuple(map(page_digest, pages)),
         )
         message = sealed_by(AUDITOR, MANIFEST, proposal)
-        name = parse_envelope(message, MANIFEST.swarm_id).content_id
+        envelope = parse_envelope(message, MANIFEST.swarm_id)
+        name, payload = envelope.content_id, envelope.payload
         block_seconds = epoch_start_seconds(MANIFEST, epoch + 2) - 10 if at_seconds is None else at_seconds
         self.final.roots.append((block_seconds, proposal.root(name)))
-        return lambda: self.harness.engine.contributions.add(name, Kind.PROPOSAL, proposal, message)
+
+        def arrive() -> None:
+            self.harness.engine.contributions.add(name, Kind.PROPOSAL, parse_proposal(payload), message)
+            self.harness.engine.contributions.add_pages(pages)
+
+        return arrive
+
+    async def calls_to_learn(self, epoch: int) -> int:
+        """Learn of an epoch; return how many calls the event loop's thread makes for it."""
+        calls = 0
+
+        def count(_: object, event: str, __: object) -> None:
+            nonlocal calls
+            calls += event in ("call", "c_call")
+
+        sys.setprofile(count)
+        try:
+            await self.paid.learn([epoch])
+        finally:
+            sys.setprofile(None)
+        return calls
 
 
 @pytest.fixture
@@ -173,3 +197,15 @@ async def test_an_endpoint_that_hides_all_epochs_is_not_believed_about_an_epoch_
     await misled.paid.learn([EPOCH, EPOCH + 1, EPOCH + 2])
     counts = [misled.islands.count(epoch) for epoch in (EPOCH, EPOCH + 1, EPOCH + 2)]
     assert counts == [4, 4, 1]
+
+
+async def test_more_accounts_hold_up_other_tasks_no_longer(tmp_path: Path) -> None:
+    """A proposal of 100,000 accounts was read and counted in the event loop."""
+    calls = dict[int, int]()
+    for paid in (MAX_PAGE_ROWS, 5 * MAX_PAGE_ROWS):
+        node = Node(tmp_path / f"{paid}")
+        node.settle(EPOCH - 3, paid)()
+        calls[paid] = await node.calls_to_learn(EPOCH)
+        assert node.harness.events("islands")[0]["paid"] == [paid]
+    few, many = calls.values()
+    assert many - few < MAX_PAGE_ROWS

@@ -1,0 +1,34 @@
+"""Text that acts on no terminal: names, answers and messages are written by strangers.
+
+Control characters move the cursor, clear the screen or set the window's title, those from 0x7f to 0x9f too;
+marks of direction let a line read other than it is.
+"""
+
+from __future__ import annotations
+
+import sys
+from unicodedata import category
+
+
+def plain(text: str) -> str:
+    """Return a text with a replacement character for each one that acts on a terminal."""
+    return "".join(sign if _is_plain(sign) else "\ufffd" for sign in text)
+
+
+def plain_json(text: str) -> str:
+    """Return JSON of the same meaning, in which characters that act on a terminal are escaped."""
+    return "".join(sign if _is_plain(sign) else _escape(sign) for sign in text)
+
+
+def say(text: str) -> None:
+    """Print a text on standard error."""
+    print(plain(text), file=sys.stderr, flush=True)
+
+
+def _is_plain(sign: str) -> bool:
+    return sign.isprintable() or sign in "\n\t" or category(sign) == "Zs"
+
+
+def _escape(sign: str) -> str:
+    units = sign.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[place : place + 2].hex()}" for place in range(0, len(units), 2))
