@@ -107,7 +107,7 @@ def _points(groups: tuple[int, ...], record: Record) -> list[Any]:
 
 def _middle(name: str, groups: Sequence[str]) -> dict[str, Any]:
     accounts = dict(zip(_accounts(), groups, strict=False))
-    found = {
+    found: dict[bytes, list[GroupOutcome]] = {
         Account.fromhex(account): [GroupOutcome("rmw".index(letter)) for letter in letters]
         for account, letters in accounts.items()
     }

@@ -87,14 +87,7 @@ class GossipHandlers:
             telemetry=telemetry,
         )
         self._sync = self._open_sync()
-        self._catch_up = CatchUp(
-            engine=engine,
-            transport=transport,
-            telemetry=telemetry,
-            clock=clock,
-            receive=self.receive_past_rollout,
-            ask_for_certificates=self._sync.fetch_certificates,
-        )
+        self._catch_up = self._open_catch_up()
         self._catch_up_server = CatchUpServer(engine, transport, clock)
         self._moved = trio.Event()
         node = NodeId(key_from_peer_id(transport.peer_id) or bytes(NodeId.SIZE))
@@ -119,6 +112,16 @@ class GossipHandlers:
         )
         self._hears_contributions = False
         self._located: set[Account] = set()
+
+    def _open_catch_up(self) -> CatchUp:
+        return CatchUp(
+            engine=self._engine,
+            transport=self._transport,
+            telemetry=self._telemetry,
+            clock=self._clock,
+            receive=self.receive_past_rollout,
+            ask_for_certificates=self._sync.fetch_certificates,
+        )
 
     def _open_sync(self) -> PeerSync:
         swarm_id = self._swarm_id
