@@ -8,7 +8,8 @@ repair what was lost. Differences from the stock router, each a fault that was f
 * IWANT serves each message a few times per peer and heartbeat window, so that a small request cannot
   draw megabytes; IHAVE asks for a bounded number of ids;
 * control messages about topics that we did not join are not stored (stock keeps a back-off for
-  every topic name that a peer invents);
+  every topic name that a peer invents), and one RPC has one of a kind for a topic;
+* above a rate GRAFTs are not read, since each is answered;
 * IDONTWANT is sent only for messages large enough to pay for it;
 * recent messages are replayed to a new subscriber once per connection, through the bounded queue;
 * the adaptive, spam, equivocation and eclipse features, opportunistic grafting and peer replacement
@@ -31,8 +32,10 @@ from libp2p.pubsub.pubsub import Pubsub
 
 from sapo_client.swarm.counters import TransportCounters
 from sapo_client.swarm.intake import message_id
+from sapo_client.swarm.limits import Rate
 from sapo_client.swarm.p2p.message_cache import ContentCache
 from sapo_client.swarm.p2p.score_bridge import ScoreBridge
+from sapo_client.swarm.rate_limit import KeyedBuckets
 
 PROTOCOLS: Final = (TProtocol("/meshsub/1.2.0"), TProtocol("/meshsub/1.1.0"))
 HEARTBEAT_SECONDS: Final = 1  # gossipsub's own; an idle node with nine peers uses 0.15 % of a core
@@ -45,6 +48,8 @@ _HISTORY_HEARTBEATS: Final = 10  # replayed to a new subscriber: a late mesh mis
 _MAX_REPLAYED: Final = 256  # half of one peer's queue
 _MIN_IDONTWANT_BYTES: Final = 16 * 1024  # below, the announcement costs more than the copy it saves
 _MAX_CONTROL_ENTRIES: Final = 64  # topics in one control message; a node joins four to sixteen
+_GRAFTS: Final = Rate(per_second=10, burst=64)  # of a peer; a heartbeat has one for each of its topics
+_MAX_GRAFTING: Final = 256  # peers whose rate is remembered
 _MAX_IDS: Final = 256  # ids asked for or served per control entry
 _MAX_RETRANSMISSIONS: Final = 3  # go-libp2p's GossipRetransmission
 _ID_BYTES: Final = 32
@@ -83,6 +88,7 @@ class Mesh(GossipSub):
         self.scorer = scorer
         self._counters = counters
         self._knows = knows
+        self._grafts = KeyedBuckets(_GRAFTS, _MAX_GRAFTING)
         self._replayed: dict[ID, set[str]] = defaultdict(set)
 
     # Messages
@@ -146,7 +152,8 @@ class Mesh(GossipSub):
         for iwant in control.iwant[:_MAX_CONTROL_ENTRIES]:
             await self.handle_iwant(iwant, sender_peer_id)
         for graft in self._joined(control.graft):
-            await self.handle_graft(graft, sender_peer_id)
+            if self._grafts.take(str(sender_peer_id), trio.current_time()):
+                await self.handle_graft(graft, sender_peer_id)
         for prune in self._joined(control.prune):
             del prune.peers[:]  # peers are exchanged by our own protocol
             await self.handle_prune(prune, sender_peer_id)
@@ -154,7 +161,9 @@ class Mesh(GossipSub):
             await self.handle_idontwant(dont_want, sender_peer_id)
 
     def _joined(self, entries: Sequence[_Entry]) -> list[_Entry]:
-        return [entry for entry in entries[:_MAX_CONTROL_ENTRIES] if entry.topicID in self.mesh]
+        """Return the last entry of each topic that we joined."""
+        by_topic = {entry.topicID: entry for entry in entries[:_MAX_CONTROL_ENTRIES]}
+        return [entry for topic, entry in by_topic.items() if topic in self.mesh]
 
     async def handle_ihave(self, ihave_msg: rpc_pb2.ControlIHave, sender_peer_id: ID) -> None:
         """Ask for the announced messages that we do not know."""

@@ -4,6 +4,11 @@ Stock blames the forwarder for every message that a validator did not accept, wh
 gives credit for time in the mesh. Here gossipsub's own terms have no weight: nothing that the library
 counts changes a score, and its thresholds see exactly what our own table and the application's rating
 of the peer say (the application-specific score of gossipsub 1.1).
+
+Nor does the pace of control messages cost anything. Stock blames a peer for more than ten IHAVEs or IWANTs
+in a second, and for a GRAFT within ten seconds of its PRUNE, by the time at which they arrive. After a stall
+of its connection an honest peer's heartbeats of minutes arrive at once: it would be banned. What is above the
+pace is not read (``mesh.py``), and floods of messages are the meter's business.
 """
 
 from __future__ import annotations
@@ -13,7 +18,6 @@ from libp2p.peer.id import ID
 from libp2p.pubsub.score import PeerScorer, ScoreParams
 
 from sapo_client.swarm.discipline import Discipline
-from sapo_client.swarm.peer_score import Severity
 
 
 class ScoreBridge(PeerScorer):
@@ -38,16 +42,12 @@ class ScoreBridge(PeerScorer):
         """Whether control messages of the peer are refused."""
         return not self.allow_publish(peer, topics)
 
-    def _small_fault(self, peer: ID, amount: float = 0.0) -> None:
-        self._discipline.blame(str(peer), Severity.HIGH, trio.current_time())
-
-    penalize_graft_flood = _small_fault
-    penalize_iwant_spam = _small_fault
-    penalize_ihave_spam = _small_fault
-
     def _no_effect(self, *_: object, **__: object) -> None:
         """Keep no state for terms without weight: stock's tables grow with every peer id seen."""
 
+    penalize_graft_flood = _no_effect
+    penalize_iwant_spam = _no_effect
+    penalize_ihave_spam = _no_effect
     on_heartbeat = _no_effect
     on_join_mesh = _no_effect
     on_leave_mesh = _no_effect

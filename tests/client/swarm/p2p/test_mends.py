@@ -391,6 +391,37 @@ async def test_ihave_asks_for_a_bounded_number(make_transport: Any) -> None:
     assert len(rpc.control.iwant[0].messageIDs) == 256
 
 
+async def test_what_waited_in_a_stalled_connection_costs_an_honest_peer_nothing(make_transport: Any) -> None:
+    """Two minutes of an honest peer's heartbeats arrive in one second, as after a partition."""
+    transport = make_transport()
+    mesh, queue = transport._mesh, _register(transport._gossip)
+    known = bytes(32)
+    for minute in range(2):
+        mesh.mesh[TOPIC].add(PEER)
+        await mesh.handle_prune(rpc_pb2.ControlPrune(topicID=TOPIC, backoff=60), PEER)
+        for second in range(60):
+            new = (60 * minute + second + 1).to_bytes(32, "big")
+            await mesh.handle_ihave(rpc_pb2.ControlIHave(topicID=TOPIC, messageIDs=[new]), PEER)
+            await mesh.handle_iwant(rpc_pb2.ControlIWant(messageIDs=[known]), PEER)
+        await mesh.handle_graft(rpc_pb2.ControlGraft(topicID=TOPIC), PEER)
+    assert mesh.scorer.score(PEER, [TOPIC]) == 0.0
+    wanted = [
+        identity for rpc in _queued(queue) for iwant in rpc.control.iwant for identity in iwant.messageIDs
+    ]
+    assert len(wanted) == 10  # what comes at once is not read, whoever sends it
+
+
+async def test_a_flood_of_grafts_draws_few_answers(make_transport: Any) -> None:
+    transport = make_transport()
+    mesh, queue = transport._mesh, _register(transport._gossip)
+    await mesh.handle_prune(rpc_pb2.ControlPrune(topicID=TOPIC, backoff=60), PEER)
+    graft = rpc_pb2.ControlMessage(graft=[rpc_pb2.ControlGraft(topicID=TOPIC)] * 64)
+    for _ in range(200):
+        await mesh.handle_rpc(rpc_pb2.RPC(control=graft), PEER)
+    answers = [prune for rpc in _queued(queue) for prune in rpc.control.prune]
+    assert 0 < len(answers) <= 64 + 10
+
+
 async def test_a_busy_relay_is_not_a_spammer(make_transport: Any) -> None:
     stock, router = _stock()
     passed = [router._check_spam_protection(PEER, _message(bytes([number]))) for number in range(30)]

@@ -5,15 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import trio
 from libp2p.peer.id import ID
 from trio.testing import MockClock
 
 from sapo_client.swarm.limits import ScoreLimits
 from sapo_client.swarm.peer_id import peer_id_from_key
+from sapo_client.swarm.peer_score import Severity
 
 LIMITS = ScoreLimits()
 PEERS = [ID.from_base58(peer_id_from_key(bytes([number]) * 32)) for number in range(1, 9)]
 PEER, LIKED, DISLIKED, *OTHERS = PEERS
+
+
+def _blame(transport: Any, peer: ID) -> None:
+    transport._discipline.blame(str(peer), Severity.HIGH, trio.current_time())
 
 
 @pytest.fixture
@@ -30,7 +36,7 @@ async def test_the_score_is_behaviour_and_rating_together(
     transport.rate({str(LIKED): 3.0, str(DISLIKED): -12.0})
     assert scores() == [0.0, 3.0, -12.0]
     for peer in PEERS:
-        transport._mesh.scorer.penalize_graft_flood(peer)
+        _blame(transport, peer)
     assert scores() == [-1.0, 2.0, -13.0]
     transport.rate({})
     assert scores() == [-1.0, -1.0, -1.0]
@@ -50,9 +56,8 @@ async def test_one_fault_more_graylists_the_disliked_alone(transport: Any, tools
     scorer = transport._mesh.scorer
     transport.rate({str(DISLIKED): LIMITS.lowest_rating})
     for peer in (DISLIKED, PEER):
-        scorer.penalize_graft_flood(peer)
-        for _ in range(5):
-            scorer.penalize_iwant_spam(peer)
+        for _ in range(6):
+            _blame(transport, peer)
     assert [scorer.is_graylisted(peer, [tools.TOPIC]) for peer in (DISLIKED, PEER)] == [True, False]
 
 
