@@ -2,14 +2,16 @@
 
 The dialler looks at the address book twice a second and dials what is due. The exchange asks the peer
 that was asked longest ago for the addresses it knows: often while connections are new, rarely later.
-It also detects silent connections: a peer that does not answer in time is disconnected, so that a
-half-open connection cannot hide a node that came back.
+It also detects silent connections: a peer that does not answer in time, and sends nothing else meanwhile, is
+disconnected, so that a half-open connection cannot hide a node that came back. Then all others that have been
+silent as long are asked at once: when this node's own address has changed, none of its connections lives.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from enum import Enum
 from pathlib import Path
 from typing import cast
 
@@ -30,6 +32,14 @@ from sapo_client.swarm.sought import SoughtFor
 from sapo_client.swarm.transport import FoundPeer, TransportError
 
 _LOG = logging.getLogger(__name__)
+
+
+class _Answer(Enum):
+    """What became of a peer exchange."""
+
+    GIVEN = "given"
+    NONE = "none"
+    SILENT = "silent"
 
 
 class Discovery:
@@ -153,18 +163,33 @@ class Discovery:
                 await self._wake.wait()
                 await trio.sleep(self._limits.tick_seconds)  # new peers often arrive together
             peer_id = self._asked_longest_ago()
-            if peer_id is not None:
-                await self._ask(peer_id)
+            if peer_id is not None and await self._ask(peer_id) is _Answer.SILENT:
+                await self._ask_silent_peers()
             self._interval_seconds = min(self._interval_seconds * 2, self._limits.max_exchange_seconds)
 
     def _asked_longest_ago(self) -> str | None:
         return min(self.connected(), key=lambda peer_id: self._asked_seconds.get(peer_id, -1.0), default=None)
 
-    async def _ask(self, peer_id: str) -> None:
-        self._asked_seconds[peer_id] = trio.current_time()
+    async def _ask_silent_peers(self) -> None:
+        since_seconds = trio.current_time() - self._requests.timeout_seconds
+        async with trio.open_nursery() as nursery:
+            for peer_id in self.connected():
+                if self._heard_seconds(peer_id) < since_seconds:
+                    nursery.start_soon(self._ask, peer_id)
+
+    def _heard_seconds(self, peer_id: str) -> float:
+        """Return when a peer sent anything last."""
+        muxers = [
+            cast(BoundedYamux, connection.muxed_conn)
+            for connection in self._host.swarm.get_connections(ID.from_base58(peer_id))
+        ]
+        return max((muxer.heard_seconds for muxer in muxers), default=float("inf"))
+
+    async def _ask(self, peer_id: str) -> _Answer:
+        self._asked_seconds[peer_id] = asked_seconds = trio.current_time()
         host = self.remote_host(peer_id)
         if host is None:
-            return  # it just left
+            return _Answer.NONE  # it just left
         try:
             payload = await self._requests.ask(
                 peer_id,
@@ -173,14 +198,18 @@ class Discovery:
                 max_response_bytes=peer_exchange.MAX_PAYLOAD_BYTES,
             )
         except PeerTooSlowError:
-            _LOG.info("%s answers too slowly and is disconnected", peer_id)
+            await trio.sleep(self._limits.tick_seconds)  # what came while this machine was busy is read now
+            if self._heard_seconds(peer_id) > asked_seconds:
+                return _Answer.NONE  # it is busy
+            _LOG.info("%s has been silent and is disconnected", peer_id)
             await self._host.disconnect(ID.from_base58(peer_id))
+            return _Answer.SILENT
         except TransportError:
-            return  # it does not serve this protocol, or just left
-        else:
-            told = self._for(host, peer_exchange.decode(payload))
-            self._book.learn_first_hand((address for address in told if address.peer_id == peer_id), host)
-            self._book.learn((address for address in told if address.peer_id != peer_id), host)
+            return _Answer.NONE  # it does not serve this protocol, or just left
+        told = self._for(host, peer_exchange.decode(payload))
+        self._book.learn_first_hand((address for address in told if address.peer_id == peer_id), host)
+        self._book.learn((address for address in told if address.peer_id != peer_id), host)
+        return _Answer.GIVEN
 
     async def _answer(self, asker: str, payload: bytes) -> bytes:
         await trio.lowlevel.checkpoint()

@@ -40,7 +40,11 @@ class BatchingStream(YamuxStream):
 
 
 class BoundedYamux(Yamux):
-    """One multiplexed connection within its limits."""
+    """One multiplexed connection within its limits.
+
+    Attributes:
+        heard_seconds: when data came from the peer last.
+    """
 
     def __init__(
         self,
@@ -53,6 +57,7 @@ class BoundedYamux(Yamux):
         super().__init__(secured, peer_id, is_initiator=secured.is_initiator)
         self._limits = limits
         self._report = report
+        self.heard_seconds = trio.current_time()
 
     async def start(self) -> None:
         """Serve the connection; its errors end it and nothing else."""
@@ -72,6 +77,7 @@ class BoundedYamux(Yamux):
         return BatchingStream.replacing(await super().open_stream())
 
     async def _read_data_body(self, length: int) -> bytes:
+        self.heard_seconds = trio.current_time()
         buffered_bytes = sum(len(buffer) for buffer in self.stream_buffers.values())
         if buffered_bytes + length > self._limits.max_buffered_bytes_per_connection:
             raise trio.TooSlowError  # the one error here that ends the connection; others lose the framing

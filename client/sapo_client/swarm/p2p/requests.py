@@ -48,6 +48,11 @@ class Requests:
 
     # Asking
 
+    @property
+    def timeout_seconds(self) -> float:
+        """How long an answer may take."""
+        return self._limits.request_timeout_seconds
+
     async def ask(self, peer_id: str, protocol: str, payload: bytes, *, max_response_bytes: int) -> bytes:
         """Return the response of a connected peer, or raise `TransportError`."""
         peer = ID.from_base58(peer_id)

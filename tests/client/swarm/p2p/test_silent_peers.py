@@ -1,0 +1,87 @@
+"""Connections over which nothing comes any more, while both ends keep them open."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import trio
+
+from sapo_client.swarm.limits import TransportLimits
+from sapo_client.swarm.peer_exchange import PROTOCOL as PEERS
+
+PEERS_BEHIND_RELAYS = 6
+LIMITS = TransportLimits(request_timeout_seconds=0.5)
+
+
+@dataclass
+class Relay:
+    """Forwards TCP connections to a port until it is frozen; then it keeps them open and forwards nothing."""
+
+    port: int
+    thawed: trio.Event = field(default_factory=trio.Event)
+    frozen: bool = False
+
+    async def serve(self, stream: trio.SocketStream) -> None:
+        onward = await trio.open_tcp_stream("127.0.0.1", self.port)
+        async with stream, onward, trio.open_nursery() as nursery:
+            nursery.start_soon(self._copy, stream, onward)
+            nursery.start_soon(self._copy, onward, stream)
+
+    async def _copy(self, source: trio.SocketStream, target: trio.SocketStream) -> None:
+        with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+            async for data in source:
+                if self.frozen:
+                    await self.thawed.wait()
+                await target.send_all(data)
+
+
+async def test_when_all_connections_fall_silent_none_is_kept(swarm: Any, tools: Any) -> None:
+    """As after a change of the own address: asked one by one they would keep their places for minutes."""
+    relays, addresses = [], []
+    async with trio.open_nursery() as nursery:
+        for number in range(2, 2 + PEERS_BEHIND_RELAYS):
+            peer = await swarm.start(number, limits=LIMITS)
+            [address] = peer.transport.addresses
+            relay = Relay(int(address.split("/")[4]))
+            [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
+            nursery.start_soon(trio.serve_listeners, relay.serve, [listener])
+            port = listener.socket.getsockname()[1]
+            relays.append(relay)
+            addresses.append(address.replace(f"/{relay.port}/", f"/{port}/"))
+        slow = tools.replace(tools.QUICK_DIAL, first_exchange_seconds=6.0, max_exchange_seconds=6.0)
+        moved = await swarm.start(1, bootstrap=tuple(addresses), limits=LIMITS, dial=slow)
+        await tools.eventually(lambda: len(moved.peer_ids()) == PEERS_BEHIND_RELAYS)
+        for relay in relays:
+            relay.frozen = True
+        await tools.eventually(lambda: not moved.peer_ids())
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_peer_that_is_too_busy_to_answer_is_kept(swarm: Any, tools: Any) -> None:
+    asked: list[bytes] = []
+
+    async def never_answer(_peer_id: str, request: bytes) -> bytes:
+        asked.append(request)
+        await trio.sleep_forever()
+        raise AssertionError
+
+    node = await swarm.start(1, limits=LIMITS)
+    busy = await swarm.start(2, bootstrap=node.transport.addresses, limits=LIMITS)
+    busy.transport.serve(PEERS, never_answer)
+    await swarm.wait_until_connected([node, busy])
+    dials = busy.transport.counters()["dials"]
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_publish_for_ever, busy)
+        await tools.eventually(lambda: len(asked) >= 4)
+        nursery.cancel_scope.cancel()
+    assert busy.transport.counters()["dials"] == dials
+
+
+async def _publish_for_ever(member: Any) -> None:
+    number = 0
+    while True:
+        await member.publish(b"still here %d" % number)
+        number += 1
+        await trio.sleep(0.05)
