@@ -217,6 +217,7 @@ class Member:
             rollout = self.identity.rollout(epoch=epoch, slot=slot, completions=answers)
             message = self.identity.seal(manifest, rollout).to_bytes()
             self.world.signed.setdefault((account, epoch, slot), set()).add(message)
+            process.node.gossip.keep_certificate_valid()
             admitted = process.node.engine.admit_own(message, self.now())
             await process.node.gossip.publish(admitted)
 

@@ -271,6 +271,12 @@ class GossipHandlers:
             with trio.move_on_after(_REPEAT_SECONDS):
                 await self._moved.wait()
 
+    def keep_certificate_valid(self) -> None:
+        """Renew the own certificate if it does not count now: the clock may have been set back behind it."""
+        if self._own_certificate.is_due:
+            self._admit_own_certificate()
+            self._moved.set()
+
     def _admit_own_certificate(self) -> bytes:
         """Admit the own certificate here, for own rollouts are admitted like any other, and return it."""
         message = self._own_certificate.message()

@@ -45,11 +45,15 @@ class OwnCertificate:
         self._not_before_seconds = 0
         self._renew_at_seconds = 0
 
+    @property
+    def is_due(self) -> bool:
+        """Whether the certificate is not valid now, or half of its time is over."""
+        return not self._not_before_seconds <= int(self._clock()) < self._renew_at_seconds
+
     def message(self) -> bytes:
         """Return the certificate that is valid now, as a message."""
-        now_seconds = int(self._clock())
-        if not self._not_before_seconds <= now_seconds < self._renew_at_seconds:
-            self._renew(now_seconds)
+        if self.is_due:
+            self._renew(int(self._clock()))
         return self._message
 
     def record(self, addresses: Sequence[str]) -> bytes:

@@ -345,6 +345,7 @@ class Rounds:
             completions=generation.completions,
         )
         envelope = seal(Kind.ROLLOUT, parts.manifest.swarm_id, rollout.to_payload(), author.seed)
+        parts.gossip.keep_certificate_valid()
         admitted = parts.engine.admit_own(envelope.to_bytes(), parts.clock())
         await parts.gossip.publish(admitted)
         return await parts.engine.verify(admitted)
