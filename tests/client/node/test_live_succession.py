@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager, closing, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 import trio
-from support.auditor_harness import Funded
+from support.auditor_harness import FOUR_AUDITORS, Funded
 from support.ledger import BOB, DEPLOYER, Contracts, found
 from support.nodes import Home, until
 from support.weekday_policy import FAMILY
 
+from sapo_client.errors import SapoError
 from sapo_client.node.app import NodeApp, RunOptions
 from sapo_client.node.bootstrap import live
 from sapo_client.node.runtime.manifests import kept_manifest
 from sapo_client.node.runtime.successor_folder import SuccessorFolder
+from sapo_client.observe.control_client import ControlClient
 from sapo_client.swarm.simulated.memory import MemoryHub
 from sapo_protocol import secp256k1
 from sapo_protocol.eip712 import SuccessionNotice
@@ -36,22 +38,30 @@ from sapo_verification.reputation.evidence import Evidence, Reputation
 from sapo_verification.store import open_database
 from sapo_verification.suites.catalogue import REASONING_GYM, family
 
-PATIENCE: Final = 300
-AUDITOR: Final = Funded(11)
-WORKERS: Final = (Funded(2), Funded(3))
-RATE: Final = 5.0
-"""Seconds of the swarm to one of ours: an epoch of a minute takes twelve."""
+PATIENCE: Final = 900
+SIGNERS: Final = FOUR_AUDITORS[:3]
+"""The fourth auditor never comes, so that nothing is settled without each of these."""
 
+LEAVING: Final = SIGNERS[0]
+WORKERS: Final = (Funded(2), Funded(3))
+ENTERING: Final = WORKERS[0]
+RATE: Final = 2.5
+"""Seconds of the swarm to one of ours: an epoch of a minute takes twenty-four."""
+
+NOT_YET: Final = "no peer has sent its document yet"
 BEFORE: Final = Limits(slots_per_epoch=64, max_completions=6, points_per_epoch=16)
 
 
 class Swarm:
-    """A chain with one auditor, and nodes whose clock is the chain's."""
+    """A chain with four auditors of whom three agree, and nodes whose clock is the chain's."""
 
     def __init__(self, root: Path, suite: Suite, policy: Path) -> None:
         self.root, self.policy, self.hub = root, policy, MemoryHub()
         self.contracts: Contracts = found(
-            root / "chain.sqlite", auditors=(AUDITOR.account,), quorum=1, points_cap=BEFORE.points_per_epoch
+            root / "chain.sqlite",
+            auditors=tuple(auditor.account for auditor in FOUR_AUDITORS),
+            quorum=len(SIGNERS),
+            points_cap=BEFORE.points_per_epoch,
         )
         self.manifest: Manifest = self.contracts.manifest(suite=suite, limits=BEFORE)
         self.turn_to(102)
@@ -93,12 +103,13 @@ class Swarm:
     def turn_to(self, epoch: int) -> None:
         self.contracts.chain.now_seconds = epoch_start_seconds(self.manifest, epoch) + 0.5
 
-    def announce(self, number: int = 0, signer: Funded = AUDITOR, **change: Any) -> int:
-        """Announce a change with one auditor's signature; return its epoch."""
+    def announce(self, number: int = 0, **change: Any) -> int:
+        """Announce a change with a quorum's signatures; return its epoch."""
         activation = self.epoch + NOTICE_EPOCHS
         notice = SuccessionNotice(number, activation, **change)
-        signature = secp256k1.sign(signer.secret, notice.digest(self.contracts.domain))
-        data = self.contracts.ledger.announce(notice, [signature])
+        digest = notice.digest(self.contracts.domain)
+        signatures = [secp256k1.sign(signer.secret, digest) for signer in SIGNERS]
+        data = self.contracts.ledger.announce(notice, signatures)
         self.contracts.chain.send(BOB, self.contracts.ledger.address, data)
         return activation
 
@@ -144,9 +155,18 @@ async def go_over(swarm: Swarm, homes: Sequence[Home], activation: int) -> None:
     """Turn the clock until every node has opened itself again, and then to the activation."""
     starts = [len(home.events("node_started")) for home in homes]
     swarm.turn_to(activation - SETTLED_NOTICE_EPOCHS)
-    again = zip(homes, starts, strict=True)
-    await until(lambda: all(len(home.events("node_started")) > before for home, before in again))
+    again = [*zip(homes, starts, strict=True)]
+    await until(lambda: all(len(home.events("node_started")) > before for home, before in again), PATIENCE)
     await until(lambda: swarm.epoch >= activation, PATIENCE)
+
+
+async def begin_to_audit_alone(homes: Sequence[Home], starts: int) -> None:
+    """Pause the training of nodes as soon as they have started so many times; they audit on."""
+    await until(lambda: all(len(home.events("node_started")) == starts for home in homes), PATIENCE)
+    for home in homes:
+        while len(home.events("paused")) < starts:
+            with suppress(SapoError):  # a node on a busy machine answers late
+                await trio.to_thread.run_sync(partial(ControlClient(home.data).pause, paused=True))
 
 
 def count_from(home: Home, epoch: int) -> int:
@@ -160,44 +180,56 @@ async def points(home: Home) -> int:
 
 
 @pytest.mark.long
-async def test_a_live_swarm_goes_over_to_its_successor_and_replaces_its_auditor(
+@pytest.mark.timeout(3600)
+async def test_a_live_swarm_goes_over_to_its_successor_and_replaces_an_auditor(
     policy: Path, weekdays: Suite, tmp_path: Path
 ) -> None:
     swarm = Swarm(tmp_path, weekdays, policy)
-    homes = old, new, other = tuple(swarm.home(person) for person in (AUDITOR, *WORKERS))
+    people = (*SIGNERS, *WORKERS)
+    homes = tuple(swarm.home(person) for person in people)
+    old, other = homes[0], homes[-1]
     async with trio.open_nursery() as nursery, swarm.time():
         for home in homes:
             nursery.start_soon(partial(swarm.live, home, tuple(one for one in homes if one is not home)))
+        await begin_to_audit_alone(homes[: len(SIGNERS)], 1)
         await until(lambda: all(home.events("epoch_final") for home in homes), PATIENCE)
         before, granted = evidence(old, WORKERS, swarm.epoch), await points(other)
         document = successor_to_json(swarm.successor(retired=(0,)))
-        digest = SuccessorFolder(old.data.successors).add(document)  # the auditor's copy is the only one
+        digest = SuccessorFolder(old.data.successors).add(document)  # one auditor's copy is the only one
         activation = swarm.announce(successor=digest)
-        await until(lambda: all(home.events("successor_announced") for home in homes))
+        await until(lambda: all(home.events("successor_announced") for home in homes), PATIENCE)
         assert all({family for _, family in stored(home)} == {0} for home in homes)
         await go_over(swarm, homes, activation)
+        await begin_to_audit_alone(homes[: len(SIGNERS)], 2)
         await until(lambda: all(max(final_epochs(home)) >= activation for home in homes), PATIENCE)
         assert granted < (granted := await points(other))
 
-        swarm.bond(WORKERS[0].account)
-        replaced = swarm.announce(1, leaving=AUDITOR.account, entering=WORKERS[0].account)
-        await until(lambda: all(home.events("auditor_replaced") for home in homes))
+        swarm.bond(ENTERING.account)
+        replaced = swarm.announce(1, leaving=LEAVING.account, entering=ENTERING.account)
+        await until(lambda: all(home.events("auditor_replaced") for home in homes), PATIENCE)
         swarm.turn_to(replaced - 1)
         await until(lambda: all(replaced - 1 in final_epochs(home) for home in homes), PATIENCE)
-        await old.stop()  # nobody needs it any more
-        await until(lambda: all(count_from(home, replaced) > 1 for home in (new, other)), PATIENCE)
+        await old.stop()  # nobody needs it any more, and nothing is settled without the new one
+        left = homes[1:]
+        await until(lambda: all(count_from(home, replaced) > 1 for home in left), PATIENCE)
         assert granted < await points(other)
-        await new.stop()
-        await other.stop()
+        for home in left:
+            await home.stop()
 
-    assert [each.bad for each in evidence(new, (AUDITOR, WORKERS[1]), swarm.epoch)] == [0, 0]
+    for home, own in zip(homes, people, strict=True):
+        others = [one for one in people if one is not own]
+        assert [each.bad for each in evidence(home, others, swarm.epoch)] == [0, 0, 0, 0]
     kept = zip(before, evidence(old, WORKERS, swarm.epoch), strict=True)
-    assert all(0 < then.audits < now.audits and now.bad == 0 for then, now in kept)
+    assert all(0 < then.audits < now.audits for then, now in kept)
     for home in homes:
         # ignored until a node that has just opened has read the chain; nobody is to blame
         assert {event["reason"] for event in home.events("refused")} <= {"no_signal", "terms_unknown"}
         # this test turns the clock while a round runs
         assert {event["reason"] for event in home.events("own_rollout_refused")} <= {"epoch_past"}
-        assert not home.events("service_failed", "successor_trouble", "successor_void")
+        # whoever reads the chain before the auditor that has the document is told so, until it comes
+        assert {event["why"] for event in home.events("successor_trouble")} <= {NOT_YET}
+        assert not home.events("successor_void")
+        # on a busy machine the chain may be slow to answer, and is asked again
+        assert all(event["transient"] for event in home.events("service_failed"))
         assert len(home.events("node_started")) == 2
         assert {family for epoch, family in stored(home) if epoch >= activation} == {1}
