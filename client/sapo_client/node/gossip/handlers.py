@@ -40,7 +40,8 @@ from sapo_protocol.topics import (
     rollouts_topic,
 )
 from sapo_verification.admission.certificates import MAX_CERTIFICATES
-from sapo_verification.engine import Engine, Received
+from sapo_verification.arrivals import Received
+from sapo_verification.engine import Engine
 from sapo_verification.types import AdmittedRollout
 
 _REPEAT_SECONDS: Final = 60.0
