@@ -38,6 +38,15 @@ class DrawnAccount:
     slots: tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class JudgedGroup:
+    """A drawn group that was shown, with its place in the commitment proved, and whether it is paid."""
+
+    slot: int
+    content_id: ContentId
+    is_payable: bool
+
+
 class SampledAudits:
     """One node's part in audits by sample, on the stores of its engine.
 
@@ -124,8 +133,8 @@ class SampledAudits:
 
     async def check(
         self, commitment: Commitment, group: OpenedGroup, now_seconds: float
-    ) -> tuple[int, bool] | None:
-        """Return the slot of a group that a peer has shown, and whether it is paid; None if it shows nothing.
+    ) -> JudgedGroup | None:
+        """Return what becomes of a group that a peer has shown, or None if it shows nothing.
 
         A message that does not lead to the root, or that no node admits, may be the peer's doing.
         """
@@ -136,15 +145,18 @@ class SampledAudits:
             if not commitment.holds(rollout.slot, content, group.path):
                 return None
             if (payable := self._count.is_payable(content)) is not None:
-                return rollout.slot, payable
+                return JudgedGroup(rollout.slot, content, payable)
             admitted = self._admission.admit(group.message, now_seconds, again=True)
         except RemoteProtocolError:
             return None
         self._envelopes.add(admitted)
         try:
-            return rollout.slot, (await self._verify(admitted)).is_informative
+            payable = (await self._verify(admitted)).is_informative
         except RemoteProtocolError as error:
-            return None if error.reason is Reason.BEACON_UNKNOWN else (rollout.slot, False)
+            if error.reason is Reason.BEACON_UNKNOWN:
+                return None
+            payable = False
+        return JudgedGroup(rollout.slot, content, payable)
 
     def points(self, drawn: DrawnAccount, failed: int, units: Mapping[Account, Fraction] | None) -> int:
         """Return the points of a drawn account.

@@ -82,9 +82,14 @@ class CommitmentStore:
 
     def of(self, account: Account, epoch: int) -> Commitment | None:
         """Return what an account has committed to in an epoch; None if that is nothing, or two things."""
+        message = self.message(account, epoch)
+        return None if message is None else self._read(message)
+
+    def message(self, account: Account, epoch: int) -> bytes | None:
+        """Return the message of what an account has committed to in an epoch, as received."""
         query = "SELECT envelope FROM commitment WHERE epoch = ? AND account = ?"
         rows = self._connection.execute(query, (epoch, account)).fetchall()
-        return self._read(rows[0][0]) if len(rows) == 1 else None
+        return bytes(rows[0][0]) if len(rows) == 1 else None
 
     def accounts(self, epoch: int) -> tuple[Account, ...]:
         """Return the accounts whose commitment of an epoch counts, ascending."""

@@ -20,7 +20,7 @@ _SCHEMA = StoreSchema(
     ) WITHOUT ROWID;
     CREATE INDEX IF NOT EXISTS heard_epoch ON heard (epoch);
     """,
-    "CREATE INDEX heard_account ON heard (epoch, account)",
+    "CREATE INDEX heard_account ON heard (epoch, account);",
 )
 
 

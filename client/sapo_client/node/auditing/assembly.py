@@ -33,7 +33,7 @@ OpenAuditor = Callable[[AuditorParts], AuditorRole]
 def audit_shares(context: NodeContext) -> AuditShares:
     """Return how much this node audits."""
     config = context.config.verification
-    if context.config.ledger.audit:
+    if context.config.ledger.audit and context.manifest.audits is None:
         return AUDITORS_SHARES
     return AuditShares(rollouts=config.audit_share, time=config.audit_time)
 

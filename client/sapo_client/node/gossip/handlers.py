@@ -14,6 +14,7 @@ from typing import Final
 import trio
 
 from sapo_client.node.gossip.address_records import RecordExchange
+from sapo_client.node.gossip.committer import Committer
 from sapo_client.node.gossip.islands import IslandKeeper
 from sapo_client.node.gossip.own_certificate import OwnCertificate
 from sapo_client.node.gossip.publisher import Publisher
@@ -33,6 +34,7 @@ from sapo_protocol.topics import (
     catch_up_protocol,
     certificates_protocol,
     certificates_topic,
+    commitments_topic,
     contributions_protocol,
     contributions_topic,
     equivocations_protocol,
@@ -108,6 +110,14 @@ class GossipHandlers:
             moved=lambda: self._moved.set(),
             joined=self._sync.repeat_all,
         )
+        self._committer = Committer(
+            engine=engine,
+            transport=transport,
+            own_certificate=own_certificate,
+            node=node,
+            clock=clock,
+            events=telemetry.events,
+        )
         self._hears_contributions = False
         self._located: set[Account] = set()
 
@@ -135,6 +145,7 @@ class GossipHandlers:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._islands.run)
             nursery.start_soon(self._publisher.run)
+            nursery.start_soon(self._committer.run)
             nursery.start_soon(self._sync.run)
             nursery.start_soon(self.records.run)
             nursery.start_soon(self._repeat_certificate)
@@ -204,9 +215,13 @@ class GossipHandlers:
         """Return the verdict on an older rollout that a peer sent for catch-up."""
         return self._receive(self._rollouts, message, forwarder, live=False).verdict
 
-    def _topics_of(self, island: int) -> dict[str, Validator]:
-        """Return the topics of an island with their validators."""
-        names = (certificates_topic, rollouts_topic, equivocations_topic)
+    def _topics_of(self, island: int, rollouts: bool) -> dict[str, Validator]:
+        """Return the topics of an island with their validators, that of its rollouts if it is wanted."""
+        names = [certificates_topic, equivocations_topic]
+        if rollouts:
+            names.append(rollouts_topic)
+        if self._engine.manifest.audits is not None:
+            names.append(commitments_topic)
         return {topic: self._validator(topic) for topic in (name(self._swarm_id, island) for name in names)}
 
     def _validator(self, topic: str) -> Validator:
