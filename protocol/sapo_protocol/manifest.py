@@ -121,7 +121,7 @@ class Manifest:
         if self.difficulty is not None:
             raise LocalProtocolError("ladders count groups that no account commits to: no audits by sample")
         _require_committable(self.limits.slots_per_epoch)
-        most = self.epoch_seconds - min(_AUDIT_SECONDS, self.epoch_seconds) // 2
+        most = (2 * self.epoch_seconds - min(_AUDIT_SECONDS, self.epoch_seconds)) // 2
         if self.finality_seconds > most:
             raise LocalProtocolError(
                 f"with finality_seconds of more than {most} no epoch is audited before the next one ends"
