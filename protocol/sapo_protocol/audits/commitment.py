@@ -81,7 +81,16 @@ def open_commitment(envelope: SignedEnvelope) -> Commitment:
     Raises:
         RemoteProtocolError: ``WRONG_KIND``, ``NOT_CANONICAL``, ``SCHEMA`` or ``OUT_OF_BOUNDS``.
     """
-    fields = Fields(open_payload(envelope, Kind.COMMITMENT), _SCHEMA)
+    return parse_commitment(open_payload(envelope, Kind.COMMITMENT))
+
+
+def parse_commitment(payload: bytes) -> Commitment:
+    """Return the commitment in a payload (stage 1).
+
+    Raises:
+        RemoteProtocolError: ``NOT_CANONICAL``, ``SCHEMA``, ``OUT_OF_BOUNDS`` or ``RESERVED``.
+    """
+    fields = Fields(payload, _SCHEMA)
     node, account, epoch = fields.fixed(0, NodeId), fields.fixed(1, Account), fields.uint(2)
     bits = fields.data(3, _SLOTS)
     if not bits[-1]:
