@@ -69,7 +69,7 @@ def _bits(slots: tuple[int, ...]) -> str:
     groups = zip(slots, _contents(len(slots)), strict=True)
     payload = commit(ALICE.node, ALICE.account, 7, groups).to_payload()
     length = max(slots) // 8 + 1
-    return payload[-34 - length : -34].hex()  # behind it the root: its key, its head and 32 bytes
+    return payload[-35 - length : -35].hex()  # behind it the root: its key, two bytes of its head and 32
 
 
 def _points() -> list[dict[str, Any]]:

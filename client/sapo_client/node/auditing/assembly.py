@@ -140,6 +140,7 @@ def open_ledger(
     *,
     engine: Engine,
     gossip: GossipHandlers,
+    beacons: Beacons,
     chain: LedgerClient | NoChain,
     open_auditor: OpenAuditor = Auditor,
 ) -> LedgerRole:
@@ -158,6 +159,7 @@ def open_ledger(
             telemetry=context.telemetry,
             clock=context.clock,
             signing=SigningDatabase(context.data.database),
+            beacons=beacons,
         )
     )
     registration = Registration(

@@ -28,6 +28,7 @@ from sapo_client.node.auditing.scrutiny import scrutinise
 from sapo_client.node.auditing.settlement import cumulative_points, grace_seconds
 from sapo_client.node.auditing.watchtower import LedgerWatchtower, WatchtowerParts
 from sapo_client.node.gossip.handlers import GossipHandlers
+from sapo_client.node.runtime.beacons import Beacons
 from sapo_client.node.runtime.beside import beside
 from sapo_client.node.runtime.clock import Clock
 from sapo_client.node.runtime.context import Author
@@ -80,6 +81,7 @@ class AuditorParts:
     telemetry: Telemetry
     clock: Clock
     signing: SigningDatabase
+    beacons: Beacons
 
     @property
     def manifest(self) -> Manifest:
@@ -154,6 +156,7 @@ class Auditor:
             engine=parts.engine,
             transport=parts.transport,
             ledger=parts.ledger,
+            beacons=parts.beacons,
             clock=parts.clock,
             events=parts.telemetry.events,
         )

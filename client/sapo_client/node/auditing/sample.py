@@ -12,6 +12,7 @@ import trio
 
 from sapo_client.ledger.errors import LedgerError
 from sapo_client.node.gossip.sync import MAX_ANSWER_BYTES
+from sapo_client.node.runtime.beacons import Beacons
 from sapo_client.node.runtime.clock import Clock
 from sapo_client.observe.events import EventLog
 from sapo_client.swarm.peer_id import peer_id_from_key
@@ -72,12 +73,14 @@ class SampleAudit:
         engine: Engine,
         transport: Transport,
         ledger: LedgerClient,
+        beacons: Beacons,
         clock: Clock,
         events: EventLog,
     ) -> None:
         self._engine = engine
         self._transport = transport
         self._ledger = ledger
+        self._beacons = beacons
         self._clock = clock
         self._events = events
         self._protocol = groups_protocol(engine.manifest.swarm_id)
@@ -131,6 +134,7 @@ class SampleAudit:
         if self._accounts is None:
             if now_seconds < draw_seconds(manifest, epoch) + manifest.finality_seconds:
                 return
+            await self._beacons.obtain(epoch)  # tasks are derived from it, and no rollout asked for it yet
             self._accounts = await self._draw(epoch)
         now = trio.current_time()
         due = [one for one in self._of(epoch) if one.missing and one.due_seconds <= now]
