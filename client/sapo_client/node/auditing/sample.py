@@ -129,6 +129,8 @@ class SampleAudit:
     async def _look(self) -> None:
         manifest, now_seconds = self._engine.manifest, self._clock()
         epoch = epoch_at(manifest, max(now_seconds, manifest.genesis_seconds)) - 1
+        if epoch < 0:
+            return  # none has ended
         if epoch != self._epoch:
             self._epoch, self._accounts = epoch, None
         if self._accounts is None:

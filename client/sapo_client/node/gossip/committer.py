@@ -65,7 +65,7 @@ class Committer:
         manifest, now_seconds = self._engine.manifest, self._clock()
         epoch = epoch_at(manifest, max(now_seconds, manifest.genesis_seconds)) - 1
         left = deadline_seconds(manifest, epoch) - now_seconds
-        if epoch == self._sent or not 0 < left <= _TRAVEL_SHARE * grace_seconds(manifest):
+        if epoch < 0 or epoch == self._sent or not 0 < left <= _TRAVEL_SHARE * grace_seconds(manifest):
             return
         home = self._engine.islands.home(self._engine.own, epoch)
         if home is None or (message := self._message(epoch, now_seconds)) is None:
