@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from enum import Enum
 from pathlib import Path
 from typing import cast
 
@@ -32,14 +31,6 @@ from sapo_client.swarm.sought import SoughtFor
 from sapo_client.swarm.transport import FoundPeer, TransportError
 
 _LOG = logging.getLogger(__name__)
-
-
-class _Answer(Enum):
-    """What became of a peer exchange."""
-
-    GIVEN = "given"
-    NONE = "none"
-    SILENT = "silent"
 
 
 class Discovery:
@@ -163,7 +154,7 @@ class Discovery:
                 await self._wake.wait()
                 await trio.sleep(self._limits.tick_seconds)  # new peers often arrive together
             peer_id = self._asked_longest_ago()
-            if peer_id is not None and await self._ask(peer_id) is _Answer.SILENT:
+            if peer_id is not None and await self._is_silent(peer_id):
                 await self._ask_silent_peers()
             self._interval_seconds = min(self._interval_seconds * 2, self._limits.max_exchange_seconds)
 
@@ -175,7 +166,7 @@ class Discovery:
         async with trio.open_nursery() as nursery:
             for peer_id in self.connected():
                 if self._heard_seconds(peer_id) < since_seconds:
-                    nursery.start_soon(self._ask, peer_id)
+                    nursery.start_soon(self._is_silent, peer_id)
 
     def _heard_seconds(self, peer_id: str) -> float:
         """Return when a peer sent anything last."""
@@ -185,11 +176,12 @@ class Discovery:
         ]
         return max((muxer.heard_seconds for muxer in muxers), default=float("inf"))
 
-    async def _ask(self, peer_id: str) -> _Answer:
+    async def _is_silent(self, peer_id: str) -> bool:
+        """Exchange peers with a peer; return whether it sent nothing, and was disconnected for that."""
         self._asked_seconds[peer_id] = asked_seconds = trio.current_time()
         host = self.remote_host(peer_id)
         if host is None:
-            return _Answer.NONE  # it just left
+            return False  # it just left
         try:
             payload = await self._requests.ask(
                 peer_id,
@@ -200,16 +192,16 @@ class Discovery:
         except PeerTooSlowError:
             await trio.sleep(self._limits.tick_seconds)  # what came while this machine was busy is read now
             if self._heard_seconds(peer_id) > asked_seconds:
-                return _Answer.NONE  # it is busy
+                return False  # it is busy
             _LOG.info("%s has been silent and is disconnected", peer_id)
             await self._host.disconnect(ID.from_base58(peer_id))
-            return _Answer.SILENT
+            return True
         except TransportError:
-            return _Answer.NONE  # it does not serve this protocol, or just left
+            return False  # it does not serve this protocol, or just left
         told = self._for(host, peer_exchange.decode(payload))
         self._book.learn_first_hand((address for address in told if address.peer_id == peer_id), host)
         self._book.learn((address for address in told if address.peer_id != peer_id), host)
-        return _Answer.GIVEN
+        return False
 
     async def _answer(self, asker: str, payload: bytes) -> bytes:
         await trio.lowlevel.checkpoint()
