@@ -155,6 +155,22 @@ COMPETENCE: Final = tuple(
 SCRIPT_COST: Final = 1e-4
 """Deriving an item takes 0.1 ms, and the derivation gives the answer."""
 
+
+def _scripts(
+    name: str, accounts: int, *, units: int | None = None, attested: int | None = None
+) -> EarningStrategy:
+    """Return accounts that each answer twice as much as a machine, without a model."""
+    return EarningStrategy(
+        name,
+        accounts=accounts,
+        machines=2.0 * accounts,
+        payable_share=1.0,
+        rollout_cost=SCRIPT_COST,
+        units=units,
+        attested=attested,
+    )
+
+
 _UNIT: Final = 100 * 10**18
 """A unit of the simulated bond: what a faucet gives in a day."""
 
@@ -186,12 +202,9 @@ STRATEGIES: Final = (
     EarningStrategy("bond gate: honest, 1 unit", units=1),
     EarningStrategy("bond gate: one machine, 8 accounts, 1 unit", accounts=8, units=1),
     *(
-        EarningStrategy(
+        _scripts(
             f"bond gate: script, {accounts} account{'s' * (accounts > 1)}, {units} unit{'s' * (units > 1)}",
-            accounts=accounts,
-            machines=2.0 * accounts,
-            payable_share=1.0,
-            rollout_cost=SCRIPT_COST,
+            accounts,
             units=units,
         )
         for accounts, units in ((1, 1), (16, 1), (64, 1), (100, 1), (64, 64))
@@ -199,12 +212,9 @@ STRATEGIES: Final = (
     EarningStrategy("eas gate: honest, attested", attested=1),
     EarningStrategy("eas gate: one machine, 8 accounts, 1 attested", accounts=8, attested=1),
     *(
-        EarningStrategy(
+        _scripts(
             f"eas gate: script, {accounts} account{'s' * (accounts > 1)}, {attested} attested",
-            accounts=accounts,
-            machines=2.0 * accounts,
-            payable_share=1.0,
-            rollout_cost=SCRIPT_COST,
+            accounts,
             attested=attested,
         )
         for accounts, attested in ((1, 1), (64, 1), (64, 64))
