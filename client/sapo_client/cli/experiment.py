@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 OutOption = Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the experiment.")]
 PresetOption = Annotated[
     str,
-    typer.Option("--preset", metavar="NAME", help="`quick`, `mixed`, `specialists` or `paper`."),
+    typer.Option("--preset", metavar="NAME", help="`quick`, `mixed`, `sizes`, `specialists` or `paper`."),
 ]
 ArmsOption = Annotated[
     str | None, typer.Option("--arms", metavar="A,B", help="Arms by name, with commas; unset: all of them.")

@@ -171,6 +171,7 @@ _KIND_B: Final = ("binary_matrix", "calendar_arithmetic", "propositional_logic")
 PRESETS: Final[Mapping[str, ExperimentPlan]] = {
     "quick": _QUICK,
     "mixed": replace(_QUICK, model="bundled", models=("bundled", "bundled-chatty")),
+    "sizes": replace(_QUICK, models=("bundled-chatty", "bundled-small")),
     "specialists": replace(
         _QUICK,
         model="specialist-a",
@@ -200,7 +201,8 @@ PRESETS: Final[Mapping[str, ExperimentPlan]] = {
 }
 """All arms and five seeds of `quick` fit 90 minutes of two cores (docs/results.md); `paper` needs a GPU.
 
-Half of the agents of `mixed` rarely give a bare answer. Each of the two agents of `specialists` knows
+Half of the agents of `mixed` rarely give a bare answer. Half of those of `sizes` are a fifth of the others'
+size and have a tokenizer of their own. Each of the two agents of `specialists` knows
 families that the other one does not; six teachers of each kind stand for a larger swarm.
 """
 

@@ -64,6 +64,7 @@ class Recipe:
         weights: of families with fewer or more lines than 1 would give them.
         batch: lines per step.
         documents: different items per family.
+        shape: shape of a random model, one of ``SHAPES``.
         authors: authors of the last part of the training; before it only the careful one, as noise slows it.
         mixed_share: share of the steps in that last part.
         peak_learning_rate: learning rate of AdamW after the warm-up.
@@ -81,6 +82,7 @@ class Recipe:
     weights: Mapping[str, float] = field(default_factory=dict)
     batch: int = BATCH
     documents: int = DOCUMENTS
+    shape: str = "bundled"
 
 
 FROM_NOTHING: Final = Recipe(
@@ -103,6 +105,16 @@ FROM_A_POLICY: Final = Recipe(
 )
 """The recipe of an initial policy with which most groups have no advantage (docs/results.md)."""
 
+SMALL: Final = Recipe(
+    families=NANO_DEFAULT,
+    steps=2000,
+    authors=Authors(chatty=0.9, guesser=0.08),
+    mixed_share=0.15,
+    peak_learning_rate=3e-3,
+    vocabulary=NANO_DEFAULT,
+    shape="bundled-small",
+)
+"""The recipe of a policy of a fifth of the size, whose tokenizer has one token for each word and symbol."""
 
 FOR_LADDERS: Final = Recipe(
     families=NANO_DEFAULT,
@@ -136,6 +148,7 @@ def _specialist(families: tuple[str, ...]) -> Recipe:
 RECIPES: Final[Mapping[str, Recipe]] = {
     "bundled": FROM_NOTHING,
     "bundled-chatty": FROM_A_POLICY,
+    "bundled-small": SMALL,
     "ladders": FOR_LADDERS,
     "specialist-a": _specialist(KIND_A),
     "specialist-b": replace(_specialist(KIND_B), steps=600, batch=64, weights={"binary_matrix": 0.4}),
@@ -215,7 +228,8 @@ def _start(
         policy = load_policy(recipe.start, "cpu")
         return policy.model, policy.tokenizer
     tokenizer = _tokenizer(recipe, corpus, seed)
-    return new_model(len(tokenizer), tokenizer.eos_token_id, tokenizer.pad_token_id), tokenizer
+    end, pad = tokenizer.eos_token_id, tokenizer.pad_token_id
+    return new_model(len(tokenizer), end, pad, recipe.shape), tokenizer
 
 
 def _tokenizer(recipe: Recipe, corpus: dict[str, list[Document]], seed: int) -> PreTrainedTokenizerBase:
@@ -240,6 +254,15 @@ SHAPES: Final[Mapping[str, Mapping[str, Any]]] = {
         "num_hidden_layers": 4,
         "num_attention_heads": 4,
         "num_key_value_heads": 2,
+        "max_position_embeddings": 512,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0},
+    },
+    "bundled-small": {  # 0.17 million
+        "hidden_size": 64,
+        "intermediate_size": 192,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 1,
         "max_position_embeddings": 512,
         "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0},
     },

@@ -27,11 +27,14 @@ BUNDLED: Final = "bundled"
 BUNDLED_CHATTY: Final = "bundled-chatty"
 """A policy that knows as much as the other one and rarely gives a bare answer (docs/results.md)."""
 
+BUNDLED_SMALL: Final = "bundled-small"
+"""A policy of a fifth of the size with a tokenizer of its own, for experiments with different models."""
+
 SPECIALIST_A: Final = "specialist-a"
 SPECIALIST_B: Final = "specialist-b"
 """Policies with worked solutions of three families each, of which the other has never seen an item."""
 
-PACKAGED: Final = (BUNDLED, BUNDLED_CHATTY, SPECIALIST_A, SPECIALIST_B)
+PACKAGED: Final = (BUNDLED, BUNDLED_CHATTY, BUNDLED_SMALL, SPECIALIST_A, SPECIALIST_B)
 """Policies in the package, each a folder of ``sapo_client/models``."""
 
 

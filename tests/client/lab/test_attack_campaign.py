@@ -137,6 +137,7 @@ def test_weight_is_lost_where_it_stays_low() -> None:
 def test_plans_with_attacks_and_starts() -> None:
     mixed = planned("mixed")
     assert [mixed.start_of(agent) for agent in range(8)] == ["bundled", "bundled-chatty"] * 4
+    assert [planned("sizes").start_of(agent) for agent in range(4)] == ["bundled-chatty", "bundled-small"] * 2
     attacked = mixed.under("pad", 2)
     assert ExperimentPlan.from_json(json.loads(json.dumps(attacked.to_json()))) == attacked
     specialists = PRESETS["specialists"]

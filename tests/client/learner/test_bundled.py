@@ -9,7 +9,7 @@ import pytest
 from sapo_client.lab.held_out import fresh_item
 from sapo_client.lab.trial import reward
 from sapo_client.learner.generate import generator_for
-from sapo_client.learner.policy import BUNDLED, BUNDLED_CHATTY, PACKAGED, load_policy
+from sapo_client.learner.policy import BUNDLED, BUNDLED_CHATTY, BUNDLED_SMALL, PACKAGED, load_policy
 from sapo_verification.suites.catalogue import NANO_DEFAULT, family
 
 ITEMS = 32
@@ -69,7 +69,7 @@ def bundled() -> dict[str, Rates]:
 @pytest.mark.parametrize("model", PACKAGED)
 def test_packaged_policies_are_small(model: str) -> None:
     sizes = [len(entry.read_bytes()) for entry in (files("sapo_client") / "models" / model).iterdir()]
-    assert 1_000_000 < sum(sizes) <= 4 * 2**20
+    assert 300_000 < sum(sizes) <= 4 * 2**20
 
 
 def test_at_least_five_families_are_the_default() -> None:
@@ -95,6 +95,16 @@ def test_the_chatty_policy_is_the_same_model_and_rarely_right() -> None:
     assert 0.005 < sampled < 0.05
     assert greedy < 0.1
     assert 0.03 < informative < 0.25
+
+
+def test_the_small_policy_is_another_model_with_another_tokenizer() -> None:
+    large, small = (load_policy(model, "cpu") for model in (BUNDLED_CHATTY, BUNDLED_SMALL))
+    assert 4 * small.model.num_parameters() < large.model.num_parameters()
+    prompt = "7 + 6 = ?"
+    assert small.encode_prompt(prompt) != large.encode_prompt(prompt)
+    sampled, _, informative = means(rates_of(BUNDLED_SMALL))
+    assert 0.005 < sampled < 0.06
+    assert 0.03 < informative < 0.3
 
 
 def means(rates: dict[str, Rates]) -> tuple[float, float, float]:
