@@ -88,8 +88,9 @@ def pretrain(
 
     The same command with the same seed on the same machine writes the same file. Recipes are `bundled` (the
     default; half an hour of one core), `bundled-chatty`, `bundled-small`, `specialist-a`, `specialist-b` and
-    `ladders`, whose policy is right now and then at every level of the nano tasks (minutes). With --from, an existing policy
-    trains on other authors for two minutes: it then answers correctly less often, but knows almost as much.
+    `ladders`, whose policy is right now and then at every level of the nano tasks (minutes). With --from, an
+    existing policy trains on other authors for two minutes: it then answers correctly less often, but knows
+    almost as much.
     """
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
