@@ -14,6 +14,24 @@ class Rate:
     per_second: float
     burst: float
 
+    def times(self, factor: float) -> Rate:
+        """Return a multiple of it."""
+        return Rate(self.per_second * factor, self.burst * factor)
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionRates:
+    """What one connection may bring.
+
+    Attributes:
+        proves_flood: whether no honest relay brings more. One may where the quotas of the accounts that are
+            heard here come to more than the ceiling: then nobody is blamed for the excess.
+    """
+
+    messages: Rate
+    bytes: Rate
+    proves_flood: bool
+
 
 @dataclass(frozen=True, slots=True)
 class ScoreLimits:
@@ -37,10 +55,10 @@ class TransportLimits:
 
     max_message_bytes: int = MAX_ENVELOPE_BYTES
     rpc_overhead_bytes: int = 16 * 1024  # topic names, subscriptions, control lists around one message
-    messages: Rate = Rate(
-        per_second=200, burst=800
-    )  # per connection; an honest relay forwards the messages of all accounts
-    bytes: Rate = Rate(per_second=4 * 2**20, burst=16 * 2**20)  # per connection; 200 messages of 20 KiB
+    messages: Rate = Rate(per_second=200, burst=800)  # per connection, at least
+    bytes: Rate = Rate(per_second=4 * 2**20, burst=16 * 2**20)  # for these 200 messages: 20 KiB each
+    copies: float = 2.0  # of a message from one relay at most, on average: in the mesh, and on request
+    most_growth: float = 5.0  # of both rates: at 1,000 a second half are new, and 60,000 ids are remembered
     flood_pause_seconds: float = 0.2  # reading stops that long: at most five penalties a second
     requests: Rate = Rate(per_second=5, burst=20)  # per peer; a new node asks a few times at its start
     max_request_bytes: int = 64 * 1024
@@ -57,6 +75,31 @@ class TransportLimits:
     seen_seconds: float = 120.0  # gossipsub's usual memory; older copies are caught by the epoch window
     ignored_seconds: float = 5.0  # an ignored message may become acceptable: validated again after that
     score: ScoreLimits = field(default_factory=ScoreLimits)
+
+    @property
+    def least_quota(self) -> float:
+        """Return the messages a second of all accounts up to which a connection may bring the least."""
+        return self.messages.per_second / self.copies
+
+    @property
+    def most_quota(self) -> float:
+        """Return the messages a second of all accounts from which on a connection may bring the most."""
+        return self.messages.per_second * self.most_growth / self.copies
+
+    def rates_for(self, quota_per_second: float) -> ConnectionRates:
+        """Return what one connection may bring.
+
+        An honest relay forwards what it accepted, of all accounts whose messages are heard here.
+
+        Args:
+            quota_per_second: messages that these accounts may send, all together.
+        """
+        growth = min(max(1.0, quota_per_second / self.least_quota), self.most_growth)
+        return ConnectionRates(
+            self.messages.times(growth),
+            self.bytes.times(growth),
+            proves_flood=quota_per_second <= self.most_quota,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -274,6 +274,10 @@ class Libp2pTransport:
         """Keep places for these peers, and dial them first."""
         self._vouched.replace(earned, bonded)
 
+    def expect(self, quota_per_second: float) -> None:
+        """Let each connection bring what follows from the quotas of all accounts that are heard here."""
+        self._gossip.expect(quota_per_second)
+
     def seek(self, found: Iterable[FoundPeer]) -> None:
         """Learn these peers as hearsay, and dial some of them beside the usual ones."""
         self._discovery.seek(found)
