@@ -110,6 +110,7 @@ class Libp2pTransport:
         self._discovery = self._build_discovery(bootstrap, dial, rng or random.Random(), peer_cache)
         self._dial_back = DialBack(
             self._requests,
+            connected=self._discovery.connected,
             chosen=self._discovery.chosen,
             remote_host=self._discovery.remote_host,
             own_addresses=self._discovery.own_addresses,
@@ -283,8 +284,8 @@ class Libp2pTransport:
         self._discovery.seek(found)
 
     def reachability(self) -> Reachability:
-        """Return what the last answers of peers come to."""
-        return self._dial_back.answers.state()
+        """Return what the last answers of peers come to, or their connections prove."""
+        return self._dial_back.state()
 
     def reached_at(self) -> tuple[str, ...]:
         """Return the addresses at which peers reached this node."""
