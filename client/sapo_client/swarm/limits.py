@@ -110,6 +110,10 @@ class DialLimits:
     vouched_peers: int = 4  # at least, of those: one honest neighbour keeps a node in the swarm
     sought_on_island: int = 4  # that this node dials: members of each of its islands ...
     sought_peers: int = 8  # ... but not more in all; with the eight above as many as no inbound peer takes
+    lost_peers: int = 4  # beyond the usual number: peers that this node chose, lost and found again ...
+    most_lost: int = 16  # ... of so many that it remembers: a half of a swarm has none of them in 1 of 65,536
+    lost_after_seconds: float = 60.0  # of connection; who goes sooner is not missed
+    lost_for_seconds: float = 7 * 86_400.0  # then it has gone for good
     first_backoff_seconds: float = 0.5
     max_backoff_seconds: float = 60.0
     tick_seconds: float = 0.5  # the dialler only looks at a few deadlines each time
@@ -119,4 +123,4 @@ class DialLimits:
     max_known_peers: int = 1024
     max_addresses_per_peer: int = 4
     settled_seconds: float = 10.0  # a connection that ends sooner counts as a refusal: its back-off grows
-    max_failures: int = 8  # a learned peer is forgotten after that; a bootstrap peer never
+    max_failures: int = 8  # a learned peer is forgotten after that; a bootstrap or lost peer is not
