@@ -33,6 +33,7 @@ TICK_SECONDS = 2.0
 TICKS_PER_LOOK = 10
 RESTART_EVERY_TICKS = 10
 TEN_MINUTES_TICKS = 300
+FLICKER_TICKS = 40
 HOST = "192.0.2.1"
 
 
@@ -80,8 +81,12 @@ class EclipseSimulation:
         sought_attackers: int = 0,
         gate: bool = False,
         bonded_attackers: int = 0,
+        flickering: bool = False,
+        limits: DialLimits | None = None,
     ) -> None:
         self.rng = random.Random(seed)
+        self.limits = limits or DialLimits()
+        self.flickering = flickering
         names = [address(f"honest {number}") for number in range(HONEST)]
         self.trusted = [name.peer_id for name in (*names, *CROWD[:trusted_attackers])] if vouching else []
         bonded = (*(names if gate else ()), *CROWD[:bonded_attackers])
@@ -98,7 +103,7 @@ class EclipseSimulation:
     def _node(self, name: PeerAddress) -> Node:
         vouched = VouchedPeers()
         vouched.replace(self.trusted, self.bonded)
-        book = AddressBook(name.peer_id, DialLimits(), self.rng, vouched)
+        book = AddressBook(name.peer_id, self.limits, self.rng, vouched)
         book.learn(CROWD[: len(self.sought)], HOST)
         book.seek(dict.fromkeys(self.sought, SoughtFor(frozenset({0}), "192.0.0.0/16")))
         return Node(name, book, vouched=vouched)
@@ -108,6 +113,8 @@ class EclipseSimulation:
             self.now += TICK_SECONDS
             if restarts and tick % RESTART_EVERY_TICKS == 0:
                 self._restart(self.rng.choice(list(self.nodes.values())))
+            if attacked and self.flickering and tick % FLICKER_TICKS == FLICKER_TICKS - 1:
+                self._flicker()
             dialled: list[tuple[Node | None, PeerAddress]] = [
                 (node, to) for node in self.nodes.values() for to in self._due(node)
             ]
@@ -121,6 +128,14 @@ class EclipseSimulation:
             self._exchange()
             if tick % TICKS_PER_LOOK == 0:
                 self._look()
+
+    def _flicker(self) -> None:
+        """End the connections that nodes opened to attackers, who will be missed and found again."""
+        for node in self.nodes.values():
+            for peer_id in sorted(node.chosen - set(self.nodes)):
+                node.chosen.discard(peer_id)
+                if peer_id not in node.came:
+                    node.book.lost(peer_id, self.now)
 
     def _due(self, node: Node) -> tuple[PeerAddress, ...]:
         return node.book.due(node.connected, node.chosen, self.now)
@@ -140,6 +155,7 @@ class EclipseSimulation:
         elif to.peer_id not in node.connected:
             node.chosen.add(to.peer_id)
             node.book.reached(to.peer_id, self.now)
+            node.book.chose(to, self.now)
             node.book.learn_first_hand([to])
             if other is not None:
                 other.came.add(node.name.peer_id)

@@ -37,6 +37,7 @@ from sapo_client.observe.health import (
     is_healthy,
 )
 from sapo_client.observe.reachable import reachable_text
+from sapo_client.observe.said import SaidFindings
 from sapo_client.observe.service_manager import service_manager
 from sapo_client.observe.terminal import say
 from sapo_client.observe.webhook import Notification, Webhook
@@ -57,9 +58,6 @@ _LOG = logging.getLogger(__name__)
 
 _CHAIN_SECONDS: Final = 30.0
 """Between two looks at the chain; public endpoints count questions."""
-
-_REPEAT_SECONDS: Final = 300.0
-"""Between two lines on the terminal about a finding that lasts."""
 
 _WINDOW_SECONDS: Final = 300.0
 """Time over which refused messages are counted."""
@@ -139,7 +137,7 @@ class HealthWatch:
         self._policy = PolicyEvents(context.data.checkpoints)
         self._durations: deque[float] = deque(maxlen=_ROUNDS)
         self._messages: deque[_Messages] = deque()
-        self._shown: dict[HealthFinding, float] = {}
+        self._said = SaidFindings()
         self._progressed: float | None = None
         self._resumes_epoch: int | None = None
         self._paused = False
@@ -220,24 +218,14 @@ class HealthWatch:
         return self.findings
 
     def _tell(self) -> None:
-        """Print findings that are new or last; say which are over."""
-        now = trio.current_time()
-        before = {finding.code for finding in self._shown}
+        """Tell terminal, events and webhook of findings that are new, last or are over."""
+        before = self._said.codes
         codes = {finding.code for finding in self.findings}
         if before != codes:
             self._context.events.write("health", findings=self.findings)
             self._notify(before - codes)
-        shown: dict[HealthFinding, float] = {}
-        for finding in self.findings:
-            last = next((at for old, at in self._shown.items() if _same(old, finding)), None)
-            if last is None or now - last >= _REPEAT_SECONDS:
-                self._show(finding.line())
-                last = now
-            shown[finding] = last
-        for old in self._shown:
-            if old.code not in codes:
-                self._show(f"over: {old.text} ({old.code})")
-        self._shown = shown
+        for line in self._said.lines(self.findings, trio.current_time()):
+            self._show(line)
 
     def _notify(self, over: Collection[str]) -> None:
         """Post a change of the findings to the operator's webhook, if there is one."""
@@ -391,8 +379,3 @@ def _call_facts(call: RunningCall) -> CallFacts:
         usual_seconds=call.usual_seconds,
         deadline_seconds=call.deadline_seconds,
     )
-
-
-def _same(one: HealthFinding, other: HealthFinding) -> bool:
-    """Whether two assessments found the same thing; its figures may have changed."""
-    return (one.code, one.level) == (other.code, other.level)

@@ -1,4 +1,4 @@
-"""Regular polling of floods, the ledger's queue, and the ratings of peers."""
+"""Regular polling of floods, the ledger's queue, the ratings of peers and what they may send."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import trio
 
 from sapo_client.node.auditing.chain import ChainRole
 from sapo_client.node.gossip.handlers import GossipHandlers
+from sapo_client.node.gossip.quotas import HeardQuotas
 from sapo_client.node.gossip.ratings import Ratings
 from sapo_client.node.gossip.record_directory import RecordDirectory
 from sapo_client.node.runtime.clock import Clock
@@ -27,7 +28,7 @@ _LOOKS_PER_RATING: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class MetricsPoller:
-    """Service that turns counts of a node's parts into metrics, and reputation into peer scores."""
+    """Service that turns counts of a node's parts into metrics, and what is known of accounts into limits."""
 
     manifest: Manifest
     transport: Transport
@@ -41,6 +42,7 @@ class MetricsPoller:
     async def run(self) -> None:
         """Poll until cancelled."""
         last = None
+        quotas = HeardQuotas(self.engine, self.transport, self.clock)
         while True:
             self.rate_peers()
             if last != (now := self._vouched_rests_on()):
@@ -48,6 +50,7 @@ class MetricsPoller:
                 self.vouch()
             for _ in range(_LOOKS_PER_RATING):
                 self.look()
+                quotas.look()
                 await trio.sleep(_LOOK_SECONDS)
 
     def look(self) -> None:

@@ -2,7 +2,9 @@
 
 Bootstrap peers are dialled for ever, with a back-off that doubles up to a ceiling. Peers learned from
 others are dialled only while more peers are wanted, and dropped after some failures, unless they are vouched
-for: a partition of some minutes must not make trusted peers strangers.
+for: a partition of some minutes must not make trusted peers strangers. A few that were connected for some
+time and are lost are dialled for a week, whatever the number of other peers: two halves of a swarm have enough
+of their own.
 
 What a peer says of itself over its own connection, and an address at which it was reached, are *first-hand*.
 What it signed in an address record is *signed*: nobody else can have said it, but nothing proves that it is
@@ -27,8 +29,9 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final
 
-from sapo_client.swarm.addresses import PeerAddress, network_of
+from sapo_client.swarm.addresses import PeerAddress, network_group_of, network_of
 from sapo_client.swarm.limits import DialLimits, Rate
+from sapo_client.swarm.lost import LostPeers
 from sapo_client.swarm.rate_limit import KeyedBuckets
 from sapo_client.swarm.sought import SoughtFor, SoughtPeers
 from sapo_client.swarm.vouched import VouchedPeers
@@ -96,6 +99,7 @@ class AddressBook:
         self._entries: dict[str, _Entry] = {}
         self._dials = KeyedBuckets(STRANGERS_AT_ONE_HOST, _MOST_HOSTS)
         self._sought = SoughtPeers(limits, self._vouched)
+        self._lost = LostPeers(limits)
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -149,7 +153,7 @@ class AddressBook:
         return address.peer_id != self._own_peer_id and not address.unspecified
 
     def _is_kept(self, peer_id: str, entry: _Entry) -> bool:
-        return entry.bootstrap or self._vouched.has_earned(peer_id)
+        return entry.bootstrap or peer_id in self._lost or self._vouched.has_earned(peer_id)
 
     def _room(self, address: PeerAddress, host: str, proof: Proof) -> _Entry | None:
         """Return the new entry of a peer, or None if the book has no room for it.
@@ -220,7 +224,7 @@ class AddressBook:
     def due(
         self, connected: Collection[str], chosen: Collection[str], now_seconds: float
     ) -> tuple[PeerAddress, ...]:
-        """Return the addresses to dial now: lost bootstrap peers, sought ones, others up to the targets.
+        """Return the addresses to dial now: lost peers, sought ones, others up to the targets.
 
         Args:
             connected: peers that are connected, whoever opened the connection.
@@ -235,6 +239,9 @@ class AddressBook:
         lost = [entry.addresses[0] for _, entry in ready if entry.bootstrap]
         others = [entry.addresses[0] for _, entry in ready if not entry.bootstrap]
         self._rng.shuffle(others)  # nodes that learned the same list dial different peers of it
+        missed = [address for address in others if address.peer_id in self._lost]
+        lost += missed[: self._lost.places(chosen)]
+        others = [address for address in others if address not in lost]
         trusted = [address for address in others if address.peer_id in self._vouched]
         strangers = [address for address in others if address.peer_id not in self._vouched]
         first = self._vouched_first(trusted, chosen)
@@ -244,7 +251,7 @@ class AddressBook:
         taken = {*first, *missing}
         rest = [address for address in trusted + strangers if address not in taken]
         self._rng.shuffle(rest)
-        usual = len(chosen) - self._sought.beyond(chosen)
+        usual = len(chosen) - self._sought.beyond(chosen) - self._lost.beyond(chosen)
         wanted = max(0, self._limits.target_peers - usual - len(lost) - len(first))
         return tuple(lost + first + missing + self._spared(rest, wanted, now_seconds))
 
@@ -284,8 +291,13 @@ class AddressBook:
         if entry is not None:
             entry.reached_seconds = now_seconds
 
+    def chose(self, address: PeerAddress, now_seconds: float) -> None:
+        """Record that this node opened a connection at an address."""
+        self._lost.chose(address.peer_id, network_group_of(address.host), now_seconds)
+
     def lost(self, peer_id: str, now_seconds: float) -> None:
         """Record that a connection ended: dial again soon, unless it ended at once, as a refusal does."""
+        self._lost.left(peer_id, now_seconds)
         entry = self._entries.get(peer_id)
         if entry is None:
             return
@@ -301,6 +313,7 @@ class AddressBook:
         if entry is None:
             return
         entry.failures += 1
+        self._lost.forget_old(now_seconds)
         if not self._is_kept(peer_id, entry) and entry.failures >= self._limits.max_failures:
             del self._entries[peer_id]
             return

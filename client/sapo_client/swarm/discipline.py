@@ -36,11 +36,16 @@ class Discipline:
         if not self.allows(peer_id, now_seconds):
             self._disconnect(peer_id)
 
-    def note_flood(self, peer_id: str, now_seconds: float) -> None:
-        """Count one time that a peer exceeded its rate."""
+    def note_flood(self, peer_id: str, now_seconds: float, *, proven: bool = True) -> None:
+        """Count one time that a peer exceeded its rate.
+
+        Args:
+            proven: whether no honest relay exceeds it; else the peer is not blamed.
+        """
         self._counters.flood_pauses += 1
         self._floods[peer_id] += 1
-        self.blame(peer_id, Severity.HIGH, now_seconds)
+        if proven:
+            self.blame(peer_id, Severity.HIGH, now_seconds)
 
     def take_floods(self) -> Mapping[str, int]:
         """Return the number of floods by peer id since the last call."""

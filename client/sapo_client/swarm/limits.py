@@ -14,6 +14,24 @@ class Rate:
     per_second: float
     burst: float
 
+    def times(self, factor: float) -> Rate:
+        """Return a multiple of it."""
+        return Rate(self.per_second * factor, self.burst * factor)
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionRates:
+    """What one connection may bring.
+
+    Attributes:
+        proves_flood: whether no honest relay brings more. One may where the quotas of the accounts that are
+            heard here come to more than the ceiling: then nobody is blamed for the excess.
+    """
+
+    messages: Rate
+    bytes: Rate
+    proves_flood: bool
+
 
 @dataclass(frozen=True, slots=True)
 class ScoreLimits:
@@ -37,10 +55,10 @@ class TransportLimits:
 
     max_message_bytes: int = MAX_ENVELOPE_BYTES
     rpc_overhead_bytes: int = 16 * 1024  # topic names, subscriptions, control lists around one message
-    messages: Rate = Rate(
-        per_second=200, burst=800
-    )  # per connection; an honest relay forwards the messages of all accounts
-    bytes: Rate = Rate(per_second=4 * 2**20, burst=16 * 2**20)  # per connection; 200 messages of 20 KiB
+    messages: Rate = Rate(per_second=200, burst=800)  # per connection, at least
+    bytes: Rate = Rate(per_second=4 * 2**20, burst=16 * 2**20)  # for these 200 messages: 20 KiB each
+    copies: float = 2.0  # of a message from one relay at most, on average: in the mesh, and on request
+    most_growth: float = 5.0  # of both rates: at 1,000 a second half are new, and 60,000 ids are remembered
     flood_pause_seconds: float = 0.2  # reading stops that long: at most five penalties a second
     requests: Rate = Rate(per_second=5, burst=20)  # per peer; a new node asks a few times at its start
     max_request_bytes: int = 64 * 1024
@@ -58,6 +76,31 @@ class TransportLimits:
     ignored_seconds: float = 5.0  # an ignored message may become acceptable: validated again after that
     score: ScoreLimits = field(default_factory=ScoreLimits)
 
+    @property
+    def least_quota(self) -> float:
+        """Return the messages a second of all accounts up to which a connection may bring the least."""
+        return self.messages.per_second / self.copies
+
+    @property
+    def most_quota(self) -> float:
+        """Return the messages a second of all accounts from which on a connection may bring the most."""
+        return self.messages.per_second * self.most_growth / self.copies
+
+    def rates_for(self, quota_per_second: float) -> ConnectionRates:
+        """Return what one connection may bring.
+
+        An honest relay forwards what it accepted, of all accounts whose messages are heard here.
+
+        Args:
+            quota_per_second: messages that these accounts may send, all together.
+        """
+        growth = min(max(1.0, quota_per_second / self.least_quota), self.most_growth)
+        return ConnectionRates(
+            self.messages.times(growth),
+            self.bytes.times(growth),
+            proves_flood=quota_per_second <= self.most_quota,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class DialLimits:
@@ -67,6 +110,10 @@ class DialLimits:
     vouched_peers: int = 4  # at least, of those: one honest neighbour keeps a node in the swarm
     sought_on_island: int = 4  # that this node dials: members of each of its islands ...
     sought_peers: int = 8  # ... but not more in all; with the eight above as many as no inbound peer takes
+    lost_peers: int = 4  # beyond the usual number: peers that this node chose, lost and found again ...
+    most_lost: int = 16  # ... of so many that it remembers: a half of a swarm has none of them in 1 of 65,536
+    lost_after_seconds: float = 60.0  # of connection; who goes sooner is not missed
+    lost_for_seconds: float = 7 * 86_400.0  # then it has gone for good
     first_backoff_seconds: float = 0.5
     max_backoff_seconds: float = 60.0
     tick_seconds: float = 0.5  # the dialler only looks at a few deadlines each time
@@ -76,4 +123,4 @@ class DialLimits:
     max_known_peers: int = 1024
     max_addresses_per_peer: int = 4
     settled_seconds: float = 10.0  # a connection that ends sooner counts as a refusal: its back-off grows
-    max_failures: int = 8  # a learned peer is forgotten after that; a bootstrap peer never
+    max_failures: int = 8  # a learned peer is forgotten after that; a bootstrap or lost peer is not

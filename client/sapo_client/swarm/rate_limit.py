@@ -26,6 +26,12 @@ class TokenBucket:
         self._tokens -= amount
         return True
 
+    def change(self, rate: Rate, now_seconds: float) -> None:
+        """Refill at another rate from now on; a greater burst is filled by time alone."""
+        self._refill(now_seconds)
+        self._rate = rate
+        self._tokens = min(self._tokens, rate.burst)
+
     def spend(self, amount: float, now_seconds: float) -> None:
         """Take tokens even where there are too few of them: what is here already cannot be refused."""
         self._refill(now_seconds)
@@ -81,6 +87,22 @@ class Meter:
         self._limits = limits
         self._max_peers = 4 * limits.max_connections
         self._buckets: OrderedDict[str, _Buckets] = OrderedDict()
+        self._rates = limits.rates_for(0.0)
+
+    @property
+    def proves_flood(self) -> bool:
+        """Whether a peer that exceeds its rates is certainly no honest relay."""
+        return self._rates.proves_flood
+
+    def expect(self, quota_per_second: float, now_seconds: float) -> None:
+        """Give every peer the rates for a number of messages that all accounts together may send."""
+        rates = self._limits.rates_for(quota_per_second)
+        if rates == self._rates:
+            return
+        self._rates = rates
+        for buckets in self._buckets.values():
+            buckets.messages.change(rates.messages, now_seconds)
+            buckets.bytes.change(rates.bytes, now_seconds)
 
     def take(self, peer_id: str, messages: int, size_bytes: int, now_seconds: float) -> bool:
         """Whether the peer is within both rates; if so, what it sent is counted."""
@@ -92,8 +114,8 @@ class Meter:
     def _of(self, peer_id: str, now_seconds: float) -> _Buckets:
         buckets = self._buckets.get(peer_id)
         if buckets is None:
-            messages = TokenBucket(self._limits.messages, now_seconds)
-            buckets = _Buckets(messages, TokenBucket(self._limits.bytes, now_seconds))
+            messages = TokenBucket(self._rates.messages, now_seconds)
+            buckets = _Buckets(messages, TokenBucket(self._rates.bytes, now_seconds))
             self._buckets[peer_id] = buckets
         self._buckets.move_to_end(peer_id)
         while len(self._buckets) > self._max_peers:

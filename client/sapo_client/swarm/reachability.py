@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from sapo_client.swarm.addresses import scope_of
+from sapo_client.swarm.addresses import Scope, network_group_of, network_of, scope_of
 
 PROTOCOL: Final = "/sapo/reachable/1"
 MAX_PAYLOAD_BYTES: Final = 128  # a port, or a state and an IP address
@@ -24,6 +25,7 @@ DIAL_SECONDS: Final = 5.0
 _MOST_ANSWERS: Final = 5  # peers whose last answer counts
 _ENOUGH_REFUSALS: Final = 2  # one peer may lie, or have no connection itself
 _ENOUGH_REACHED: Final = 2  # peers that name an address, before it is told to others
+_ENOUGH_NETWORKS: Final = 2  # a firewall may let one in
 
 _ANSWER: Final = re.compile(r"(reached|refused|busy) ([0-9a-fA-F.:]{2,45})")
 
@@ -72,6 +74,22 @@ def parse_answer(payload: bytes) -> DialAnswer | None:
     """Return the answer in a response; None if it is none."""
     match = _ANSWER.fullmatch(payload.decode("ascii", errors="replace"))
     return DialAnswer(DialResult(match[1]), match[2]) if match else None
+
+
+def is_proven(came_from: Iterable[str], connected_with: Iterable[str]) -> bool:
+    """Whether the connections that peers opened prove that strangers can connect.
+
+    Nobody can pretend to have come in. Peers of two networks must have, by which are meant 16 bits of an IPv4
+    address in the internet, and hosts in a local network. Those of the local network prove nothing where a
+    peer is connected from afar.
+
+    Args:
+        came_from: IP addresses of the peers that opened their connections.
+        connected_with: those of all peers.
+    """
+    widest = max(map(scope_of, connected_with), default=Scope.MACHINE)
+    network = network_group_of if widest is Scope.INTERNET else network_of
+    return len({network(host) for host in came_from if scope_of(host) is widest}) >= _ENOUGH_NETWORKS
 
 
 class DialAnswers:

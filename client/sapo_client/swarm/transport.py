@@ -116,6 +116,13 @@ class Transport(Protocol):
     def vouch(self, earned: Iterable[str], bonded: Iterable[str] = ()) -> None:
         """Keep connection places for these peers and for no others: their accounts are trusted, or bonded."""
 
+    def expect(self, quota_per_second: float) -> None:
+        """Let each connection bring what follows from the quotas of all accounts that are heard here.
+
+        Args:
+            quota_per_second: messages that these accounts may send, all together.
+        """
+
     def seek(self, found: Iterable[FoundPeer]) -> None:
         """Dial some of these peers, of each island, and no others besides the usual ones."""
 

@@ -12,6 +12,7 @@ from sapo_client.swarm.reachability import (
     DialResult,
     Reachability,
     encode_port,
+    is_proven,
     parse_answer,
     parse_port,
 )
@@ -55,6 +56,28 @@ def test_peers_of_the_local_network_say_nothing_about_the_router() -> None:
     assert found.state() is Reachability.UNREACHABLE
     found.forget()
     assert (found.state(), found.hosts()) == (Reachability.UNKNOWN, ())
+
+
+@pytest.mark.parametrize(
+    ("came", "chosen", "expected"),
+    [
+        ("", "", False),
+        ("203.0.113.7", "", False),
+        ("203.0.113.7 203.0.113.7 203.0.113.8 203.0.200.9", "", False),
+        ("203.0.113.7 198.51.100.1", "", True),
+        ("203.0.113.7 2001:db8::1", "", True),
+        ("2001:db8:1::1 2001:db8:2::1", "", False),
+        ("", "203.0.113.7 198.51.100.1", False),
+        ("203.0.113.7", "198.51.100.1", False),
+        ("192.168.1.5 192.168.1.6", "", True),
+        ("192.168.1.5 192.168.1.6", "198.51.100.1", False),
+        ("192.168.1.5 192.168.1.6 203.0.113.7", "", False),
+        ("127.0.0.1 127.0.0.1", "", False),
+    ],
+)
+def test_peers_of_two_networks_that_came_prove_it(came: str, chosen: str, expected: bool) -> None:
+    """Whatever number of peers an attacker has in one network, and whatever neighbours a node has."""
+    assert is_proven(came.split(), [*came.split(), *chosen.split()]) is expected
 
 
 def test_one_peer_counts_once() -> None:

@@ -22,6 +22,7 @@ from sapo_client.swarm.reachability import (
     DialResult,
     Reachability,
     encode_port,
+    is_proven,
     parse_answer,
     parse_port,
 )
@@ -50,8 +51,9 @@ class DialBack:
 
     Args:
         requests: where the question is asked and answered.
-        chosen: the ids of peers to which this node opened a connection: an attacker chooses to connect, not
-            to be chosen.
+        connected: the ids of all peers.
+        chosen: those to which this node opened a connection: an attacker chooses to connect, not to be
+            chosen.
         remote_host: the IP address at the other end of a peer's connection.
         own_addresses: the addresses at which this node listens, or that it announces.
         announced: the announced ones alone.
@@ -62,6 +64,7 @@ class DialBack:
         self,
         requests: Requests,
         *,
+        connected: Callable[[], tuple[str, ...]],
         chosen: Callable[[], tuple[str, ...]],
         remote_host: Callable[[str], str | None],
         own_addresses: Callable[[], tuple[PeerAddress, ...]],
@@ -69,6 +72,7 @@ class DialBack:
         forwarded: Callable[[], int | None] = lambda: None,
     ) -> None:
         self._requests = requests
+        self._connected = connected
         self._chosen = chosen
         self._remote_host = remote_host
         self._own_addresses = own_addresses
@@ -91,7 +95,7 @@ class DialBack:
                 with trio.move_on_after(pause_seconds):
                     await self._wake.wait()
                 await self.ask_next()
-                known = self.answers.state() is not Reachability.UNKNOWN
+                known = self.state() is not Reachability.UNKNOWN
                 pause_seconds = min(MOST_SECONDS, pause_seconds * 2) if known else FIRST_SECONDS * 2
 
     def stop(self) -> None:
@@ -103,6 +107,23 @@ class DialBack:
         self.answers.forget()
         self._asked_seconds = {}
         self._wake.set()
+
+    def state(self) -> Reachability:
+        """Return what the answers come to; while they say nothing, what the connections of others prove.
+
+        A node to which everybody connects has chosen nobody whom it could ask.
+        """
+        said = self.answers.state()
+        if said is Reachability.UNKNOWN and is_proven(*self._hosts()):
+            return Reachability.REACHABLE
+        return said
+
+    def _hosts(self) -> tuple[list[str], list[str]]:
+        """Return the IP addresses of peers that came by themselves, and of all peers."""
+        chosen = set(self._chosen())
+        hosts = {peer_id: self._remote_host(peer_id) for peer_id in self._connected()}
+        came = [host for peer_id, host in hosts.items() if host is not None and peer_id not in chosen]
+        return came, [host for host in hosts.values() if host is not None]
 
     async def ask_next(self) -> None:
         """Ask the chosen peer that was asked longest ago."""

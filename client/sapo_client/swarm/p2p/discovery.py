@@ -130,6 +130,8 @@ class Discovery:
             self._book.failed(address.peer_id, trio.current_time())
         else:
             self._book.learn_first_hand([address])
+            if address.peer_id in self.chosen():  # it may have left again
+                self._book.chose(address, trio.current_time())
 
     async def dial(self, address: PeerAddress) -> None:
         """Connect, or raise `TransportError`."""

@@ -77,6 +77,10 @@ class GossipService(Pubsub):
         """Queue our own message; return for how many peers."""
         return self.router.forward(rpc_pb2.Message(data=data, topicIDs=[topic]), came_from=None)
 
+    def expect(self, quota_per_second: float) -> None:
+        """Let each peer send what follows from the quotas of all accounts that are heard here."""
+        self._meter.expect(quota_per_second, trio.current_time())
+
     # Reading
 
     async def stream_handler(self, stream: INetStream) -> None:
@@ -117,7 +121,7 @@ class GossipService(Pubsub):
 
     async def _pause(self, peer_id: str) -> None:
         """Drop one RPC of a flood, blame its sender a little, and stop reading for a moment."""
-        self._discipline.note_flood(peer_id, trio.current_time())
+        self._discipline.note_flood(peer_id, trio.current_time(), proven=self._meter.proves_flood)
         await trio.sleep(self._limits.flood_pause_seconds)
 
     async def _handle(self, rpc: rpc_pb2.RPC, peer: ID, peer_id: str) -> None:

@@ -110,6 +110,7 @@ class Libp2pTransport:
         self._discovery = self._build_discovery(bootstrap, dial, rng or random.Random(), peer_cache)
         self._dial_back = DialBack(
             self._requests,
+            connected=self._discovery.connected,
             chosen=self._discovery.chosen,
             remote_host=self._discovery.remote_host,
             own_addresses=self._discovery.own_addresses,
@@ -274,13 +275,17 @@ class Libp2pTransport:
         """Keep places for these peers, and dial them first."""
         self._vouched.replace(earned, bonded)
 
+    def expect(self, quota_per_second: float) -> None:
+        """Let each connection bring what follows from the quotas of all accounts that are heard here."""
+        self._gossip.expect(quota_per_second)
+
     def seek(self, found: Iterable[FoundPeer]) -> None:
         """Learn these peers as hearsay, and dial some of them beside the usual ones."""
         self._discovery.seek(found)
 
     def reachability(self) -> Reachability:
-        """Return what the last answers of peers come to."""
-        return self._dial_back.answers.state()
+        """Return what the last answers of peers come to, or their connections prove."""
+        return self._dial_back.state()
 
     def reached_at(self) -> tuple[str, ...]:
         """Return the addresses at which peers reached this node."""

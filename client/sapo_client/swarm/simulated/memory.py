@@ -24,7 +24,7 @@ from sapo_client.swarm.guard import ContainExceptions
 from sapo_client.swarm.intake import Intake
 from sapo_client.swarm.limits import TransportLimits
 from sapo_client.swarm.peer_score import PeerScores, Severity
-from sapo_client.swarm.rate_limit import TokenBucket
+from sapo_client.swarm.rate_limit import Meter
 from sapo_client.swarm.reachability import Reachability
 from sapo_client.swarm.router.answers import RouterView
 from sapo_client.swarm.transport import (
@@ -147,7 +147,6 @@ class _Link:
 class _Connection:
     since_seconds: float
     direction: Direction
-    messages: TokenBucket
 
 
 class MemoryTransport:
@@ -177,6 +176,7 @@ class MemoryTransport:
             PeerScores(self._limits.score), self._counters, self._drop_peer, self._limits.score
         )
         self._intake = Intake(self._limits, self._discipline, self._counters, on_bug)
+        self._meter = Meter(self._limits)
         self._on_bug = on_bug
         self._handlers: dict[str, Handler] = {}
         self._connections: dict[str, _Connection] = {}
@@ -239,6 +239,10 @@ class MemoryTransport:
 
     def vouch(self, earned: Iterable[str], bonded: Iterable[str] = ()) -> None:
         """Do nothing: the links of this swarm are those that `connect` opened, without a limit."""
+
+    def expect(self, quota_per_second: float) -> None:
+        """Let each connection bring what follows from the quotas of all accounts that are heard here."""
+        self._meter.expect(quota_per_second, trio.current_time())
 
     def seek(self, found: Iterable[FoundPeer]) -> None:
         """Do nothing: nobody dials here."""
@@ -323,9 +327,7 @@ class MemoryTransport:
 
     def add(self, peer_id: str, direction: Direction) -> None:
         """Add an open link."""
-        now_seconds = trio.current_time()
-        bucket = TokenBucket(self._limits.messages, now_seconds)
-        self._connections.setdefault(peer_id, _Connection(now_seconds, direction, bucket))
+        self._connections.setdefault(peer_id, _Connection(trio.current_time(), direction))
 
     def drop(self, peer_id: str) -> None:
         """Remove a link that ended."""
@@ -350,12 +352,11 @@ class MemoryTransport:
         self._process(heapq.heappop(self._deliveries))
 
     def _process(self, delivery: _Delivery) -> None:
-        connection = self._connections.get(delivery.sender)
-        if connection is None:
+        if delivery.sender not in self._connections:
             return
         now_seconds = trio.current_time()
-        if not connection.messages.take(1, now_seconds):
-            self._discipline.note_flood(delivery.sender, now_seconds)
+        if not self._meter.take(delivery.sender, 1, len(delivery.data), now_seconds):
+            self._discipline.note_flood(delivery.sender, now_seconds, proven=self._meter.proves_flood)
         elif self._intake.process(delivery.topic, delivery.data, delivery.sender, now_seconds):
             self._forward(delivery.topic, delivery.data, came_from=delivery.sender)
 

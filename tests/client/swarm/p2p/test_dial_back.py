@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import trio
 
 from sapo_client.swarm.reachability import PROTOCOL, DialAnswer, DialResult, Reachability, parse_answer
@@ -35,6 +36,25 @@ async def test_a_node_knows_the_address_at_which_two_peers_reached_it(swarm: Any
         seen.append(asker.reached_at())
     assert seen == [(), (address,)]
     assert boot.reached_at() == ()
+
+
+async def test_a_node_that_nobody_answers_knows_by_who_came(
+    swarm: Any, tools: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Everybody connects to a bootstrap node, which so has nobody to ask; one host alone proves nothing."""
+    members = await swarm.start_members(3)
+    await swarm.wait_until_connected(members)
+    boot, *others = (member.transport for member in members)
+    assert boot._discovery.chosen() == ()
+    await boot._dial_back.ask_next()
+    states = [boot.reachability()]
+    hosts = dict(zip((other.peer_id for other in others), ("203.0.113.7", "198.51.100.1"), strict=True))
+    monkeypatch.setattr(boot._dial_back, "_remote_host", hosts.get)
+    states.append(boot.reachability())
+    for other in others:
+        boot._dial_back.answers.add(other.peer_id, DialAnswer(DialResult.REFUSED, "192.0.2.1"))
+    states.append(boot.reachability())
+    assert states == [Reachability.UNKNOWN, Reachability.REACHABLE, Reachability.UNREACHABLE]
 
 
 async def test_a_node_whose_port_is_closed_or_anothers_is_not(swarm: Any, tools: Any) -> None:

@@ -201,6 +201,45 @@ async def test_a_flood_is_cut_and_its_sender_expelled(autojump_clock: MockClock)
         assert swarm.nodes["b"].peers() == ()
 
 
+async def test_a_relay_of_many_accounts_is_no_flooder_where_their_quotas_are_known(
+    autojump_clock: MockClock,
+) -> None:
+    """Three messages a second for 200 s, where one connection may bring two; then ten times as many."""
+    async with simulated_swarm() as swarm:
+        limits = TransportLimits(messages=Rate(per_second=2, burst=8))
+        for name in ("relay", "strict", "informed"):
+            await swarm.add(name, limits=limits)
+        swarm.nodes["informed"].expect(3)
+        for name in ("strict", "informed"):
+            await swarm.nodes[name].connect(swarm.nodes["relay"].addresses[0])
+        for number in range(600):
+            await swarm.nodes["relay"].publish(TOPIC, number.to_bytes(2, "big"))
+            await trio.sleep(1 / 3)
+        assert swarm.nodes["strict"].peers() == ()
+        assert (len(swarm.data("informed")), swarm.nodes["informed"].score("relay")) == (600, 0)
+        for number in range(600, 1200):
+            await swarm.nodes["relay"].publish(TOPIC, number.to_bytes(2, "big"))
+            await trio.sleep(1 / 30)
+        assert swarm.nodes["informed"].peers() == ()
+
+
+async def test_where_quotas_exceed_the_ceiling_a_flood_is_cut_and_nobody_blamed(
+    autojump_clock: MockClock,
+) -> None:
+    """Free accounts must not make honest relays blame each other."""
+    async with simulated_swarm() as swarm:
+        limits = TransportLimits(messages=Rate(per_second=2, burst=8))
+        await swarm.add("relay")
+        victim = await swarm.add("victim", "relay", limits=limits)
+        victim.expect(1e6)
+        for number in range(2000):
+            await swarm.nodes["relay"].publish(TOPIC, number.to_bytes(2, "big"))
+            await trio.sleep(0.01)
+        most = limits.most_growth * (limits.messages.burst + 20 * limits.messages.per_second)
+        assert 0.9 * most < len(swarm.data("victim")) <= most
+        assert (victim.score("relay"), len(victim.peers())) == (0, 1)
+
+
 async def test_requests(autojump_clock: MockClock) -> None:
     async with simulated_swarm() as swarm:
         await swarm.add("a")

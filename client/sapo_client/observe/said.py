@@ -1,0 +1,63 @@
+"""Which findings of an assessment are printed on the terminal, and when. Pure; the clock is passed in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from sapo_client.observe.findings import FindingCode, FindingLevel, HealthFinding
+
+REPEAT_SECONDS: Final = 300.0
+"""Between two lines about a finding that lasts."""
+
+SAID_ONCE: Final = frozenset({FindingCode.UNREACHABLE})
+"""Findings that a healthy node may have for ever, since not everybody can mend them: each sentence is printed
+once as long as the finding lasts. Status and doctor show them all the time."""
+
+_MOST_SENTENCES: Final = 8
+"""Of one finding that is said once: a router words its refusals as it likes."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    at_seconds: float
+    sentences: frozenset[str]
+
+
+class SaidFindings:
+    """What was printed of the findings that last."""
+
+    def __init__(self) -> None:
+        self._last: tuple[HealthFinding, ...] = ()
+        self._said: dict[tuple[FindingCode, FindingLevel], _Said] = {}
+
+    @property
+    def codes(self) -> frozenset[FindingCode]:
+        """Return the codes of the last assessment."""
+        return frozenset(finding.code for finding in self._last)
+
+    def lines(self, findings: Sequence[HealthFinding], now_seconds: float) -> list[str]:
+        """Return what to print after an assessment: what is new, lasts or is over."""
+        said: dict[tuple[FindingCode, FindingLevel], _Said] = {}
+        lines = []
+        for finding in findings:
+            key = finding.code, finding.level  # its figures may have changed
+            before = self._said.get(key)
+            if self._is_due(finding, before, now_seconds):
+                lines.append(finding.line())
+                sentences = frozenset() if before is None else before.sentences
+                before = _Said(now_seconds, sentences | {finding.text})
+            if before is not None:
+                said[key] = before
+        codes = {finding.code for finding in findings}
+        lines += [f"over: {old.text} ({old.code})" for old in self._last if old.code not in codes]
+        self._last, self._said = tuple(findings), said
+        return lines
+
+    def _is_due(self, finding: HealthFinding, before: _Said | None, now_seconds: float) -> bool:
+        if before is None:
+            return True
+        if finding.code in SAID_ONCE:
+            return finding.text not in before.sentences and len(before.sentences) < _MOST_SENTENCES
+        return now_seconds - before.at_seconds >= REPEAT_SECONDS

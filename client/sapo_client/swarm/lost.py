@@ -1,0 +1,79 @@
+"""Peers that this node chose, was connected with for some time and lost. Pure; the clock is passed in.
+
+They are dialled for days, whatever the number of other peers: where a partition has cut a swarm in two and
+its bootstrap node is gone, nobody else can tell one half of the other. Peers that come by themselves are not
+remembered: anybody can stay connected for long.
+
+Of each network one is kept before any has a second, those that were connected longest first. Peers that are
+connected need no place, so who stays for ever takes none from those who are lost.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from sapo_client.swarm.limits import DialLimits
+
+
+@dataclass(frozen=True, slots=True)
+class _Lost:
+    network: str
+    connected_seconds: float
+    lost_seconds: float
+
+
+class LostPeers:
+    """A few lost peers, by peer id, and those of them that were found again."""
+
+    def __init__(self, limits: DialLimits) -> None:
+        self._limits = limits
+        self._chosen: dict[str, tuple[str, float]] = {}
+        self._lost: dict[str, _Lost] = {}
+        self._regained: set[str] = set()
+
+    def __contains__(self, peer_id: object) -> bool:
+        return peer_id in self._lost
+
+    def chose(self, peer_id: str, network: str, now_seconds: float) -> None:
+        """Record that this node opened a connection to a peer in a network."""
+        earlier = self._lost.pop(peer_id, None)
+        if earlier is not None:
+            self._regained.add(peer_id)
+        before_seconds = 0.0 if earlier is None else earlier.connected_seconds
+        self._chosen.setdefault(peer_id, (network, now_seconds - before_seconds))
+
+    def left(self, peer_id: str, now_seconds: float) -> None:
+        """Record that a peer's last connection ended."""
+        self._regained.discard(peer_id)
+        network, since_seconds = self._chosen.pop(peer_id, ("", now_seconds))
+        connected_seconds = now_seconds - since_seconds
+        if connected_seconds < self._limits.lost_after_seconds:
+            return
+        self._lost[peer_id] = _Lost(network, connected_seconds, now_seconds)
+        if len(self._lost) > self._limits.most_lost:
+            del self._lost[self._last()]
+
+    def forget_old(self, now_seconds: float) -> None:
+        """Forget those that have been lost for too long."""
+        since_seconds = now_seconds - self._limits.lost_for_seconds
+        self._lost = {each: lost for each, lost in self._lost.items() if lost.lost_seconds > since_seconds}
+
+    def beyond(self, chosen: Collection[str]) -> int:
+        """Return how many of the chosen peers were found again: they have places of their own."""
+        return min(self._limits.lost_peers, sum(peer_id in self._regained for peer_id in chosen))
+
+    def places(self, chosen: Collection[str]) -> int:
+        """Return how many lost peers are wanted now, beside those that were found again."""
+        room = self._limits.target_peers + self._limits.sought_peers - len(chosen)
+        return max(0, min(self._limits.lost_peers - self.beyond(chosen), room))
+
+    def _last(self) -> str:
+        """Return the one to forget first."""
+        members: Counter[str] = Counter()
+        order: dict[str, tuple[int, float]] = {}
+        for peer_id, lost in sorted(self._lost.items(), key=lambda each: -each[1].connected_seconds):
+            order[peer_id] = (members[lost.network], -lost.connected_seconds)
+            members[lost.network] += 1
+        return max(order, key=lambda peer_id: order[peer_id])

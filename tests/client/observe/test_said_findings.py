@@ -1,0 +1,51 @@
+"""What a node prints of its findings: errors again and again, what nobody can mend only once."""
+
+from __future__ import annotations
+
+from sapo_client.observe.findings import FindingCode, FindingLevel, HealthFinding
+from sapo_client.observe.said import REPEAT_SECONDS, SaidFindings
+
+INTERVAL = 10
+
+
+def warning(code: FindingCode, text: str) -> HealthFinding:
+    return HealthFinding(code, FindingLevel.WARNING, text, "do this")
+
+
+def unreachable(text: str = "peers cannot connect") -> HealthFinding:
+    return warning(FindingCode.UNREACHABLE, text)
+
+
+def printed(*assessments: list[HealthFinding]) -> list[tuple[int, str]]:
+    """Return the lines of assessments in regular intervals, each with the number of its assessment."""
+    said = SaidFindings()
+    return [
+        (number, line)
+        for number, findings in enumerate(assessments)
+        for line in said.lines(findings, number * INTERVAL)
+    ]
+
+
+def test_a_node_behind_a_router_says_once_that_peers_cannot_connect() -> None:
+    """An hour behind a router without UPnP, which a healthy node may spend there for ever."""
+    line = "warning: peers cannot connect (unreachable); do this"
+    assert printed(*[[unreachable()]] * 360) == [(0, line)]
+
+
+def test_it_says_so_again_when_the_reason_changes_or_it_was_over() -> None:
+    waits, refuses = [unreachable()], [unreachable("peers cannot connect; the router refused")]
+    again = printed(waits, refuses, waits, refuses, [], waits)
+    assert [number for number, _ in again] == [0, 1, 4, 5]
+    assert again[2] == (4, "over: peers cannot connect; the router refused (unreachable)")
+
+
+def test_a_router_that_words_its_refusals_anew_is_quoted_a_few_times() -> None:
+    assert len(printed(*[[unreachable(f"refused {number}")] for number in range(100)])) == 8
+
+
+def test_other_findings_are_repeated_every_five_minutes_with_their_new_figures() -> None:
+    assessments = [[warning(FindingCode.DISK_LOW, f"{number} MiB are free")] for number in range(100)]
+    every = int(REPEAT_SECONDS / INTERVAL)
+    assert printed(*assessments) == [
+        (number, f"warning: {number} MiB are free (disk_low); do this") for number in range(0, 100, every)
+    ]

@@ -1,0 +1,100 @@
+"""Which lost peers are remembered, and dialled beyond the usual number."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+from sapo_client.swarm.address_book import AddressBook
+from sapo_client.swarm.addresses import PeerAddress
+from sapo_client.swarm.limits import DialLimits
+from sapo_client.swarm.lost import LostPeers
+from sapo_client.swarm.peer_id import peer_id_from_key
+
+LIMITS = replace(DialLimits(), most_lost=3, lost_peers=2, target_peers=2)
+LONG = LIMITS.lost_after_seconds
+
+
+def lost(*peers: tuple[str, str, float]) -> LostPeers:
+    """Return what is remembered of peers, each with its network and how long it was connected."""
+    found = LostPeers(LIMITS)
+    for name, network, seconds in peers:
+        found.chose(name, network, 0.0)
+        found.left(name, seconds)
+    return found
+
+
+def remembered(found: LostPeers, names: str) -> str:
+    return "".join(name for name in names if name in found)
+
+
+def test_who_was_connected_for_a_moment_or_came_by_itself_is_not_missed() -> None:
+    found = lost(("a", "one", LONG - 1), ("b", "two", LONG))
+    found.left("a stranger", LONG)
+    assert remembered(found, "ab") == "b"
+
+
+def test_those_that_were_connected_longest_are_remembered() -> None:
+    found = lost(*((name, name, LONG * times) for name, times in (("a", 2), ("b", 5), ("c", 3), ("d", 4))))
+    assert remembered(found, "abcd") == "bcd"
+
+
+def test_each_network_has_one_before_any_has_a_second() -> None:
+    """An attacker stays long, in one network, and leaves with all his peers at once."""
+    attackers = [(f"{number}", "attacker", LONG * 100) for number in range(9)]
+    found = lost(("a", "one", LONG), *attackers, ("b", "two", LONG))
+    assert remembered(found, "ab") == "ab"
+    assert sum(name in found for name, _, _ in attackers) == 1
+
+
+def test_times_of_several_connections_add_up() -> None:
+    found = lost(("a", "one", LONG))
+    found.chose("a", "one", 1000.0)
+    assert "a" not in found
+    found.left("a", 1000.0 + 4 * LONG)
+    for name in "bcd":
+        found.chose(name, name, 0.0)
+        found.left(name, 4.5 * LONG)
+    assert "a" in found
+    assert sum(name in found for name in "bcd") == LIMITS.most_lost - 1
+
+
+def test_those_that_were_found_again_have_places_of_their_own() -> None:
+    found = lost(*((name, name, LONG) for name in "abc"))
+    assert (found.places("xy"), found.beyond("xy")) == (2, 0)
+    for name in "abc":
+        found.chose(name, name, 500.0)
+    assert (found.places("xya"), found.beyond("xya")) == (1, 1)
+    assert (found.places("xyabc"), found.beyond("xyabc")) == (0, 2)
+    found.left("a", 501.0)
+    assert found.beyond("xybc") == 2
+
+
+def test_after_a_week_a_lost_peer_is_forgotten() -> None:
+    found = lost(("a", "one", LONG), ("b", "two", LONG * 10))
+    found.forget_old(LONG + LIMITS.lost_for_seconds)
+    assert remembered(found, "ab") == "b"
+
+
+def test_a_lost_peer_is_dialled_for_a_week_although_others_are_enough() -> None:
+    limits = DialLimits()
+    names = [peer_id_from_key(bytes([number]) * 32) for number in range(12)]
+    [own, gone, *others] = [
+        PeerAddress("ip4", f"198.{n}.0.1", 4001, peer_id) for n, peer_id in enumerate(names)
+    ]
+    book = AddressBook(own.peer_id, limits, random.Random(1))
+    book.learn_first_hand([gone, *others])
+    book.reached(gone.peer_id, 0.0)
+    book.chose(gone, 0.0)
+    book.lost(gone.peer_id, LONG)
+    connected = [address.peer_id for address in others]
+    now, dialled = LONG, 0
+    while book.addresses_of(gone.peer_id):
+        now += limits.max_backoff_seconds
+        for address in book.due(connected, connected, now):
+            assert address == gone
+            book.dialling(gone.peer_id, now)
+            book.failed(gone.peer_id, now)
+            dialled += 1
+    assert LONG + limits.lost_for_seconds <= now <= LONG + limits.lost_for_seconds + 120
+    assert dialled >= (now - LONG) / limits.max_backoff_seconds - 2
