@@ -50,6 +50,12 @@ def test_delays_are_the_same_both_ways_and_within_their_bounds() -> None:
     assert [table[a][a] for a in range(3)] == [0, 0, 0]
 
 
+def test_guests_are_next_door_to_everybody() -> None:
+    table = delays(4, 1, 50, 150, guests=2)
+    assert table[0][1] == table[1][0] >= 0.05
+    assert {table[a][b] for a in range(4) for b in (2, 3) if a != b} == {0.001}
+
+
 @pytest.fixture(name="lines")
 def _lines() -> Iterator[list[tuple[socket.socket, socket.socket]]]:
     """Two datagram lines in place of two TUN devices: the sites' ends and the relay's."""
@@ -108,6 +114,16 @@ def test_what_may_not_pass_is_counted_and_dropped(
     relay.read(lines[0][1].fileno(), 0.0)
     assert relay.write_due(1.0) is None
     assert relay.counts == {count: 1}
+
+
+def test_a_partition_separates_nobody_from_a_site_on_no_side(
+    lines: list[tuple[socket.socket, socket.socket]], relay: Relay
+) -> None:
+    relay.sides = [0, None]
+    for sender, (source, target) in enumerate((ADDRESSES, ADDRESSES[::-1])):
+        lines[sender][0].send(packet(source, target))
+        relay.read(lines[sender][1].fileno(), 0.0)
+    assert relay.counts == Counter(forwarded=2, bytes=48)
 
 
 def test_a_share_of_all_packets_is_lost(
