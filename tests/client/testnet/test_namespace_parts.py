@@ -13,6 +13,7 @@ import pytest
 from support.namespaces.deliveries import Delivery, Record, Window, delivery, first_heard, read_record
 from support.namespaces.plan import Site, delays, sites
 from support.namespaces.relay import Relay
+from support.namespaces.report import Result, markdown, write
 
 ADDRESSES = ("198.18.1.1", "198.18.2.1")
 
@@ -195,3 +196,31 @@ def test_a_record_is_what_the_event_file_says(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     path.write_text("".join(json.dumps(event) + "\n" for event in stamped), encoding="utf-8")
     assert read_record(path) == Record({"a": 0.0}, {"b": 1.0}, frozenset({3}), Counter(malformed=1))
+
+
+def test_results_are_written_as_text_and_as_json(tmp_path: Path) -> None:
+    result = Result(
+        ended=None,
+        deliveries=(),
+        healed={(0, 1): 2.5, (1, 0): None},
+        lowest={"calm": -1.0},
+        reachable=Counter(reachable=2),
+        silent_epochs=0,
+        refused=Counter(flood=1),
+        relay={"cut": 3},
+        cpu_share=0.5,
+        node_bytes=2**20,
+    )
+    assert "1 of 2 pairs heard each other" in write(tmp_path, markdown(result), result.to_json())
+    assert json.loads((tmp_path / "report.json").read_text()) == {
+        "ended": None,
+        "deliveries": [],
+        "healed": {"0 to 1": 2.5, "1 to 0": None},
+        "lowest": {"calm": -1.0},
+        "reachable": {"reachable": 2},
+        "silent_epochs": 0,
+        "refused": {"flood": 1},
+        "relay": {"cut": 3},
+        "cpu_share": 0.5,
+        "node_bytes": 2**20,
+    }
