@@ -13,6 +13,7 @@ import pytest
 from support.namespaces.deliveries import Delivery, Record, Window, delivery, first_heard, read_record
 from support.namespaces.plan import Site, delays, sites
 from support.namespaces.relay import Relay
+from support.namespaces.report import Result, markdown, write
 
 ADDRESSES = ("198.18.1.1", "198.18.2.1")
 
@@ -48,6 +49,12 @@ def test_delays_are_the_same_both_ways_and_within_their_bounds() -> None:
     ]
     assert all(0.05 <= table[a][b] <= 0.15 for a in range(3) for b in range(a))
     assert [table[a][a] for a in range(3)] == [0, 0, 0]
+
+
+def test_guests_are_next_door_to_everybody() -> None:
+    table = delays(4, 1, 50, 150, guests=2)
+    assert table[0][1] == table[1][0] >= 0.05
+    assert {table[a][b] for a in range(4) for b in (2, 3) if a != b} == {0.001}
 
 
 @pytest.fixture(name="lines")
@@ -108,6 +115,16 @@ def test_what_may_not_pass_is_counted_and_dropped(
     relay.read(lines[0][1].fileno(), 0.0)
     assert relay.write_due(1.0) is None
     assert relay.counts == {count: 1}
+
+
+def test_a_partition_separates_nobody_from_a_site_on_no_side(
+    lines: list[tuple[socket.socket, socket.socket]], relay: Relay
+) -> None:
+    relay.sides = [0, None]
+    for sender, (source, target) in enumerate((ADDRESSES, ADDRESSES[::-1])):
+        lines[sender][0].send(packet(source, target))
+        relay.read(lines[sender][1].fileno(), 0.0)
+    assert relay.counts == Counter(forwarded=2, bytes=48)
 
 
 def test_a_share_of_all_packets_is_lost(
@@ -179,3 +196,31 @@ def test_a_record_is_what_the_event_file_says(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     path.write_text("".join(json.dumps(event) + "\n" for event in stamped), encoding="utf-8")
     assert read_record(path) == Record({"a": 0.0}, {"b": 1.0}, frozenset({3}), Counter(malformed=1))
+
+
+def test_results_are_written_as_text_and_as_json(tmp_path: Path) -> None:
+    result = Result(
+        ended=None,
+        deliveries=(),
+        healed={(0, 1): 2.5, (1, 0): None},
+        lowest={"calm": -1.0},
+        reachable=Counter(reachable=2),
+        silent_epochs=0,
+        refused=Counter(flood=1),
+        relay={"cut": 3},
+        cpu_share=0.5,
+        node_bytes=2**20,
+    )
+    assert "1 of 2 pairs heard each other" in write(tmp_path, markdown(result), result.to_json())
+    assert json.loads((tmp_path / "report.json").read_text()) == {
+        "ended": None,
+        "deliveries": [],
+        "healed": {"0 to 1": 2.5, "1 to 0": None},
+        "lowest": {"calm": -1.0},
+        "reachable": {"reachable": 2},
+        "silent_epochs": 0,
+        "refused": {"flood": 1},
+        "relay": {"cut": 3},
+        "cpu_share": 0.5,
+        "node_bytes": 2**20,
+    }

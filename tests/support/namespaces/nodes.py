@@ -7,13 +7,14 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 from support.namespaces import kernel
 from support.namespaces.answers import answering
 from support.namespaces.internet import Internet, internet
+from support.namespaces.ledger_site import CHAIN_PORT, Chain, chain, reached_in
 from support.namespaces.plan import NODE_PORT, SERVER_PORT, Site, delays, sites
 
 from sapo_client import keystore
@@ -25,6 +26,7 @@ from sapo_client.swarm.peer_id import peer_id_from_key
 from sapo_client.testnet.processes import ChildProcess, kill_group, sapo, spawn, stop, wait_until
 from sapo_protocol.manifest import Limits, Manifest
 from sapo_protocol.manifest_file import manifest_to_json
+from sapo_protocol.suite import Suite
 from sapo_verification.suites import catalogue
 
 STOP_SECONDS: Final = 120.0
@@ -47,6 +49,8 @@ local_groups = 1
 external_groups = 1
 completions = 8
 seed = {seed}
+[ledger]
+{ledger}
 """
 
 
@@ -61,8 +65,11 @@ class Terms:
         most_ms: longest one.
         group_seconds: that a node takes for a group of answers, about.
         epoch_seconds: length of an epoch.
-        guests: places with a public address and no node, after those of the nodes.
+        guests: places with a public address and no node, after those of the nodes, and near to all of them.
         start_at_once: nodes that start at the same time.
+        auditors: numbers of the nodes that audit; none for a swarm without a chain. With a chain its
+            endpoint is the last of the guests.
+        chain_side: side of a partition on which the chain is; none if both reach it.
     """
 
     nodes: int = 32
@@ -75,6 +82,8 @@ class Terms:
     start_at_once: int = 16
     start_seconds: float = 900.0
     seed: int = 0
+    auditors: tuple[int, ...] = ()
+    chain_side: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +115,14 @@ class Nodes:
 
     Attributes:
         running: the processes.
+        chain: of a swarm with one.
     """
 
     terms: Terms
     world: Internet
     places: Sequence[Place]
+    manifest: Manifest
+    chain: Chain | None = None
     running: dict[int, ChildProcess] = field(default_factory=dict)
 
     def start(self, *numbers: int) -> None:
@@ -153,13 +165,29 @@ class Nodes:
 
     def cpu_seconds(self) -> float:
         """Return the processor time of all running nodes with their children."""
-        return sum(process_seconds(pid) for pid in self._processes())
+        return sum(self.cpu_by_node().values())
+
+    def cpu_by_node(self) -> dict[int, float]:
+        """Return the processor time of each running node with its children, in seconds."""
+        return {
+            number: sum(map(process_seconds, (child.pid, *children(child.pid))))
+            for number, child in self.running.items()
+        }
+
+    def reachable_numbers(self) -> tuple[int, ...]:
+        """Return the numbers of the nodes to which anybody can connect."""
+        return tuple(n for n in range(self.terms.nodes) if not self.world.sites[n].behind_router)
 
     def largest_bytes(self) -> int:
         """Return the resident memory of the node with the most, with its children."""
-        return max(
-            sum(map(resident_bytes, (child.pid, *children(child.pid)))) for child in self.running.values()
-        )
+        return max(self.resident().values())
+
+    def resident(self) -> dict[int, int]:
+        """Return the resident memory of each running node with its children, in bytes."""
+        return {
+            number: sum(map(resident_bytes, (child.pid, *children(child.pid))))
+            for number, child in self.running.items()
+        }
 
     def lowest_score(self) -> float:
         """Return the lowest score that a running node has for another running one."""
@@ -173,11 +201,6 @@ class Nodes:
             ),
             default=0.0,
         )
-
-    def _processes(self) -> Iterator[int]:
-        for child in self.running.values():
-            yield child.pid
-            yield from children(child.pid)
 
     def _listens(self, number: int) -> bool:
         self.require_running()
@@ -198,16 +221,32 @@ def process_seconds(pid: int) -> float:
 
 @contextmanager
 def swarm(folder: Path, terms: Terms) -> Iterator[Nodes]:
-    """Yield a founded swarm without a chain, of which no node runs yet; end everything afterwards."""
-    found = sites(terms.nodes, terms.behind_routers, terms.guests)
+    """Yield a founded swarm of which no node runs yet; end everything afterwards."""
+    found = list(sites(terms.nodes, terms.behind_routers, terms.guests))
     places = [_create(folder / site.name) for site in found[: terms.nodes]]
-    table = delays(len(found), terms.seed, terms.least_ms, terms.most_ms)
+    table = delays(len(found), terms.seed, terms.least_ms, terms.most_ms, guests=terms.guests)
     with ExitStack() as stack:
-        _found(folder, terms, found, places)
+        founded = None
+        if terms.auditors:
+            found[-1] = replace(found[-1], side=terms.chain_side)
+            founded = stack.enter_context(chain(folder))
+            manifest = founded.found(
+                [place.identity for place in places],
+                [f"/ip4/{site.address}/tcp/{NODE_PORT}" for site in found],
+                terms.auditors,
+                _suite(),
+                terms.epoch_seconds,
+            )
+        else:
+            manifest = _without_chain(terms, found, places)
+            (folder / "manifest.json").write_text(manifest_to_json(manifest), encoding="utf-8")
+        _configure(folder, terms, found, places)
         world = stack.enter_context(internet(found, table, terms.seed))
         namespaces = [world.namespace(number) for number in range(terms.nodes)]
         stack.enter_context(answering(namespaces, terms.group_seconds))
-        nodes = Nodes(terms, world, places)
+        if founded is not None:
+            stack.enter_context(reached_in(world.namespace(len(found) - 1), founded.url))
+        nodes = Nodes(terms, world, places, manifest, founded)
         stack.callback(lambda: stop(nodes.running.values(), STOP_SECONDS))
         yield nodes
 
@@ -224,25 +263,36 @@ def _create(root: Path) -> Place:
     return Place(root, keystore.create(root / "identity.json", None))
 
 
-def _found(folder: Path, terms: Terms, found: Sequence[Site], places: Sequence[Place]) -> None:
-    """Write the manifest and every node's configuration."""
-    manifest = folder / "manifest.json"
-    boot = f"/ip4/{found[0].address}/tcp/{NODE_PORT}/p2p/{places[0].peer_id}"
-    terms_of_swarm = Manifest(
+def _suite() -> Suite:
+    return catalogue.suite("full", ("calendar_arithmetic",))
+
+
+def _without_chain(terms: Terms, found: Sequence[Site], places: Sequence[Place]) -> Manifest:
+    return Manifest(
         name="namespaces",
-        bootstrap=(boot,),
+        bootstrap=(f"/ip4/{found[0].address}/tcp/{NODE_PORT}/p2p/{places[0].peer_id}",),
         chain_id=0,
         registry=None,
         ledger=None,
         finality_seconds=0,
         genesis_seconds=int(time.time()),
         epoch_seconds=terms.epoch_seconds,
-        suite=catalogue.suite("full", ("calendar_arithmetic",)),
+        suite=_suite(),
         limits=_LIMITS,
     )
-    manifest.write_text(manifest_to_json(terms_of_swarm), encoding="utf-8")
+
+
+def _configure(folder: Path, terms: Terms, found: Sequence[Site], places: Sequence[Place]) -> None:
+    """Write every node's configuration."""
+    endpoint = f"http://{found[-1].address}:{CHAIN_PORT}"
     for number, place in enumerate(places):
-        paths = {"identity": place.identity.path, "data": place.data.root, "manifest": manifest}
+        paths = {
+            "identity": place.identity.path,
+            "data": place.data.root,
+            "manifest": folder / "manifest.json",
+        }
         quoted = {name: json.dumps(str(path)) for name, path in paths.items()}
-        settings = _SETTINGS.format(**quoted, port=NODE_PORT, server=SERVER_PORT, seed=number)
+        audits = json.dumps(number in terms.auditors)
+        ledger = f'rpc_urls = ["{endpoint}"]\naudit = {audits}' if terms.auditors else ""
+        settings = _SETTINGS.format(**quoted, port=NODE_PORT, server=SERVER_PORT, seed=number, ledger=ledger)
         place.config.write_text(settings, encoding="utf-8")

@@ -15,6 +15,8 @@ HOME_NETWORK: Final = "192.168.1"
 
 MOST_SITES: Final = 120
 
+_NEXT_DOOR_SECONDS: Final = 0.001
+
 
 @dataclass(frozen=True, slots=True)
 class Site:
@@ -25,13 +27,13 @@ class Site:
         address: its public IPv4 address, or its router's. No two sites are in one /24.
         behind_router: whether it has an address of a home network, and only its router a public one, which
             translates addresses and lets nothing in that was not asked for.
-        side: 0 or 1; a partition separates these.
+        side: 0 or 1; a partition separates these. None for a site that it separates from nobody.
     """
 
     name: str
     address: str
     behind_router: bool
-    side: int
+    side: int | None
 
     @property
     def uplink(self) -> str:
@@ -68,11 +70,16 @@ def sites(count: int, share_behind_routers: float, guests: int = 0) -> tuple[Sit
     )
 
 
-def delays(count: int, seed: int, least_ms: float, most_ms: float) -> list[list[float]]:
-    """Return the delay from each site to each other in seconds, the same in both directions."""
+def delays(count: int, seed: int, least_ms: float, most_ms: float, guests: int = 0) -> list[list[float]]:
+    """Return the delay from each site to each other in seconds, the same in both directions.
+
+    Args:
+        guests: how many of them, the last ones, are next to every other: an attacker chooses where to live.
+    """
     rng = random.Random(seed)
     table = [[0.0] * count for _ in range(count)]
     for one in range(count):
         for other in range(one):
-            table[one][other] = table[other][one] = rng.uniform(least_ms, most_ms) / 1000
+            delay = rng.uniform(least_ms, most_ms) / 1000
+            table[one][other] = table[other][one] = delay if one < count - guests else _NEXT_DOOR_SECONDS
     return table

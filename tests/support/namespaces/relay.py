@@ -38,7 +38,8 @@ class Relay:
 
     Attributes:
         loss: share of all packets that are lost.
-        sides: by site; packets between different ones are lost while there is a partition.
+        sides: by site; packets between different ones are lost while there is a partition, but for a site
+            that is on no side.
     """
 
     def __init__(self, devices: Sequence[int], delays: Sequence[Sequence[float]], seed: int) -> None:
@@ -50,7 +51,7 @@ class Relay:
         self._order = itertools.count()
         self._waiting: list[tuple[float, int, int, bytes]] = []
         self.loss = 0.0
-        self.sides: Sequence[int] | None = None
+        self.sides: Sequence[int | None] | None = None
         self.counts: Counter[str] = Counter()
 
     def assign(self, site: int, address: str) -> None:
@@ -71,7 +72,7 @@ class Relay:
         target = self._owners.get(packet[_DESTINATION]) if packet[0] >> 4 == 4 else None
         if target is None or self._owners.get(packet[_SOURCE]) != site:
             self.counts["astray"] += 1  # IPv6 announcements, and connections of an address that is gone
-        elif self.sides is not None and self.sides[site] != self.sides[target]:
+        elif self._is_cut(site, target):
             self.counts["cut"] += 1
         elif self._rng.random() < self.loss:
             self.counts["lost"] += 1
@@ -80,6 +81,10 @@ class Relay:
             self.counts["bytes"] += len(packet)
             due = now + self._delays[site][target]
             heapq.heappush(self._waiting, (due, next(self._order), target, packet))
+
+    def _is_cut(self, site: int, target: int) -> bool:
+        sides = self.sides
+        return sides is not None and None not in (sides[site], sides[target]) and sides[site] != sides[target]
 
     def write_due(self, now: float) -> float | None:
         """Deliver what is due; return the seconds until the next packet is."""

@@ -52,6 +52,7 @@ class Result:
     def to_json(self) -> dict[str, Any]:
         """Return all of it for a file."""
         plain = asdict(self)
+        plain["reachable"], plain["refused"] = dict(self.reachable), dict(self.refused)  # a Counter is spoilt
         plain["healed"] = {f"{author} to {hearer}": s for (author, hearer), s in self.healed.items()}
         return plain
 

@@ -13,19 +13,40 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Final
 
 from support.namespaces.deliveries import Delivery, Window, delivery, read_record
 from support.namespaces.nodes import Nodes, Terms, start_all, swarm
 from support.namespaces.plan import NODE_PORT
-from support.namespaces.report import rows, write
+from support.namespaces.report import refusals, rows, write
 from support.namespaces.running import say, start_in
 
+from sapo_client.observe.events import read_events
 from sapo_client.testnet.processes import python, spawn, stop
 
 _LOOK_SECONDS: Final = 5.0
+_SCORE_SECONDS: Final = 60.0
 _LATE_SECONDS: Final = 30.0
+_PARTS: Final = 3
+"""Of the siege; memory is told at its begin and at the end of each."""
+
+_MESSAGES, _PEERS, _TIME = "messages: ", "peers: ", "milliseconds: "
+"""Before the names of the besieger's counts of a kind of flood."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A look at the nodes.
+
+    Attributes:
+        seconds: since the siege began.
+        resident: memory of each node with its children, in bytes.
+    """
+
+    seconds: float
+    resident: dict[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,30 +54,73 @@ class SiegeResult:
     """What a siege came to.
 
     Attributes:
-        deliveries: in peace and under siege.
+        deliveries: in peace, in each part of the siege, and in all of it.
         attacks: what the attacker did, by kind.
-        bytes_by_tenth: largest resident memory of a node of its own process, in each tenth of the siege.
-        lowest: the lowest score that a node had for another honest node at the end.
-        cpu_share: processor time of all nodes under siege, as a share of one core.
+        samples: memory of the nodes over the siege, oldest first.
+        attacked: names of the nodes that the attacker could connect to.
+        lowest: the lowest score that a node had for another honest node at any look.
+        lost: connections of honest nodes to honest ones that ended during the siege.
+        refused: messages and groups that nodes refused, by reason.
+        cpu_shares: processor time of each node under siege, as a share of one core.
     """
 
     deliveries: tuple[Delivery, ...]
     attacks: dict[str, int]
-    bytes_by_tenth: tuple[int, ...]
+    samples: tuple[Sample, ...]
+    attacked: tuple[int, ...]
     lowest: float
-    cpu_share: float
+    lost: int
+    refused: dict[str, int]
+    cpu_shares: dict[int, float]
 
     def markdown(self) -> str:
         """Return the results as a page."""
-        done = ", ".join(f"{count:,} {kind}" for kind, count in sorted(self.attacks.items()))
-        memory = ", ".join(f"{size / 2**20:.0f}" for size in self.bytes_by_tenth)
         facts = [
-            f"* The attacker: {done}.",
-            f"* Memory of the largest node, by tenths of the siege: {memory} MiB.",
-            f"* Lowest score of an honest node: {self.lowest:.1f}.",
-            f"* All nodes together took {self.cpu_share:.2f} of a core.",
+            f"* Lowest score of an honest node: {self.lowest:.1f}; connections between honest nodes that"
+            f" ended: {self.lost}.",
+            f"* Refused, all nodes together: {_listed(self.refused)}.",
+            f"* The attacker's connections: {_listed(_connections(self.attacks))}.",
         ]
-        return "\n".join([*rows(self.deliveries, {}), "", *facts]) + "\n"
+        tables = (rows(self.deliveries, {}), _floods(self.attacks), self._memory(), facts)
+        return "\n\n".join("\n".join(table) for table in tables) + "\n"
+
+    def _memory(self) -> list[str]:
+        """Return each node's memory at the begin of the siege and at the end of each part, and its load."""
+        last = self.samples[-1].seconds
+        marks = [last * part / _PARTS for part in range(_PARTS + 1)]
+        looks = [min(self.samples, key=lambda each: abs(each.seconds - mark)) for mark in marks]
+        heads = " | ".join(f"MiB after {look.seconds / 60:.0f} min" for look in looks)
+        lines = [f"| node | {heads} | most | share of a core |", "| --- " * (len(looks) + 3) + "|"]
+        for number, share in self.cpu_shares.items():
+            sizes = [look.resident[number] for look in looks]
+            most = max(sample.resident[number] for sample in self.samples)
+            told = " | ".join(f"{size / 2**20:.0f}" for size in (*sizes, most))
+            name = f"{number}, attacked" if number in self.attacked else str(number)
+            lines.append(f"| {name} | {told} | {share:.2f} |")
+        return lines
+
+
+def _floods(attacks: dict[str, int]) -> list[str]:
+    """Return a table of the kinds of flood: how long their peers lasted, and the rates that they reached."""
+    lines = [
+        "| invalid messages, and how many a second were meant | peers | messages | seconds a peer |"
+        " messages a second while connected |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for name in sorted(name.removeprefix(_PEERS) for name in attacks if name.startswith(_PEERS)):
+        peers, messages = attacks[_PEERS + name], attacks.get(_MESSAGES + name, 0)
+        seconds = attacks.get(_TIME + name, 0) / 1000
+        rate = messages / seconds if seconds else 0
+        lines.append(f"| {name} | {peers:,} | {messages:,} | {seconds / peers:.1f} | {rate:,.0f} |")
+    return lines
+
+
+def _connections(attacks: dict[str, int]) -> dict[str, int]:
+    return {name: count for name, count in attacks.items() if ": " not in name}
+
+
+def _listed(counts: dict[str, int]) -> str:
+    return ", ".join(f"{count:,} {name}" for name, count in sorted(counts.items())) or "none"
 
 
 def besiege(
@@ -74,18 +138,40 @@ def besiege(
         _look(nodes, _LATE_SECONDS)
         with _attack(folder, nodes) as log:
             note("the siege begins")
-            began, before = time.time(), nodes.cpu_seconds()
-            sizes = _look(nodes, seconds)
-            windows.append(Window("under siege", began, time.time(), everybody))
-            spent = (nodes.cpu_seconds() - before) / (time.time() - began)
+            began, before = time.time(), nodes.cpu_by_node()
+            samples, lowest = _watch(nodes, seconds, note)
+            ended = time.time()
+            spent = nodes.cpu_by_node()
             _look(nodes, _LATE_SECONDS)
-            lowest = nodes.lowest_score()
         records = {number: read_record(place.data.events) for number, place in enumerate(nodes.places)}
-        tenths = (sizes[len(sizes) * k // 10 : len(sizes) * (k + 1) // 10] for k in range(10))
-        found = tuple(delivery(window, records) for window in windows)
+        part = (ended - began) / _PARTS
+        windows += [
+            Window(f"under siege, part {n + 1}", began + n * part, began + (n + 1) * part, everybody)
+            for n in range(_PARTS)
+        ]
+        windows.append(Window("under siege", began, ended, everybody))
         return SiegeResult(
-            found, _last_counts(log), tuple(max(some, default=0) for some in tenths), lowest, spent
+            deliveries=tuple(delivery(window, records) for window in windows),
+            attacks=_last_counts(log),
+            samples=tuple(samples),
+            attacked=nodes.reachable_numbers(),
+            lowest=lowest,
+            lost=_lost(nodes, began),
+            refused=dict(refusals(records)),
+            cpu_shares={n: (spent[n] - before[n]) / (ended - began) for n in everybody},
         )
+
+
+def _lost(nodes: Nodes, since: float) -> int:
+    """Return how many connections between the nodes ended since a Unix time, each seen from either end."""
+    honest = {place.peer_id for place in nodes.places}
+    return sum(
+        event["event"] == "peer_lost"
+        and event["peer_id"] in honest
+        and datetime.fromisoformat(str(event["time"])).timestamp() >= since
+        for place in nodes.places
+        for event in read_events(place.data.events)
+    )
 
 
 def _last_counts(log: Path) -> dict[str, int]:
@@ -99,9 +185,8 @@ def _last_counts(log: Path) -> dict[str, int]:
 def _attack(folder: Path, nodes: Nodes) -> Iterator[Path]:
     """Let a stranger attack every node to which one can connect; yield its log."""
     addresses = [
-        f"/ip4/{site.address}/tcp/{NODE_PORT}/p2p/{place.peer_id}"
-        for site, place in zip(nodes.world.sites, nodes.places, strict=False)
-        if not site.behind_router
+        f"/ip4/{nodes.world.sites[number].address}/tcp/{NODE_PORT}/p2p/{nodes.places[number].peer_id}"
+        for number in nodes.reachable_numbers()
     ]
     argv = python("support.namespaces.besieger", str(folder / "manifest.json"), *addresses)
     log = folder / "besieger.txt"
@@ -112,15 +197,30 @@ def _attack(folder: Path, nodes: Nodes) -> Iterator[Path]:
         stop([attacker], 0)
 
 
-def _look(nodes: Nodes, seconds: float) -> list[int]:
-    """Let a time pass in which all nodes must stay alive; return the largest node's memory over it."""
-    sizes = []
+def _watch(nodes: Nodes, seconds: float, note: Callable[[str], None]) -> tuple[list[Sample], float]:
+    """Let the siege pass; return the samples of memory, and the lowest score of an honest node."""
+    samples: list[Sample] = []
+    lowest = 0.0
+    began = time.monotonic()
+    due = began + _SCORE_SECONDS
+    while (now := time.monotonic()) < began + seconds:
+        nodes.require_running()
+        samples.append(Sample(now - began, nodes.resident()))
+        if now >= due:
+            lowest = min(lowest, nodes.lowest_score())
+            due += _SCORE_SECONDS
+            note(f"largest node {max(samples[-1].resident.values()) / 2**20:.0f} MiB, lowest {lowest:.1f}")
+        time.sleep(max(0.0, min(began + seconds - now, _LOOK_SECONDS)))
+    samples.append(Sample(time.monotonic() - began, nodes.resident()))
+    return samples, lowest
+
+
+def _look(nodes: Nodes, seconds: float) -> None:
+    """Let a time pass in which all nodes must stay alive."""
     end = time.monotonic() + seconds
     while (left := end - time.monotonic()) > 0:
         nodes.require_running()
-        sizes.append(nodes.largest_bytes())
         time.sleep(min(left, _LOOK_SECONDS))
-    return sizes
 
 
 def main() -> int:

@@ -13,7 +13,8 @@ and what they drop is counted; only the sending task of a peer writes on its str
 (stock writes replays and answers directly, and large ones interleave); a peer is registered once
 however many connections it opens at the same time, and a peer that comes back before its old connection
 is found dead gets a new stream and keeps its subscriptions (stock keeps the dead stream, and forgets
-the subscriptions when it finds out).
+the subscriptions when it finds out); and a peer to which no stream could be opened is tried again while it
+is connected (stock gives it up unless the connection ended).
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from weakref import WeakSet
 
 import trio
 from libp2p.abc import IHost, IMuxedConn, INetStream
+from libp2p.host.exceptions import HostException
+from libp2p.network.exceptions import SwarmException
 from libp2p.network.stream.net_stream import NetStream
 from libp2p.peer.id import ID
 from libp2p.pubsub.pb import rpc_pb2
@@ -167,6 +170,8 @@ class GossipService(Pubsub):
             self._registering[peer_id] = scope
             try:
                 await super()._handle_new_peer(peer_id)
+            except HostException as error:
+                raise SwarmException("the peer opened no stream") from error  # the only error tried again
             finally:
                 if self._registering.get(peer_id) is scope:
                     del self._registering[peer_id]

@@ -1,24 +1,28 @@
 """Yamux with bounds per connection.
 
 Stock yamux only logs a peer that overruns its receive window and takes any number of streams, so one
-connection can fill the memory. Here a connection that holds more than its share is closed.
+connection can fill the memory. Here a connection that holds more than its share is closed. And stock says a
+farewell to the peer before it ends a stream or a connection, however long the peer takes no data: as long as
+the network between them is cut. Here it says it for a second.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import cast
+from typing import Final, cast
 
 import trio
 from libp2p.abc import IMuxedStream, ISecureConn
 from libp2p.custom_types import TMuxerOptions, TSecurityOptions
 from libp2p.peer.id import ID
 from libp2p.stream_muxer.exceptions import MuxedConnUnavailable
-from libp2p.stream_muxer.yamux.yamux import Yamux, YamuxStream
+from libp2p.stream_muxer.yamux.yamux import GO_AWAY_NORMAL, Yamux, YamuxStream
 from libp2p.transport.upgrader import TransportUpgrader
 
 from sapo_client.swarm.guard import ContainExceptions
 from sapo_client.swarm.limits import TransportLimits
+
+_FAREWELL_SECONDS: Final = 1.0
 
 
 class BatchingStream(YamuxStream):
@@ -29,6 +33,13 @@ class BatchingStream(YamuxStream):
         """Return the same stream with this class: stock names the class of its streams in the code."""
         stream.__class__ = BatchingStream
         return cast(BatchingStream, stream)
+
+    async def reset(self) -> None:
+        """End the stream at once; a peer that takes no data is not told."""
+        with trio.move_on_after(_FAREWELL_SECONDS) as scope:
+            await super().reset()
+        if scope.cancelled_caught:
+            await self.conn._finalize_stream(self, fully_closed=True)
 
     async def _auto_tune_and_send_window_update(self, *, bytes_read: int = 0) -> None:
         self._pending_recv_release += bytes_read
@@ -63,6 +74,19 @@ class BoundedYamux(Yamux):
         """Serve the connection; its errors end it and nothing else."""
         with ContainExceptions(self._report):
             await super().start()
+
+    async def close(self, error_code: int = GO_AWAY_NORMAL) -> None:
+        """End the connection; a peer that takes no data is not told."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._stop_waiting)
+            await super().close(error_code)
+            nursery.cancel_scope.cancel()
+
+    async def _stop_waiting(self) -> None:
+        """Close the socket under whoever still writes."""
+        await trio.sleep(_FAREWELL_SECONDS)
+        with ContainExceptions(self._report):
+            await self.secured_conn.close()
 
     async def accept_stream(self) -> BatchingStream:
         """Return the next stream that the peer opens, up to the limit."""

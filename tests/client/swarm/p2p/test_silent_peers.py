@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import secrets
+import socket
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,8 +12,12 @@ import trio
 
 from sapo_client.swarm.limits import TransportLimits
 from sapo_client.swarm.peer_exchange import PROTOCOL as PEERS
+from sapo_protocol.constants import MAX_ENVELOPE_BYTES
 
 PEERS_BEHIND_RELAYS = 6
+MESSAGES_THAT_FILL_ALL_BUFFERS = 64
+"""Of 128 KiB: twice what Linux lets a sender of TCP keep."""
+
 LIMITS = TransportLimits(request_timeout_seconds=0.5)
 
 
@@ -56,6 +62,26 @@ async def test_when_all_connections_fall_silent_none_is_kept(swarm: Any, tools: 
         for relay in relays:
             relay.frozen = True
         await tools.eventually(lambda: not moved.peer_ids())
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_connection_that_takes_no_more_data_is_ended_too(swarm: Any, tools: Any) -> None:
+    """As after a minute of a partition, when the buffers are full: no word of a farewell can be said."""
+    peer = await swarm.start(2, limits=LIMITS)
+    [address] = peer.transport.addresses
+    relay = Relay(int(address.split("/")[4]))
+    async with trio.open_nursery() as nursery:
+        [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        listener.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)  # so that it is full at once
+        nursery.start_soon(trio.serve_listeners, relay.serve, [listener])
+        port = listener.socket.getsockname()[1]
+        through = address.replace(f"/{relay.port}/", f"/{port}/")
+        node = await swarm.start(1, bootstrap=(through,), limits=LIMITS)
+        await swarm.wait_until_connected([node, peer])
+        relay.frozen = True
+        for _ in range(MESSAGES_THAT_FILL_ALL_BUFFERS):
+            await node.publish(secrets.token_bytes(MAX_ENVELOPE_BYTES))
+        await tools.eventually(lambda: not node.peer_ids())
         nursery.cancel_scope.cancel()
 
 
