@@ -1,8 +1,8 @@
 """`sapo lab islands`: how fast what one island knows reaches the others, against two controls.
 
 One folder per experiment of `lab.store`. All of them have the same starts, families and seeds. The controls
-are one topic, on which everybody hears everybody, and islands between which all links are cut, so that a visit
-brings nothing. Islands that are visited and those that are not also share keys and tasks.
+are one topic, on which everybody hears everybody, and islands between which all links are cut, so that a
+visit brings nothing. Islands that are visited and those that are not also share keys and tasks.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from sapo_client.lab.arms import ARMS
+from sapo_client.lab.arms import ARMS, Arm
 from sapo_client.lab.campaign import Progress, conduct, raise_first
 from sapo_client.lab.plan import ExperimentPlan, Run
 from sapo_client.lab.simulate import manifest_of
@@ -63,11 +63,15 @@ class IslandCampaign:
         root: folder of all experiments.
         plan: of islands that are visited.
         seeds: of each experiment, from 0.
+        hidden: the family that the first island's teachers alone know.
+        arm: of all runs.
     """
 
     root: Path
     plan: ExperimentPlan
     seeds: int
+    hidden: str = HIDDEN
+    arm: Arm = ARM
 
     def plans(self) -> Mapping[str, ExperimentPlan]:
         """Return the plan of each experiment."""
@@ -84,7 +88,16 @@ class IslandCampaign:
     def runs(self) -> Iterator[tuple[ExperimentStore, list[Run]]]:
         """Yield the experiments with their runs."""
         for name, plan in self.plans().items():
-            yield self.store(name), [Run(plan, ARM, seed) for seed in range(self.seeds)]
+            yield self.store(name), [Run(plan, self.arm, seed) for seed in range(self.seeds)]
+
+    def create(self) -> None:
+        """Create the folders of all experiments, or open them again.
+
+        Raises:
+            SapoError: one of them holds an experiment with another plan.
+        """
+        for store, runs in self.runs():
+            store.create(runs[0].plan, partial(manifest_of, runs[0].plan))
 
     def conduct(self, jobs: int, progress: Progress) -> None:
         """Execute the unfinished runs.
@@ -92,8 +105,7 @@ class IslandCampaign:
         Raises:
             SapoError: one of them fails, or a folder holds an experiment with another plan.
         """
-        for store, runs in self.runs():
-            store.create(runs[0].plan, partial(manifest_of, runs[0].plan))
+        self.create()
         experiments = list(self.runs())
         each = max(1, jobs // len(experiments))
         with ThreadPoolExecutor(max(1, min(jobs, len(experiments)))) as threads:

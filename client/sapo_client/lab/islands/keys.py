@@ -1,9 +1,9 @@
 """Keys whose accounts live where an experiment wants them, by the protocol's own rule.
 
-A home is drawn anew in every period, and a key that exists before a beacon cannot choose it. In a swarm without
-a chain all beacons follow from the manifest, so keys are tried until one has the wanted home in every period
-of the run. What a node visits follows from its node key, which is not chosen. So homes stay and visits change,
-and what travels between islands travels by visits: accounts that move carry what they know besides.
+A home is drawn anew in every period, and a key that exists before a beacon cannot choose it. In a swarm
+without a chain all beacons follow from the manifest, so keys are tried until one has the wanted home in every
+period of the run. What a node visits follows from its node key, which is not chosen. So homes stay and visits
+change, and what travels between islands travels by visits: accounts that move carry what they know besides.
 """
 
 from __future__ import annotations
@@ -57,7 +57,9 @@ def _settled(run: Run, manifest: Manifest, beacons: list[Digest], number: int) -
     raise AssertionError("the numbers have no end")
 
 
-def _homes(plan: ExperimentPlan, manifest: Manifest, beacons: list[Digest], account: Account) -> Iterator[int]:
+def _homes(
+    plan: ExperimentPlan, manifest: Manifest, beacons: list[Digest], account: Account
+) -> Iterator[int]:
     """Yield the homes of an account, each once."""
     drawn = (
         drawing_epoch(manifest.swarm_id, account, epoch, plan.period_epochs) for epoch in range(len(beacons))
