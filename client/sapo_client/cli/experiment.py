@@ -206,6 +206,7 @@ def islands(
     seeds: SeedsOption = 1,
     rounds: RoundsOption = None,
     jobs: JobsOption = None,
+    so_far: Annotated[bool, typer.Option("--so-far", help="Run nothing: report what is done.")] = False,
 ) -> None:
     """Measure how fast what one island knows reaches seven others, by visits alone.
 
@@ -225,8 +226,9 @@ def islands(
     )
     runs = [(store, run) for store, each in campaign.runs() for run in each]
     done = {run: run.plan.rounds if store.is_whole(run) else 0 for store, run in runs}
-    with rounds_bar(done, is_hidden=_is_hidden(common)) as (_, progress):
-        campaign.conduct(jobs or os.cpu_count() or 1, progress)
+    if not so_far:
+        with rounds_bar(done, is_hidden=_is_hidden(common)) as (_, progress):
+            campaign.conduct(jobs or os.cpu_count() or 1, progress)
     page = write_islands(campaign)
     results = IslandResults(campaign)
     common.output.emit(document(results), Grid(COLUMNS, summary(results)), f"wrote {page}")

@@ -173,8 +173,34 @@ def test_the_way_of_a_family(reached: int | None, direct: int, relayed: int, way
     assert learner.way == way
 
 
-def test_nothing_is_reported_before_a_run_is_finished(tmp_path: Path, campaign: IslandCampaign) -> None:
-    with pytest.raises(SapoError, match=r"no run in .* is finished"):
+def test_a_run_that_goes_on_is_reported_up_to_its_last_common_round(
+    tmp_path: Path, campaign: IslandCampaign
+) -> None:
+    begun = replace(campaign, root=tmp_path)
+    begun.create()
+    store, [run] = next(begun.runs())
+
+    def stop(done: int) -> None:
+        if done == 2:
+            raise SapoError("stopped", hint="start it again")
+
+    with pytest.raises(SapoError, match="stopped"):
+        simulate(run, store.manifest(), store.work(run), stop)
+    curve = store.so_far(run)
+    assert curve is not None
+    assert timeless(curve.rows) == [row for row in timeless(rows_of(campaign, VISITED)) if row.round <= 2]
+    assert [(name, curves[0].rows[-1].round) for name, curves in IslandResults(begun).curves.items()] == [
+        (VISITED, 2)
+    ]
+
+
+def timeless(rows: tuple[CurvePoint, ...]) -> list[CurvePoint]:
+    """Return the rows without their timings."""
+    return [replace(row, seconds=0.0) for row in rows]
+
+
+def test_nothing_is_reported_before_a_first_round(tmp_path: Path, campaign: IslandCampaign) -> None:
+    with pytest.raises(SapoError, match="has finished its first round"):
         write_islands(replace(campaign, root=tmp_path))
 
 

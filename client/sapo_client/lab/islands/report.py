@@ -62,24 +62,23 @@ class IslandLearner:
 
 
 class IslandResults:
-    """The finished runs of a campaign, compared.
+    """The runs of a campaign, as far as they are, compared.
 
     Raises:
-        SapoError: none is finished.
+        SapoError: no run has finished its first round.
     """
 
     def __init__(self, campaign: IslandCampaign) -> None:
         self.campaign = campaign
-        self.curves: dict[str, list[Curve]] = {
-            name: found
-            for name in campaign.plans()
-            if (campaign.store(name).root / "experiment.json").exists()
-            and (found := campaign.store(name).curves())
-        }
+        self.curves: dict[str, list[Curve]] = {}
+        for store, runs in campaign.runs():
+            found = [curve for run in runs if (curve := store.so_far(run)) is not None]
+            if found:
+                self.curves[store.root.name] = found
         if not self.curves:
             raise SapoError(
-                f"no run in {campaign.root} is finished yet",
-                hint="start `sapo lab islands` again: it resumes where it stopped",
+                f"no run in {campaign.root} has finished its first round",
+                hint="start `sapo lab islands` without --so-far: it resumes where it stopped",
                 exit_code=ExitCode.DATA,
             )
 
@@ -162,10 +161,10 @@ class IslandResults:
 
 
 def write_islands(campaign: IslandCampaign) -> Path:
-    """Write islands.md, islands.csv and islands.png from the finished runs; return the page's path.
+    """Write islands.md, islands.csv and islands.png from all runs so far; return the page's path.
 
     Raises:
-        SapoError: no run is finished.
+        SapoError: no run has finished its first round.
     """
     results = IslandResults(campaign)
     with (campaign.root / "islands.csv").open("w", encoding="utf-8", newline="") as file:
@@ -202,17 +201,23 @@ def _by_agent(curve: Curve, campaign: IslandCampaign) -> list[list[tuple[int, fl
 
 
 COLUMNS: Final = (
-    *("islands", "learnt", "rounds: first, half, all", "last round"),
+    *("islands", "rounds", "learnt", "first, half, all", "last round"),
     *("texts until learnt", "relayed", "groups heard", "seconds"),
 )
 
 
 def summary(results: IslandResults) -> list[tuple[str, ...]]:
     """Return a row of the table for each experiment, over the agents beyond the first island."""
-    return [_row(name, results.others(name)) for name in results.curves]
+    return [(name, _rounds(curves), *_row(results.others(name))) for name, curves in results.curves.items()]
 
 
-def _row(name: str, found: Sequence[IslandLearner]) -> tuple[str, ...]:
+def _rounds(curves: Sequence[Curve]) -> str:
+    """Return after how many rounds an experiment's runs are, if they are not whole, of how many."""
+    done, planned = min(curve.rows[-1].round for curve in curves), curves[0].run.plan.rounds
+    return str(done) if done == planned else f"{done} of {planned}"
+
+
+def _row(found: Sequence[IslandLearner]) -> tuple[str, ...]:
     when = sorted(each.reached for each in found if each.reached is not None)
     places = (0, (len(found) + 1) // 2 - 1, len(found) - 1)
     rounds = ", ".join(str(when[place]) if place < len(when) else "-" for place in places)
@@ -222,7 +227,6 @@ def _row(name: str, found: Sequence[IslandLearner]) -> tuple[str, ...]:
         1, sum(each.direct + each.relayed for each in learnt)
     )
     return (
-        name,
         f"{len(when)} of {len(found)}",
         rounds,
         f"{fmean(each.last for each in found):.2f}",
