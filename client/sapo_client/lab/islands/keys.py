@@ -44,7 +44,11 @@ def authors_of(run: Run, manifest: Manifest) -> tuple[AgentKeys, ...]:
 
 
 def last_epoch(plan: ExperimentPlan) -> int:
-    """Return the epoch in which the last round of a run ends."""
+    """Return the epoch in which the last round ends of an agent that rehearses nothing.
+
+    A round with rehearsed answers takes a virtual second more, so the last rounds of who learns are later, in
+    one or two epochs whose homes were not looked at.
+    """
     return ceil((INTRODUCTION_SECONDS / ROUND_SECONDS + plan.rounds) / plan.rounds_per_epoch)
 
 
