@@ -107,8 +107,7 @@ class Agent:
         beacons = Beacons(manifest, NoChain().block_hash_before, self._telemetry.events)
         signing = SigningDatabase(MEMORY)
         doppelganger = self._open_doppelganger(signing)
-        plan = world.run.plan
-        trains = number < plan.agents
+        plan, trains = world.run.plan, number < world.run.plan.agents
         self._arm = arm = world.run.mixture if trains else TEACHING
         policy = replace(arm.policy, demonstrations=plan.demonstrations)
         engine = Engine(
