@@ -28,6 +28,7 @@ class Exposure(SilentObserver):
         self._agents = frozenset(agents)
         self._number = {account: str(number) for number, account in enumerate(agents)}
         self._heard: Counter[str] = Counter()
+        self._carried: frozenset[int] = frozenset()
         self._attackers: set[Account] = set()
         self._bytes = 0
         self._epoch = 0
@@ -40,6 +41,7 @@ class Exposure(SilentObserver):
             self._attackers.add(admitted.account)
         elif admitted.account != self._engine.own:
             self._heard[self._number[admitted.account]] += 1
+            self._carried = self._engine.islands.carried
 
     def message_refused(self, error: RemoteProtocolError, message: bytes, source: str) -> None:
         """Count a message that was received for nothing."""
@@ -52,7 +54,7 @@ class Exposure(SilentObserver):
         if self._engine.islands.is_divided:
             row = replace(
                 row,
-                carried=sorted(self._engine.islands.carried),
+                carried=sorted(self._carried),
                 heard=dict(sorted(self._heard.items())),
                 shown=self._shown(batch),
             )
@@ -73,6 +75,7 @@ class Exposure(SilentObserver):
         """Count the bytes and groups of a new round, also after one that was repeated from the journal."""
         self._bytes = 0
         self._heard.clear()
+        self._carried = frozenset()
 
     def _shown(self, batch: SampledBatch) -> dict[str, dict[str, int]]:
         """Return how many demonstrations of each family an agent or teacher made."""

@@ -48,7 +48,8 @@ class CurvePoint:
         honest_set_aside: pairs of another agent and a family whose steps are measured only, because they are
             worth far less than the median account's.
         attackers_set_aside: the same of attackers' accounts.
-        carried: islands that the node hears at the end of the round; None in a swarm without islands.
+        carried: islands that the node heard when the round's last group of another account arrived, none if
+            none did; None in a swarm without islands.
         heard: groups that arrived in the round, by the number of the agent or teacher that made them.
         shown: demonstrations that were handed to the learner, by family, then by that number.
     """

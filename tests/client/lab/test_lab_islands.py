@@ -114,8 +114,6 @@ def test_on_one_topic_everybody_is_heard(campaign: IslandCampaign) -> None:
 def test_without_visits_nobody_of_another_island_is_heard(campaign: IslandCampaign) -> None:
     for row in rows_of(campaign, UNVISITED):
         assert set(row.heard or {}) == numbers_on(campaign, row, {row.agent})
-    carried = [row.carried for row, _ in within_epochs(rows_of(campaign, UNVISITED))]
-    assert carried == [row.carried for row, _ in within_epochs(rows_of(campaign, VISITED))]
 
 
 def test_a_text_is_of_somebody_who_was_heard_by_then(campaign: IslandCampaign) -> None:
