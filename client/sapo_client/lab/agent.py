@@ -56,6 +56,7 @@ class LabWorld:
     Attributes:
         folder: of files that only live as long as the run.
         rounds_done: returns how many rounds all agents have finished.
+        authors: keys of all agents, then of the teachers.
         say_bug: takes a failure that the transport contained.
     """
 
@@ -67,6 +68,7 @@ class LabWorld:
     folder: Path
     rounds_done: Callable[[], int]
     say_bug: Callable[[Exception], None]
+    authors: tuple[AgentKeys, ...]
 
 
 def open_telemetry(world: LabWorld, identity: AgentKeys) -> Telemetry:
@@ -96,7 +98,7 @@ class Agent:
         self, world: LabWorld, number: int, learner: LocalLearner, neighbours: tuple[str, ...]
     ) -> None:
         self._world = world
-        self._identity = identity = world.run.author(number)
+        self._identity = identity = world.authors[number]
         manifest = world.manifest
         peer_id = peer_id_from_key(identity.node)
         self.address = f"/memory/{peer_id}/p2p/{peer_id}"
@@ -105,9 +107,8 @@ class Agent:
         beacons = Beacons(manifest, NoChain().block_hash_before, self._telemetry.events)
         signing = SigningDatabase(MEMORY)
         doppelganger = self._open_doppelganger(signing)
-        plan = world.run.plan
-        trains = number < plan.agents
-        self._arm = arm = world.run.arm if trains else TEACHING
+        plan, trains = world.run.plan, number < world.run.plan.agents
+        self._arm = arm = world.run.mixture if trains else TEACHING
         policy = replace(arm.policy, demonstrations=plan.demonstrations)
         engine = Engine(
             manifest,
@@ -119,7 +120,7 @@ class Agent:
             terms=Terms(sampling=policy),
             observers=[self._telemetry, doppelganger, OwnRollouts(identity.account, learner)],
         )
-        learner.exposure = Exposure(engine, world.run.honest())
+        learner.exposure = Exposure(engine, [keys.account for keys in world.authors])
         engine.observe(learner.exposure)
         self.gossip = GossipHandlers(
             engine=engine,
@@ -127,6 +128,7 @@ class Agent:
             own_certificate=certificate_of(world, identity),
             telemetry=self._telemetry,
             clock=world.clock,
+            beacons=beacons,
         )
         self._audit = Audit(engine=engine, beacons=beacons, time_share=ALL_TIME)
         parts = RoundParts(

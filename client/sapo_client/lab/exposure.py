@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from statistics import fmean
 
@@ -19,12 +20,15 @@ class Exposure(SilentObserver):
     """Observer of an agent's engine; every account that is no agent's is an attacker's.
 
     Args:
-        agents: accounts of all agents, the own one included.
+        agents: accounts of all agents and teachers, the own one included, in the order of their numbers.
     """
 
-    def __init__(self, engine: Engine, agents: Collection[Account]) -> None:
+    def __init__(self, engine: Engine, agents: Sequence[Account]) -> None:
         self._engine = engine
         self._agents = frozenset(agents)
+        self._number = {account: str(number) for number, account in enumerate(agents)}
+        self._heard: Counter[str] = Counter()
+        self._carried: frozenset[int] = frozenset()
         self._attackers: set[Account] = set()
         self._bytes = 0
         self._epoch = 0
@@ -35,6 +39,9 @@ class Exposure(SilentObserver):
         self._epoch = max(self._epoch, admitted.rollout.epoch)
         if admitted.account not in self._agents:
             self._attackers.add(admitted.account)
+        elif admitted.account != self._engine.own:
+            self._heard[self._number[admitted.account]] += 1
+            self._carried = self._engine.islands.carried
 
     def message_refused(self, error: RemoteProtocolError, message: bytes, source: str) -> None:
         """Count a message that was received for nothing."""
@@ -44,6 +51,13 @@ class Exposure(SilentObserver):
         """Return an agent's row with what it received since the round began."""
         others = self._agents - {self._engine.own}
         set_aside = [account for account, _ in self._engine.sampler.step_values.misleading()]
+        if self._engine.islands.is_divided:
+            row = replace(
+                row,
+                carried=sorted(self._carried),
+                heard=dict(sorted(self._heard.items())),
+                shown=self._shown(batch),
+            )
         return replace(
             row,
             received_bytes=self._bytes,
@@ -58,8 +72,19 @@ class Exposure(SilentObserver):
         )
 
     def begin_round(self) -> None:
-        """Count the bytes of a new round, also after one that was repeated from the journal."""
+        """Count the bytes and groups of a new round, also after one that was repeated from the journal."""
         self._bytes = 0
+        self._heard.clear()
+        self._carried = frozenset()
+
+    def _shown(self, batch: SampledBatch) -> dict[str, dict[str, int]]:
+        """Return how many demonstrations of each family an agent or teacher made."""
+        families = self._engine.manifest.suite.families
+        shown: dict[str, Counter[str]] = {}
+        for each in batch.demonstrations:
+            by_author = shown.setdefault(families[each.family].name, Counter())
+            by_author[self._number.get(each.account, "attackers")] += 1
+        return {family: dict(sorted(by_author.items())) for family, by_author in sorted(shown.items())}
 
     def _mean_weight(self, accounts: Collection[Account]) -> float | None:
         """Return the mean weight, to which newcomers and banned accounts add 0; None if all are newcomers."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -48,6 +48,10 @@ class CurvePoint:
         honest_set_aside: pairs of another agent and a family whose steps are measured only, because they are
             worth far less than the median account's.
         attackers_set_aside: the same of attackers' accounts.
+        carried: islands that the node heard when the round's last group of another account arrived, none if
+            none did; None in a swarm without islands.
+        heard: groups that arrived in the round, by the number of the agent or teacher that made them.
+        shown: demonstrations that were handed to the learner, by family, then by that number.
     """
 
     round: int
@@ -72,6 +76,9 @@ class CurvePoint:
     attackers_demonstrations: int = 0
     honest_set_aside: int = 0
     attackers_set_aside: int = 0
+    carried: Sequence[int] | None = None
+    heard: Mapping[str, int] | None = None
+    shown: Mapping[str, Mapping[str, int]] | None = None
 
 
 @dataclass(frozen=True, slots=True)

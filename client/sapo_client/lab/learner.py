@@ -30,6 +30,9 @@ TRAIN_SECONDS: Final = 1.0
 
 ROUND_SECONDS: Final = GENERATE_SECONDS + TRAIN_SECONDS
 
+INTRODUCTION_SECONDS: Final = 4
+"""Virtual time before the first round: by then every certificate has reached every agent that hears it."""
+
 Groups = tuple[tuple[str, ...], ...]
 
 

@@ -41,6 +41,13 @@ class ExperimentPlan:
             texts as a larger swarm; they start as the agents do.
         demonstration_steps: most supervised steps per round; None chooses by the model's size.
         demonstrations: most right answers of others, or of the oracle, that a round hands to the learner.
+        texts_per_step: most of them in a supervised step.
+        tasks: own groups per round in place of the arm's.
+        teacher_model: initial model of the teachers, if it is another one.
+        islands: of the swarm, a power of two; 0: its manifest has none. Agents live on them in turn, teachers
+            on the first, for the whole run (``islands.keys``).
+        period_epochs: for which a node visits one island.
+        visits: whether nodes hear the island that they visit.
     """
 
     model: str
@@ -65,10 +72,17 @@ class ExperimentPlan:
     teachers: int = 0
     demonstration_steps: int | None = None
     demonstrations: int = 64
+    texts_per_step: int = 64
+    tasks: int | None = None
+    teacher_model: str | None = None
+    islands: int = 0
+    period_epochs: int = 1
+    visits: bool = True
 
     def __post_init__(self) -> None:
         self._require_starts()
         self._require_attack()
+        self._require_islands()
         if self.agents < 2 or self.rounds < 1:
             raise SapoError(
                 f"{self.agents} agents and {self.rounds} rounds are too few",
@@ -99,8 +113,14 @@ class ExperimentPlan:
         return self.models or (self.model,)
 
     def start_of(self, agent: int) -> str:
-        """Return the initial model of an agent."""
+        """Return the initial model of an agent, or of a teacher: those are counted behind the agents."""
+        if agent >= self.agents and self.teacher_model is not None:
+            return self.teacher_model
         return self.starts[agent % len(self.starts)]
+
+    def home_of(self, agent: int) -> int:
+        """Return the island of an agent or a teacher."""
+        return agent % self.islands if self.islands and agent < self.agents else 0
 
     def under(self, attack: str, attackers: int) -> ExperimentPlan:
         """Return the plan with an attack; tasks and starts of its agents stay as they are.
@@ -138,6 +158,15 @@ class ExperimentPlan:
             raise SapoError(
                 f"{len(self.knows)} lists of known families for {len(self.starts)} initial models",
                 hint="give one list for each model, or none",
+                exit_code=ExitCode.USAGE,
+            )
+
+    def _require_islands(self) -> None:
+        is_power = self.islands & (self.islands - 1) == 0
+        if self.islands < 0 or not is_power or self.islands > self.agents or self.period_epochs < 1:
+            raise SapoError(
+                f"{self.islands} islands for {self.agents} agents, {self.period_epochs} epochs in a period",
+                hint="take a power of two, at most as many as agents, and a period of at least one epoch",
                 exit_code=ExitCode.USAGE,
             )
 
@@ -227,13 +256,22 @@ class Run:
         return AgentKeys(f"{self.seed}/{number}")
 
     @property
+    def mixture(self) -> Arm:
+        """Its arm, with as many own tasks as the plan asks for."""
+        return self.arm if self.plan.tasks is None else replace(self.arm, local=self.plan.tasks)
+
+    @property
     def teachers(self) -> int:
         """Number of teachers: none in an arm that uses nothing of others."""
         return self.plan.teachers if self.arm.hears_others else 0
 
     def honest(self) -> tuple[Account, ...]:
         """Return the accounts of all agents and teachers; every other one is an attacker's."""
-        return tuple(self.author(number).account for number in range(self.plan.agents + self.teachers))
+        return tuple(keys.account for keys in self.authors())
+
+    def authors(self) -> tuple[AgentKeys, ...]:
+        """Return the keys of all agents, then of the teachers."""
+        return tuple(self.author(number) for number in range(self.plan.agents + self.teachers))
 
     def attacker(self, number: int, alias: str = "") -> AgentKeys:
         """Return the keys of an attacker's account, or of a further account that it calls ``alias``."""

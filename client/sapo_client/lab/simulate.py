@@ -16,8 +16,9 @@ from sapo_client.lab.attackers.attacker import LabAttacker
 from sapo_client.lab.attackers.catalogue import attack_named
 from sapo_client.lab.checker import LocalChecker
 from sapo_client.lab.held_out import HeldOut
+from sapo_client.lab.islands.keys import authors_of, islands_of
 from sapo_client.lab.journal import CurvePoint, Journal
-from sapo_client.lab.learner import ROUND_SECONDS, LocalLearner
+from sapo_client.lab.learner import INTRODUCTION_SECONDS, ROUND_SECONDS, LocalLearner
 from sapo_client.lab.plan import ExperimentPlan, Run
 from sapo_client.learner.service import Service
 from sapo_client.learner.settings import LearnerSettings
@@ -28,9 +29,6 @@ from sapo_verification.suites.catalogue import family, suite
 
 LATENCY_SECONDS: Final = 0.05
 """The same for every message, so that the order of arrival is a function of the order of sending."""
-
-INTRODUCTION_SECONDS: Final = 4
-"""Virtual time before the first round: by then every certificate has reached every agent."""
 
 GENESIS_SECONDS: Final = 1_800_000_000
 SLOTS: Final = 65_536
@@ -62,15 +60,17 @@ async def _simulate(run: Run, manifest: Manifest, folder: Path, progress: Progre
     rows: list[CurvePoint] = []
     conditions = LinkConditions(min_latency_seconds=LATENCY_SECONDS, max_latency_seconds=LATENCY_SECONDS)
     begin = manifest.genesis_seconds - trio.current_time()
+    hub = MemoryHub(run.seed, conditions)
     world = LabWorld(
         run=run,
         manifest=manifest,
-        hub=MemoryHub(run.seed, conditions),
+        hub=hub,
         checker=LocalChecker(manifest.suite.families),
         clock=lambda: begin + trio.current_time(),
         folder=_fresh(folder / "events"),
         rounds_done=lambda: len(rows) // run.plan.agents,
         say_bug=bugs.append,
+        authors=authors_of(run, manifest),
     )
     agents = _agents(world, folder, partial(_collect, rows, run.plan.agents, progress))
     attackers = _attackers(world, agents)
@@ -78,6 +78,8 @@ async def _simulate(run: Run, manifest: Manifest, folder: Path, progress: Progre
     async with trio.open_nursery() as nursery:
         for member in members:
             await nursery.start(member.transport.run)
+        if not run.plan.visits:
+            hub.partition(*_by_home(run.plan, agents))
         for member in members:
             nursery.start_soon(member.listen)
         await trio.sleep(INTRODUCTION_SECONDS)
@@ -113,6 +115,14 @@ def _agents(world: LabWorld, folder: Path, on_round: Callable[[CurvePoint], None
     return agents
 
 
+def _by_home(plan: ExperimentPlan, agents: Sequence[Agent]) -> list[list[str]]:
+    """Return the peer ids of each island's agents and teachers."""
+    sides: list[list[str]] = [[] for _ in range(plan.islands)]
+    for number, agent in enumerate(agents):
+        sides[plan.home_of(number)].append(agent.transport.peer_id)
+    return sides
+
+
 def _attackers(world: LabWorld, agents: Sequence[Agent]) -> list[LabAttacker]:
     """Return the attackers of the plan; each one connects to all agents and to the attackers before it."""
     plan = world.run.plan
@@ -139,6 +149,8 @@ def manifest_of(plan: ExperimentPlan) -> Manifest:
         epoch_seconds=int(plan.rounds_per_epoch * ROUND_SECONDS),
         suite=suite(plan.level, plan.families),
         limits=Limits(slots_per_epoch=SLOTS, max_completions=plan.completions, points_per_epoch=SLOTS),
+        islands=islands_of(plan),
+        version=2 if plan.islands else 1,
     )
 
 
@@ -156,6 +168,7 @@ def settings_of(run: Run, number: int, home: Path) -> LearnerSettings:
         bfloat16=plan.bfloat16,
         checkpoint_share=0.0,
         demonstration_steps=plan.demonstration_steps,
+        demonstrations_per_step=plan.texts_per_step,
         shows_steps=any(family(name, plan.level).answer != "plain" for name in plan.families),
     )
 

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.lab.arms import known_arms
-from sapo_client.lab.journal import CurvePoint
+from sapo_client.lab.journal import CurvePoint, Journal
 from sapo_client.lab.plan import ExperimentPlan, Run
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.manifest_file import manifest_from_json, manifest_to_json
@@ -133,6 +133,19 @@ class ExperimentStore:
                 if self.is_whole(run):
                     found.append(Curve(run, self._rows(run)))
         return found
+
+    def so_far(self, run: Run) -> Curve | None:
+        """Return a run up to the last round that all its agents have finished; None before there is one."""
+        if self.is_whole(run):
+            return Curve(run, self._rows(run))
+        journals = [self.work(run) / f"agent-{agent}" / "journal.jsonl" for agent in range(run.plan.agents)]
+        if not all(path.exists() for path in journals):
+            return None
+        rows = [Journal(path).rows() for path in journals]
+        common = min(len(each) for each in rows)
+        if not common:
+            return None
+        return Curve(run, tuple(each[place] for place in range(common) for each in rows))
 
     def _rows(self, run: Run) -> tuple[CurvePoint, ...]:
         lines = (self.folder(run) / "rounds.jsonl").read_text(encoding="utf-8").splitlines()

@@ -1,0 +1,1 @@
+"""How fast what one island learns reaches the others."""

@@ -1,0 +1,112 @@
+"""`sapo lab islands`: how fast what one island knows reaches the others, against two controls.
+
+One folder per experiment of `lab.store`. All of them have the same starts, families and seeds. The controls
+are one topic, on which everybody hears everybody, and islands between which all links are cut, so that a
+visit brings nothing. Islands that are visited and those that are not also share keys and tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from sapo_client.lab.arms import ARMS, Arm
+from sapo_client.lab.campaign import Progress, conduct, raise_first
+from sapo_client.lab.plan import ExperimentPlan, Run
+from sapo_client.lab.simulate import manifest_of
+from sapo_client.lab.store import ExperimentStore
+
+HIDDEN: Final = "binary_matrix"
+"""The family that the first island alone knows: the one that is learnt in fewest steps."""
+
+KNOWN: Final = "fraction_simplification"
+"""The family that all agents know."""
+
+PLAN: Final = ExperimentPlan(
+    model="specialist-a",
+    teacher_model="specialist-b",
+    level="worked",
+    families=(HIDDEN, KNOWN),
+    agents=8,
+    teachers=4,
+    rounds=60,
+    completions=2,
+    tasks=32,
+    learning_rate=5e-5,
+    max_new_tokens=96,
+    evaluate_every=4,
+    held_out_per_family=48,
+    rounds_per_epoch=2,
+    demonstrations=256,
+    texts_per_step=32,
+    islands=8,
+    period_epochs=8,
+)
+"""One agent on each island answers as many tasks as four accounts would; a visit lasts sixteen rounds."""
+
+VISITED: Final = "visited"
+ONE_TOPIC: Final = "one-topic"
+UNVISITED: Final = "unvisited"
+
+ARM: Final = ARMS["imitate"]
+
+
+@dataclass(frozen=True, slots=True)
+class IslandCampaign:
+    """The same agents on islands, on one topic, and on islands that nobody visits.
+
+    Attributes:
+        root: folder of all experiments.
+        plan: of islands that are visited.
+        seeds: of each experiment, from 0.
+        hidden: the family that the first island's teachers alone know.
+        arm: of all runs.
+    """
+
+    root: Path
+    plan: ExperimentPlan
+    seeds: int
+    hidden: str = HIDDEN
+    arm: Arm = ARM
+
+    def plans(self) -> Mapping[str, ExperimentPlan]:
+        """Return the plan of each experiment."""
+        return {
+            VISITED: self.plan,
+            ONE_TOPIC: replace(self.plan, islands=1),
+            UNVISITED: replace(self.plan, visits=False),
+        }
+
+    def store(self, name: str) -> ExperimentStore:
+        """Return the folder of an experiment."""
+        return ExperimentStore(self.root / name)
+
+    def runs(self) -> Iterator[tuple[ExperimentStore, list[Run]]]:
+        """Yield the experiments with their runs."""
+        for name, plan in self.plans().items():
+            yield self.store(name), [Run(plan, self.arm, seed) for seed in range(self.seeds)]
+
+    def create(self) -> None:
+        """Create the folders of all experiments, or open them again.
+
+        Raises:
+            SapoError: one of them holds an experiment with another plan.
+        """
+        for store, runs in self.runs():
+            store.create(runs[0].plan, partial(manifest_of, runs[0].plan))
+
+    def conduct(self, jobs: int, progress: Progress) -> None:
+        """Execute the unfinished runs.
+
+        Raises:
+            SapoError: one of them fails, or a folder holds an experiment with another plan.
+        """
+        self.create()
+        experiments = list(self.runs())
+        each = max(1, jobs // len(experiments))
+        with ThreadPoolExecutor(max(1, min(jobs, len(experiments)))) as threads:
+            raise_first([threads.submit(conduct, *one, each, progress) for one in experiments])

@@ -1,0 +1,118 @@
+"""The picture of what one island learns: how fast the others do, and what each of them heard by then."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from statistics import fmean
+from typing import Any, Final
+
+from sapo_client import extras
+from sapo_client.pictures import DPI, PALETTE, LineStyle, drawing, legend, style
+
+STYLES: Final[Mapping[str, LineStyle]] = {
+    "visited": style(0),
+    "one-topic": style(1),
+    "unvisited": style(0, dashed=True),
+}
+
+Places = Sequence[tuple[int, float]]
+"""Rounds, and held-out pass@1 after each."""
+
+
+@dataclass(frozen=True, slots=True)
+class IslandLine:
+    """When the agent of one island heard those who know the family.
+
+    Attributes:
+        first_hand: rounds in which it heard the first island.
+        second_hand: rounds in which it heard another island whose agent had learnt the family.
+        reached: round after which it had learnt it; None if it never had.
+    """
+
+    island: int
+    first_hand: Sequence[int]
+    second_hand: Sequence[int]
+    reached: int | None
+
+
+def draw_islands(
+    curves: Mapping[str, Sequence[Sequence[Places]]],
+    lines: Sequence[IslandLine],
+    *,
+    level: float,
+    says: str,
+    path: Path,
+) -> None:
+    """Draw success by round in every experiment, and what each visited island's agent heard.
+
+    Args:
+        curves: by experiment, run and agent.
+        lines: of one run of the visited islands.
+        level: success from which the family counts as learnt.
+        says: what lines and marks are.
+
+    Raises:
+        SapoError: the extra that draws is missing.
+    """
+    extras.require(extras.LAB)
+    with drawing() as pyplot:
+        figure, (left, right) = pyplot.subplots(1, 2, figsize=(12, 5.6), layout="constrained")
+        for name, runs in curves.items():
+            _success(left, name, [agent for run in runs for agent in run])
+        left.axhline(level, color="black", linestyle=":", linewidth=1.2)
+        left.set(xlabel="round", ylabel="held-out pass@1, sampled", ylim=(0, 1))
+        left.set_title("the family that island 0 knows", loc="left")
+        _heard(right, lines)
+        legend(figure, left, says)
+        figure.savefig(path, dpi=DPI)
+        pyplot.close(figure)
+
+
+def _success(axes: Any, name: str, agents: Sequence[Places]) -> None:
+    chosen = STYLES[name]
+    rounds = [number for number, _ in agents[0]]
+    for places in agents:
+        axes.plot(*zip(*places, strict=True), color=chosen.colour, linewidth=0.8, alpha=0.45)
+    means = [fmean(share for _, share in each) for each in zip(*agents, strict=True)]
+    axes.plot(rounds, means, label=name, **chosen.arguments(len(rounds)))
+
+
+def _heard(axes: Any, lines: Sequence[IslandLine]) -> None:
+    for line in lines:
+        _bars(axes, line.island + 0.17, line.first_hand, label="heard island 0", colour=PALETTE[0], hatch="")
+        _bars(
+            axes,
+            line.island - 0.17,
+            line.second_hand,
+            label="heard another island that had learnt it",
+            colour=PALETTE[4],
+            hatch="///",
+        )
+        if line.reached is not None:
+            axes.plot(line.reached, line.island, "D", color="black", markersize=9, label="learnt")
+    axes.set(xlabel="round", ylabel="island", yticks=[line.island for line in lines])
+    axes.set_title("visited islands, seed 0", loc="left")
+    known = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
+    axes.legend(
+        known.values(), known.keys(), loc="lower center", bbox_to_anchor=(0.5, 1.08), ncols=2, frameon=False
+    )
+
+
+def _bars(axes: Any, place: float, rounds: Sequence[int], *, label: str, colour: str, hatch: str) -> None:
+    """Draw a bar for every stretch of rounds without a gap."""
+    for _, stretch in groupby(enumerate(rounds), key=lambda pair: pair[1] - pair[0]):
+        numbers = [number for _, number in stretch]
+        width = numbers[-1] - numbers[0] + 1
+        axes.barh(
+            place,
+            width,
+            left=numbers[0] - 0.5,
+            height=0.3,
+            color=colour,
+            hatch=hatch,
+            edgecolor="white",
+            label=label,
+        )
