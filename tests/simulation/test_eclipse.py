@@ -33,7 +33,6 @@ TICK_SECONDS = 2.0
 TICKS_PER_LOOK = 10
 RESTART_EVERY_TICKS = 10
 TEN_MINUTES_TICKS = 300
-FLICKER_TICKS = 40
 HOST = "192.0.2.1"
 
 
@@ -81,12 +80,8 @@ class EclipseSimulation:
         sought_attackers: int = 0,
         gate: bool = False,
         bonded_attackers: int = 0,
-        flickering: bool = False,
-        limits: DialLimits | None = None,
     ) -> None:
         self.rng = random.Random(seed)
-        self.limits = limits or DialLimits()
-        self.flickering = flickering
         names = [address(f"honest {number}") for number in range(HONEST)]
         self.trusted = [name.peer_id for name in (*names, *CROWD[:trusted_attackers])] if vouching else []
         bonded = (*(names if gate else ()), *CROWD[:bonded_attackers])
@@ -103,7 +98,7 @@ class EclipseSimulation:
     def _node(self, name: PeerAddress) -> Node:
         vouched = VouchedPeers()
         vouched.replace(self.trusted, self.bonded)
-        book = AddressBook(name.peer_id, self.limits, self.rng, vouched)
+        book = AddressBook(name.peer_id, DialLimits(), self.rng, vouched)
         book.learn(CROWD[: len(self.sought)], HOST)
         book.seek(dict.fromkeys(self.sought, SoughtFor(frozenset({0}), "192.0.0.0/16")))
         return Node(name, book, vouched=vouched)
@@ -113,8 +108,6 @@ class EclipseSimulation:
             self.now += TICK_SECONDS
             if restarts and tick % RESTART_EVERY_TICKS == 0:
                 self._restart(self.rng.choice(list(self.nodes.values())))
-            if attacked and self.flickering and tick % FLICKER_TICKS == FLICKER_TICKS - 1:
-                self._flicker()
             dialled: list[tuple[Node | None, PeerAddress]] = [
                 (node, to) for node in self.nodes.values() for to in self._due(node)
             ]
@@ -128,14 +121,6 @@ class EclipseSimulation:
             self._exchange()
             if tick % TICKS_PER_LOOK == 0:
                 self._look()
-
-    def _flicker(self) -> None:
-        """End the connections that nodes opened to attackers, who will be missed and found again."""
-        for node in self.nodes.values():
-            for peer_id in sorted(node.chosen - set(self.nodes)):
-                node.chosen.discard(peer_id)
-                if peer_id not in node.came:
-                    node.book.lost(peer_id, self.now)
 
     def _due(self, node: Node) -> tuple[PeerAddress, ...]:
         return node.book.due(node.connected, node.chosen, self.now)
