@@ -18,8 +18,8 @@ STYLES: Final[Mapping[str, LineStyle]] = {
     "unvisited": style(0, dashed=True),
 }
 
-FIRST_HAND: Final = {"color": PALETTE[2], "edgecolor": "white", "hatch": ""}
-SECOND_HAND: Final = {"color": PALETTE[4], "edgecolor": "white", "hatch": "///"}
+FIRST_HAND: Final = {"facecolor": PALETTE[2], "edgecolor": "white", "hatch": ""}
+SECOND_HAND: Final = {"facecolor": PALETTE[4], "edgecolor": "white", "hatch": "///"}
 LEARNT: Final[Mapping[str, Any]] = {"marker": "D", "color": "black", "markersize": 9, "linestyle": "none"}
 
 Places = Sequence[tuple[int, float]]
