@@ -149,7 +149,7 @@ def test_the_report_says_whence_the_texts_came(campaign: IslandCampaign) -> None
 @pytest.mark.parametrize(
     ("reached", "direct", "relayed", "way"),
     [
-        (None, 0, 9, "never"),
+        (None, 0, 9, "not learnt"),
         (8, 0, 9, "second hand"),
         (8, 9, 0, "first hand"),
         (8, 9, 9, "both"),

@@ -18,6 +18,10 @@ STYLES: Final[Mapping[str, LineStyle]] = {
     "unvisited": style(0, dashed=True),
 }
 
+FIRST_HAND: Final = {"facecolor": PALETTE[2], "edgecolor": "white", "hatch": ""}
+SECOND_HAND: Final = {"facecolor": PALETTE[4], "edgecolor": "white", "hatch": "///"}
+LEARNT: Final[Mapping[str, Any]] = {"marker": "D", "color": "black", "markersize": 9, "linestyle": "none"}
+
 Places = Sequence[tuple[int, float]]
 """Rounds, and held-out pass@1 after each."""
 
@@ -66,6 +70,7 @@ def draw_islands(
         left.set(xlabel="round", ylabel="held-out pass@1, sampled", ylim=(0, 1))
         left.set_title("the family that island 0 knows", loc="left")
         _heard(right, lines)
+        _explain(left)
         legend(figure, left, says)
         figure.savefig(path, dpi=DPI)
         pyplot.close(figure)
@@ -82,37 +87,25 @@ def _success(axes: Any, name: str, agents: Sequence[Places]) -> None:
 
 def _heard(axes: Any, lines: Sequence[IslandLine]) -> None:
     for line in lines:
-        _bars(axes, line.island + 0.17, line.first_hand, label="heard island 0", colour=PALETTE[0], hatch="")
-        _bars(
-            axes,
-            line.island - 0.17,
-            line.second_hand,
-            label="heard another island that had learnt it",
-            colour=PALETTE[4],
-            hatch="///",
-        )
+        _bars(axes, line.island + 0.17, line.first_hand, FIRST_HAND)
+        _bars(axes, line.island - 0.17, line.second_hand, SECOND_HAND)
         if line.reached is not None:
-            axes.plot(line.reached, line.island, "D", color="black", markersize=9, label="learnt")
-    axes.set(xlabel="round", ylabel="island", yticks=[line.island for line in lines])
-    axes.set_title("visited islands, seed 0", loc="left")
-    known = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
-    axes.legend(
-        known.values(), known.keys(), loc="lower center", bbox_to_anchor=(0.5, 1.08), ncols=2, frameon=False
-    )
+            axes.plot(line.reached, line.island, **LEARNT)
+    islands = [line.island for line in lines] or [0]
+    axes.set(xlabel="round", ylabel="island", yticks=islands, ylim=(min(islands) - 0.5, max(islands) + 0.5))
+    axes.set_title("visited islands, seed 0: what each agent heard", loc="left")
 
 
-def _bars(axes: Any, place: float, rounds: Sequence[int], *, label: str, colour: str, hatch: str) -> None:
+def _explain(axes: Any) -> None:
+    """Put the marks of the other panel among the entries of this one's legend."""
+    axes.fill_between([], [], [], **FIRST_HAND, label="heard island 0")
+    axes.fill_between([], [], [], **SECOND_HAND, label="heard another that had learnt it")
+    axes.plot([], [], **LEARNT, label="had learnt it")
+
+
+def _bars(axes: Any, place: float, rounds: Sequence[int], look: Mapping[str, str]) -> None:
     """Draw a bar for every stretch of rounds without a gap."""
     for _, stretch in groupby(enumerate(rounds), key=lambda pair: pair[1] - pair[0]):
         numbers = [number for _, number in stretch]
         width = numbers[-1] - numbers[0] + 1
-        axes.barh(
-            place,
-            width,
-            left=numbers[0] - 0.5,
-            height=0.3,
-            color=colour,
-            hatch=hatch,
-            edgecolor="white",
-            label=label,
-        )
+        axes.barh(place, width, left=numbers[0] - 0.5, height=0.3, **look)

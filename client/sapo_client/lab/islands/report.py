@@ -55,7 +55,7 @@ class IslandLearner:
     def way(self) -> str:
         """How the family came to it."""
         if self.reached is None:
-            return "never"
+            return "not learnt"
         if not self.direct:
             return "second hand"
         return "both" if self.relayed else "first hand"
