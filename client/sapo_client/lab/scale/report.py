@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from sapo_client.lab.scale.plan import ScalePlan
+from sapo_client.lab.scale.traces import Cause
 from sapo_client.lab.scale.world import ScaleWorld, sybil_share
 
 DELIVERY_SECONDS: Final = 0.00175
@@ -56,6 +57,8 @@ class ScaleReport:
         worst_score: lowest score of an honest node at an honest node.
         faults: messages rejected, floods and disconnections at honest nodes.
         worst_share: of Sybils in the batches of the island where it is highest.
+        missed: causes of pairs of a group and a node that did not get it.
+        late: causes of deliveries that took more than two seconds.
         islands: the simulated ones.
         delays: the shares of deliveries within each tenth of a second up to four seconds.
     """
@@ -83,6 +86,8 @@ class ScaleReport:
     worst_score: float
     faults: int
     worst_share: float
+    missed: tuple[Cause, ...]
+    late: tuple[Cause, ...]
     islands: tuple[IslandFigures, ...]
     delays: tuple[float, ...]
 
@@ -140,6 +145,8 @@ def _report(
         worst_score=_worst_score(world),
         faults=sum(_faults(one.node.counters.snapshot()) for one in honest),
         worst_share=max(drawn, default=0.0),
+        missed=world.traces.missed_causes(),
+        late=world.traces.late_causes(),
         islands=islands,
         delays=_within(deliveries.delays),
     )

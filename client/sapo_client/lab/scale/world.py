@@ -11,13 +11,12 @@ from typing import Final
 from sapo_client.lab.checker import LocalChecker
 from sapo_client.lab.scale.deliveries import WAIT_SECONDS, Deliveries
 from sapo_client.lab.scale.plan import FIRST_EPOCH, Inhabitant, ScalePlan
-from sapo_client.lab.scale.resident import WANTED_PEERS, Resident
+from sapo_client.lab.scale.resident import WANTED_PEERS, Arrival, Group, Resident
+from sapo_client.lab.scale.traces import LATE_SECONDS, Surroundings, Traces
 from sapo_client.swarm.simulated.memory import LinkConditions
 from sapo_client.swarm.simulated.mesh import EventQueue, MeshNetwork
-from sapo_protocol.envelope import parse_envelope
 from sapo_protocol.epochs import epoch_at, epoch_start_seconds
 from sapo_verification.sampling.sampler import SamplingPolicy
-from sapo_verification.types import AdmittedRollout
 
 SETTLED_SECONDS: Final = 5.0
 """A node counts as a member of an island from then on: its mesh stands, certificates have come."""
@@ -40,10 +39,12 @@ class ScaleWorld:
         self._rng = random.Random(plan.seed)
         self.queue = EventQueue()
         self.begin_seconds = epoch_start_seconds(plan.manifest, FIRST_EPOCH)
+        traces = Traces()
         self.network = MeshNetwork(
             self.queue,
             random.Random(f"{plan.seed}/network"),
             LinkConditions(0.02, 0.15, loss_share=plan.loss),
+            on_copy=traces.sent,
         )
         self.checker = LocalChecker(plan.manifest.suite.families)
         self.homes = plan.island_map()
@@ -53,6 +54,7 @@ class ScaleWorld:
         self._members: dict[int, set[Resident]] = defaultdict(set)
         self._away: set[str] = set()
         self.deliveries = Deliveries()
+        self.traces = traces
         self.own_places = SamplingPolicy().local_groups
         self.batches: dict[str, Counter[str]] = {}
 
@@ -174,7 +176,7 @@ class ScaleWorld:
             clock=self.clock,
             simulated=self.simulated,
             residents=self.residents,
-            heard=self._heard,
+            judged=self._judged,
             on_bug=self._on_bug,
         )
         self.residents[resident.node.peer_id] = resident
@@ -260,26 +262,46 @@ class ScaleWorld:
         if not resident.node.is_up or resident.up_since_seconds != life:
             return
         self._publish_later(resident, life)
-        published = resident.publish(epoch_at(self.plan.manifest, self.clock()))
-        if published is None or resident.who.is_sybil:
+        group = resident.make_group(epoch_at(self.plan.manifest, self.clock()))
+        if group is None:
             return
-        island, message = published
-        content_id = bytes(parse_envelope(message, self.plan.manifest.swarm_id).content_id)
-        honest = (one for one in self.members(island, settled=True) if not one.who.is_sybil)
-        expected = {one.who.number for one in honest if one is not resident}
-        now_seconds = self.queue.now_seconds
-        self.deliveries.sent(content_id, island, expected, now_seconds)
-        judge = partial(self._judge, content_id, island, now_seconds)
+        if not resident.who.is_sybil:
+            self._expect(group, resident)
+        resident.publish(group)
+
+    def _expect(self, group: Group, author: Resident) -> None:
+        """Expect a group at the honest nodes of its island that have settled there."""
+        members = self.members(group.island, settled=True)
+        expected = [one for one in members if not one.who.is_sybil and one is not author]
+        now_seconds, name = self.queue.now_seconds, author.node.peer_id
+        around = {one.node.peer_id: self._surroundings(one, group) for one in expected}
+        self.traces.begin(group.identity, name, now_seconds, around)
+        self.deliveries.sent(group.identity, group.island, set(around), now_seconds)
+        judge = partial(self._judge, group.identity, group.island, now_seconds)
         self.queue.at(now_seconds + WAIT_SECONDS, judge)
 
-    def _judge(self, content_id: bytes, island: int, sent_seconds: float) -> None:
-        since = self.begin_seconds + sent_seconds
-        still = {one.who.number for one in self.members(island) if one.joined[island] <= since}
-        self.deliveries.close(content_id, still)
+    def _surroundings(self, resident: Resident, group: Group) -> Surroundings:
+        honest = {one for one in resident.node.peers if not self.residents[one].who.is_sybil}
+        return Surroundings(
+            sum(group.island in self.residents[one].joined for one in honest),
+            sum(one in honest for one in resident.node.mesh_of(group.topic)),
+            self.clock() - resident.joined[group.island],
+        )
 
-    def _heard(self, resident: Resident, admitted: AdmittedRollout) -> None:
-        number, now_seconds = resident.who.number, self.queue.now_seconds
-        self.deliveries.admitted(bytes(admitted.content_id), number, now_seconds)
+    def _judge(self, identity: bytes, island: int, sent_seconds: float) -> None:
+        since = self.begin_seconds + sent_seconds
+        still = {one.node.peer_id for one in self.members(island) if one.joined[island] <= since}
+        judged = self.deliveries.close(identity, still)
+        late = [node for node, delay in judged.delays.items() if delay > LATE_SECONDS]
+        self.traces.end(identity, judged.missed, late)
+
+    def _judged(self, resident: Resident, arrival: Arrival) -> None:
+        identity, node, now_seconds = arrival.group.identity, resident.node.peer_id, self.queue.now_seconds
+        if arrival.received.admitted is not None:
+            self.traces.admitted(identity, node, arrival.forwarder, now_seconds)
+            self.deliveries.admitted(identity, node, now_seconds)
+        elif arrival.received.rule is not None:
+            self.traces.refused(identity, node, arrival.received.rule.name.lower())
 
     def _choose_drawers(self) -> None:
         """Choose who draws; each trusts every account about it, also the Sybils': the worst case."""

@@ -15,6 +15,7 @@ import random
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from enum import Enum
 from functools import partial
 from typing import Final
 
@@ -70,6 +71,33 @@ class MeshMessage:
     identity: bytes
 
 
+class Way(Enum):
+    """How a copy of a message comes to be sent."""
+
+    OWN = "from its author"
+    FORWARDED = "forwarded in the mesh"
+    REQUESTED = "on request after an announcement"
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """One copy of a message between two nodes.
+
+    Attributes:
+        begun_seconds: when it was handed over to the sender's uplink.
+        waited_seconds: for copies before it on the uplink.
+        due_seconds: when it arrives; none if it got lost.
+    """
+
+    sender: str
+    receiver: str
+    identity: bytes
+    way: Way
+    begun_seconds: float
+    waited_seconds: float
+    due_seconds: float | None
+
+
 class EventQueue:
     """Events in virtual time; those of one moment run in the order in which they were added."""
 
@@ -98,6 +126,7 @@ class MeshNetwork:
     Attributes:
         uplink_bits_per_second: of every node; copies of a message leave one after another.
         handling_seconds: between the arrival of a message and its forwarding.
+        on_copy: told each copy of a message when it is sent.
     """
 
     queue: EventQueue
@@ -107,6 +136,7 @@ class MeshNetwork:
     limits: TransportLimits = field(default_factory=TransportLimits)
     uplink_bits_per_second: float = 10e6
     handling_seconds: float = 0.002
+    on_copy: Callable[[Copy], None] = lambda _: None
     nodes: dict[str, MeshNode] = field(default_factory=dict)
     _latencies: dict[tuple[str, str], float] = field(default_factory=dict)
 
@@ -214,6 +244,10 @@ class MeshNode:
         """Whether this node hears a topic, as its peers know."""
         return topic in self._mesh
 
+    def mesh_of(self, topic: str) -> tuple[str, ...]:
+        """Return the peers to which messages of a topic are forwarded."""
+        return tuple(self._mesh.get(topic, ()))
+
     def publish(self, topic: str, data: bytes) -> int:
         """Send an own message to every connected peer that joined its topic; return their number."""
         message = MeshMessage(topic, data, message_id(topic, data))
@@ -222,7 +256,7 @@ class MeshNode:
         self._windows[0][message.identity] = message
         receivers = [peer_id for peer_id in self._peers if self._joined(peer_id, topic)]
         for peer_id in receivers:
-            self._send(peer_id, message)
+            self._send(peer_id, message, Way.OWN)
         return len(receivers)
 
     def count_request(self, peer_id: str, sent_bytes: int, received_bytes: int) -> None:
@@ -237,16 +271,18 @@ class MeshNode:
 
     # Messages
 
-    def _send(self, peer_id: str, message: MeshMessage, delay_seconds: float = 0.0) -> None:
+    def _send(self, peer_id: str, message: MeshMessage, way: Way, delay_seconds: float = 0.0) -> None:
         size = len(message.data) + _FRAME_BYTES
         self.traffic.sent_bytes += size
         queue = self._network.queue
-        begin = max(queue.now_seconds + delay_seconds, self._uplink_free_seconds)
+        ready = queue.now_seconds + delay_seconds
+        begin = max(ready, self._uplink_free_seconds)
         self._uplink_free_seconds = begin + size * 8 / self._network.uplink_bits_per_second
-        if self._network.is_lost():
-            return
-        due = self._uplink_free_seconds + self._network.latency_seconds(self.peer_id, peer_id)
-        queue.at(due, lambda: self._arrive(peer_id, message))
+        due = None
+        if not self._network.is_lost():
+            due = self._uplink_free_seconds + self._network.latency_seconds(self.peer_id, peer_id)
+            queue.at(due, lambda: self._arrive(peer_id, message))
+        self._network.on_copy(Copy(self.peer_id, peer_id, message.identity, way, ready, begin - ready, due))
 
     def _arrive(self, peer_id: str, message: MeshMessage) -> None:
         if (receiver := self._network.nodes.get(peer_id)) is not None:
@@ -264,7 +300,7 @@ class MeshNode:
             self._windows[0][message.identity] = message
             for peer_id in self._mesh.get(message.topic, ()):
                 if peer_id != sender:
-                    self._send(peer_id, message, self._network.handling_seconds)
+                    self._send(peer_id, message, Way.FORWARDED, self._network.handling_seconds)
 
     # Mesh
 
@@ -323,7 +359,7 @@ class MeshNode:
         for window in self._windows:
             for identity in [one for one in wanted if one in window]:
                 other.traffic.repaired += 1
-                self._send(peer_id, window[identity], back)
+                self._send(peer_id, window[identity], Way.REQUESTED, back)
 
     def _count_control(self, peer_id: str, identities: int) -> None:
         size = _FRAME_BYTES + identities * _ID_BYTES
