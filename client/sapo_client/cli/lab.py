@@ -29,7 +29,12 @@ ShareOption = Annotated[
 
 NodesOption = Annotated[int, typer.Option("--nodes", min=8, metavar="N", help="Nodes of the swarm.")]
 IslandsOption = Annotated[
-    int, typer.Option("--islands", min=1, metavar="K", help="Islands of the swarm, a power of two.")
+    str,
+    typer.Option(
+        "--islands",
+        metavar="K",
+        help="Islands of the swarm, a power of two; follow: as many as --islands follow makes.",
+    ),
 ]
 SampleOption = Annotated[
     int, typer.Option("--sample", min=0, metavar="M", help="Islands to simulate with all members; 0 for all.")
@@ -230,7 +235,7 @@ def _strategy_cells(row: EconomyRow) -> tuple[str | int, ...]:
 def simulate(
     common: Common,
     nodes: NodesOption = 100,
-    islands: IslandsOption = 4,
+    islands: IslandsOption = "follow",
     sample: SampleOption = 0,
     epochs: EpochsOption = 2,
     epoch_seconds: EpochSecondsOption = 60,
@@ -254,9 +259,10 @@ def simulate(
     from sapo_client.lab.scale.plan import ScalePlan
     from sapo_client.lab.scale.report import simulate_scale
 
-    if islands & (islands - 1) or (sample and sample < 3 <= islands):
+    count = _count_of_islands(islands, nodes)
+    if sample and sample < 3 <= count:
         raise SapoError(
-            "--islands is a power of two, and a sample has at least three islands",
+            "a sample has at least three islands",
             hint="for example --nodes 1000 --islands 64 --sample 8",
             exit_code=ExitCode.CONFIG,
         )
@@ -264,7 +270,7 @@ def simulate(
         extras.require(extras.LAB)
     plan = ScalePlan(
         nodes=nodes,
-        islands=islands,
+        islands=count,
         simulated=sample,
         epochs=epochs,
         epoch_seconds=epoch_seconds,
@@ -283,6 +289,22 @@ def simulate(
     if out is not None:
         _write(report, document, out)
     common.output.emit(document, _figures(report), _islands(report))
+
+
+def _count_of_islands(wanted: str, nodes: int) -> int:
+    from sapo_client.founding.islands import FOLLOW
+    from sapo_client.lab.scale.plan import islands_that_follow
+
+    if wanted == FOLLOW:
+        return islands_that_follow(nodes)
+    count = int(wanted) if wanted.isdecimal() else 0
+    if count < 1 or count & (count - 1):
+        raise SapoError(
+            f"--islands is a power of two or {FOLLOW!r}, not {wanted!r}",
+            hint="for example --nodes 1000 --islands follow",
+            exit_code=ExitCode.CONFIG,
+        )
+    return count
 
 
 def _write(report: ScaleReport, document: dict[str, Any], out: Path) -> None:
