@@ -181,10 +181,10 @@ class Resident:
         self.node.publish(group.topic, group.message)
 
     def trust(self, others: list[Inhabitant], epoch: int) -> None:
-        """Record twice the good groups that a weight takes, for accounts that have been here for long."""
+        """Record as many good groups as a weight takes, for accounts that have been here for long."""
         assert self.engine is not None
         for other in others:
-            for _ in range(2 * AUDITS_BEFORE_WEIGHT):
+            for _ in range(AUDITS_BEFORE_WEIGHT):
                 self.engine.reputation.record_good(other.account, 0, epoch)
 
     def draw(self, epoch: int) -> tuple[VerifiedRollout, ...]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
 
 from sapo_client.lab.checker import LocalChecker
+from sapo_client.lab.scale.batches import Drawer, SybilStanding
 from sapo_client.lab.scale.deliveries import WAIT_SECONDS, Deliveries
 from sapo_client.lab.scale.plan import FIRST_EPOCH, Inhabitant, ScalePlan
 from sapo_client.lab.scale.resident import WANTED_PEERS, Arrival, Group, Resident
@@ -16,7 +17,7 @@ from sapo_client.lab.scale.traces import LATE_SECONDS, Surroundings, Traces
 from sapo_client.swarm.simulated.memory import LinkConditions
 from sapo_client.swarm.simulated.mesh import EventQueue, MeshNetwork
 from sapo_protocol.epochs import epoch_at, epoch_start_seconds
-from sapo_verification.sampling.sampler import SamplingPolicy
+from sapo_verification.types import AdmittedRollout
 
 SETTLED_SECONDS: Final = 5.0
 """A node counts as a member of an island from then on: its mesh stands, certificates have come."""
@@ -26,8 +27,9 @@ ASKED_PEERS: Final = 3
 
 TEND_SECONDS: Final = 2.0
 DRAW_SECONDS: Final = 10.0
-MOST_DRAWERS: Final = 48
-"""Honest nodes whose batches are drawn and verified, evenly over the islands, the worst one first."""
+MOST_DRAWERS: Final = 24
+"""Honest nodes whose batches are drawn and verified, evenly over the islands, the worst one first; what they
+know of the attacker's accounts takes turns."""
 
 
 class ScaleWorld:
@@ -55,8 +57,8 @@ class ScaleWorld:
         self._away: set[str] = set()
         self.deliveries = Deliveries()
         self.traces = traces
-        self.own_places = SamplingPolicy().local_groups
-        self.batches: dict[str, Counter[str]] = {}
+        self.drawers: dict[str, Drawer] = {}
+        self._sybils = frozenset(who.account for who in self.people if who.is_sybil)
 
     @property
     def length_seconds(self) -> float:
@@ -300,30 +302,36 @@ class ScaleWorld:
         if arrival.received.admitted is not None:
             self.traces.admitted(identity, node, arrival.forwarder, now_seconds)
             self.deliveries.admitted(identity, node, now_seconds)
+            self._tell_drawer(node, arrival)
         elif arrival.received.rule is not None:
             self.traces.refused(identity, node, arrival.received.rule.name.lower())
 
+    def _tell_drawer(self, node: str, arrival: Arrival) -> None:
+        drawer, admitted = self.drawers.get(node), arrival.received.admitted
+        if drawer is not None and isinstance(admitted, AdmittedRollout) and admitted.account in self._sybils:
+            drawer.hear(admitted, arrival.forwarder)
+
     def _choose_drawers(self) -> None:
-        """Choose who draws; each trusts every account about it, also the Sybils': the worst case."""
+        """Choose who draws: eight nodes of the island with most Sybils, then some of each island."""
         census = self.census()
         islands = sorted(self.simulated, key=lambda one: -sybil_share(census[one]))
         homes = {one: [who for who in census[one] if not who.is_sybil] for one in islands}
         chosen = [who for round_ in zip(*(homes[one][:8] for one in islands), strict=False) for who in round_]
         worst = homes[islands[0]][:8]
-        for who in list(dict.fromkeys([*worst, *chosen]))[:MOST_DRAWERS]:
+        standings = list(SybilStanding)
+        for number, who in enumerate(list(dict.fromkeys([*worst, *chosen]))[:MOST_DRAWERS]):
             resident = self.residents[who.node.hex()]
+            island = next(one for one in islands if who in homes[one])
+            drawer = Drawer(resident, island, standings[number % len(standings)])
             about = [other for island in resident.joined for other in census[island] if other is not who]
-            resident.trust(about, FIRST_EPOCH)
-            self.batches[resident.node.peer_id] = Counter()
+            drawer.learn(about, FIRST_EPOCH)
+            self.drawers[resident.node.peer_id] = drawer
 
     def _draw(self) -> None:
-        sybils = {who.account for who in self.people if who.is_sybil}
         epoch = epoch_at(self.plan.manifest, self.clock())
-        for peer_id, counted in self.batches.items():
-            if self.residents[peer_id].node.is_up and self.queue.now_seconds > 2 * DRAW_SECONDS:
-                drawn = self.residents[peer_id].draw(epoch)
-                counted.update("sybil" if group.account in sybils else "honest" for group in drawn)
-                counted["own"] += self.own_places
+        for drawer in self.drawers.values():
+            if drawer.resident.node.is_up and self.queue.now_seconds > 2 * DRAW_SECONDS:
+                drawer.draw(epoch, self._sybils)
 
 
 def sybil_share(people: list[Inhabitant]) -> float:
