@@ -252,10 +252,12 @@ def simulate(
     Every node has its own engine, and checks every signature. Simulated are the links, the mesh, who finds
     whom, and the policies, which answer by a table. Of islands that are not in the sample nothing is
     simulated, and visits to them are made to one of the sample; it holds the island with most Sybils, the
-    largest and the smallest. A node costs about 5 ms of a core per second of virtual time.
+    largest and the smallest. Where groups are missed or late, every pair of a group and a node has a cause.
+    A node costs about 5 ms of a core per second of virtual time.
     """
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+    from sapo_client.lab.scale.goals import goals
     from sapo_client.lab.scale.plan import ScalePlan
     from sapo_client.lab.scale.report import simulate_scale
 
@@ -285,10 +287,15 @@ def simulate(
     with Progress(*columns, TimeRemainingColumn(), disable=common.no_progress) as bar:
         task = bar.add_task("simulate", total=float(epochs * epoch_seconds))
         report = simulate_scale(plan, lambda second: bar.update(task, completed=second))
-    document = {"format": "sapo/lab/simulate/1", **asdict(report)}
+    document = {
+        "format": "sapo/lab/simulate/1",
+        **asdict(report),
+        "goals": [asdict(each) for each in goals(report)],
+    }
     if out is not None:
         _write(report, document, out)
-    common.output.emit(document, _figures(report), _islands(report))
+    tables = (_goals(report), _figures(report), _causes(report), _batches(report), _islands(report))
+    common.output.emit(document, *tables)
 
 
 def _count_of_islands(wanted: str, nodes: int) -> int:
@@ -339,6 +346,34 @@ def _figures(report: ScaleReport) -> Grid:
         ("virtual and real time", f"{report.virtual_seconds:.0f}, {report.wall_seconds:.0f} s"),
     ]
     return Grid(("per honest node", f"{report.plan.nodes:,} nodes"), rows)
+
+
+def _goals(report: ScaleReport) -> Grid:
+    from sapo_client.lab.scale.goals import goals
+
+    rows = [(one.text, one.value, one.target, "met" if one.is_met else "missed") for one in goals(report)]
+    return Grid(("goal", f"{report.plan.nodes:,} nodes", "asked", ""), rows)
+
+
+def _causes(report: ScaleReport) -> Grid:
+    kinds = (("missed", report.missed), ("late", report.late))
+    rows = [(kind, cause.text, cause.count, cause.new) for kind, causes in kinds for cause in causes]
+    return Grid(("group and node", "cause", "pairs", "of new nodes"), rows)
+
+
+def _batches(report: ScaleReport) -> Grid:
+    rows = [
+        (
+            one.standing,
+            "none" if one.cap is None else f"{one.cap:.0%}",
+            f"{one.share:.1%}",
+            f"{one.of_groups:.0%} of {one.groups}",
+            one.violations,
+        )
+        for one in report.batches
+    ]
+    columns = ("Sybils, worst island", "cap", "share of places", "of groups drawn", "above a cap")
+    return Grid(columns, rows)
 
 
 def _islands(report: ScaleReport) -> Grid:

@@ -105,7 +105,7 @@ class Supply(Generic[P]):
             wanted: neighbours from which on one has to leave for another.
         """
         before = self._neighbours[topic]
-        since = self._neighbours[topic] = Counter({peer: before[peer] + 1 for peer in mesh})
+        self._neighbours[topic] = Counter({peer: before[peer] + 1 for peer in mesh})
         if self._pause[topic] or not self._is_short(topic):
             return None
         answered = {peer: sum(one.answered[topic, peer] for one in self._heartbeats) for peer in candidates}
@@ -114,7 +114,7 @@ class Supply(Generic[P]):
             return None
         prune = None
         if len(mesh) >= wanted:
-            judged = [peer for peer in mesh if since[peer] > SETTLED_HEARTBEATS]
+            judged = [peer for peer in mesh if self.is_settled(topic, peer)]
             if not judged:
                 return None
             prune = self.least(topic, judged)[0]
@@ -122,13 +122,30 @@ class Supply(Generic[P]):
         return Exchange(best, prune)
 
     def least(self, topic: str, peers: Collection[P]) -> list[P]:
-        """Return peers by what they have brought without being asked, the least first, equal ones by lot."""
-        return sorted(peers, key=lambda peer: (self.forwarded(topic, peer), self._rng.random()))
+        """Return neighbours by what they have brought without being asked, the least first; equals by lot.
+
+        Those that have not settled yet stand for half of the mean: more than neighbours that forward nothing,
+        less than the useful ones, which a crowd of new neighbours must not push out.
+        """
+        brought = {peer: float(self.forwarded(topic, peer)) for peer in peers}
+        new = [peer for peer in peers if not self.is_settled(topic, peer)]
+        if len(new) < len(brought):
+            known = sum(brought.values()) - sum(brought[peer] for peer in new)
+            brought |= dict.fromkeys(new, max(0.5, known / (len(brought) - len(new)) / 2))
+        return sorted(peers, key=lambda peer: (brought[peer], self._rng.random()))
+
+    def is_settled(self, topic: str, peer: P) -> bool:
+        """Whether a peer has been in the mesh long enough to be judged, and to have got all messages."""
+        return self._neighbours[topic][peer] > SETTLED_HEARTBEATS
 
     def to_tell(self, topic: str, others: Sequence[P]) -> list[P]:
-        """Return the peers beside the mesh that are told of new messages now: whose turn it is.
+        """Return the peers that are told of new messages now: whose turn it is.
 
         To be called at most once in a heartbeat.
+
+        Args:
+            others: those beside the mesh, and neighbours that have not settled: what came before they joined
+                the mesh was not forwarded to them.
         """
         before = self._told.get(topic, {})
         told = {peer: before.get(peer, -1) for peer in others}

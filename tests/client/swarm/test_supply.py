@@ -141,3 +141,16 @@ def test_what_peers_make_a_node_ask_for_is_bounded() -> None:
     for number in range(MOST_ASKED):
         supply.asked("flooder", [number.to_bytes(32, "big"), b"\x01" + number.to_bytes(31, "big")])
     assert len(supply._asked) == MOST_ASKED
+
+
+def test_a_crowd_of_new_neighbours_pushes_out_who_forwards_nothing_and_nobody_else() -> None:
+    mesh = Mesh("useful-1", "useful-2", "silent-1", "silent-2", beside=())
+    for _ in range(SETTLED_HEARTBEATS + 1):
+        mesh.bring("useful-1", 4)
+        mesh.bring("useful-2", 6)
+        mesh.beat()
+    crowd = [f"new-{number}" for number in range(20)]
+    order = mesh.supply.least(TOPIC, [*crowd, *mesh.neighbours])
+    assert set(order[:2]) == {"silent-1", "silent-2"}
+    assert set(order[2:22]) == set(crowd)
+    assert order[22:] == ["useful-1", "useful-2"]

@@ -27,7 +27,7 @@ ASKED_PEERS: Final = 3
 
 TEND_SECONDS: Final = 2.0
 DRAW_SECONDS: Final = 10.0
-MOST_DRAWERS: Final = 24
+MOST_DRAWERS: Final = 12
 """Honest nodes whose batches are drawn and verified, evenly over the islands, the worst one first; what they
 know of the attacker's accounts takes turns."""
 

@@ -274,7 +274,10 @@ class Mesh(GossipSub):
         announced: defaultdict[ID, dict[str, list[bytes]]] = defaultdict(dict)
         for topic in self.mesh:
             identities = list(self.mcache.window(topic))
-            for peer in self._supply.to_tell(topic, self._beside_mesh(topic)) if identities else ():
+            if not identities:
+                continue
+            new = [peer for peer in self.mesh[topic] if not self._supply.is_settled(topic, peer)]
+            for peer in self._supply.to_tell(topic, [*self._beside_mesh(topic), *new]):
                 announced[peer][topic] = identities
         return announced
 
@@ -283,13 +286,10 @@ class Mesh(GossipSub):
 
         Bringing nothing is no fault, so it costs a place and no score.
         """
-        ordered = self._supply.least(topic, self.mesh[topic])
-        ordered.sort(key=lambda peer: self._worth(topic, peer))
+        scores = {peer: self.scorer.score(peer, [topic]) for peer in self.mesh[topic]}
+        ordered = self._supply.least(topic, sorted(scores, key=lambda peer: scores[peer]))
+        ordered.sort(key=lambda peer: scores[peer] >= 0)
         return ordered[:num_to_prune]
-
-    def _worth(self, topic: str, peer: ID) -> tuple[bool, int, float]:
-        score = self.scorer.score(peer, [topic])
-        return score >= 0, self._supply.forwarded(topic, peer), score
 
     def _perform_opportunistic_grafting(self, topic: str, peers_to_graft: defaultdict[ID, list[str]]) -> int:
         return 0

@@ -339,7 +339,8 @@ class MeshNode:
                     self._leave(peer_id, topic)
             self._exchange(topic, others, wanted)
             if self.relays:
-                self._announce(topic, [one for one in others if one not in mesh])
+                new = [one for one in mesh if not self._supply.is_settled(topic, one)]
+                self._announce(topic, [*(one for one in others if one not in mesh), *new])
         self._supply.keep_topics(self._mesh)
         self._supply.shift()
         self._windows.appendleft({})
