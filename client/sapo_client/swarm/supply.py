@@ -83,10 +83,6 @@ class Supply(Generic[P]):
         is_answer = (peer, identity) in self._asked
         (now.answered if is_answer else now.forwarded)[topic, peer] += 1
 
-    def forwarded(self, topic: str, peer: P) -> int:
-        """Return how many new messages a peer has brought without being asked."""
-        return sum(one.forwarded[topic, peer] for one in self._heartbeats)
-
     def shift(self) -> None:
         """Begin a new heartbeat."""
         self._number += 1
@@ -122,17 +118,22 @@ class Supply(Generic[P]):
         return Exchange(best, prune)
 
     def least(self, topic: str, peers: Collection[P]) -> list[P]:
-        """Return neighbours by what they have brought without being asked, the least first; equals by lot.
+        """Return neighbours by what they bring, see ``brought``, the least first and equals by lot."""
+        brought = self.brought(topic, peers)
+        return sorted(peers, key=lambda peer: (brought[peer], self._rng.random()))
+
+    def brought(self, topic: str, peers: Collection[P]) -> dict[P, float]:
+        """Return how many new messages each neighbour has brought without being asked.
 
         Those that have not settled yet stand for half of the mean: more than neighbours that forward nothing,
         less than the useful ones, which a crowd of new neighbours must not push out.
         """
-        brought = {peer: float(self.forwarded(topic, peer)) for peer in peers}
-        new = [peer for peer in peers if not self.is_settled(topic, peer)]
-        if len(new) < len(brought):
-            known = sum(brought.values()) - sum(brought[peer] for peer in new)
-            brought |= dict.fromkeys(new, max(0.5, known / (len(brought) - len(new)) / 2))
-        return sorted(peers, key=lambda peer: (brought[peer], self._rng.random()))
+        found = {peer: float(self._forwarded(topic, peer)) for peer in peers}
+        settled = [count for peer, count in found.items() if self.is_settled(topic, peer)]
+        if not settled:
+            return found
+        new = max(0.5, sum(settled) / len(settled) / 2)
+        return {peer: count if self.is_settled(topic, peer) else new for peer, count in found.items()}
 
     def is_settled(self, topic: str, peer: P) -> bool:
         """Whether a peer has been in the mesh long enough to be judged, and to have got all messages."""
@@ -159,6 +160,9 @@ class Supply(Generic[P]):
         for remembered in (self._neighbours, self._told):
             for topic in remembered.keys() - topics:
                 del remembered[topic]
+
+    def _forwarded(self, topic: str, peer: P) -> int:
+        return sum(one.forwarded[topic, peer] for one in self._heartbeats)
 
     def _is_short(self, topic: str) -> bool:
         forwarded = sum(self._of(topic, one.forwarded) for one in self._heartbeats)

@@ -286,10 +286,12 @@ class Mesh(GossipSub):
 
         Bringing nothing is no fault, so it costs a place and no score.
         """
-        scores = {peer: self.scorer.score(peer, [topic]) for peer in self.mesh[topic]}
-        ordered = self._supply.least(topic, sorted(scores, key=lambda peer: scores[peer]))
-        ordered.sort(key=lambda peer: scores[peer] >= 0)
-        return ordered[:num_to_prune]
+        members = list(self.mesh[topic])
+        random.shuffle(members)
+        scores = {peer: self.scorer.score(peer, [topic]) for peer in members}
+        brought = self._supply.brought(topic, members)
+        members.sort(key=lambda peer: (scores[peer] >= 0, brought[peer], scores[peer]))
+        return members[:num_to_prune]
 
     def _perform_opportunistic_grafting(self, topic: str, peers_to_graft: defaultdict[ID, list[str]]) -> int:
         return 0
