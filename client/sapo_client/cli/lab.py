@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from sapo_client.lab.ladders.swarm import LadderEpoch, Moved
     from sapo_client.lab.quorum.conducts import QuorumStrategy
     from sapo_client.lab.quorum.stage import QuorumOutcome
+    from sapo_client.lab.scale.plan import ScalePlan
     from sapo_client.lab.scale.report import ScaleReport
 
 ShareOption = Annotated[
@@ -255,11 +256,8 @@ def simulate(
     largest and the smallest. Where groups are missed or late, every pair of a group and a node has a cause.
     A node costs about 5 ms of a core per second of virtual time.
     """
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
     from sapo_client.lab.scale.goals import goals
     from sapo_client.lab.scale.plan import ScalePlan
-    from sapo_client.lab.scale.report import simulate_scale
 
     count = _count_of_islands(islands, nodes)
     if sample and sample < 3 <= count:
@@ -283,10 +281,7 @@ def simulate(
         loss=loss,
         seed=seed,
     )
-    columns = (TextColumn("second {task.completed:.0f} of {task.total:.0f}"), BarColumn())
-    with Progress(*columns, TimeRemainingColumn(), disable=common.no_progress) as bar:
-        task = bar.add_task("simulate", total=float(epochs * epoch_seconds))
-        report = simulate_scale(plan, lambda second: bar.update(task, completed=second))
+    report = _simulated(plan, shows_progress=not common.no_progress)
     document = {
         "format": "sapo/lab/simulate/1",
         **asdict(report),
@@ -296,6 +291,17 @@ def simulate(
         _write(report, document, out)
     tables = (_goals(report), _figures(report), _causes(report), _batches(report), _islands(report))
     common.output.emit(document, *tables)
+
+
+def _simulated(plan: ScalePlan, *, shows_progress: bool) -> ScaleReport:
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from sapo_client.lab.scale.report import simulate_scale
+
+    columns = (TextColumn("second {task.completed:.0f} of {task.total:.0f}"), BarColumn())
+    with Progress(*columns, TimeRemainingColumn(), disable=not shows_progress) as bar:
+        task = bar.add_task("simulate", total=float(plan.epochs * plan.epoch_seconds))
+        return simulate_scale(plan, lambda second: bar.update(task, completed=second))
 
 
 def _count_of_islands(wanted: str, nodes: int) -> int:

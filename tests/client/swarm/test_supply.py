@@ -19,7 +19,7 @@ WANTED = 3
 SILENT = ("silent-1", "silent-2", "silent-3")
 
 
-class Mesh:
+class OneMesh:
     """A mesh of one topic under a supply, a heartbeat at a time."""
 
     def __init__(self, *neighbours: str, beside: tuple[str, ...]) -> None:
@@ -51,7 +51,7 @@ class Mesh:
 
 
 def test_a_mesh_that_forwards_nothing_takes_in_whoever_answers_requests() -> None:
-    mesh = Mesh(*SILENT, beside=("useful", "idle"))
+    mesh = OneMesh(*SILENT, beside=("useful", "idle"))
     found = []
     for _ in range(SETTLED_HEARTBEATS + 1):
         mesh.bring("useful", 3, on_request=True)
@@ -63,13 +63,13 @@ def test_a_mesh_that_forwards_nothing_takes_in_whoever_answers_requests() -> Non
 
 
 def test_a_mesh_with_room_takes_it_in_at_once_and_nobody_leaves() -> None:
-    mesh = Mesh("silent-1", beside=("useful",))
+    mesh = OneMesh("silent-1", beside=("useful",))
     mesh.bring("useful", LEAST_NEW, on_request=True)
     assert mesh.beat() == Exchange("useful", None)
 
 
 def test_a_mesh_that_brings_what_there_is_is_left_alone_with_its_silent_neighbours() -> None:
-    mesh = Mesh("useful", *SILENT, beside=("other",))
+    mesh = OneMesh("useful", *SILENT, beside=("other",))
     for _ in range(3 * WINDOW_HEARTBEATS):
         mesh.bring("useful", 10)
         mesh.bring("other", 1, on_request=True)
@@ -77,13 +77,13 @@ def test_a_mesh_that_brings_what_there_is_is_left_alone_with_its_silent_neighbou
 
 
 def test_a_few_messages_prove_nothing() -> None:
-    mesh = Mesh("silent-1", beside=("useful",))
+    mesh = OneMesh("silent-1", beside=("useful",))
     mesh.bring("useful", LEAST_NEW - 1, on_request=True)
     assert mesh.beat() is None
 
 
 def test_the_neighbour_that_brings_most_stays() -> None:
-    mesh = Mesh("useful", "silent-1", "silent-2", beside=("other",))
+    mesh = OneMesh("useful", "silent-1", "silent-2", beside=("other",))
     left = set()
     for _ in range(4 * SETTLED_HEARTBEATS):
         mesh.bring("useful", 4)
@@ -95,7 +95,7 @@ def test_the_neighbour_that_brings_most_stays() -> None:
 
 
 def test_one_who_answers_to_be_taken_in_and_falls_silent_is_replaced() -> None:
-    mesh = Mesh(*SILENT, beside=("actor", "honest"))
+    mesh = OneMesh(*SILENT, beside=("actor", "honest"))
     joined = []
     for heartbeat in range(4 * WINDOW_HEARTBEATS):
         source = "actor" if heartbeat < WINDOW_HEARTBEATS else "honest"
@@ -113,7 +113,7 @@ def test_one_who_answers_to_be_taken_in_and_falls_silent_is_replaced() -> None:
 
 def test_own_messages_of_a_silent_neighbour_do_not_save_it() -> None:
     """It floods what it publishes itself, as everybody does, and forwards nothing."""
-    mesh = Mesh(*SILENT, beside=("useful",))
+    mesh = OneMesh(*SILENT, beside=("useful",))
     found = None
     for _ in range(2 * WINDOW_HEARTBEATS):
         for peer in SILENT:
@@ -144,7 +144,7 @@ def test_what_peers_make_a_node_ask_for_is_bounded() -> None:
 
 
 def test_a_crowd_of_new_neighbours_pushes_out_who_forwards_nothing_and_nobody_else() -> None:
-    mesh = Mesh("useful-1", "useful-2", "silent-1", "silent-2", beside=())
+    mesh = OneMesh("useful-1", "useful-2", "silent-1", "silent-2", beside=())
     for _ in range(SETTLED_HEARTBEATS + 1):
         mesh.bring("useful-1", 4)
         mesh.bring("useful-2", 6)

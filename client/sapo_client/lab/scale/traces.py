@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from sapo_client.swarm.simulated.mesh import Copy, Way
+from sapo_client.swarm.simulated.mesh import SentCopy, Way
 
 LATE_SECONDS: Final = 2.0
 """A delivery that takes longer is late."""
@@ -51,7 +51,7 @@ class _Trace:
     author: str
     published_seconds: float
     around: dict[str, Surroundings]
-    copies: dict[str, list[Copy]] = field(default_factory=dict)
+    copies: dict[str, list[SentCopy]] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
     came: dict[str, tuple[str, float]] = field(default_factory=dict)
 
@@ -76,7 +76,7 @@ class Traces:
         """
         self._traces[identity] = _Trace(author, now_seconds, around)
 
-    def sent(self, copy: Copy) -> None:
+    def sent(self, copy: SentCopy) -> None:
         """Note a copy that was sent."""
         if (trace := self._traces.get(copy.identity)) is not None:
             trace.copies.setdefault(copy.receiver, []).append(copy)

@@ -84,7 +84,7 @@ class Way(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Copy:
+class SentCopy:
     """One copy of a message between two nodes.
 
     Attributes:
@@ -138,7 +138,7 @@ class MeshNetwork:
     limits: TransportLimits = field(default_factory=TransportLimits)
     uplink_bits_per_second: float = 10e6
     handling_seconds: float = 0.002
-    on_copy: Callable[[Copy], None] = lambda _: None
+    on_copy: Callable[[SentCopy], None] = lambda _: None
     nodes: dict[str, MeshNode] = field(default_factory=dict)
     _latencies: dict[tuple[str, str], float] = field(default_factory=dict)
 
@@ -292,7 +292,7 @@ class MeshNode:
             left = self._uplink_free_seconds
             queue.at(due, lambda: self._arrive(peer_id, message, left))
         waited = begin - queue.now_seconds
-        self._network.on_copy(Copy(self.peer_id, peer_id, message.identity, way, waited, due))
+        self._network.on_copy(SentCopy(self.peer_id, peer_id, message.identity, way, waited, due))
 
     def _arrive(self, peer_id: str, message: MeshMessage, left_seconds: float) -> None:
         if (receiver := self._network.nodes.get(peer_id)) is not None:

@@ -8,13 +8,13 @@ import pytest
 
 from sapo_client.lab.scale.batches import POLICY, cap_violations
 from sapo_client.lab.scale.traces import Cause, Surroundings, Traces
-from sapo_client.swarm.simulated.mesh import Copy, Way
+from sapo_client.swarm.simulated.mesh import SentCopy, Way
 from sapo_protocol.identifiers import Account
 from sapo_verification.reputation.origins import Network, no_network
 
 GROUP = b"group"
 AROUND = Surroundings(honest_peers=2, honest_neighbours=1, heard_seconds=100.0)
-LOST = Copy("author", "node", GROUP, Way.OWN, 0.0, None)
+LOST = SentCopy("author", "node", GROUP, Way.OWN, 0.0, None)
 
 
 def traces(around: Surroundings = AROUND) -> Traces:
@@ -80,7 +80,7 @@ def test_a_late_group_has_the_slowest_step_of_its_way() -> None:
         ("author", "relay", Way.OWN, 10.125),
         ("relay", "node", Way.REQUESTED, 13.0),
     ):
-        one.sent(Copy(sender, receiver, GROUP, way, 0.0, due))
+        one.sent(SentCopy(sender, receiver, GROUP, way, 0.0, due))
         one.admitted(GROUP, receiver, sender, due)
     assert late(one) == "no neighbour in the mesh had it sooner; the first copy was sent on request"
 
@@ -88,7 +88,7 @@ def test_a_late_group_has_the_slowest_step_of_its_way() -> None:
 def test_a_busy_uplink_before_the_last_step_is_the_cause() -> None:
     one = traces()
     for sender, receiver, waited, due in (("author", "relay", 2.5, 13.0), ("relay", "node", 0.0, 13.1)):
-        one.sent(Copy(sender, receiver, GROUP, Way.FORWARDED, waited, due))
+        one.sent(SentCopy(sender, receiver, GROUP, Way.FORWARDED, waited, due))
         one.admitted(GROUP, receiver, sender, due)
     assert late(one) == "the uplink of a node on the way was busy"
 

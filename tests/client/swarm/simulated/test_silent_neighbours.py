@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from sapo_client.swarm.simulated.memory import LinkConditions
-from sapo_client.swarm.simulated.mesh import Copy, EventQueue, MeshNetwork, MeshNode, Way
+from sapo_client.swarm.simulated.mesh import EventQueue, MeshNetwork, MeshNode, SentCopy, Way
 from sapo_protocol.errors import Verdict
 
 TOPIC = "rollouts"
@@ -21,7 +21,7 @@ class Sea:
 
     def __init__(self, *, loss_share: float = 0.0) -> None:
         self.queue = EventQueue()
-        self.copies: list[Copy] = []
+        self.copies: list[SentCopy] = []
         conditions = LinkConditions(0.02, 0.15, loss_share=loss_share)
         self.network = MeshNetwork(self.queue, random.Random(0), conditions, on_copy=self.copies.append)
 
