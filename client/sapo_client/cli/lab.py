@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from sapo_client.lab.ladders.swarm import LadderEpoch, Moved
     from sapo_client.lab.quorum.conducts import QuorumStrategy
     from sapo_client.lab.quorum.stage import QuorumOutcome
+    from sapo_client.lab.scale.plan import ScalePlan
     from sapo_client.lab.scale.report import ScaleReport
 
 ShareOption = Annotated[
@@ -29,7 +30,12 @@ ShareOption = Annotated[
 
 NodesOption = Annotated[int, typer.Option("--nodes", min=8, metavar="N", help="Nodes of the swarm.")]
 IslandsOption = Annotated[
-    int, typer.Option("--islands", min=1, metavar="K", help="Islands of the swarm, a power of two.")
+    str,
+    typer.Option(
+        "--islands",
+        metavar="K",
+        help="Islands of the swarm, a power of two; follow: as many as --islands follow makes.",
+    ),
 ]
 SampleOption = Annotated[
     int, typer.Option("--sample", min=0, metavar="M", help="Islands to simulate with all members; 0 for all.")
@@ -231,7 +237,7 @@ def _strategy_cells(row: EconomyRow) -> tuple[str | int, ...]:
 def simulate(
     common: Common,
     nodes: NodesOption = 100,
-    islands: IslandsOption = 4,
+    islands: IslandsOption = "follow",
     sample: SampleOption = 0,
     epochs: EpochsOption = 2,
     epoch_seconds: EpochSecondsOption = 60,
@@ -248,16 +254,16 @@ def simulate(
     Every node has its own engine, and checks every signature. Simulated are the links, the mesh, who finds
     whom, and the policies, which answer by a table. Of islands that are not in the sample nothing is
     simulated, and visits to them are made to one of the sample; it holds the island with most Sybils, the
-    largest and the smallest. A node costs about 5 ms of a core per second of virtual time.
+    largest and the smallest. Where groups are missed or late, every pair of a group and a node has a cause.
+    A node costs about 5 ms of a core per second of virtual time.
     """
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
+    from sapo_client.lab.scale.goals import goals
     from sapo_client.lab.scale.plan import ScalePlan
-    from sapo_client.lab.scale.report import simulate_scale
 
-    if islands & (islands - 1) or (sample and sample < 3 <= islands):
+    count = _count_of_islands(islands, nodes)
+    if sample and sample < 3 <= count:
         raise SapoError(
-            "--islands is a power of two, and a sample has at least three islands",
+            "a sample has at least three islands",
             hint="for example --nodes 1000 --islands 64 --sample 8",
             exit_code=ExitCode.CONFIG,
         )
@@ -265,7 +271,7 @@ def simulate(
         extras.require(extras.LAB)
     plan = ScalePlan(
         nodes=nodes,
-        islands=islands,
+        islands=count,
         simulated=sample,
         epochs=epochs,
         epoch_seconds=epoch_seconds,
@@ -276,14 +282,43 @@ def simulate(
         loss=loss,
         seed=seed,
     )
-    columns = (TextColumn("second {task.completed:.0f} of {task.total:.0f}"), BarColumn())
-    with Progress(*columns, TimeRemainingColumn(), disable=common.no_progress) as bar:
-        task = bar.add_task("simulate", total=float(epochs * epoch_seconds))
-        report = simulate_scale(plan, lambda second: bar.update(task, completed=second))
-    document = {"format": "sapo/lab/simulate/1", **asdict(report)}
+    report = _simulated(plan, shows_progress=not common.no_progress)
+    document = {
+        "format": "sapo/lab/simulate/1",
+        **asdict(report),
+        "goals": [asdict(each) for each in goals(report)],
+    }
     if out is not None:
         _write(report, document, out)
-    common.output.emit(document, _figures(report), _islands(report))
+    tables = (_goals(report), _figures(report), _causes(report), _batches(report), _islands(report))
+    common.output.emit(document, *tables)
+
+
+def _simulated(plan: ScalePlan, *, shows_progress: bool) -> ScaleReport:
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from sapo_client.lab.scale.report import simulate_scale
+
+    columns = (TextColumn("second {task.completed:.0f} of {task.total:.0f}"), BarColumn())
+    with Progress(*columns, TimeRemainingColumn(), disable=not shows_progress) as bar:
+        task = bar.add_task("simulate", total=float(plan.epochs * plan.epoch_seconds))
+        return simulate_scale(plan, lambda second: bar.update(task, completed=second))
+
+
+def _count_of_islands(wanted: str, nodes: int) -> int:
+    from sapo_client.founding.islands import FOLLOW
+    from sapo_client.lab.scale.plan import islands_that_follow
+
+    if wanted == FOLLOW:
+        return islands_that_follow(nodes)
+    count = int(wanted) if wanted.isdecimal() else 0
+    if count < 1 or count & (count - 1):
+        raise SapoError(
+            f"--islands is a power of two or {FOLLOW!r}, not {wanted!r}",
+            hint="for example --nodes 1000 --islands follow",
+            exit_code=ExitCode.CONFIG,
+        )
+    return count
 
 
 def _write(report: ScaleReport, document: dict[str, Any], out: Path) -> None:
@@ -318,6 +353,34 @@ def _figures(report: ScaleReport) -> Grid:
         ("virtual and real time", f"{report.virtual_seconds:.0f}, {report.wall_seconds:.0f} s"),
     ]
     return Grid(("per honest node", f"{report.plan.nodes:,} nodes"), rows)
+
+
+def _goals(report: ScaleReport) -> Grid:
+    from sapo_client.lab.scale.goals import goals
+
+    rows = [(one.text, one.value, one.target, "met" if one.is_met else "missed") for one in goals(report)]
+    return Grid(("goal", f"{report.plan.nodes:,} nodes", "asked", ""), rows)
+
+
+def _causes(report: ScaleReport) -> Grid:
+    kinds = (("missed", report.missed), ("late", report.late))
+    rows = [(kind, cause.text, cause.count, cause.new) for kind, causes in kinds for cause in causes]
+    return Grid(("group and node", "cause", "pairs", "of new nodes"), rows)
+
+
+def _batches(report: ScaleReport) -> Grid:
+    rows = [
+        (
+            one.standing,
+            "none" if one.cap is None else f"{one.cap:.0%}",
+            f"{one.share:.1%}",
+            f"{one.of_groups:.0%} of {one.groups}",
+            one.violations,
+        )
+        for one in report.batches
+    ]
+    columns = ("Sybils, worst island", "cap", "share of places", "of groups drawn", "above a cap")
+    return Grid(columns, rows)
 
 
 def _islands(report: ScaleReport) -> Grid:

@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Concatenate, Final, ParamSpec, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec, TypeVar, get_type_hints
 
 import typer
 from typer.models import ParameterInfo
 
 from sapo_client import logs
 from sapo_client.cli.render import Output
+from sapo_client.founding.islands import ISLAND_ACCOUNTS as ISLAND_ACCOUNTS
 
 if TYPE_CHECKING:
     from sapo_client.config import Config
@@ -66,9 +67,6 @@ BondOption = Annotated[
         help="Tokens that an account bonds to count in full, fewer in proportion; unset: no bond is needed.",
     ),
 ]
-ISLAND_ACCOUNTS: Final = 64
-"""Paid accounts above which an island divides; a connection carries the messages of about 117."""
-
 IslandsOption = Annotated[
     str | None,
     typer.Option(

@@ -11,6 +11,9 @@ from sapo_protocol.terms.islands import IslandTerms
 FOLLOW: Final = "follow"
 """The number of islands follows the number of paid accounts on the ledger."""
 
+ISLAND_ACCOUNTS: Final = 64
+"""Paid accounts above which an island divides; a connection carries the messages of about 117."""
+
 _MOST_ISLANDS: Final = 1024
 _DAY_SECONDS: Final = 86_400
 

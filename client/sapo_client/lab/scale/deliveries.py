@@ -17,9 +17,16 @@ REACHED: Final = 0.99
 class _Sent:
     island: int
     at_seconds: float
-    expected: set[int]
-    delays: list[float] = field(default_factory=list)
-    got: set[int] = field(default_factory=set)
+    expected: set[str]
+    delays: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """Nodes that did not get a group, and those that got it, with the seconds that it took."""
+
+    missed: frozenset[str]
+    delays: dict[str, float]
 
 
 class Deliveries:
@@ -41,31 +48,30 @@ class Deliveries:
         self.reached = 0
         self.by_island: dict[int, tuple[int, int]] = {}
 
-    def sent(self, content_id: bytes, island: int, expected: set[int], now_seconds: float) -> None:
-        """Expect a group at some nodes of an island."""
-        self._open[content_id] = _Sent(island, now_seconds, expected)
+    def sent(self, identity: bytes, island: int, expected: set[str], now_seconds: float) -> None:
+        """Expect a group at some nodes of an island, given by their peer ids."""
+        self._open[identity] = _Sent(island, now_seconds, expected)
 
-    def admitted(self, content_id: bytes, node: int, now_seconds: float) -> None:
+    def admitted(self, identity: bytes, node: str, now_seconds: float) -> None:
         """Count a group that a node admitted."""
-        sent = self._open.get(content_id)
-        if sent is not None and node in sent.expected and node not in sent.got:
-            sent.got.add(node)
-            sent.delays.append(now_seconds - sent.at_seconds)
+        sent = self._open.get(identity)
+        if sent is not None and node in sent.expected:
+            sent.delays.setdefault(node, now_seconds - sent.at_seconds)
 
-    def close(self, content_id: bytes, still_there: set[int]) -> None:
+    def close(self, identity: bytes, still_there: set[str]) -> Judgement:
         """Judge a group by the expected nodes that did not leave meanwhile."""
-        sent = self._open.pop(content_id)
+        sent = self._open.pop(identity)
         expected = sent.expected & still_there
-        if not expected:
-            return
-        got = sent.got & expected
-        self.delays.extend(sent.delays)
-        self.groups += 1
-        self.delivered += len(got) >= REACHED * len(expected)
-        self.places += len(expected)
-        self.reached += len(got)
-        places, reached = self.by_island.get(sent.island, (0, 0))
-        self.by_island[sent.island] = places + len(expected), reached + len(got)
+        got = {node: delay for node, delay in sent.delays.items() if node in expected}
+        if expected:
+            self.delays.extend(got.values())
+            self.groups += 1
+            self.delivered += len(got) >= REACHED * len(expected)
+            self.places += len(expected)
+            self.reached += len(got)
+            places, reached = self.by_island.get(sent.island, (0, 0))
+            self.by_island[sent.island] = places + len(expected), reached + len(got)
+        return Judgement(frozenset(expected - got.keys()), got)
 
     def delay(self, share: float) -> float:
         """Return the delay in seconds that a share of all deliveries does not exceed."""

@@ -7,11 +7,14 @@ from functools import cached_property
 from hashlib import sha256
 from typing import Final
 
+from sapo_client.founding.defaults import PUBLIC_EPOCH_SECONDS
+from sapo_client.founding.islands import FOLLOW, ISLAND_ACCOUNTS, islands_of
 from sapo_protocol import ed25519, secp256k1
 from sapo_protocol.certificate import issue_certificate
 from sapo_protocol.eip712 import NodeBinding
 from sapo_protocol.epochs import beacon
 from sapo_protocol.identifiers import Account, Digest, NodeId
+from sapo_protocol.islands.count import island_count
 from sapo_protocol.manifest import Limits, Manifest
 from sapo_protocol.suite import Suite
 from sapo_protocol.terms.islands import IslandTerms
@@ -32,6 +35,11 @@ PERIOD_EPOCHS: Final = 8
 
 FIRST_EPOCH: Final = PERIOD_EPOCHS
 CERTIFICATE_SECONDS: Final = 30 * 86_400
+
+
+def islands_that_follow(accounts: int) -> int:
+    """Return how many islands a swarm has whose founder said ``--islands follow``, once so many are paid."""
+    return island_count(islands_of(FOLLOW, ISLAND_ACCOUNTS, PUBLIC_EPOCH_SECONDS), [accounts])
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from sapo_client.lab.scale.batches import POLICY, BatchFigures, SybilStanding, batch_figures
 from sapo_client.lab.scale.plan import ScalePlan
+from sapo_client.lab.scale.traces import Cause
 from sapo_client.lab.scale.world import ScaleWorld, sybil_share
 
 DELIVERY_SECONDS: Final = 0.00175
@@ -55,7 +57,10 @@ class ScaleReport:
         median_delay, late_delay: seconds that half and 99 % of the deliveries do not exceed.
         worst_score: lowest score of an honest node at an honest node.
         faults: messages rejected, floods and disconnections at honest nodes.
-        worst_share: of Sybils in the batches of the island where it is highest.
+        worst_share: of Sybils in the batches of the island where it is highest, where all have earned trust.
+        batches: the same by what drawing nodes know of Sybils, with the caps.
+        missed: causes of pairs of a group and a node that did not get it.
+        late: causes of deliveries that took more than two seconds.
         islands: the simulated ones.
         delays: the shares of deliveries within each tenth of a second up to four seconds.
     """
@@ -83,6 +88,9 @@ class ScaleReport:
     worst_score: float
     faults: int
     worst_share: float
+    batches: tuple[BatchFigures, ...]
+    missed: tuple[Cause, ...]
+    late: tuple[Cause, ...]
     islands: tuple[IslandFigures, ...]
     delays: tuple[float, ...]
 
@@ -140,6 +148,9 @@ def _report(
         worst_score=_worst_score(world),
         faults=sum(_faults(one.node.counters.snapshot()) for one in honest),
         worst_share=max(drawn, default=0.0),
+        batches=tuple(_batches(world)),
+        missed=world.traces.missed_causes(),
+        late=world.traces.late_causes(),
         islands=islands,
         delays=_within(deliveries.delays),
     )
@@ -147,22 +158,29 @@ def _report(
 
 def _islands(world: ScaleWorld) -> Iterable[IslandFigures]:
     census = world.census()
-    drawn: dict[int, Counter[str]] = {}
-    for peer_id, counted in world.batches.items():
-        home = next(i for i in world.simulated if world.residents[peer_id].who in census[i])
-        drawn.setdefault(home, Counter()).update(counted)
     for island in world.simulated:
-        counted = drawn.get(island, Counter())
-        others = counted["sybil"] + counted["honest"]
+        trusting = [
+            one
+            for one in world.drawers.values()
+            if one.island == island and one.standing is SybilStanding.TRUSTED
+        ]
+        drawn = sum((one.drawn for one in trusting), Counter[bool]())
+        own = POLICY.local_groups * sum(one.draws for one in trusting)
         places, reached = world.deliveries.by_island.get(island, (0, 0))
         yield IslandFigures(
             island,
             len(census[island]),
             sybil_share(census[island]),
-            in_batches=counted["sybil"] / counted.total() if counted else None,
-            of_others=counted["sybil"] / others if others else None,
+            in_batches=drawn[True] / (drawn.total() + own) if own else None,
+            of_others=drawn[True] / drawn.total() if drawn.total() else None,
             reached=reached / max(1, places),
         )
+
+
+def _batches(world: ScaleWorld) -> Iterable[BatchFigures]:
+    drawers = list(world.drawers.values())
+    found = (batch_figures(drawers, standing) for standing in SybilStanding)
+    return (figures for figures in found if figures is not None)
 
 
 def _worst_score(world: ScaleWorld) -> float:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 import trio
 
 from sapo_client.lab.checker import LocalChecker
 from sapo_client.lab.scale.plan import SUCCESS, Inhabitant, ScalePlan
+from sapo_client.swarm.intake import message_id
 from sapo_client.swarm.simulated.mesh import MeshNetwork, MeshNode
 from sapo_client.swarm.transport import Validator
 from sapo_protocol.envelope import Kind, seal
@@ -18,10 +20,10 @@ from sapo_protocol.identifiers import NodeId
 from sapo_protocol.rollout import Rollout
 from sapo_protocol.tasks import assigned_task
 from sapo_protocol.topics import certificates_topic, equivocations_topic, rollouts_topic
-from sapo_verification.engine import Engine, Terms
+from sapo_verification.engine import Engine, Received, Terms
 from sapo_verification.reputation.evidence import AUDITS_BEFORE_WEIGHT
 from sapo_verification.tasks.generators import derive, solution
-from sapo_verification.types import AdmittedRollout, VerifiedRollout
+from sapo_verification.types import VerifiedRollout
 
 GROUP: Final = 8
 """Completions of a group, the paper's group size."""
@@ -32,14 +34,37 @@ WORDS: Final = 90
 WANTED_PEERS: Final = 8
 """Connections that a node opens in each of its islands, as many as a real one opens in all."""
 
-Heard = Callable[["Resident", AdmittedRollout], None]
+Judged = Callable[["Resident", "Arrival"], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A rollout, with the island and the topic on which it is published."""
+
+    island: int
+    topic: str
+    message: bytes
+
+    @property
+    def identity(self) -> bytes:
+        """The id of the message."""
+        return message_id(self.topic, self.message)
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A rollout that came to a node, and what its engine decided."""
+
+    group: Group
+    forwarder: str
+    received: Received
 
 
 class Resident:
     """One inhabitant's node. A Sybil's has no engine: it takes everything, forwards nothing, and publishes.
 
     Args:
-        heard: told each rollout that the node admitted from others.
+        judged: told each rollout that came from others, once it was admitted or refused.
         simulated: the islands that are simulated; a visit to another is made to one of these.
         residents: all nodes of the simulation by peer id.
     """
@@ -54,7 +79,7 @@ class Resident:
         clock: Callable[[], float],
         simulated: tuple[int, ...],
         residents: Mapping[str, Resident],
-        heard: Heard,
+        judged: Judged,
         on_bug: Callable[[Exception], None],
     ) -> None:
         self.who = who
@@ -63,7 +88,7 @@ class Resident:
         self._clock = clock
         self._simulated = simulated
         self._residents = residents
-        self._heard = heard
+        self._judged = judged
         self._rng = random.Random(f"{plan.seed}/{who.number}")
         self._slots: dict[int, int] = {}
         self.homes = plan.island_map()
@@ -119,8 +144,9 @@ class Resident:
             self._leave(island)
             del self.joined[island]
         for island in sorted(due - self.joined.keys()):
+            rollouts = rollouts_topic(self._plan.manifest.swarm_id, island)
             for topic in self._topics(island):
-                self.node.subscribe(topic, self._validator(topic))
+                self.node.subscribe(topic, self._validator(topic, island, is_rollout=topic == rollouts))
             self.joined[island] = self._clock()
 
     def introduce(self) -> None:
@@ -139,23 +165,26 @@ class Resident:
         answer = peer.engine.certificates.envelopes()
         self._take_certificates(peer.node.peer_id, answer, asked_bytes=0)
 
-    def publish(self, epoch: int) -> tuple[int, bytes] | None:
-        """Publish one group of this epoch; return its island and message, or none if it is not simulated."""
+    def make_group(self, epoch: int) -> Group | None:
+        """Return a new group of this epoch, or none if its island is not simulated."""
         island = self.home(epoch)
         if island not in self.joined:
             return None
         slot = self._slots[epoch] = self._slots.get(epoch, -1) + 1
-        message = self._message(epoch, slot)
+        topic = rollouts_topic(self._plan.manifest.swarm_id, island)
+        return Group(island, topic, self._message(epoch, slot))
+
+    def publish(self, group: Group) -> None:
+        """Publish a group that this node made."""
         if self.engine is not None:
-            self.engine.admit_own(message, self._clock())
-        self.node.publish(rollouts_topic(self._plan.manifest.swarm_id, island), message)
-        return island, message
+            self.engine.admit_own(group.message, self._clock())
+        self.node.publish(group.topic, group.message)
 
     def trust(self, others: list[Inhabitant], epoch: int) -> None:
-        """Record twice the good groups that a weight takes, for accounts that have been here for long."""
+        """Record as many good groups as a weight takes, for accounts that have been here for long."""
         assert self.engine is not None
         for other in others:
-            for _ in range(2 * AUDITS_BEFORE_WEIGHT):
+            for _ in range(AUDITS_BEFORE_WEIGHT):
                 self.engine.reputation.record_good(other.account, 0, epoch)
 
     def draw(self, epoch: int) -> tuple[VerifiedRollout, ...]:
@@ -189,7 +218,7 @@ class Resident:
         for topic in self._topics(island):
             self.node.unsubscribe(topic)
 
-    def _validator(self, topic: str) -> Validator:
+    def _validator(self, topic: str, island: int, *, is_rollout: bool) -> Validator:
         engine = self.engine
         if engine is None:
             return lambda message, forwarder: Verdict.ACCEPT
@@ -198,8 +227,8 @@ class Resident:
             received = engine.receive(topic, message, self._clock(), source=forwarder)
             if received.unknown is not None:
                 self._ask_for(received.unknown, forwarder)
-            if isinstance(received.admitted, AdmittedRollout):
-                self._heard(self, received.admitted)
+            if is_rollout:
+                self._judged(self, Arrival(Group(island, topic, message), forwarder, received))
             return received.verdict
 
         return validate

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import random
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
 
 from sapo_client.lab.checker import LocalChecker
+from sapo_client.lab.scale.batches import Drawer, SybilStanding
 from sapo_client.lab.scale.deliveries import WAIT_SECONDS, Deliveries
 from sapo_client.lab.scale.plan import FIRST_EPOCH, Inhabitant, ScalePlan
-from sapo_client.lab.scale.resident import WANTED_PEERS, Resident
+from sapo_client.lab.scale.resident import WANTED_PEERS, Arrival, Group, Resident
+from sapo_client.lab.scale.traces import LATE_SECONDS, Surroundings, Traces
 from sapo_client.swarm.simulated.memory import LinkConditions
 from sapo_client.swarm.simulated.mesh import EventQueue, MeshNetwork
-from sapo_protocol.envelope import parse_envelope
 from sapo_protocol.epochs import epoch_at, epoch_start_seconds
-from sapo_verification.sampling.sampler import SamplingPolicy
 from sapo_verification.types import AdmittedRollout
 
 SETTLED_SECONDS: Final = 5.0
@@ -27,8 +27,9 @@ ASKED_PEERS: Final = 3
 
 TEND_SECONDS: Final = 2.0
 DRAW_SECONDS: Final = 10.0
-MOST_DRAWERS: Final = 48
-"""Honest nodes whose batches are drawn and verified, evenly over the islands, the worst one first."""
+MOST_DRAWERS: Final = 12
+"""Honest nodes whose batches are drawn and verified, evenly over the islands, the worst one first; what they
+know of the attacker's accounts takes turns."""
 
 
 class ScaleWorld:
@@ -40,10 +41,12 @@ class ScaleWorld:
         self._rng = random.Random(plan.seed)
         self.queue = EventQueue()
         self.begin_seconds = epoch_start_seconds(plan.manifest, FIRST_EPOCH)
+        traces = Traces()
         self.network = MeshNetwork(
             self.queue,
             random.Random(f"{plan.seed}/network"),
             LinkConditions(0.02, 0.15, loss_share=plan.loss),
+            on_copy=traces.sent,
         )
         self.checker = LocalChecker(plan.manifest.suite.families)
         self.homes = plan.island_map()
@@ -53,8 +56,9 @@ class ScaleWorld:
         self._members: dict[int, set[Resident]] = defaultdict(set)
         self._away: set[str] = set()
         self.deliveries = Deliveries()
-        self.own_places = SamplingPolicy().local_groups
-        self.batches: dict[str, Counter[str]] = {}
+        self.traces = traces
+        self.drawers: dict[str, Drawer] = {}
+        self._sybils = frozenset(who.account for who in self.people if who.is_sybil)
 
     @property
     def length_seconds(self) -> float:
@@ -174,7 +178,7 @@ class ScaleWorld:
             clock=self.clock,
             simulated=self.simulated,
             residents=self.residents,
-            heard=self._heard,
+            judged=self._judged,
             on_bug=self._on_bug,
         )
         self.residents[resident.node.peer_id] = resident
@@ -260,48 +264,74 @@ class ScaleWorld:
         if not resident.node.is_up or resident.up_since_seconds != life:
             return
         self._publish_later(resident, life)
-        published = resident.publish(epoch_at(self.plan.manifest, self.clock()))
-        if published is None or resident.who.is_sybil:
+        group = resident.make_group(epoch_at(self.plan.manifest, self.clock()))
+        if group is None:
             return
-        island, message = published
-        content_id = bytes(parse_envelope(message, self.plan.manifest.swarm_id).content_id)
-        honest = (one for one in self.members(island, settled=True) if not one.who.is_sybil)
-        expected = {one.who.number for one in honest if one is not resident}
-        now_seconds = self.queue.now_seconds
-        self.deliveries.sent(content_id, island, expected, now_seconds)
-        judge = partial(self._judge, content_id, island, now_seconds)
+        if not resident.who.is_sybil:
+            self._expect(group, resident)
+        resident.publish(group)
+
+    def _expect(self, group: Group, author: Resident) -> None:
+        """Expect a group at the honest nodes of its island that have settled there."""
+        members = self.members(group.island, settled=True)
+        expected = [one for one in members if not one.who.is_sybil and one is not author]
+        now_seconds, name = self.queue.now_seconds, author.node.peer_id
+        around = {one.node.peer_id: self._surroundings(one, group) for one in expected}
+        self.traces.begin(group.identity, name, now_seconds, around)
+        self.deliveries.sent(group.identity, group.island, set(around), now_seconds)
+        judge = partial(self._judge, group.identity, group.island, now_seconds)
         self.queue.at(now_seconds + WAIT_SECONDS, judge)
 
-    def _judge(self, content_id: bytes, island: int, sent_seconds: float) -> None:
-        since = self.begin_seconds + sent_seconds
-        still = {one.who.number for one in self.members(island) if one.joined[island] <= since}
-        self.deliveries.close(content_id, still)
+    def _surroundings(self, resident: Resident, group: Group) -> Surroundings:
+        honest = {one for one in resident.node.peers if not self.residents[one].who.is_sybil}
+        return Surroundings(
+            sum(group.island in self.residents[one].joined for one in honest),
+            sum(one in honest for one in resident.node.mesh_of(group.topic)),
+            self.clock() - resident.joined[group.island],
+        )
 
-    def _heard(self, resident: Resident, admitted: AdmittedRollout) -> None:
-        number, now_seconds = resident.who.number, self.queue.now_seconds
-        self.deliveries.admitted(bytes(admitted.content_id), number, now_seconds)
+    def _judge(self, identity: bytes, island: int, sent_seconds: float) -> None:
+        since = self.begin_seconds + sent_seconds
+        still = {one.node.peer_id for one in self.members(island) if one.joined[island] <= since}
+        judged = self.deliveries.close(identity, still)
+        late = [node for node, delay in judged.delays.items() if delay > LATE_SECONDS]
+        self.traces.end(identity, judged.missed, late)
+
+    def _judged(self, resident: Resident, arrival: Arrival) -> None:
+        identity, node, now_seconds = arrival.group.identity, resident.node.peer_id, self.queue.now_seconds
+        if arrival.received.admitted is not None:
+            self.traces.admitted(identity, node, arrival.forwarder, now_seconds)
+            self.deliveries.admitted(identity, node, now_seconds)
+            self._tell_drawer(node, arrival)
+        elif arrival.received.rule is not None:
+            self.traces.refused(identity, node, arrival.received.rule.name.lower())
+
+    def _tell_drawer(self, node: str, arrival: Arrival) -> None:
+        drawer, admitted = self.drawers.get(node), arrival.received.admitted
+        if drawer is not None and isinstance(admitted, AdmittedRollout) and admitted.account in self._sybils:
+            drawer.hear(admitted, arrival.forwarder)
 
     def _choose_drawers(self) -> None:
-        """Choose who draws; each trusts every account about it, also the Sybils': the worst case."""
+        """Choose who draws: eight nodes of the island with most Sybils, then some of each island."""
         census = self.census()
         islands = sorted(self.simulated, key=lambda one: -sybil_share(census[one]))
         homes = {one: [who for who in census[one] if not who.is_sybil] for one in islands}
         chosen = [who for round_ in zip(*(homes[one][:8] for one in islands), strict=False) for who in round_]
         worst = homes[islands[0]][:8]
-        for who in list(dict.fromkeys([*worst, *chosen]))[:MOST_DRAWERS]:
+        standings = list(SybilStanding)
+        for number, who in enumerate(list(dict.fromkeys([*worst, *chosen]))[:MOST_DRAWERS]):
             resident = self.residents[who.node.hex()]
+            island = next(one for one in islands if who in homes[one])
+            drawer = Drawer(resident, island, standings[number % len(standings)])
             about = [other for island in resident.joined for other in census[island] if other is not who]
-            resident.trust(about, FIRST_EPOCH)
-            self.batches[resident.node.peer_id] = Counter()
+            drawer.learn(about, FIRST_EPOCH)
+            self.drawers[resident.node.peer_id] = drawer
 
     def _draw(self) -> None:
-        sybils = {who.account for who in self.people if who.is_sybil}
         epoch = epoch_at(self.plan.manifest, self.clock())
-        for peer_id, counted in self.batches.items():
-            if self.residents[peer_id].node.is_up and self.queue.now_seconds > 2 * DRAW_SECONDS:
-                drawn = self.residents[peer_id].draw(epoch)
-                counted.update("sybil" if group.account in sybils else "honest" for group in drawn)
-                counted["own"] += self.own_places
+        for drawer in self.drawers.values():
+            if drawer.resident.node.is_up and self.queue.now_seconds > 2 * DRAW_SECONDS:
+                drawer.draw(epoch, self._sybils)
 
 
 def sybil_share(people: list[Inhabitant]) -> float:

@@ -12,13 +12,20 @@ repair what was lost. Differences from the stock router, each a fault that was f
 * above a rate GRAFTs are not read, since each is answered;
 * IDONTWANT is sent only for messages large enough to pay for it;
 * recent messages are replayed to a new subscriber once per connection, through the bounded queue;
-* the adaptive, spam, equivocation and eclipse features, opportunistic grafting and peer replacement
-  are off: they keep full messages without bound, drop honest relays above ten messages a second, and
-  change a healthy mesh without need.
+* IHAVE goes to all peers beside the mesh in turns, also to those that were pruned: stock draws six of them
+  by lot at each heartbeat, so that a peer of a large node is never told of most messages, and tells a
+  pruned peer nothing for a minute;
+* a mesh that brings too little takes in a peer that had what was lacking, in place of the neighbour that
+  brought least (`swarm/supply.py`), and one that is too large keeps those that bring most; it is
+  smaller where the node sends more than its budget (`swarm/upload_budget.py`);
+* the adaptive, spam, equivocation and eclipse features, stock's opportunistic grafting and peer
+  replacement are off: they keep full messages without bound, drop honest relays above ten messages a
+  second, and change a healthy mesh without need.
 """
 
 from __future__ import annotations
 
+import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol, TypeVar
@@ -36,6 +43,8 @@ from sapo_client.swarm.limits import Rate
 from sapo_client.swarm.p2p.message_cache import ContentCache
 from sapo_client.swarm.p2p.score_bridge import ScoreBridge
 from sapo_client.swarm.rate_limit import KeyedBuckets
+from sapo_client.swarm.supply import Supply
+from sapo_client.swarm.upload_budget import UploadBudget
 
 PROTOCOLS: Final = (TProtocol("/meshsub/1.2.0"), TProtocol("/meshsub/1.1.0"))
 HEARTBEAT_SECONDS: Final = 1  # gossipsub's own; an idle node with nine peers uses 0.15 % of a core
@@ -90,6 +99,8 @@ class Mesh(GossipSub):
         self._knows = knows
         self._grafts = KeyedBuckets(_GRAFTS, _MAX_GRAFTING)
         self._replayed: dict[ID, set[str]] = defaultdict(set)
+        self._supply: Supply[ID] = Supply(random.Random())
+        self._budget = UploadBudget(DEGREE_LOW, DEGREE_HIGH, HEARTBEAT_SECONDS)
 
     # Messages
 
@@ -97,6 +108,8 @@ class Mesh(GossipSub):
         """Queue a message; return how many peers' queues took it. `came_from` is None for our own."""
         topic, identity = message.topicIDs[0], message_id(message.topicIDs[0], message.data)
         self.mcache.put(message)
+        if came_from is not None:
+            self._supply.came(topic, identity, came_from)
         if came_from is not None and len(message.data) >= _MIN_IDONTWANT_BYTES:
             self._announce(identity, topic, came_from)
         rpc = rpc_pb2.RPC(publish=[message])
@@ -126,6 +139,7 @@ class Mesh(GossipSub):
         if queue is None:
             return False
         taken = queue.push(rpc, priority=priority)
+        self._budget.sent(rpc.ByteSize() if taken else 0)
         self._counters.dropped_before_sending += not taken
         return taken
 
@@ -173,6 +187,7 @@ class Mesh(GossipSub):
         announced = [identity for identity in ihave_msg.messageIDs[:_MAX_IDS] if len(identity) == _ID_BYTES]
         wanted = [identity for identity in announced if not self._knows(identity, now_seconds)]
         if wanted:
+            self._supply.asked(sender_peer_id, wanted)
             await self.emit_iwant([MessageID(identity) for identity in wanted], sender_peer_id)
 
     async def handle_iwant(self, iwant_msg: rpc_pb2.ControlIWant, sender_peer_id: ID) -> None:
@@ -196,13 +211,17 @@ class Mesh(GossipSub):
         """Repair the mesh, announce recent messages and drop old ones, until cancelled."""
         await trio.sleep(self.heartbeat_initial_delay)
         while True:
+            self.degree_high = self._budget.beat()
+            self.degree = min(DEGREE, self.degree_high)
             grafts, prunes = self.mesh_heartbeat()
+            self._exchange_neighbours(grafts, prunes)
             announcements = self.gossip_heartbeat()
             for peer in {*grafts, *prunes, *announcements}:
                 await self._send_control(
                     peer, grafts.get(peer, ()), prunes.get(peer, ()), announcements.get(peer, {})
                 )
             self.mcache.shift()
+            self._supply.shift()
             self._prune_idontwant_entries()
             self._periodic_security_cleanup()
             await trio.sleep(self.heartbeat_interval)
@@ -219,6 +238,60 @@ class Mesh(GossipSub):
             ],
         )
         await self.emit_control_message(control, peer)
+
+    def _exchange_neighbours(
+        self, grafts: defaultdict[ID, list[str]], prunes: defaultdict[ID, list[str]]
+    ) -> None:
+        """Take in peers that were of use, where the mesh brings too little; see `Supply.exchange`."""
+        self._supply.keep_topics(self.mesh)
+        for topic, neighbours in self.mesh.items():
+            candidates = [
+                peer
+                for peer in self._beside_mesh(topic)
+                if not self._check_back_off(peer, topic) and self.scorer.score(peer, [topic]) >= 0
+            ]
+            found = self._supply.exchange(topic, neighbours, candidates, self.degree)
+            if found is None:
+                continue
+            neighbours.add(found.graft)
+            grafts[found.graft].append(topic)
+            if found.prune is not None:
+                neighbours.discard(found.prune)
+                self._add_back_off(found.prune, topic, False)
+                prunes[found.prune].append(topic)
+
+    def _beside_mesh(self, topic: str) -> list[ID]:
+        """Return the connected peers that joined a topic and are not in its mesh."""
+        others = self.pubsub.peer_topics.get(topic, set()) - self.mesh[topic]
+        return [
+            peer
+            for peer in others
+            if peer in self.pubsub.peer_queues and self.scorer.allow_publish(peer, [topic])
+        ]
+
+    def gossip_heartbeat(self) -> defaultdict[ID, dict[str, list[bytes]]]:
+        """Return what is announced now: by peer and topic, the ids of the messages of the last heartbeats."""
+        announced: defaultdict[ID, dict[str, list[bytes]]] = defaultdict(dict)
+        for topic in self.mesh:
+            identities = list(self.mcache.window(topic))
+            if not identities:
+                continue
+            new = [peer for peer in self.mesh[topic] if not self._supply.is_settled(topic, peer)]
+            for peer in self._supply.to_tell(topic, [*self._beside_mesh(topic), *new]):
+                announced[peer][topic] = identities
+        return announced
+
+    def _select_peers_for_pruning(self, topic: str, num_to_prune: int) -> list[ID]:
+        """Return the neighbours to remove: those with faults, then who brings least, then who is liked least.
+
+        Bringing nothing is no fault, so it costs a place and no score.
+        """
+        members = list(self.mesh[topic])
+        random.shuffle(members)
+        scores = {peer: self.scorer.score(peer, [topic]) for peer in members}
+        brought = self._supply.brought(topic, members)
+        members.sort(key=lambda peer: (scores[peer] >= 0, brought[peer], scores[peer]))
+        return members[:num_to_prune]
 
     def _perform_opportunistic_grafting(self, topic: str, peers_to_graft: defaultdict[ID, list[str]]) -> int:
         return 0

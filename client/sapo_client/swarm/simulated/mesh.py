@@ -13,8 +13,9 @@ from __future__ import annotations
 import heapq
 import random
 from collections import Counter, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from functools import partial
 from typing import Final
 
@@ -25,12 +26,17 @@ from sapo_client.swarm.limits import TransportLimits
 from sapo_client.swarm.peer_score import PeerScores
 from sapo_client.swarm.rate_limit import TokenBucket
 from sapo_client.swarm.simulated.memory import LinkConditions
+from sapo_client.swarm.supply import Supply
 from sapo_client.swarm.transport import BugReport, Validator
+from sapo_client.swarm.upload_budget import UploadBudget
 
 HEARTBEAT_SECONDS: Final = 1.0
 
 _WINDOWS: Final = 4
 """Heartbeats for which a message is announced and served; the last three are announced."""
+
+_BACK_OFF_SECONDS: Final = 60.0
+"""Gossipsub's own, after a neighbour was removed from a mesh or refused."""
 
 _FRAME_BYTES: Final = 130
 """Around one message or control list: topic name, lengths, encryption, TCP and IP headers."""
@@ -40,7 +46,7 @@ _ID_BYTES: Final = 34
 
 @dataclass(frozen=True, slots=True)
 class MeshDegrees:
-    """Neighbours that a node forwards to in a topic: wanted, fewest, most; and how many it announces to.
+    """Neighbours that a node forwards to in a topic: wanted, fewest, most.
 
     The numbers are those of the real mesh (`p2p/mesh.py`).
     """
@@ -48,7 +54,6 @@ class MeshDegrees:
     wanted: int = 6
     fewest: int = 4
     most: int = 9
-    announced: int = 6
 
 
 @dataclass(slots=True)
@@ -68,6 +73,31 @@ class MeshMessage:
     topic: str
     data: bytes
     identity: bytes
+
+
+class Way(Enum):
+    """How a copy of a message comes to be sent."""
+
+    OWN = "from its author"
+    FORWARDED = "forwarded in the mesh"
+    REQUESTED = "on request after an announcement"
+
+
+@dataclass(frozen=True, slots=True)
+class SentCopy:
+    """One copy of a message between two nodes.
+
+    Attributes:
+        waited_seconds: for copies before it on the uplink.
+        due_seconds: when it arrives; none if it got lost.
+    """
+
+    sender: str
+    receiver: str
+    identity: bytes
+    way: Way
+    waited_seconds: float
+    due_seconds: float | None
 
 
 class EventQueue:
@@ -98,6 +128,7 @@ class MeshNetwork:
     Attributes:
         uplink_bits_per_second: of every node; copies of a message leave one after another.
         handling_seconds: between the arrival of a message and its forwarding.
+        on_copy: told each copy of a message when it is sent.
     """
 
     queue: EventQueue
@@ -107,6 +138,7 @@ class MeshNetwork:
     limits: TransportLimits = field(default_factory=TransportLimits)
     uplink_bits_per_second: float = 10e6
     handling_seconds: float = 0.002
+    on_copy: Callable[[SentCopy], None] = lambda _: None
     nodes: dict[str, MeshNode] = field(default_factory=dict)
     _latencies: dict[tuple[str, str], float] = field(default_factory=dict)
 
@@ -150,8 +182,13 @@ class MeshNode:
         self.discipline = Discipline(PeerScores(limits.score), self.counters, self.disconnect, limits.score)
         self._intake = Intake(limits, self.discipline, self.counters, on_bug)
         self._peers: dict[str, TokenBucket] = {}
+        self._ended_seconds: dict[str, float] = {}
         self._mesh: dict[str, dict[str, None]] = {}
         self._windows: deque[dict[bytes, MeshMessage]] = deque([{}], maxlen=_WINDOWS)
+        self._supply: Supply[str] = Supply(network.rng)
+        degrees = network.degrees
+        self._budget = UploadBudget(degrees.fewest, degrees.most, HEARTBEAT_SECONDS)
+        self._backs_off_until: dict[tuple[str, str], float] = {}
         self._uplink_free_seconds = 0.0
         self._is_up = False
         self._life = 0
@@ -170,6 +207,7 @@ class MeshNode:
         """Run until stopped; heartbeats begin within a second."""
         self._network.nodes[self.peer_id] = self
         self._is_up = True
+        self._ended_seconds.clear()
         self._life += 1
         self._schedule_heartbeat(self._network.rng.uniform(0, HEARTBEAT_SECONDS), self._life)
 
@@ -214,6 +252,10 @@ class MeshNode:
         """Whether this node hears a topic, as its peers know."""
         return topic in self._mesh
 
+    def mesh_of(self, topic: str) -> tuple[str, ...]:
+        """Return the peers to which messages of a topic are forwarded."""
+        return tuple(self._mesh.get(topic, ()))
+
     def publish(self, topic: str, data: bytes) -> int:
         """Send an own message to every connected peer that joined its topic; return their number."""
         message = MeshMessage(topic, data, message_id(topic, data))
@@ -222,7 +264,7 @@ class MeshNode:
         self._windows[0][message.identity] = message
         receivers = [peer_id for peer_id in self._peers if self._joined(peer_id, topic)]
         for peer_id in receivers:
-            self._send(peer_id, message)
+            self._send(peer_id, message, Way.OWN)
         return len(receivers)
 
     def count_request(self, peer_id: str, sent_bytes: int, received_bytes: int) -> None:
@@ -237,34 +279,45 @@ class MeshNode:
 
     # Messages
 
-    def _send(self, peer_id: str, message: MeshMessage, delay_seconds: float = 0.0) -> None:
+    def _send(self, peer_id: str, message: MeshMessage, way: Way) -> None:
         size = len(message.data) + _FRAME_BYTES
         self.traffic.sent_bytes += size
+        self._budget.sent(size)
         queue = self._network.queue
-        begin = max(queue.now_seconds + delay_seconds, self._uplink_free_seconds)
+        begin = max(queue.now_seconds, self._uplink_free_seconds)
         self._uplink_free_seconds = begin + size * 8 / self._network.uplink_bits_per_second
-        if self._network.is_lost():
-            return
-        due = self._uplink_free_seconds + self._network.latency_seconds(self.peer_id, peer_id)
-        queue.at(due, lambda: self._arrive(peer_id, message))
+        due = None
+        if not self._network.is_lost():
+            due = self._uplink_free_seconds + self._network.latency_seconds(self.peer_id, peer_id)
+            left = self._uplink_free_seconds
+            queue.at(due, lambda: self._arrive(peer_id, message, left))
+        waited = begin - queue.now_seconds
+        self._network.on_copy(SentCopy(self.peer_id, peer_id, message.identity, way, waited, due))
 
-    def _arrive(self, peer_id: str, message: MeshMessage) -> None:
+    def _arrive(self, peer_id: str, message: MeshMessage, left_seconds: float) -> None:
         if (receiver := self._network.nodes.get(peer_id)) is not None:
-            receiver._receive(self.peer_id, message)
+            receiver._receive(self.peer_id, message, left_seconds)
 
-    def _receive(self, sender: str, message: MeshMessage) -> None:
-        if (bucket := self._peers.get(sender)) is None:
+    def _receive(self, sender: str, message: MeshMessage, left_seconds: float) -> None:
+        """Take a copy; what left its sender before the connection ended still arrives."""
+        bucket = self._peers.get(sender)
+        if bucket is None and self._ended_seconds.get(sender, -1.0) < left_seconds:
             return
         now_seconds = self._network.queue.now_seconds
         self.traffic.received_bytes += len(message.data) + _FRAME_BYTES
         self.traffic.copies += 1
-        if not bucket.take(1, now_seconds):
+        if bucket is not None and not bucket.take(1, now_seconds):
             self.discipline.note_flood(sender, now_seconds)
         elif self._intake.process(message.topic, message.data, sender, now_seconds) and self.relays:
             self._windows[0][message.identity] = message
-            for peer_id in self._mesh.get(message.topic, ()):
-                if peer_id != sender:
-                    self._send(peer_id, message, self._network.handling_seconds)
+            self._supply.came(message.topic, message.identity, sender)
+            due = now_seconds + self._network.handling_seconds
+            self._network.queue.at(due, lambda: self._forward(message, sender))
+
+    def _forward(self, message: MeshMessage, came_from: str) -> None:
+        for peer_id in self._mesh.get(message.topic, ()):
+            if peer_id != came_from:
+                self._send(peer_id, message, Way.FORWARDED)
 
     # Mesh
 
@@ -275,36 +328,73 @@ class MeshNode:
     def _heartbeat(self, life: int) -> None:
         if not self._is_up or life != self._life:
             return
-        degrees = self._network.degrees
+        most = self._budget.beat()
+        wanted = min(self._network.degrees.wanted, most)
         for topic, mesh in self._mesh.items():
-            candidates = [one for one in self._peers if one not in mesh and self._joined(one, topic)]
-            self._network.rng.shuffle(candidates)
-            while len(mesh) < degrees.fewest and candidates:
-                self._graft(candidates, topic, degrees)
+            others = [one for one in self._peers if one not in mesh and self._joined(one, topic)]
+            if len(mesh) < self._network.degrees.fewest:
+                self._fill(topic, others, wanted)
+            elif len(mesh) > most:
+                for peer_id in self._supply.least(topic, mesh)[: len(mesh) - wanted]:
+                    self._leave(peer_id, topic)
+            self._exchange(topic, others, wanted)
             if self.relays:
-                self._announce(topic, candidates[: degrees.announced])
+                new = [one for one in mesh if not self._supply.is_settled(topic, one)]
+                self._announce(topic, [*(one for one in others if one not in mesh), *new])
+        self._supply.keep_topics(self._mesh)
+        self._supply.shift()
         self._windows.appendleft({})
         self._schedule_heartbeat(HEARTBEAT_SECONDS, life)
 
-    def _graft(self, candidates: list[str], topic: str, degrees: MeshDegrees) -> None:
-        """Fill up the mesh of a topic from the candidates, as far as they have room."""
-        mesh = self._mesh[topic]
-        while len(mesh) < degrees.wanted and candidates:
-            peer_id = candidates.pop()
-            self._count_control(peer_id, 0)
-            other = self._network.nodes[peer_id]
-            if len(other._mesh[topic]) < degrees.most:
-                mesh[peer_id] = other._mesh[topic][self.peer_id] = None
-            else:
-                other._count_control(self.peer_id, 0)
+    def _fill(self, topic: str, others: list[str], wanted: int) -> None:
+        """Take peers into the mesh of a topic, chosen by lot."""
+        candidates = [one for one in others if self._may_graft(one, topic)]
+        missing = wanted - len(self._mesh[topic])
+        for peer_id in self._network.rng.sample(candidates, min(missing, len(candidates))):
+            self._graft(peer_id, topic)
 
-    def _announce(self, topic: str, peers: Iterable[str]) -> None:
-        """Announce the messages of the last heartbeats to peers beside the mesh (IHAVE)."""
+    def _exchange(self, topic: str, others: list[str], wanted: int) -> None:
+        """Take a peer in that has proved to be of use, where the mesh brings too little."""
+        mesh = self._mesh[topic]
+        candidates = [one for one in others if one not in mesh and self._may_graft(one, topic)]
+        if (found := self._supply.exchange(topic, mesh, candidates, wanted)) is None:
+            return
+        if found.prune is not None:
+            self._leave(found.prune, topic)
+        self._graft(found.graft, topic)
+
+    def _graft(self, peer_id: str, topic: str) -> None:
+        """Become a neighbour of a peer; one that has too many then leaves some at its next heartbeat."""
+        self._count_control(peer_id, 0)
+        other = self._network.nodes[peer_id]
+        if other._may_graft(self.peer_id, topic):
+            self._mesh[topic][peer_id] = other._mesh[topic][self.peer_id] = None
+        else:
+            other._count_control(self.peer_id, 0)
+            self._back_off(peer_id, topic)
+
+    def _leave(self, peer_id: str, topic: str) -> None:
+        """Remove a neighbour from the mesh of a topic (PRUNE); neither side asks again for a minute."""
+        self._count_control(peer_id, 0)
+        self._mesh[topic].pop(peer_id, None)
+        self._back_off(peer_id, topic)
+        if (other := self._network.nodes.get(peer_id)) is not None:
+            other._prune(self.peer_id, topic)
+            other._back_off(self.peer_id, topic)
+
+    def _back_off(self, peer_id: str, topic: str) -> None:
+        self._backs_off_until[peer_id, topic] = self._network.queue.now_seconds + _BACK_OFF_SECONDS
+
+    def _may_graft(self, peer_id: str, topic: str) -> bool:
+        return self._backs_off_until.get((peer_id, topic), 0.0) <= self._network.queue.now_seconds
+
+    def _announce(self, topic: str, others: Sequence[str]) -> None:
+        """Announce the messages of the last heartbeats to peers beside the mesh, in turns (IHAVE)."""
         windows = list(self._windows)[:-1] if len(self._windows) == _WINDOWS else list(self._windows)
         identities = [one for window in windows for one, message in window.items() if message.topic == topic]
         if not identities:
             return
-        for peer_id in peers:
+        for peer_id in self._supply.to_tell(topic, others):
             self._count_control(peer_id, len(identities))
             if not self._network.is_lost():
                 due = self._network.queue.now_seconds + self._network.latency_seconds(self.peer_id, peer_id)
@@ -319,11 +409,17 @@ class MeshNode:
         if not wanted:
             return
         other._count_control(self.peer_id, len(wanted))
-        back = self._network.latency_seconds(self.peer_id, peer_id)
-        for window in self._windows:
-            for identity in [one for one in wanted if one in window]:
-                other.traffic.repaired += 1
-                self._send(peer_id, window[identity], back)
+        other._supply.asked(self.peer_id, wanted)
+        due = self._network.queue.now_seconds + self._network.latency_seconds(self.peer_id, peer_id)
+        self._network.queue.at(due, lambda: self._answer(other, wanted))
+
+    def _answer(self, asker: MeshNode, wanted: Iterable[bytes]) -> None:
+        """Send a peer what it asked for, as far as it is still held."""
+        for identity in wanted:
+            message = next((window[identity] for window in self._windows if identity in window), None)
+            if message is not None and asker.peer_id in self._peers:
+                asker.traffic.repaired += 1
+                self._send(asker.peer_id, message, Way.REQUESTED)
 
     def _count_control(self, peer_id: str, identities: int) -> None:
         size = _FRAME_BYTES + identities * _ID_BYTES
@@ -343,7 +439,8 @@ class MeshNode:
         self._mesh.get(topic, {}).pop(peer_id, None)
 
     def _drop(self, peer_id: str) -> None:
-        self._peers.pop(peer_id, None)
+        if self._peers.pop(peer_id, None) is not None:
+            self._ended_seconds[peer_id] = self._network.queue.now_seconds
         self._intake.forget_peer(peer_id)
         for mesh in self._mesh.values():
             mesh.pop(peer_id, None)

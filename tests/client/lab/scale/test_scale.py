@@ -12,10 +12,12 @@ from typer.testing import CliRunner
 
 from sapo_client.cli.app import app
 from sapo_client.errors import SapoError
+from sapo_client.lab.scale.batches import POLICY, SybilStanding
 from sapo_client.lab.scale.census import census, table
-from sapo_client.lab.scale.deliveries import Deliveries
-from sapo_client.lab.scale.plan import FIRST_EPOCH, ScalePlan
+from sapo_client.lab.scale.deliveries import Deliveries, Judgement
+from sapo_client.lab.scale.plan import FIRST_EPOCH, ScalePlan, islands_that_follow
 from sapo_client.lab.scale.report import ScaleReport, simulate_scale
+from sapo_client.lab.scale.traces import LATE_SECONDS
 from sapo_client.lab.scale.world import ScaleWorld, sybil_share
 
 SMALL = ScalePlan(nodes=24, islands=2, epochs=2, epoch_seconds=20, groups_per_second=0.2)
@@ -52,6 +54,14 @@ def test_sybils_have_no_more_of_a_batch_than_of_the_accounts_around(report: Scal
     assert report.worst_share < 0.5
 
 
+def test_no_share_of_a_draw_is_above_a_cap(report: ScaleReport) -> None:
+    assert [one.standing for one in report.batches] == [one.value for one in SybilStanding]
+    assert {one.violations for one in report.batches} == {0}
+    assert min(one.draws for one in report.batches) > 0
+    (newcomers,) = (one for one in report.batches if one.standing == SybilStanding.NEWCOMERS.value)
+    assert 0 < newcomers.share <= POLICY.newcomer_cap + 1e-9
+
+
 def test_every_node_carries_two_islands_at_most_beside_a_move(report: ScaleReport) -> None:
     assert 2 < report.copies < 9
     assert 0 < report.mean_download <= report.worst_download
@@ -77,11 +87,18 @@ def test_without_losses_and_churn_everything_arrives() -> None:
     assert world.deliveries.reached == world.deliveries.places > 0
 
 
-def test_where_most_copies_are_lost_the_count_says_so() -> None:
+def test_where_most_copies_are_lost_the_count_and_the_causes_say_so() -> None:
     plan = replace(SMALL, nodes=16, epochs=1, loss=0.85)
     world = ScaleWorld(plan, raise_bug)
     world.run(quiet)
-    assert world.deliveries.reached < 0.9 * world.deliveries.places
+    deliveries = world.deliveries
+    assert deliveries.reached < 0.9 * deliveries.places
+    missed = world.traces.missed_causes()
+    assert sum(one.count for one in missed) == deliveries.places - deliveries.reached
+    assert any("lost on the way" in one.text for one in missed)
+    assert sum(one.count for one in world.traces.late_causes()) == sum(
+        delay > LATE_SECONDS for delay in deliveries.delays
+    )
 
 
 def test_a_sample_has_the_worst_islands_and_their_members_alone() -> None:
@@ -102,16 +119,17 @@ def test_a_sample_has_the_worst_islands_and_their_members_alone() -> None:
 
 def test_a_delivery_counts_where_it_was_expected_and_nobody_left() -> None:
     deliveries = Deliveries()
-    deliveries.sent(b"one", 7, {1, 2, 3}, 10.0)
-    for node, at in ((1, 10.1), (1, 10.2), (4, 10.1), (2, 10.4)):
+    deliveries.sent(b"one", 7, {"1", "2", "3"}, 10.0)
+    for node, at in (("1", 10.25), ("1", 10.5), ("4", 10.25), ("2", 10.5)):
         deliveries.admitted(b"one", node, at)
-    deliveries.close(b"one", still_there={1, 2})
-    deliveries.sent(b"two", 8, {1, 2}, 20.0)
-    deliveries.close(b"two", still_there={1, 2})
+    first = deliveries.close(b"one", still_there={"1", "2"})
+    assert first == Judgement(frozenset(), {"1": 0.25, "2": 0.5})
+    deliveries.sent(b"two", 8, {"1", "2"}, 20.0)
+    assert deliveries.close(b"two", still_there={"1", "2"}) == Judgement(frozenset({"1", "2"}), {})
     assert (deliveries.groups, deliveries.delivered) == (2, 1)
     assert (deliveries.reached, deliveries.places) == (2, 4)
     assert deliveries.by_island == {7: (2, 2), 8: (2, 0)}
-    assert [round(delay, 1) for delay in deliveries.delays] == [0.1, 0.4]
+    assert list(deliveries.delays) == [0.25, 0.5]
 
 
 def test_the_command_writes_figures_and_a_picture(tmp_path: Path) -> None:
@@ -121,14 +139,21 @@ def test_the_command_writes_figures_and_a_picture(tmp_path: Path) -> None:
     document = json.loads(result.stdout)
     assert document["format"] == "sapo/lab/simulate/1"
     assert document["plan"]["nodes"] == document["nodes_simulated"] == 12
+    assert {goal["target"] for goal in document["goals"]} >= {"at most 3 Mbit/s", "at least 99.9%", "none"}
     assert json.loads((tmp_path / "out/report.json").read_text(encoding="utf-8")) == document
     assert (tmp_path / "out/picture.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_number_of_islands_that_is_no_power_of_two_is_refused() -> None:
-    result = CliRunner().invoke(app, ["lab", "simulate", "--islands", "3"])
-    assert isinstance(result.exception, SapoError)
-    assert "power of two" in result.exception.text
+    for islands in ("3", "0", "many"):
+        result = CliRunner().invoke(app, ["lab", "simulate", "--islands", islands])
+        assert isinstance(result.exception, SapoError)
+        assert "power of two" in result.exception.text
+
+
+def test_islands_that_follow_have_as_many_accounts_as_the_rule_of_a_new_swarm_allows() -> None:
+    counts = {accounts: islands_that_follow(accounts) for accounts in (64, 65, 100, 1_000, 10_000)}
+    assert counts == {64: 1, 65: 2, 100: 2, 1_000: 16, 10_000: 256}
 
 
 def test_a_census_counts_every_account_once() -> None:

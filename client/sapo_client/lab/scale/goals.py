@@ -1,0 +1,73 @@
+"""What is asked of a swarm of any size, and whether a simulation meets it.
+
+Memory is asked to grow by no more than 1.3 times from 100 nodes on: that takes two simulations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from sapo_client.lab.scale.report import ScaleReport
+
+MOST_BITS_PER_SECOND: Final = 3e6
+MOST_OF_A_CORE: Final = 0.05
+MOST_SECONDS: Final = 2.0
+LEAST_DELIVERED: Final = 0.999
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """One figure, what it should be, and whether it is."""
+
+    text: str
+    value: str
+    target: str
+    is_met: bool
+
+
+def goals(report: ScaleReport) -> tuple[Goal, ...]:
+    """Return every goal that one simulation can meet or miss, with its figure."""
+    mega, most = 1e6, f"at most {MOST_BITS_PER_SECOND / 1e6:.0f} Mbit/s"
+    processor = report.processor + report.transport_processor
+    violations = sum(one.violations for one in report.batches)
+    draws = sum(one.draws for one in report.batches)
+    return (
+        Goal(
+            "upload, the busiest honest node",
+            f"{report.worst_upload / mega:.2f} Mbit/s",
+            most,
+            report.worst_upload <= MOST_BITS_PER_SECOND,
+        ),
+        Goal(
+            "download, the busiest honest node",
+            f"{report.worst_download / mega:.2f} Mbit/s",
+            most,
+            report.worst_download <= MOST_BITS_PER_SECOND,
+        ),
+        Goal(
+            "processor, simulator and libp2p",
+            f"{processor:.2%} of a core",
+            f"at most {MOST_OF_A_CORE:.0%}",
+            processor <= MOST_OF_A_CORE,
+        ),
+        Goal(
+            "delay of 99 % of the deliveries",
+            f"{report.late_delay:.2f} s",
+            f"under {MOST_SECONDS:.0f} s",
+            report.late_delay < MOST_SECONDS,
+        ),
+        Goal(
+            "honest groups that reach 99 % of their island",
+            f"{report.delivered:.2%} of {report.groups:,}",
+            f"at least {LEAST_DELIVERED:.1%}",
+            report.delivered >= LEAST_DELIVERED,
+        ),
+        Goal(
+            "lowest score of an honest peer",
+            f"{report.worst_score:.1f}",
+            "not below 0",
+            report.worst_score >= 0,
+        ),
+        Goal("shares above a cap", f"{violations} in {draws:,} draws", "none", violations == 0),
+    )

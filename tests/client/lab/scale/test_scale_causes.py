@@ -1,0 +1,103 @@
+"""Each missed or late group has the cause that the copies show, and a share above a cap is counted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sapo_client.lab.scale.batches import POLICY, cap_violations
+from sapo_client.lab.scale.traces import Cause, Surroundings, Traces
+from sapo_client.swarm.simulated.mesh import SentCopy, Way
+from sapo_protocol.identifiers import Account
+from sapo_verification.reputation.origins import Network, no_network
+
+GROUP = b"group"
+AROUND = Surroundings(honest_peers=2, honest_neighbours=1, heard_seconds=100.0)
+LOST = SentCopy("author", "node", GROUP, Way.OWN, 0.0, None)
+
+
+def traces(around: Surroundings = AROUND) -> Traces:
+    """Return traces of one group that one node is to get."""
+    found = Traces()
+    found.begin(GROUP, "author", 10.0, {"node": around})
+    return found
+
+
+def missed(traced: Traces) -> tuple[Cause, ...]:
+    """Return the causes after the node did not get the group."""
+    traced.end(GROUP, ["node"], [])
+    return traced.missed_causes()
+
+
+def late(traced: Traces) -> str:
+    """Return the cause after the node got the group late."""
+    traced.end(GROUP, [], ["node"])
+    (cause,) = traced.late_causes()
+    return cause.text
+
+
+def test_a_lost_copy_is_told_from_none() -> None:
+    one = traces()
+    one.sent(LOST)
+    assert missed(one) == (Cause("the only copy got lost on the way", 1, 0),)
+    new = traces(replace(AROUND, heard_seconds=6.0))
+    new.sent(LOST)
+    new.sent(replace(LOST, sender="other"))
+    assert missed(new) == (Cause("all copies got lost on the way", 1, 1),)
+
+
+def test_a_refused_copy_has_its_rule() -> None:
+    one = traces()
+    one.sent(replace(LOST, due_seconds=10.1))
+    one.refused(GROUP, "node", "author_introduced")
+    assert missed(one) == (Cause("a copy came and was refused: author_introduced", 1, 0),)
+
+
+@pytest.mark.parametrize(
+    ("around", "others", "text"),
+    [
+        (replace(AROUND, honest_peers=0), ["other"], "no honest peer that hears the island"),
+        (AROUND, [], "no node got it: its author had no honest peer that hears the island"),
+        (
+            replace(AROUND, honest_neighbours=0),
+            ["other"],
+            "no honest neighbour in the mesh, and no announcement led to a request",
+        ),
+        (AROUND, ["other"], "its honest neighbours lacked it too"),
+    ],
+)
+def test_without_a_copy_the_surroundings_say_why(around: Surroundings, others: list[str], text: str) -> None:
+    one = traces(around)
+    for other in others:
+        one.admitted(GROUP, other, "author", 10.1)
+    assert missed(one) == (Cause(text, 1, 0),)
+
+
+def test_a_late_group_has_the_slowest_step_of_its_way() -> None:
+    one = traces()
+    for sender, receiver, way, due in (
+        ("author", "relay", Way.OWN, 10.125),
+        ("relay", "node", Way.REQUESTED, 13.0),
+    ):
+        one.sent(SentCopy(sender, receiver, GROUP, way, 0.0, due))
+        one.admitted(GROUP, receiver, sender, due)
+    assert late(one) == "no neighbour in the mesh had it sooner; the first copy was sent on request"
+
+
+def test_a_busy_uplink_before_the_last_step_is_the_cause() -> None:
+    one = traces()
+    for sender, receiver, waited, due in (("author", "relay", 2.5, 13.0), ("relay", "node", 0.0, 13.1)):
+        one.sent(SentCopy(sender, receiver, GROUP, Way.FORWARDED, waited, due))
+        one.admitted(GROUP, receiver, sender, due)
+    assert late(one) == "the uplink of a node on the way was busy"
+
+
+def test_shares_above_a_cap_are_counted() -> None:
+    accounts = [Account(bytes([number]) * 20) for number in range(8)]
+    even = dict.fromkeys(accounts, POLICY.account_cap)
+    assert cap_violations(even, POLICY, lambda _: False, no_network) == 0
+    one_more = even | {accounts[0]: POLICY.account_cap + 0.01}
+    assert cap_violations(one_more, POLICY, lambda _: False, no_network) == 2  # the account, and the whole
+    assert cap_violations(even, POLICY, lambda one: one == accounts[0], no_network) == 1
+    assert cap_violations(even, POLICY, lambda _: False, lambda _: Network("52.0.0.0/24")) == 1

@@ -1,0 +1,105 @@
+"""A node among neighbours that forward nothing takes in the one that does; everybody is told of messages."""
+
+from __future__ import annotations
+
+import random
+
+from sapo_client.swarm.simulated.memory import LinkConditions
+from sapo_client.swarm.simulated.mesh import EventQueue, MeshNetwork, MeshNode, SentCopy, Way
+from sapo_protocol.errors import Verdict
+
+TOPIC = "rollouts"
+
+
+def raise_bug(error: Exception) -> None:
+    """Let a bug in a callback end the test."""
+    raise error
+
+
+class Sea:
+    """A mesh of some nodes that may forward nothing, and the copies sent in it."""
+
+    def __init__(self, *, loss_share: float = 0.0) -> None:
+        self.queue = EventQueue()
+        self.copies: list[SentCopy] = []
+        conditions = LinkConditions(0.02, 0.15, loss_share=loss_share)
+        self.network = MeshNetwork(self.queue, random.Random(0), conditions, on_copy=self.copies.append)
+
+    def node(self, name: str, *, relays: bool = True) -> MeshNode:
+        """Return a running node that has joined the topic."""
+        node = MeshNode(self.network, name, on_bug=raise_bug, relays=relays)
+        node.start()
+        node.subscribe(TOPIC, lambda message, forwarder: Verdict.ACCEPT)
+        return node
+
+    def publish(self, author: MeshNode, seconds: float) -> None:
+        """Let a node publish four messages a second."""
+        for number in range(int(4 * seconds)):
+            author.publish(TOPIC, b"%s %d" % (author.peer_id.encode(), number) + bytes(1000))
+            self.queue.run_until(self.queue.now_seconds + 0.25)
+
+
+def test_a_mesh_full_of_silent_neighbours_takes_in_the_one_that_forwards() -> None:
+    sea = Sea()
+    leaf, author, relay = (sea.node(name) for name in ("leaf", "author", "relay"))
+    for number in range(9):
+        silent = sea.node(f"silent-{number}", relays=False)
+        assert leaf.connect(silent.peer_id)
+        assert silent.connect(author.peer_id)
+    sea.queue.run_until(3.0)
+    assert len(leaf.mesh_of(TOPIC)) >= 6
+    assert leaf.connect(relay.peer_id)
+    assert relay.connect(author.peer_id)
+    sea.publish(author, 30)
+    assert relay.peer_id in leaf.mesh_of(TOPIC)
+    sea.queue.run_until(sea.queue.now_seconds + 3)
+    assert leaf.counters.accepted == 120
+    late = [one.way for one in sea.copies[-300:] if one.receiver == leaf.peer_id]
+    assert set(late) == {Way.FORWARDED}
+
+
+def test_every_peer_of_a_large_node_gets_what_only_that_node_has() -> None:
+    sea = Sea()
+    hub, author = sea.node("hub"), sea.node("author")
+    assert hub.connect(author.peer_id)
+    leaves = [sea.node(f"leaf-{number}", relays=False) for number in range(40)]
+    for leaf in leaves:
+        assert leaf.connect(hub.peer_id)
+    sea.queue.run_until(3.0)
+    sea.publish(author, 5)
+    sea.queue.run_until(sea.queue.now_seconds + 5)
+    assert {leaf.counters.accepted for leaf in leaves} == {20}
+
+
+def test_what_left_a_node_before_it_stopped_arrives_and_what_waited_does_not() -> None:
+    sea = Sea()
+    author, peer = sea.node("author"), sea.node("peer")
+    assert author.connect(peer.peer_id)
+    author.publish(TOPIC, bytes(1000))
+    sea.queue.run_until(0.01)
+    author.publish(TOPIC, bytes(60_000))
+    author.publish(TOPIC, bytes(1001))
+    sea.queue.run_until(0.015)
+    author.stop()
+    sea.queue.run_until(5.0)
+    assert peer.counters.accepted == 1
+
+
+def test_a_node_that_sends_too_much_keeps_fewer_neighbours_and_loses_nothing() -> None:
+    sea = Sea()
+    authors = [sea.node(f"author-{number}") for number in range(20)]
+    hub = sea.node("hub")
+    for number, author in enumerate(authors):
+        assert author.connect(hub.peer_id)
+        for step in (1, 2, 3):
+            assert author.connect(authors[(number + step) % len(authors)].peer_id)
+    sea.queue.run_until(3.0)
+    for number in range(500):
+        if number == 260:
+            before = hub.traffic.sent_bytes
+        authors[number % len(authors)].publish(TOPIC, b"%d" % number + bytes(4000))
+        sea.queue.run_until(sea.queue.now_seconds + 0.05)
+    assert 8 * (hub.traffic.sent_bytes - before) / 12 < 3.5e6
+    sea.queue.run_until(sea.queue.now_seconds + 5)
+    assert {one.counters.accepted for one in authors} == {475}
+    assert hub.counters.accepted == 500

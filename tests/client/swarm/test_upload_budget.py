@@ -1,0 +1,36 @@
+"""A node that sends more than its budget has fewer neighbours, and gets them back."""
+
+from __future__ import annotations
+
+from sapo_client.swarm.upload_budget import UploadBudget
+
+BYTES_PER_NEIGHBOUR = 50_000
+"""Of a node with 0.4 Mbit/s for each neighbour: a budget of 2 Mbit/s fits four, with what comes on top."""
+
+
+def run(budget: UploadBudget, heartbeats: int, size_bytes: int) -> list[int]:
+    """Send so much to every neighbour, and return the bound at each heartbeat."""
+    found = []
+    for _ in range(heartbeats):
+        budget.sent(budget.most * size_bytes)
+        found.append(budget.beat())
+    return found
+
+
+def test_the_bound_falls_to_what_fits_and_rises_again() -> None:
+    budget = UploadBudget(3, 9, 1.0, bits_per_second=2e6)
+    assert run(budget, 60, BYTES_PER_NEIGHBOUR)[-20:] == [4] * 20
+    assert run(budget, 60, BYTES_PER_NEIGHBOUR // 10)[-1] == 9
+
+
+def test_it_never_leaves_its_bounds() -> None:
+    budget = UploadBudget(3, 9, 1.0, bits_per_second=2e6)
+    assert min(run(budget, 100, 100 * BYTES_PER_NEIGHBOUR)) == 3
+    assert max(run(budget, 100, 0)) == 9
+
+
+def test_one_busy_second_changes_nothing() -> None:
+    budget = UploadBudget(3, 9, 1.0, bits_per_second=2e6)
+    budget.sent(500_000)
+    assert budget.beat() == 9
+    assert run(budget, 20, 0) == [9] * 20
