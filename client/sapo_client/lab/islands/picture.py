@@ -71,6 +71,8 @@ def draw_islands(
         left.set_title("the family that island 0 knows", loc="left")
         _heard(right, lines)
         _explain(left)
+        for panel in (left, right):
+            panel.xaxis.get_major_locator().set_params(integer=True)
         legend(figure, left, says)
         figure.savefig(path, dpi=DPI)
         pyplot.close(figure)
