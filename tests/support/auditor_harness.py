@@ -149,6 +149,7 @@ class AuditorHarness:
             telemetry=self.node.telemetry,
             clock=world.now,
             signing=SigningDatabase(self.data.database),
+            beacons=self.beacons,
         )
         self.auditor = Auditor(self.parts)
 

@@ -1,0 +1,191 @@
+"""The auditor's side of audits by sample: it asks peers for the drawn groups of an epoch, and checks them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from sapo_client.ledger.errors import LedgerError
+from sapo_client.node.gossip.sync import MAX_ANSWER_BYTES
+from sapo_client.node.runtime.beacons import Beacons
+from sapo_client.node.runtime.clock import Clock
+from sapo_client.observe.events import EventLog
+from sapo_client.swarm.peer_id import peer_id_from_key
+from sapo_client.swarm.transport import Transport, TransportError
+from sapo_protocol import merkle
+from sapo_protocol.audits.draw import draw, draw_seconds
+from sapo_protocol.audits.groups import GroupRequest, OpenedGroup, parse_opened_groups
+from sapo_protocol.epochs import epoch_at
+from sapo_protocol.errors import RemoteProtocolError
+from sapo_protocol.identifiers import Account, Digest
+from sapo_protocol.requests import parse_response
+from sapo_protocol.topics import groups_protocol
+from sapo_verification.engine import Engine
+from sapo_verification.sampled_audits import DrawnAccount, JudgedGroup
+
+if TYPE_CHECKING:
+    from sapo_client.ledger.service import LedgerClient
+
+_LOOK_SECONDS: Final = 0.5
+
+_ASKED_PER_LOOK: Final = 2
+"""Requests to each peer, of which it answers five a second."""
+
+
+@dataclass(slots=True)
+class _Account:
+    """An audited account, what was shown of it, and how many peers were asked.
+
+    Attributes:
+        due_seconds: when the next one is asked, on trio's clock.
+    """
+
+    drawn: DrawnAccount
+    judged: dict[int, JudgedGroup] = field(default_factory=dict)
+    asked: int = 0
+    due_seconds: float = 0.0
+
+    @property
+    def missing(self) -> tuple[int, ...]:
+        """The drawn slots that nobody has shown yet."""
+        return tuple(slot for slot in self.drawn.slots if slot not in self.judged)
+
+    @property
+    def failed(self) -> int:
+        """Drawn groups that are not paid, or that nobody has shown."""
+        return sum(not (slot in self.judged and self.judged[slot].is_payable) for slot in self.drawn.slots)
+
+
+class SampleAudit:
+    """Service that audits the newest ended epoch; in a swarm without audits by sample it ends at once.
+
+    What it knows of an epoch is lost with the process: a restarted auditor asks again.
+    """
+
+    def __init__(
+        self,
+        *,
+        engine: Engine,
+        transport: Transport,
+        ledger: LedgerClient,
+        beacons: Beacons,
+        clock: Clock,
+        events: EventLog,
+    ) -> None:
+        self._engine = engine
+        self._transport = transport
+        self._ledger = ledger
+        self._beacons = beacons
+        self._clock = clock
+        self._events = events
+        self._protocol = groups_protocol(engine.manifest.swarm_id)
+        self._epoch = -1
+        self._accounts: tuple[_Account, ...] | None = None
+        self._reported: str | None = None
+
+    async def run(self) -> None:
+        """Audit until cancelled; may be run again after that."""
+        while self._engine.manifest.audits is not None:
+            await self._look()
+            await trio.sleep(_LOOK_SECONDS)
+
+    def is_drawn(self, epoch: int) -> bool:
+        """Whether the draw of an epoch is known."""
+        return epoch == self._epoch and self._accounts is not None
+
+    def is_done(self, epoch: int) -> bool:
+        """Whether every drawn group of an epoch was shown and checked."""
+        return self.is_drawn(epoch) and not any(one.missing for one in self._accounts or ())
+
+    def points(self, epoch: int, units: Mapping[Account, Fraction] | None) -> tuple[tuple[Account, int], ...]:
+        """Return the points of every drawn account that has any, ascending by account.
+
+        Args:
+            units: what each account counts by the swarm's gate; None where every account counts in full.
+        """
+        counted = [
+            (one.drawn.commitment.account, self._engine.sampled.points(one.drawn, one.failed, units))
+            for one in self._of(epoch)
+        ]
+        return tuple((account, points) for account, points in counted if points)
+
+    def evidence_root(self, epoch: int) -> Digest:
+        """Return the Merkle root over the ascending content ids of the drawn groups that are paid."""
+        paid = (group.content_id for group in self.judged(epoch) if group.is_payable)
+        return merkle.root(sorted(map(Digest, paid)))
+
+    def judged(self, epoch: int) -> tuple[JudgedGroup, ...]:
+        """Return the drawn groups of an epoch that were shown and checked."""
+        return tuple(group for one in self._of(epoch) for group in one.judged.values())
+
+    def _of(self, epoch: int) -> tuple[_Account, ...]:
+        return (self._accounts or ()) if epoch == self._epoch else ()
+
+    async def _look(self) -> None:
+        manifest, now_seconds = self._engine.manifest, self._clock()
+        epoch = epoch_at(manifest, max(now_seconds, manifest.genesis_seconds)) - 1
+        if epoch < 0:
+            return  # none has ended
+        if epoch != self._epoch:
+            self._epoch, self._accounts = epoch, None
+        if self._accounts is None:
+            if now_seconds < draw_seconds(manifest, epoch) + manifest.finality_seconds:
+                return
+            await self._beacons.obtain(epoch)  # tasks are derived from it, and no rollout asked for it yet
+            self._accounts = await self._draw(epoch)
+        now = trio.current_time()
+        due = [one for one in self._of(epoch) if one.missing and one.due_seconds <= now]
+        async with trio.open_nursery() as nursery:  # a peer that does not answer delays few others
+            for account in due[: _ASKED_PER_LOOK * max(1, len(self._transport.peers()))]:
+                nursery.start_soon(self._audit, account)
+
+    async def _draw(self, epoch: int) -> tuple[_Account, ...] | None:
+        """Return the accounts that are drawn, or None while the chain is away or has no block for it yet."""
+        manifest = self._engine.manifest
+        try:
+            block_hash = await self._ledger.block_hash_from(math.ceil(draw_seconds(manifest, epoch)))
+            registered = {account for account, _ in await self._ledger.live_accounts()}
+        except LedgerError as error:  # all are temporary
+            if str(error) != self._reported:
+                self._reported = str(error)
+                self._events.write("ledger_error", text=f"no draw for epoch {epoch} yet: {error}")
+            return None
+        self._reported = None
+        drawn = self._engine.sampled.drawn(epoch, draw(manifest.swarm_id, epoch, block_hash), registered)
+        self._events.write("drawn", epoch=epoch, accounts=len(drawn))
+        return tuple(map(_Account, drawn))
+
+    async def _audit(self, account: _Account) -> None:
+        """Take what is here of an account's drawn groups, and ask one peer for the others."""
+        commitment = account.drawn.commitment
+        request = GroupRequest(commitment.account, commitment.epoch, account.missing)
+        groups = self._engine.sampled.open_groups(request) or await self._ask(account, request)
+        for group in groups:
+            judged = await self._engine.sampled.check(commitment, group, self._clock())
+            if judged is not None and judged.slot in request.slots:
+                account.judged[judged.slot] = judged
+
+    async def _ask(self, account: _Account, request: GroupRequest) -> tuple[OpenedGroup, ...]:
+        """Return what a peer shows: the author's node is asked first, then in each round another peer."""
+        author = peer_id_from_key(account.drawn.commitment.node)
+        peers = [peer.peer_id for peer in self._transport.peers()]
+        if not peers:
+            return ()
+        first = int.from_bytes(request.account[:4], "big")  # spreads the accounts over the peers
+        peer_id = (
+            author if author in peers and not account.asked else peers[(first + account.asked) % len(peers)]
+        )
+        account.due_seconds = trio.current_time() + _LOOK_SECONDS * 2**account.asked
+        account.asked += 1
+        try:
+            answer = await self._transport.request(
+                peer_id, self._protocol, request.to_bytes(), max_response_bytes=MAX_ANSWER_BYTES
+            )
+            return parse_opened_groups(parse_response(answer))
+        except (TransportError, RemoteProtocolError):
+            return ()
