@@ -12,16 +12,13 @@ from sapo_protocol.encoding import encode
 from sapo_protocol.errors import LocalProtocolError
 from sapo_protocol.identifiers import Account, SwarmId
 from sapo_protocol.suite import Suite
-from sapo_protocol.terms.audits import MOST_COMMITTED_SLOTS, AuditTerms
+from sapo_protocol.terms.audits import MOST_COMMITTED_SLOTS, AuditTerms, most_finality_seconds
 from sapo_protocol.terms.difficulty import Difficulty
 from sapo_protocol.terms.gate import BondGate, EasGate, Gate
 from sapo_protocol.terms.islands import IslandTerms
 from sapo_protocol.terms.successor import Succession, Successor
 
 _NO_CONTRACT = Account(bytes(20))
-
-_AUDIT_SECONDS = 300
-"""Twice what an audit by sample takes at most, from the epoch's end to the first turn: five graces."""
 
 BOND_EPOCHS = PROOF_EPOCHS + 2
 """Epochs for which a bond stays at least: one longer than proofs of what counted on it are accepted."""
@@ -121,8 +118,7 @@ class Manifest:
         if self.difficulty is not None:
             raise LocalProtocolError("ladders count groups that no account commits to: no audits by sample")
         _require_committable(self.limits.slots_per_epoch)
-        most = (2 * self.epoch_seconds - min(_AUDIT_SECONDS, self.epoch_seconds)) // 2
-        if self.finality_seconds > most:
+        if self.finality_seconds > (most := most_finality_seconds(self.epoch_seconds)):
             raise LocalProtocolError(
                 f"with finality_seconds of more than {most} no epoch is audited before the next one ends"
             )
@@ -148,7 +144,12 @@ class Manifest:
     @property
     def points_cap(self) -> int:
         """Most points that a tally gives one account: more where one account in several is paid for all."""
-        return self.limits.points_per_epoch * (self.audits.one_in if self.audits else 1)
+        return self.limits.points_per_epoch * self.one_in
+
+    @property
+    def one_in(self) -> int:
+        """For how many accounts each one with points in an epoch stands; 1 where all are counted."""
+        return self.audits.one_in if self.audits else 1
 
     @property
     def has_chain(self) -> bool:

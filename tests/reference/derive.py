@@ -143,7 +143,7 @@ def seed(swarm: bytes, beacon_: bytes, account: bytes, family: int, slot: int) -
     return int.from_bytes(digest[:4], "big") // 2
 
 
-def island_count(islands: dict[str, Any] | None, paid: list[int]) -> int:
+def island_count(islands: dict[str, Any] | None, paid: list[int], one_in: int = 1) -> int:
     """Return how many islands there are after the last final epochs, oldest first."""
     if islands is None:
         return 1
@@ -151,7 +151,7 @@ def island_count(islands: dict[str, Any] | None, paid: list[int]) -> int:
         constant: int = islands["count"]
         return constant
     now = 1
-    for place, accounts in enumerate(paid):
+    for place, accounts in enumerate(one_in * found for found in paid):
         while accounts > islands["most_accounts"] * now and now < islands["most_islands"]:
             now += now
         while place > 0 and accounts < islands["least_accounts"] * now and now > 1:

@@ -109,7 +109,9 @@ class ReferenceNode:
         begin = derive.drawn(self._swarm, account, epoch, islands["period_epochs"])
         beacon = derive.beacon(self._swarm, begin, b"")
         newest = max(known for known in self._paid if known <= epoch)
-        return derive.home(self._swarm, beacon, account, derive.island_count(islands, self._paid[newest]))
+        one_in = (self._manifest.get("audits") or {"one_in": 1})["one_in"]
+        count = derive.island_count(islands, self._paid[newest], one_in)
+        return derive.home(self._swarm, beacon, account, count)
 
     def _require_begun(self, epoch: int, now_ms: int) -> None:
         require(derive.start(self._manifest, epoch) - 500 <= now_ms, "R3.1")

@@ -152,7 +152,7 @@ def test_island_vectors() -> None:
         visit = derive.visit(swarm, beacons[1], node, home_=home, count=count)
         assert (home, visit) == (vector["home"], vector["visit"])
     for vector in DERIVED["island_counts"]:
-        assert derive.island_count(vector["islands"], vector["paid"]) == vector["count"]
+        assert derive.island_count(vector["islands"], vector["paid"], vector["one_in"]) == vector["count"]
     for vector in DERIVED["paid_accounts"]:
         assert derive.paid_before(vector["epoch"], vector["final"]) == vector["paid"]
 

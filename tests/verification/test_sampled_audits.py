@@ -16,8 +16,8 @@ from sapo_protocol.identifiers import ContentId, Digest
 from sapo_protocol.rules import Rule
 from sapo_protocol.terms.audits import AuditTerms
 from sapo_protocol.topics import commitments_topic
-from sapo_verification.arrivals import Received
-from sapo_verification.sampled_audits import DrawnAccount
+from sapo_verification.admission.arrivals import Received
+from sapo_verification.admission.sampled_audits import DrawnAccount
 
 MANIFEST = make_chain_manifest(version=2, audits=AuditTerms(samples=4, one_in=1))
 TOPIC = commitments_topic(MANIFEST.swarm_id)

@@ -37,6 +37,7 @@ from sapo_protocol.topics import (
     equivocations_topic,
     rollouts_topic,
 )
+from sapo_verification.admission.arrivals import Arrival, Received
 from sapo_verification.admission.certificates import CertificateStore, NotIntroduced
 from sapo_verification.admission.commitments import CommitmentStore
 from sapo_verification.admission.contribution_store import ContributionStore
@@ -44,7 +45,7 @@ from sapo_verification.admission.contributions import AuditorSet, ContributionAd
 from sapo_verification.admission.envelope_store import KEPT_EPOCHS, EnvelopeStore
 from sapo_verification.admission.equivocations import ProofStore
 from sapo_verification.admission.rollouts import Admission, SlotTaken
-from sapo_verification.arrivals import Arrival, Received
+from sapo_verification.admission.sampled_audits import SampledAudits
 from sapo_verification.epoch_count import EpochCount
 from sapo_verification.island_counts import IslandCounts
 from sapo_verification.islands import IslandMap
@@ -53,7 +54,6 @@ from sapo_verification.observer import Observer, Observers
 from sapo_verification.reputation.evidence import Reputation
 from sapo_verification.reputation.origins import Origins
 from sapo_verification.reputation.penalties import verdict
-from sapo_verification.sampled_audits import SampledAudits
 from sapo_verification.sampling.audit_queue import MOST_WAITING, AuditQueue
 from sapo_verification.sampling.demonstrations import DemonstrationPool
 from sapo_verification.sampling.newcomers import NewcomerLots
@@ -183,6 +183,7 @@ class Engine:
             envelopes=self.envelopes,
             count=self.count,
             verify=self.verify,
+            is_silenced=self.reputation.is_banned,
         )
         self.sampler: Final = Sampler(
             self.pool, self.reputation, self._verifier, terms.sampling, self.origins.network_of
@@ -230,16 +231,23 @@ class Engine:
             KeyError: the topic is not one of this swarm's, or of an island that was never carried.
         """
         handler, island = self._handlers[topic]
-        heard = frozenset({island}) if live else self.islands.carried
-        arrival = Arrival(message, now_seconds, source, live, heard)
+        is_rollout = handler == self._receive_rollout
+        heard = self.islands.rollouts if is_rollout else self.islands.carried
+        arrival = Arrival(message, now_seconds, source, live, frozenset({island}) if live else heard)
         try:
             return handler(arrival)
         except RemoteProtocolError as error:
-            return self._refuse(error, arrival, is_rollout=handler == self._receive_rollout)
+            return self._refuse(error, arrival, is_rollout=is_rollout)
 
-    def carry(self, islands: Collection[int]) -> None:
-        """Hear the topics of these islands, and take what other nodes send on request if it is of these."""
-        self.islands.carried, self.islands.has_joined = frozenset(islands), True
+    def carry(self, islands: Collection[int], rollouts: Collection[int] | None = None) -> None:
+        """Hear the topics of these islands, and take what other nodes send on request if it is of these.
+
+        Args:
+            rollouts: the islands whose rollouts are heard; none: all of them.
+        """
+        near = islands if rollouts is None else rollouts
+        self.islands.carried, self.islands.rollouts = frozenset(islands), frozenset(near)
+        self.islands.has_joined = True
         for island in islands:
             self._handlers |= {topic: (handler, island) for topic, handler in self._topics(island).items()}
 

@@ -89,7 +89,8 @@ SampleAuditsOption = Annotated[
         "--sample-audits",
         min=1,
         metavar="D",
-        help="Auditors check four groups of one account in D; unset: they check every rollout.",
+        help="Auditors check four groups of one account in D, a power of two; unset: every rollout."
+        " Not beside --difficulty follow.",
     ),
 ]
 ForModel = Annotated[

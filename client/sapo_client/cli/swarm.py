@@ -176,7 +176,12 @@ def deploy(
         bond=bond,
         eas=_attestation(bond, eas, schema, attester),
         islands=islands_of(islands, island_accounts, epoch_seconds),
-        audits=audits_of(sample_audits),
+        audits=audits_of(
+            sample_audits,
+            difficulty=tasks.difficulty,
+            epoch_seconds=epoch_seconds,
+            finality_seconds=finality_seconds,
+        ),
     )
     _check_quorum(common, terms)
     founding = _founding(folder, rpc, founder, terms, costs_money=costs_money)

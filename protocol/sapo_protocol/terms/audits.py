@@ -15,6 +15,18 @@ MOST_COMMITTED_SLOTS: Final = 65_536
 """In an epoch of an account: a bit for each is 8 KiB."""
 
 
+_MOST_AUDIT_SECONDS = 150
+"""What an audit takes at most beside finality, from an epoch's end to the first turn: five graces."""
+
+
+def most_finality_seconds(epoch_seconds: int) -> int:
+    """Return the largest ``finality_seconds`` with which an epoch is audited before the next one ends.
+
+    Negative where there is none.
+    """
+    return (2 * epoch_seconds - min(2 * _MOST_AUDIT_SECONDS, epoch_seconds)) // 2
+
+
 @dataclass(frozen=True, slots=True)
 class AuditTerms:
     """How accounts are drawn, and how many of their groups.

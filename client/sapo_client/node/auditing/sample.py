@@ -3,38 +3,42 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 import trio
 
 from sapo_client.ledger.errors import LedgerError
+from sapo_client.node.auditing.holders import Holders
 from sapo_client.node.gossip.sync import MAX_ANSWER_BYTES
 from sapo_client.node.runtime.beacons import Beacons
 from sapo_client.node.runtime.clock import Clock
 from sapo_client.observe.events import EventLog
-from sapo_client.swarm.peer_id import peer_id_from_key
 from sapo_client.swarm.transport import Transport, TransportError
 from sapo_protocol import merkle
 from sapo_protocol.audits.draw import draw, draw_seconds
 from sapo_protocol.audits.groups import GroupRequest, OpenedGroup, parse_opened_groups
 from sapo_protocol.epochs import epoch_at
 from sapo_protocol.errors import RemoteProtocolError
-from sapo_protocol.identifiers import Account, Digest
+from sapo_protocol.identifiers import Account, Digest, NodeId
 from sapo_protocol.requests import parse_response
 from sapo_protocol.topics import groups_protocol
+from sapo_verification.admission.sampled_audits import DrawnAccount, JudgedGroup
 from sapo_verification.engine import Engine
-from sapo_verification.sampled_audits import DrawnAccount, JudgedGroup
-
-if TYPE_CHECKING:
-    from sapo_client.ledger.service import LedgerClient
 
 _LOOK_SECONDS: Final = 0.5
 
-_ASKED_PER_LOOK: Final = 2
-"""Requests to each peer, of which it answers five a second."""
+
+class DrawChain(Protocol):
+    """What a draw needs of a chain."""
+
+    async def block_hash_from(self, timestamp_seconds: int) -> bytes:
+        """Return the hash of the first block from a moment in the past on."""
+
+    async def live_accounts(self) -> Collection[tuple[Account, NodeId]]:
+        """Return the accounts that are registered now, with their nodes."""
 
 
 @dataclass(slots=True)
@@ -43,12 +47,14 @@ class _Account:
 
     Attributes:
         due_seconds: when the next one is asked, on trio's clock.
+        is_asking: whether one is asked now, or what it has shown is checked.
     """
 
     drawn: DrawnAccount
     judged: dict[int, JudgedGroup] = field(default_factory=dict)
     asked: int = 0
     due_seconds: float = 0.0
+    is_asking: bool = False
 
     @property
     def missing(self) -> tuple[int, ...]:
@@ -72,7 +78,7 @@ class SampleAudit:
         *,
         engine: Engine,
         transport: Transport,
-        ledger: LedgerClient,
+        ledger: DrawChain,
         beacons: Beacons,
         clock: Clock,
         events: EventLog,
@@ -84,15 +90,19 @@ class SampleAudit:
         self._clock = clock
         self._events = events
         self._protocol = groups_protocol(engine.manifest.swarm_id)
+        self._holders = Holders(engine, transport)
         self._epoch = -1
         self._accounts: tuple[_Account, ...] | None = None
         self._reported: str | None = None
 
     async def run(self) -> None:
         """Audit until cancelled; may be run again after that."""
-        while self._engine.manifest.audits is not None:
-            await self._look()
-            await trio.sleep(_LOOK_SECONDS)
+        if self._engine.manifest.audits is None:
+            return
+        async with trio.open_nursery() as nursery:  # a peer that does not answer delays nobody else
+            while True:
+                await self._look(nursery)
+                await trio.sleep(_LOOK_SECONDS)
 
     def is_drawn(self, epoch: int) -> bool:
         """Whether the draw of an epoch is known."""
@@ -126,7 +136,8 @@ class SampleAudit:
     def _of(self, epoch: int) -> tuple[_Account, ...]:
         return (self._accounts or ()) if epoch == self._epoch else ()
 
-    async def _look(self) -> None:
+    async def _look(self, nursery: trio.Nursery) -> None:
+        """Draw once that can be done, and go on with every drawn account that is due."""
         manifest, now_seconds = self._engine.manifest, self._clock()
         epoch = epoch_at(manifest, max(now_seconds, manifest.genesis_seconds)) - 1
         if epoch < 0:
@@ -138,11 +149,15 @@ class SampleAudit:
                 return
             await self._beacons.obtain(epoch)  # tasks are derived from it, and no rollout asked for it yet
             self._accounts = await self._draw(epoch)
-        now = trio.current_time()
-        due = [one for one in self._of(epoch) if one.missing and one.due_seconds <= now]
-        async with trio.open_nursery() as nursery:  # a peer that does not answer delays few others
-            for account in due[: _ASKED_PER_LOOK * max(1, len(self._transport.peers()))]:
-                nursery.start_soon(self._audit, account)
+        self._holders.look()
+        due = [
+            one
+            for one in self._of(epoch)
+            if one.missing and not one.is_asking and one.due_seconds <= trio.current_time()
+        ]
+        for account in sorted(due, key=lambda one: one.asked):  # nobody waits for who shows nothing
+            account.is_asking = True
+            nursery.start_soon(self._audit, account)
 
     async def _draw(self, epoch: int) -> tuple[_Account, ...] | None:
         """Return the accounts that are drawn, or None while the chain is away or has no block for it yet."""
@@ -164,28 +179,28 @@ class SampleAudit:
         """Take what is here of an account's drawn groups, and ask one peer for the others."""
         commitment = account.drawn.commitment
         request = GroupRequest(commitment.account, commitment.epoch, account.missing)
-        groups = self._engine.sampled.open_groups(request) or await self._ask(account, request)
-        for group in groups:
-            judged = await self._engine.sampled.check(commitment, group, self._clock())
-            if judged is not None and judged.slot in request.slots:
-                account.judged[judged.slot] = judged
+        try:
+            groups = self._engine.sampled.open_groups(request) or await self._ask(account, request)
+            for group in groups:
+                judged = await self._engine.sampled.check(commitment, group, self._clock())
+                if judged is not None and judged.slot in request.slots:
+                    account.judged[judged.slot] = judged
+        finally:
+            account.is_asking = False
 
     async def _ask(self, account: _Account, request: GroupRequest) -> tuple[OpenedGroup, ...]:
-        """Return what a peer shows: the author's node is asked first, then in each round another peer."""
-        author = peer_id_from_key(account.drawn.commitment.node)
-        peers = [peer.peer_id for peer in self._transport.peers()]
-        if not peers:
+        """Return what the next peer shows, or nothing while all of them are asked as much as they answer."""
+        peer_id = self._holders.take(account.drawn.commitment, account.asked)
+        if peer_id is None:
             return ()
-        first = int.from_bytes(request.account[:4], "big")  # spreads the accounts over the peers
-        peer_id = (
-            author if author in peers and not account.asked else peers[(first + account.asked) % len(peers)]
-        )
-        account.due_seconds = trio.current_time() + _LOOK_SECONDS * 2**account.asked
         account.asked += 1
         try:
-            answer = await self._transport.request(
-                peer_id, self._protocol, request.to_bytes(), max_response_bytes=MAX_ANSWER_BYTES
-            )
+            with self._holders.asking(peer_id):
+                answer = await self._transport.request(
+                    peer_id, self._protocol, request.to_bytes(), max_response_bytes=MAX_ANSWER_BYTES
+                )
             return parse_opened_groups(parse_response(answer))
         except (TransportError, RemoteProtocolError):
             return ()
+        finally:
+            account.due_seconds = trio.current_time() + _LOOK_SECONDS * 2**account.asked

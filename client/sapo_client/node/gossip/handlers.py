@@ -42,8 +42,8 @@ from sapo_protocol.topics import (
     equivocations_topic,
     rollouts_topic,
 )
+from sapo_verification.admission.arrivals import Received
 from sapo_verification.admission.certificates import MAX_CERTIFICATES
-from sapo_verification.arrivals import Received
 from sapo_verification.engine import Engine
 from sapo_verification.types import AdmittedRollout
 

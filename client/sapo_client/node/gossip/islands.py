@@ -56,7 +56,6 @@ class IslandKeeper:
         self._moved = moved
         self._tell_joined = joined
         self._joined: set[str] = set()
-        self._near = frozenset[int]()
         self._homes: tuple[int | None, ...] = ()
 
     def join_known(self) -> None:
@@ -92,7 +91,7 @@ class IslandKeeper:
         due = islands.all_at(now_seconds) if own in islands.everywhere else near
         if self._engine.manifest.audits is None:
             near = due  # else an auditor hears the commitments of all, and rollouts as every node does
-        if due and ((due, near) != (islands.carried, self._near) or not self._joined):
+        if due and ((due, near) != (islands.carried, islands.rollouts) or not self._joined):
             self._join(due, near)
         homes = tuple(islands.home(own, epoch) for epoch in islands.epochs_at(now_seconds))
         if homes != self._homes:
@@ -101,8 +100,7 @@ class IslandKeeper:
 
     def _join(self, due: frozenset[int], near: frozenset[int]) -> None:
         """Join all topics of some islands, those of rollouts only of the near ones."""
-        self._engine.carry(due)
-        self._near = near
+        self._engine.carry(due, near)
         topics: dict[str, Validator] = {}
         for island in sorted(due):
             topics |= self._topics_of(island, island in near)

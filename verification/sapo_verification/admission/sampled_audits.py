@@ -52,6 +52,7 @@ class SampledAudits:
 
     Args:
         verify: stages 9 to 11 of an admitted rollout.
+        is_silenced: whether hard evidence silences an account in an epoch (stage 8).
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class SampledAudits:
         envelopes: EnvelopeStore,
         count: EpochCount,
         verify: Callable[[AdmittedRollout], Awaitable[VerifiedRollout]],
+        is_silenced: Callable[[Account, int], bool],
     ) -> None:
         self._manifest = manifest
         self._terms = manifest.audits or _NEVER
@@ -71,6 +73,7 @@ class SampledAudits:
         self._envelopes = envelopes
         self._count = count
         self._verify = verify
+        self._is_silenced = is_silenced
         self._trees: OrderedDict[tuple[Account, int], ContentTree] = OrderedDict()
 
     # What this node commits to, and shows
@@ -159,12 +162,14 @@ class SampledAudits:
         return JudgedGroup(rollout.slot, content, payable)
 
     def points(self, drawn: DrawnAccount, failed: int, units: Mapping[Account, Fraction] | None) -> int:
-        """Return the points of a drawn account.
+        """Return the points of a drawn account; one that hard evidence silences in the epoch has none.
 
         Args:
             units: what each account counts by the swarm's gate; None where every account counts in full.
         """
         account = drawn.commitment.account
+        if self._is_silenced(account, drawn.commitment.epoch):
+            return 0
         part = Fraction(1) if units is None else units.get(account, Fraction(0))
         return sampled_points(
             len(drawn.commitment.slots), len(drawn.slots), failed, cap=self._cap(part), terms=self._terms
