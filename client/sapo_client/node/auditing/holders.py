@@ -72,7 +72,7 @@ class Holders:
         self._asking[peer_id] = self._asking.get(peer_id, 0) + 1
         try:
             yield
-        except TransportError:
+        except (TransportError, trio.TooSlowError):
             failed = self._failed[peer_id] = self._failed.get(peer_id, 0) + 1
             rest_seconds = min(_LONGEST_REST_SECONDS, _REST_SECONDS * 2 ** min(failed, 8))
             self._resting[peer_id] = trio.current_time() + rest_seconds

@@ -24,11 +24,16 @@ from sapo_protocol.epochs import epoch_at
 from sapo_protocol.errors import RemoteProtocolError
 from sapo_protocol.identifiers import Account, Digest, NodeId
 from sapo_protocol.requests import parse_response
+from sapo_protocol.settlement import grace_seconds
 from sapo_protocol.topics import groups_protocol
 from sapo_verification.admission.sampled_audits import DrawnAccount, JudgedGroup
 from sapo_verification.engine import Engine
 
 _LOOK_SECONDS: Final = 0.5
+
+_PATIENCE_SHARE: Final = 1 / 6
+_LEAST_PATIENCE_SECONDS: Final = 2.0
+"""For an answer, of the two graces in which all have to come: a dozen peers in turn may be silent."""
 
 
 class DrawChain(Protocol):
@@ -91,6 +96,8 @@ class SampleAudit:
         self._events = events
         self._protocol = groups_protocol(engine.manifest.swarm_id)
         self._holders = Holders(engine, transport)
+        patience_seconds = _PATIENCE_SHARE * grace_seconds(engine.manifest)
+        self._patience_seconds = max(_LEAST_PATIENCE_SECONDS, patience_seconds)
         self._epoch = -1
         self._accounts: tuple[_Account, ...] | None = None
         self._reported: str | None = None
@@ -195,12 +202,14 @@ class SampleAudit:
             return ()
         account.asked += 1
         try:
-            with self._holders.asking(peer_id):
+            with self._holders.asking(peer_id), trio.fail_after(self._patience_seconds):
                 answer = await self._transport.request(
                     peer_id, self._protocol, request.to_bytes(), max_response_bytes=MAX_ANSWER_BYTES
                 )
+        except (TransportError, trio.TooSlowError):
+            return ()  # the next peer is asked at once
+        account.due_seconds = trio.current_time() + _LOOK_SECONDS * 2**account.asked
+        try:
             return parse_opened_groups(parse_response(answer))
-        except (TransportError, RemoteProtocolError):
+        except RemoteProtocolError:
             return ()
-        finally:
-            account.due_seconds = trio.current_time() + _LOOK_SECONDS * 2**account.asked
