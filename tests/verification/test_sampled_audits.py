@@ -119,6 +119,36 @@ async def test_a_boast_costs_what_it_claims_and_as_much_again() -> None:
     assert [await auditor.engine.sampled.check(commitment, group, AT) for group in elsewhere] == [None] * 3
 
 
+async def test_a_group_in_two_slots_counts_in_its_own_alone() -> None:
+    """The same six groups for slots 0 to 5 and again for 6 to 11, each with that slot's path."""
+    alice, auditor = await _worked(ALICE, right=range(6)), _node(BOB)
+    messages = {slot: alice.message(ALICE, slot % 6) for slot in range(12)}
+    groups = {slot: _content(message) for slot, message in messages.items()}
+    commitment = commit(ALICE.node, ALICE.account, EPOCH, groups.items())
+    assert _hear(auditor, ALICE, commitment).verdict is Verdict.ACCEPT
+    tree, drawn = ContentTree(list(groups.values())), _drawn(auditor, ALICE)
+    failed = sum(slot >= 6 for slot in drawn.slots)
+    assert failed
+    shown = [OpenedGroup(messages[slot], tree.path(slot)) for slot in drawn.slots]
+    assert await _paid(auditor, drawn, shown) == 12 * max(0, 4 - 2 * failed) // 4
+    as_first = [OpenedGroup(messages[slot], tree.path(slot % 6)) for slot in drawn.slots]
+    assert await _paid(auditor, drawn, as_first) == 12 * max(0, 4 - 2 * failed) // 4
+
+
+async def test_who_was_proved_to_equivocate_is_paid_nothing() -> None:
+    alice, auditor = await _worked(ALICE, right=range(6)), _node(BOB)
+    commitment = alice.engine.sampled.own_commitment(ALICE.node, ALICE.account, EPOCH, WHOLE)
+    assert commitment is not None
+    for node in (alice, auditor):
+        _hear(node, ALICE, commitment)
+    drawn = _drawn(auditor, ALICE)
+    groups = alice.engine.sampled.open_groups(_request(drawn))
+    assert await _paid(auditor, drawn, groups) == 6
+    assert auditor.receive(ALICE, 9).verdict is Verdict.ACCEPT
+    assert auditor.receive(ALICE, 9, right=2).proof is not None
+    assert await _paid(auditor, drawn, groups) == 0
+
+
 async def test_a_group_that_is_all_right_or_forged_fails() -> None:
     alice, auditor = await _worked(ALICE, right=(), dull=(0,)), _node(BOB)
     [message] = alice.engine.envelopes.of(ALICE.account, EPOCH)
