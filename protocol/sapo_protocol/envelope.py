@@ -28,6 +28,8 @@ class Kind(IntEnum):
     PROPOSAL = 4
     APPROVAL = 5
     EQUIVOCATION = 6
+    COMMITMENT = 7
+    """On the topic of commitments alone; anywhere else its number is reserved, as it was before."""
 
     @property
     def tag(self) -> bytes:
@@ -35,7 +37,7 @@ class Kind(IntEnum):
         return f"sapo/{PROTOCOL_VERSION}/{self.name.lower()}".encode()
 
 
-_KINDS = {int(kind): kind for kind in Kind}
+_KINDS = {int(kind): kind for kind in Kind if kind is not Kind.COMMITMENT}
 _TAGS = (b"", *(kind.tag + b"\x00" for kind in Kind))
 """By kind; a tuple, since a dictionary would call the hash of the enumeration, which is slow."""
 _SCHEMA = Schema(Rule.ENVELOPE_KEYS, Rule.ENVELOPE_TYPES, Rule.ENVELOPE_RESERVED, required=5)
@@ -107,8 +109,11 @@ def enclose(kind: Kind, swarm_id: SwarmId, payload: bytes) -> SignedEnvelope:
     return _fitting(SignedEnvelope(kind, swarm_id, payload, NO_SIGNATURE))
 
 
-def parse_envelope(data: bytes, swarm_id: SwarmId) -> SignedEnvelope:
+def parse_envelope(data: bytes, swarm_id: SwarmId, *, also: Kind | None = None) -> SignedEnvelope:
     """Return the envelope in a message of this swarm (stages 0 to 2: size, encoding, version, swarm).
+
+    Args:
+        also: a kind that is reserved elsewhere, and known where the message came from.
 
     Raises:
         RemoteProtocolError: ``OVERSIZE``, ``NOT_CANONICAL``, ``SCHEMA``, ``OUT_OF_BOUNDS``,
@@ -119,7 +124,7 @@ def parse_envelope(data: bytes, swarm_id: SwarmId) -> SignedEnvelope:
     fields = Fields(data, _SCHEMA)
     if (version := fields.uint(0)) != PROTOCOL_VERSION:
         fields.refuse(Rule.VERSION, f"version {version}, not {PROTOCOL_VERSION}")
-    kind = _KINDS.get(number := fields.uint(1))
+    kind = _KINDS.get(number := fields.uint(1), also if number == also else None)
     if kind is None and not 1 <= number <= LAST_RESERVED:
         fields.refuse(Rule.KNOWN_KIND, f"kind {number} is unknown")
     if (swarm := fields.data(2)) != swarm_id:

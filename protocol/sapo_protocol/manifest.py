@@ -12,6 +12,7 @@ from sapo_protocol.encoding import encode
 from sapo_protocol.errors import LocalProtocolError
 from sapo_protocol.identifiers import Account, SwarmId
 from sapo_protocol.suite import Suite
+from sapo_protocol.terms.audits import MOST_COMMITTED_SLOTS, AuditTerms, most_finality_seconds
 from sapo_protocol.terms.difficulty import Difficulty
 from sapo_protocol.terms.gate import BondGate, EasGate, Gate
 from sapo_protocol.terms.islands import IslandTerms
@@ -63,6 +64,7 @@ class Manifest:
         difficulty: the ladders of levels, and how they follow the swarm; ``None``: every slot may have any
             family, and mixed groups alone are paid.
         islands: how a swarm of many accounts is divided; ``None``: not at all.
+        audits: how auditors check a sample of what accounts commit to; ``None``: they check all.
         first: the manifest that the swarm began with, where successors are announced; outside the digest and
             set by ``succeeded_by`` alone. Suite and limits are then those of the newest successor.
         successions: these successors, ascending by activation.
@@ -82,6 +84,7 @@ class Manifest:
     gate: Gate | None = None
     difficulty: Difficulty | None = None
     islands: IslandTerms | None = None
+    audits: AuditTerms | None = None
     first: "Manifest | None" = None
     successions: tuple[Succession, ...] = ()
 
@@ -95,16 +98,30 @@ class Manifest:
             raise LocalProtocolError(f"a manifest of version {self.version} needs another release of sapo")
         if self.version == 1 and self._terms():
             raise LocalProtocolError(
-                "a manifest of version 1 has no gate, no ladders and no islands; say version 2"
+                "a manifest of version 1 has no gate, ladders, islands or audits by sample; say version 2"
             )
         if self.islands is not None and self.islands.count is None and not self.has_chain:
             raise LocalProtocolError("without a chain the number of islands is constant: say a count")
         if self.difficulty is not None:
             self.difficulty.require_families(len(self.suite.families), self.limits.max_completions)
+        if self.audits is not None:
+            self._require_auditable()
         if isinstance(self.gate, BondGate):
             self._require_bondable(self.gate)
         if isinstance(self.gate, EasGate) and not self.has_chain:
             raise LocalProtocolError("an attestation is kept on a chain, and this swarm has none")
+
+    def _require_auditable(self) -> None:
+        """Raise unless a block can draw, and all accounts can commit to all of their slots."""
+        if not self.has_chain:
+            raise LocalProtocolError("a block's hash draws what is audited, and this swarm has no chain")
+        if self.difficulty is not None:
+            raise LocalProtocolError("ladders count groups that no account commits to: no audits by sample")
+        _require_committable(self.limits.slots_per_epoch)
+        if self.finality_seconds > (most := most_finality_seconds(self.epoch_seconds)):
+            raise LocalProtocolError(
+                f"with finality_seconds of more than {most} no epoch is audited before the next one ends"
+            )
 
     def _require_bondable(self, gate: BondGate) -> None:
         """Raise unless a bond that counted in an epoch is still there when its proofs are accepted."""
@@ -123,6 +140,16 @@ class Manifest:
         return SwarmId(
             sha256(f"sapo/{PROTOCOL_VERSION}/manifest".encode() + b"\x00" + self.to_bytes()).digest()
         )
+
+    @property
+    def points_cap(self) -> int:
+        """Most points that a tally gives one account: more where one account in several is paid for all."""
+        return self.limits.points_per_epoch * self.one_in
+
+    @property
+    def one_in(self) -> int:
+        """For how many accounts each one with points in an epoch stands; 1 where all are counted."""
+        return self.audits.one_in if self.audits else 1
 
     @property
     def has_chain(self) -> bool:
@@ -167,6 +194,8 @@ class Manifest:
         families = len(self.suite.families)
         if successor.suite.families[:families] != self.suite.families:
             raise LocalProtocolError("families keep their places: they are added at the end, or retired")
+        if self.audits is not None:
+            _require_committable(successor.slots_per_epoch)
         if self.difficulty is None:
             return
         if successor.suite != self.suite or successor.retired:
@@ -221,5 +250,10 @@ class Manifest:
 
     def _terms(self) -> dict[int, Value]:
         """Return the terms of version 2 by their keys, without those that are left out."""
-        terms = {9: self.gate, 10: self.difficulty, 11: self.islands}
+        terms = {9: self.gate, 10: self.difficulty, 11: self.islands, 12: self.audits}
         return {key: term.to_value() for key, term in terms.items() if term is not None}
+
+
+def _require_committable(slots_per_epoch: int) -> None:
+    if slots_per_epoch > MOST_COMMITTED_SLOTS:
+        raise LocalProtocolError(f"a commitment has room for {MOST_COMMITTED_SLOTS} slots in an epoch")

@@ -12,6 +12,7 @@ from sapo_protocol.identifiers import Account, Digest, FixedBytes, SwarmId
 from sapo_protocol.json_text import require_shallow
 from sapo_protocol.manifest import Limits, Manifest
 from sapo_protocol.suite import Family, Suite, canonical_json
+from sapo_protocol.terms.audits import AuditTerms
 from sapo_protocol.terms.difficulty import Difficulty
 from sapo_protocol.terms.gate import BondGate, EasGate, Gate, OpenGate
 from sapo_protocol.terms.islands import IslandTerms
@@ -92,6 +93,11 @@ class _IslandsFile(_Strict):
     count: int | None = None
 
 
+class _AuditsFile(_Strict):
+    samples: int
+    one_in: int
+
+
 class _ManifestFile(_Strict):
     version: int = 1
     name: str
@@ -107,6 +113,7 @@ class _ManifestFile(_Strict):
     gate: _GateFile | None = None
     difficulty: _DifficultyFile | None = None
     islands: _IslandsFile | None = None
+    audits: _AuditsFile | None = None
 
 
 class _SuccessorFile(_Strict):
@@ -160,6 +167,7 @@ def _assemble(parsed: _ManifestFile) -> Manifest:
     fields["gate"] = _gate(parsed.gate)
     fields["difficulty"] = parsed.difficulty and _difficulty(parsed.difficulty)
     fields["islands"] = parsed.islands and IslandTerms(**dict(parsed.islands))
+    fields["audits"] = parsed.audits and AuditTerms(**dict(parsed.audits))
     return Manifest(**fields)
 
 
@@ -215,6 +223,8 @@ def manifest_to_json(manifest: Manifest) -> str:
         document["islands"] = {
             name: value for name, value in asdict(manifest.islands).items() if value is not None
         }
+    if manifest.audits is not None:
+        document["audits"] = asdict(manifest.audits)
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 

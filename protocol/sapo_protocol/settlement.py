@@ -17,6 +17,7 @@ from sapo_protocol.terms.difficulty import Difficulty, Record, median_outcomes
 _GRACE_SHARE: Final = 0.1
 _LONGEST_GRACE_SECONDS: Final = 30.0
 _OPEN_SHARE: Final = 0.5
+_AUDIT_GRACES: Final = 3
 
 
 def faulty(auditors: int) -> int:
@@ -34,6 +35,31 @@ def grace_seconds(manifest: Manifest) -> float:
     return min(_LONGEST_GRACE_SECONDS, _GRACE_SHARE * manifest.epoch_seconds)
 
 
+def audit_delay_seconds(manifest: Manifest) -> float:
+    """Return by how much a tally and all turns are later where audits are by sample; 0 elsewhere.
+
+    The draw's block comes a grace after the commitments' deadline and has to be old enough; then there are
+    two graces to ask for the groups that it draws.
+    """
+    return _delay_tenths(manifest) / 10
+
+
+def tally_seconds(manifest: Manifest) -> float:
+    """Return how long after an epoch's end it can be tallied."""
+    return grace_seconds(manifest) + audit_delay_seconds(manifest)
+
+
+def _delay_tenths(manifest: Manifest) -> int:
+    if manifest.audits is None:
+        return 0
+    return 10 * manifest.finality_seconds + _AUDIT_GRACES * _grace_tenths(manifest)
+
+
+def _grace_tenths(manifest: Manifest) -> int:
+    """Return a grace in tenths of a second."""
+    return min(int(10 * _LONGEST_GRACE_SECONDS), manifest.epoch_seconds)
+
+
 def turn_to_propose(manifest: Manifest, age_seconds: float) -> tuple[int, bool]:
     """Return the number of the turn to propose, negative before the first, and whether it is open.
 
@@ -44,7 +70,8 @@ def turn_to_propose(manifest: Manifest, age_seconds: float) -> tuple[int, bool]:
     Args:
         age_seconds: how long ago the epoch ended.
     """
-    graces = age_seconds / grace_seconds(manifest) - 2  # one for rollouts, one for tallies
+    since = age_seconds - audit_delay_seconds(manifest)
+    graces = since / grace_seconds(manifest) - 2  # one for rollouts, one for tallies
     if graces < 0:
         return math.floor(graces), False
     round_ = math.floor(math.log2(graces / ROUND_TURNS + 1))
@@ -54,13 +81,13 @@ def turn_to_propose(manifest: Manifest, age_seconds: float) -> tuple[int, bool]:
 
 def turn_begin_seconds(manifest: Manifest, turn: int) -> float:
     """Return how long after an epoch's end a turn begins."""
-    return (_begin_of_turn(turn) + 2) * grace_seconds(manifest)
+    return (_begin_of_turn(turn) + 2) * grace_seconds(manifest) + audit_delay_seconds(manifest)
 
 
 def turn_count(manifest: Manifest) -> int:
     """Return how many turns begin before an epoch can no longer be settled."""
-    tenths = min(int(10 * _LONGEST_GRACE_SECONDS), manifest.epoch_seconds)  # of a grace
-    last = -(-10 * SETTLED_EPOCHS * manifest.epoch_seconds // tenths) - 3  # begins before the deadline
+    left = 10 * SETTLED_EPOCHS * manifest.epoch_seconds - _delay_tenths(manifest)
+    last = -(-left // _grace_tenths(manifest)) - 3  # begins before the deadline
     round_ = math.floor(math.log2(last / ROUND_TURNS + 1))
     return ROUND_TURNS * round_ + (last - _begin_of_round(round_)) // (1 << round_) + 1
 

@@ -28,6 +28,11 @@ def equivocations_topic(swarm_id: SwarmId, island: int = 0) -> str:
     return f"sapo/{PROTOCOL_VERSION}/{swarm_id}/equivocations{_suffix(island)}"
 
 
+def commitments_topic(swarm_id: SwarmId, island: int = 0) -> str:
+    """Return the gossip topic of an island's commitments; only in a swarm whose audits are by sample."""
+    return f"sapo/{PROTOCOL_VERSION}/{swarm_id}/commitments{_suffix(island)}"
+
+
 def certificates_protocol(swarm_id: SwarmId) -> str:
     """Return the request protocol for the certificates that a peer holds."""
     return f"/sapo/{PROTOCOL_VERSION}/{swarm_id}/certificates"
@@ -71,6 +76,11 @@ def addresses_protocol(swarm_id: SwarmId) -> str:
 def successors_protocol(swarm_id: SwarmId) -> str:
     """Return the request protocol for successors of the swarm's terms, by their digests."""
     return f"/sapo/{PROTOCOL_VERSION}/{swarm_id}/successors"
+
+
+def groups_protocol(swarm_id: SwarmId) -> str:
+    """Return the request protocol for drawn groups, by account, epoch and slots."""
+    return f"/sapo/{PROTOCOL_VERSION}/{swarm_id}/groups"
 
 
 def _suffix(island: int) -> str:

@@ -46,6 +46,8 @@ def manifest_bytes(manifest: dict[str, Any]) -> bytes:
         names = ("most_accounts", "least_accounts", "period_epochs", "most_islands", "count")
         numbers = {key: manifest["islands"].get(name) for key, name in enumerate(names)}
         document[11] = {key: number for key, number in numbers.items() if number is not None}
+    if manifest.get("audits") is not None:
+        document[12] = {0: manifest["audits"]["samples"], 1: manifest["audits"]["one_in"]}
     return cbor2.dumps(document, canonical=True)
 
 
@@ -110,7 +112,8 @@ def turn_begins(manifest: dict[str, Any], turn: int) -> Fraction:
     """Return when a turn begins, in seconds after its epoch's end."""
     grace = min(Fraction(30), Fraction(manifest["epoch_seconds"], 10))
     graces = 2 + sum(1 << earlier // 16 for earlier in range(turn))
-    return graces * grace
+    later = 0 if manifest.get("audits") is None else manifest["finality_seconds"] + 3 * grace
+    return graces * grace + later
 
 
 def turns(manifest: dict[str, Any]) -> int:
@@ -140,7 +143,7 @@ def seed(swarm: bytes, beacon_: bytes, account: bytes, family: int, slot: int) -
     return int.from_bytes(digest[:4], "big") // 2
 
 
-def island_count(islands: dict[str, Any] | None, paid: list[int]) -> int:
+def island_count(islands: dict[str, Any] | None, paid: list[int], one_in: int = 1) -> int:
     """Return how many islands there are after the last final epochs, oldest first."""
     if islands is None:
         return 1
@@ -148,7 +151,7 @@ def island_count(islands: dict[str, Any] | None, paid: list[int]) -> int:
         constant: int = islands["count"]
         return constant
     now = 1
-    for place, accounts in enumerate(paid):
+    for place, accounts in enumerate(one_in * found for found in paid):
         while accounts > islands["most_accounts"] * now and now < islands["most_islands"]:
             now += now
         while place > 0 and accounts < islands["least_accounts"] * now and now > 1:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from reference import derive, edwards, ethereum, ladders, objects
+from reference import audits, derive, edwards, ethereum, ladders, objects
 from reference.refusal import ACCEPTED, Outcome, Refused, require
 
 MOST_NODES_OF_AN_ACCOUNT = 4
@@ -12,6 +12,7 @@ CARRIED = {
     "certificates": {"certificate"},
     "contributions": {"tally", "proposal", "approval"},
     "equivocations": {"equivocation"},
+    "commitments": {"commitment"},
 }
 
 Verify = Callable[[bytes, bytes, bytes], bool]
@@ -71,9 +72,10 @@ class ReferenceNode:
             "certificates": self._certificate,
             "contributions": self._contribution,
             "equivocations": self._equivocation,
+            "commitments": self._commitment,
         }
         try:
-            envelope = objects.envelope(message, self._swarm)
+            envelope = objects.envelope(message, self._swarm, commits=use == "commitments")
             require(envelope["kind"] in CARRIED[use], "R2.4")
             judges[use](envelope | {"island": int(island or 0)}, now_ms)
         except Refused as refused:
@@ -107,7 +109,9 @@ class ReferenceNode:
         begin = derive.drawn(self._swarm, account, epoch, islands["period_epochs"])
         beacon = derive.beacon(self._swarm, begin, b"")
         newest = max(known for known in self._paid if known <= epoch)
-        return derive.home(self._swarm, beacon, account, derive.island_count(islands, self._paid[newest]))
+        one_in = (self._manifest.get("audits") or {"one_in": 1})["one_in"]
+        count = derive.island_count(islands, self._paid[newest], one_in)
+        return derive.home(self._swarm, beacon, account, count)
 
     def _require_begun(self, epoch: int, now_ms: int) -> None:
         require(derive.start(self._manifest, epoch) - 500 <= now_ms, "R3.1")
@@ -185,6 +189,22 @@ class ReferenceNode:
         self._require_signed(read, "R7.1")
         place = (read["kind"], read["account"], read["epoch"], turn)
         require(self._places.get(place, 0) < 2, "R4.5")
+        self._places[place] = self._places.get(place, 0) + 1
+        self._seen.add(read["content_id"])
+
+    def _commitment(self, envelope: dict[str, Any], now_ms: int) -> None:
+        read = envelope | objects.commitment(envelope["payload"])
+        end = derive.start(self._manifest, read["epoch"] + 1)
+        require(end - 500 <= now_ms, "R3.6")
+        require(now_ms < end + audits.grace_ms(self._manifest) + 500, "R3.7")
+        require(read["content_id"] not in self._seen, "R4.6")
+        require(self._home(read["account"], read["epoch"]) == envelope["island"], "R6.7")
+        self._require_bond(read["account"], read["epoch"])
+        self._require_introduced(read, now_ms)
+        self._require_quota({"epoch": read["epoch"], "slot": audits.slots_of(read["slots"])[-1]})
+        self._require_signed(read, "R7.1")
+        place = ("commitment", read["account"], read["epoch"], 0)
+        require(self._places.get(place, 0) < 2, "R4.7")
         self._places[place] = self._places.get(place, 0) + 1
         self._seen.add(read["content_id"])
 

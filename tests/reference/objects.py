@@ -11,8 +11,13 @@ from reference.refusal import Refused, require
 KINDS = {1: "certificate", 2: "rollout", 3: "tally", 4: "proposal", 5: "approval", 6: "equivocation"}
 
 
-def envelope(data: bytes, swarm: bytes) -> dict[str, Any]:
-    """Return the envelope in a message of a swarm, with its signed bytes and content id."""
+def envelope(data: bytes, swarm: bytes, *, commits: bool = False) -> dict[str, Any]:
+    """Return the envelope in a message of a swarm, with its signed bytes and content id.
+
+    Args:
+        commits: whether it came over the topic of commitments, where alone kind 7 is known.
+    """
+    kinds = KINDS | ({7: "commitment"} if commits else {})
     require(len(data) <= 131_072, "R0.2")
     fields = closed(cbor.read(data, cbor.FEW_VALUES), {0, 1, 2, 3, 4}, ("R1.0.12", "R1.0.16"))
     require(number(fields[0], "R1.0.13") == 1, "R2.1")
@@ -21,8 +26,8 @@ def envelope(data: bytes, swarm: bytes) -> dict[str, Any]:
     payload = string(fields[3], "R1.0.13")
     signature = string(fields[4], "R1.0.13")
     require(len(signature) == 64, "R1.0.14")
-    require(fields[1] in KINDS, "R2.6")
-    kind = KINDS[fields[1]]
+    require(fields[1] in kinds, "R2.6")
+    kind = kinds[fields[1]]
     signed = b"sapo/1/" + kind.encode() + b"\0" + swarm + payload
     content_id = sha256(signed).digest()
     return {
@@ -130,6 +135,15 @@ def approval(payload: bytes) -> dict[str, Any]:
     signature = string(fields[4], "R1.5.2")
     require(len(signature) == 65, "R1.5.3")
     return read | {"account_signature": signature, "turn": _turn(fields, "R1.5.2", "R1.5.4")}
+
+
+def commitment(payload: bytes) -> dict[str, Any]:
+    """Return the fields of a commitment."""
+    fields = closed(cbor.read(payload, cbor.FEW_VALUES), {0, 1, 2, 3, 4}, ("R1.7.1", "R1.7.5"))
+    read = _author(fields, "R1.7.2") | {"slots": string(fields[3], "R1.7.2")}
+    require(1 <= len(read["slots"]) <= 8192, "R1.7.3")
+    require(read["slots"][-1] > 0, "R1.7.4")
+    return read | {"root": fixed(fields[4], 32, "R1.7.2")}
 
 
 def response(data: bytes) -> list[bytes]:

@@ -13,6 +13,7 @@ from reference import objects
 from reference.refusal import Refused
 from support.verdicts import ruling_of
 
+from sapo_protocol.audits.commitment import commit, parse_commitment
 from sapo_protocol.certificate import Certificate, parse_certificate
 from sapo_protocol.contributions import (
     Approval,
@@ -62,6 +63,7 @@ CERTIFICATE = Certificate(
     account_signature=bytes(65),
 )
 TALLY = Tally(**AUTHOR, points=((ACCOUNT, 4), (OTHER, 0)), evidence_root=Digest(bytes(32)))
+COMMITMENT = commit(NODE, ACCOUNT, AUTHOR["epoch"], [(0, IDS[0]), (9, IDS[1])])
 PROPOSAL = Proposal(**AUTHOR, tallies=IDS, shares=(Share(ACCOUNT, 4, 30), Share(OTHER, 0, 6)))
 READINGS = {
     "envelope": Reading(
@@ -73,6 +75,7 @@ READINGS = {
     "rollout with a tag": payload(TAGGED, parse_rollout, objects.rollout),
     "rollout": payload(PLAIN, parse_rollout, objects.rollout),
     "certificate": payload(CERTIFICATE, parse_certificate, objects.certificate),
+    "commitment": payload(COMMITMENT, parse_commitment, objects.commitment),
     "tally": payload(TALLY, parse_tally, objects.tally),
     "proposal": payload(PROPOSAL, parse_proposal, objects.proposal),
     "approval": payload(

@@ -10,7 +10,7 @@ import pytest
 from fuzz.session import pipeline, reference_node
 from hypothesis import given
 from hypothesis import strategies as st
-from reference import address_records, catch_up, cbor, derive, edwards, ethereum, ladders, objects
+from reference import address_records, audits, catch_up, cbor, derive, edwards, ethereum, ladders, objects
 from reference.node import ReferenceNode
 from reference.refusal import OUTCOMES, Refused
 from reference.vectors import admission_files, load, prepare, unpack
@@ -152,7 +152,7 @@ def test_island_vectors() -> None:
         visit = derive.visit(swarm, beacons[1], node, home_=home, count=count)
         assert (home, visit) == (vector["home"], vector["visit"])
     for vector in DERIVED["island_counts"]:
-        assert derive.island_count(vector["islands"], vector["paid"]) == vector["count"]
+        assert derive.island_count(vector["islands"], vector["paid"], vector["one_in"]) == vector["count"]
     for vector in DERIVED["paid_accounts"]:
         assert derive.paid_before(vector["epoch"], vector["final"]) == vector["paid"]
 
@@ -222,6 +222,30 @@ def test_auditor_vectors() -> None:
 def test_turn_vectors() -> None:
     for vector in DERIVED["turns"]:
         manifest = {"epoch_seconds": vector["epoch_seconds"]}
+        assert derive.turns(manifest) == vector["turns"]
+        assert [[age, derive.turn_at(manifest, Fraction(age))] for age, _ in vector["ages"]] == vector["ages"]
+
+
+def test_vectors_of_audits_by_sample() -> None:
+    vectors = load("audits")
+    for tree in vectors["trees"]:
+        contents = [bytes.fromhex(content) for content in tree["contents"]]
+        assert audits.root(contents).hex() == tree["root"]
+        paths = [[word.hex() for word in audits.path(contents, place)] for place in range(len(contents))]
+        assert paths == tree["paths"]
+    for vector in vectors["draws"]:
+        manifest = MANIFESTS[vector["manifest"]]
+        assert audits.draw_ms(manifest, vector["epoch"]) == vector["block_from_ms"]
+        drawn = audits.draw(derive.swarm_id(manifest), vector["epoch"], bytes.fromhex(vector["block_hash"]))
+        assert drawn.hex() == vector["draw"]
+        for one in vector["accounts"]:
+            account, slots = bytes.fromhex(one["account"]), one["slots"]
+            assert audits.is_drawn(drawn, account, vector["one_in"]) == one["is_drawn"]
+            assert audits.slots_of(bytes.fromhex(one["bits"])) == slots
+            assert audits.drawn_slots(drawn, account, slots, vector["samples"]) == one["drawn"]
+    assert [audits.points(vector) for vector in vectors["points"]] == [v["points"] for v in vectors["points"]]
+    for vector in vectors["turns"]:
+        manifest = MANIFESTS[vector["manifest"]]
         assert derive.turns(manifest) == vector["turns"]
         assert [[age, derive.turn_at(manifest, Fraction(age))] for age, _ in vector["ages"]] == vector["ages"]
 

@@ -149,6 +149,7 @@ class AuditorHarness:
             telemetry=self.node.telemetry,
             clock=world.now,
             signing=SigningDatabase(self.data.database),
+            beacons=self.beacons,
         )
         self.auditor = Auditor(self.parts)
 
@@ -175,6 +176,13 @@ class AuditorHarness:
 
     async def work(self, epoch: int, slot: int, *, right: int = 1, wrong: int = 1) -> AdmittedRollout:
         """Publish a group of right and wrong answers, as the node's rounds do."""
+        admitted = await self.make(epoch, slot, right=right, wrong=wrong)
+        await self.node.gossip.publish(admitted)
+        await self.node.engine.verify(admitted)
+        return admitted
+
+    async def make(self, epoch: int, slot: int, *, right: int = 1, wrong: int = 1) -> AdmittedRollout:
+        """Make such a group and send it to nobody."""
         beacon = await self.beacons.obtain(epoch)
         family = self.manifest.suite.families[0]
         task = assigned_task(
@@ -183,9 +191,8 @@ class AuditorHarness:
         answer = solution(family, derive(family, task.seed))
         assert answer is not None
         answers = (answer.encode(),) * right + (b"no answer",) * wrong
-        admitted = await self.node.publish(epoch=epoch, slot=slot, completions=answers)
-        await self.node.engine.verify(admitted)
-        return admitted
+        message = self.identity.message(self.manifest, epoch=epoch, slot=slot, completions=answers)
+        return self.node.engine.admit_own(message, self.world.now())
 
     async def publish_message(self, message: Tally | Proposal | Approval) -> ContentId:
         """Publish a contribution message under this node's signature, also a false one."""

@@ -165,8 +165,23 @@ def island_counts() -> list[dict[str, Any]]:
         )
     ]
     return [
-        {"islands": asdict(one), "paid": paid, "count": island_count(one, paid)}
-        for one, paid in (*cases, (constant, [10**6]), (constant, []))
+        {
+            "islands": asdict(one),
+            "paid": paid,
+            "one_in": one_in,
+            "count": island_count(one, paid, one_in),
+        }
+        for one, paid, one_in in (
+            *((terms_, paid, 1) for terms_, paid in cases),
+            (constant, [10**6], 1),
+            (constant, [], 1),
+            (constant, [10**6], 4),
+            (terms, [16], 4),
+            (terms, [17], 4),
+            (terms, [17, 12], 4),
+            (terms, [17, 11], 4),
+            (terms, [1], 128),
+        )
     ]
 
 

@@ -20,6 +20,7 @@ from vectors import (  # noqa: E402
     cases_address_record,
     cases_catch_up,
     cases_certificate,
+    cases_commitment,
     cases_contribution,
     cases_difficulty,
     cases_ed25519,
@@ -33,6 +34,7 @@ from vectors import (  # noqa: E402
     cases_successor,
     cases_version,
     derivations,
+    derivations_audits,
     derivations_difficulty,
 )
 from vectors.pipeline import Outcome, Pipeline  # noqa: E402
@@ -70,6 +72,7 @@ FILES = {
     "gate": cases_gate.cases,
     "reserved": cases_reserved.cases,
     "successor": cases_successor.cases,
+    "commitment": cases_commitment.cases,
 }
 LONGEST_RUN = 64  # bytes of one value in a row; longer runs are written as [byte, times]
 
@@ -109,6 +112,7 @@ def files() -> Iterator[tuple[str, str]]:
         "difficulty.json",
         _dump({"format": "sapo/vectors/difficulty/1", **derivations_difficulty.everything()}),
     )
+    yield "audits.json", _dump({"format": "sapo/vectors/audits/1", **derivations_audits.everything()})
     yield "derivations.json", _dump({"format": "sapo/vectors/derivations/1", **derivations.everything()})
 
 

@@ -71,6 +71,7 @@ class Pipeline:
             "rollouts": engine.admission.admit,
             "certificates": engine.certificates.admit,
             "equivocations": engine.proofs.admit,
+            "commitments": engine.sampled.commitments.admit,
         }
 
     def learn_bonds(self, epoch: int, bonded: Mapping[Account, int]) -> None:

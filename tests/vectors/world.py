@@ -16,6 +16,7 @@ from sapo_protocol.identifiers import Account, Digest, NodeId
 from sapo_protocol.manifest import Limits, Manifest
 from sapo_protocol.suite import Family, Suite, canonical_json
 from sapo_protocol.terms.auditors import Replacement
+from sapo_protocol.terms.audits import AuditTerms
 from sapo_protocol.terms.difficulty import Difficulty
 from sapo_protocol.terms.gate import BondGate, EasGate, OpenGate
 from sapo_protocol.terms.islands import IslandTerms
@@ -24,7 +25,7 @@ GENESIS = 1_800_000_000
 EPOCH_SECONDS = 60
 EPOCH = 3
 LATER_KINDS = range(7, 24)
-"""Kinds that are reserved for later versions."""
+"""Kinds that are reserved for later versions; 7 is so everywhere but on the topic of commitments."""
 
 NOW_MS = 1000 * (GENESIS + EPOCH * EPOCH_SECONDS + EPOCH_SECONDS // 2)
 YEAR_END = GENESIS + 86_400
@@ -126,6 +127,13 @@ MANIFESTS: Mapping[str, Manifest] = {
     ),
     "many attesters": replace(CHAINED, version=2, gate=EasGate(_SERVICE, _SCHEMA, ATTESTERS, 0)),
     "ladders": LADDERS,
+    "sampled": replace(CHAINED, version=2, audits=AuditTerms(samples=4, one_in=1)),
+    "sampled on islands": replace(
+        CHAINED, version=2, islands=IslandTerms(64, 32, 2, 64, count=4), audits=AuditTerms(8, 65_536)
+    ),
+    "sampled behind a bond": replace(
+        CHAINED, version=2, gate=BondGate(_BOND, 10**20, 12 + 14 * EPOCH_SECONDS), audits=AuditTerms(1, 2)
+    ),
     "largest bond": replace(CHAINED, version=2, gate=BondGate(_BOND, 2**96 - 1, 12 + 14 * EPOCH_SECONDS)),
 }
 

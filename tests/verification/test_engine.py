@@ -13,8 +13,9 @@ from sapo_protocol.equivocation import EquivocationProof, open_proof, prove_equi
 from sapo_protocol.errors import RemoteProtocolError, Verdict
 from sapo_protocol.rules import Rule
 from sapo_protocol.topics import certificates_topic, contributions_topic, equivocations_topic, rollouts_topic
+from sapo_verification.admission.arrivals import Received
 from sapo_verification.admission.envelope_store import KEPT_EPOCHS
-from sapo_verification.engine import Engine, Received
+from sapo_verification.engine import Engine
 from sapo_verification.observer import SilentObserver
 from sapo_verification.reputation.evidence import Evidence
 from sapo_verification.reputation.penalties import HARD

@@ -19,7 +19,8 @@ from sapo_protocol.rules import Rule
 from sapo_protocol.terms.auditors import Auditors
 from sapo_protocol.terms.islands import IslandTerms
 from sapo_protocol.topics import certificates_topic, equivocations_topic, rollouts_topic
-from sapo_verification.engine import Engine, Received
+from sapo_verification.admission.arrivals import Received
+from sapo_verification.engine import Engine
 from sapo_verification.island_counts import IslandCounts
 from sapo_verification.islands import IslandMap
 from sapo_verification.types import AdmittedRollout

@@ -19,28 +19,36 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from sapo_protocol.certificate import Certificate
 from sapo_protocol.constants import CONTRIBUTION_EPOCHS, EPOCH_WINDOW
 from sapo_protocol.envelope import parse_envelope
 from sapo_protocol.epochs import epoch_at, epoch_start_seconds
-from sapo_protocol.equivocation import EquivocationProof, open_proof
+from sapo_protocol.equivocation import open_proof
 from sapo_protocol.errors import Reason, RemoteProtocolError, Verdict
-from sapo_protocol.identifiers import Account, ContentId, NodeId
+from sapo_protocol.identifiers import Account, ContentId
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.rollout import parse_rollout
 from sapo_protocol.rules import Rule
 from sapo_protocol.tasks import Task
 from sapo_protocol.terms.auditors import Auditors
-from sapo_protocol.topics import certificates_topic, contributions_topic, equivocations_topic, rollouts_topic
+from sapo_protocol.topics import (
+    certificates_topic,
+    commitments_topic,
+    contributions_topic,
+    equivocations_topic,
+    rollouts_topic,
+)
+from sapo_verification.admission.arrivals import Arrival, Received
 from sapo_verification.admission.certificates import CertificateStore, NotIntroduced
+from sapo_verification.admission.commitments import CommitmentStore
 from sapo_verification.admission.contribution_store import ContributionStore
-from sapo_verification.admission.contributions import AdmittedContribution, AuditorSet, ContributionAdmission
+from sapo_verification.admission.contributions import AuditorSet, ContributionAdmission
 from sapo_verification.admission.envelope_store import KEPT_EPOCHS, EnvelopeStore
 from sapo_verification.admission.equivocations import ProofStore
 from sapo_verification.admission.rollouts import Admission, SlotTaken
+from sapo_verification.admission.sampled_audits import SampledAudits
 from sapo_verification.epoch_count import EpochCount
 from sapo_verification.island_counts import IslandCounts
-from sapo_verification.islands import Heard, IslandMap
+from sapo_verification.islands import IslandMap
 from sapo_verification.levels import BeaconOf, Levels, RecordOf
 from sapo_verification.observer import Observer, Observers
 from sapo_verification.reputation.evidence import Reputation
@@ -73,45 +81,11 @@ _EXPECTED: Final = frozenset({Reason.SEEN, Reason.EPOCH_PAST})
 _EXPECTED_OF_LIVE_ROLLOUTS: Final[frozenset[Reason]] = frozenset()
 """Gossip carries a rollout once and in time; a copy or a late one is counted."""
 
-Admitted = AdmittedRollout | AdmittedContribution | Certificate | EquivocationProof
-
 MEASURED_SHARE: Final = 0.1
 """Weight of the texts of an account whose steps mislead: enough to notice that they have changed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Received:
-    """The decision on one message.
-
-    Attributes:
-        verdict: what the transport does with the message.
-        rule: the rule that it breaks, if any; one of stage 8 (the pool's) leaves the verdict at ACCEPT.
-        admitted: what passed stages 1 to 7, if anything did.
-        proof: a message that proves an equivocation which this message completed; to be published.
-        islands: where the proof is published.
-        unknown: the node of a message whose certificate this node lacks.
-    """
-
-    verdict: Verdict
-    rule: Rule | None = None
-    admitted: Admitted | None = None
-    proof: bytes | None = None
-    islands: tuple[int, ...] = (0,)
-    unknown: NodeId | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Arrival:
-    """A message and how it came; see ``Engine.receive``."""
-
-    message: bytes
-    now_seconds: float
-    source: str
-    live: bool
-    heard: Heard
-
-
-_Handler = Callable[[_Arrival], Received]
+_Handler = Callable[[Arrival], Received]
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +176,15 @@ class Engine:
             screens=self._screens,
             connection=connection,
         )
+        self.sampled: Final = SampledAudits(
+            manifest,
+            commitments=CommitmentStore(manifest, self.certificates, connection, self.admission.terms),
+            admission=self.admission,
+            envelopes=self.envelopes,
+            count=self.count,
+            verify=self.verify,
+            is_silenced=self.reputation.is_banned,
+        )
         self.sampler: Final = Sampler(
             self.pool, self.reputation, self._verifier, terms.sampling, self.origins.network_of
         )
@@ -248,16 +231,23 @@ class Engine:
             KeyError: the topic is not one of this swarm's, or of an island that was never carried.
         """
         handler, island = self._handlers[topic]
-        heard = frozenset({island}) if live else self.islands.carried
-        arrival = _Arrival(message, now_seconds, source, live, heard)
+        is_rollout = handler == self._receive_rollout
+        heard = self.islands.rollouts if is_rollout else self.islands.carried
+        arrival = Arrival(message, now_seconds, source, live, frozenset({island}) if live else heard)
         try:
             return handler(arrival)
         except RemoteProtocolError as error:
-            return self._refuse(error, arrival, is_rollout=handler == self._receive_rollout)
+            return self._refuse(error, arrival, is_rollout=is_rollout)
 
-    def carry(self, islands: Collection[int]) -> None:
-        """Hear the topics of these islands, and take what other nodes send on request if it is of these."""
-        self.islands.carried, self.islands.has_joined = frozenset(islands), True
+    def carry(self, islands: Collection[int], rollouts: Collection[int] | None = None) -> None:
+        """Hear the topics of these islands, and take what other nodes send on request if it is of these.
+
+        Args:
+            rollouts: the islands whose rollouts are heard; none: all of them.
+        """
+        near = islands if rollouts is None else rollouts
+        self.islands.carried, self.islands.rollouts = frozenset(islands), frozenset(near)
+        self.islands.has_joined = True
         for island in islands:
             self._handlers |= {topic: (handler, island) for topic, handler in self._topics(island).items()}
 
@@ -370,6 +360,7 @@ class Engine:
         self.pool.expire(epoch - EPOCH_WINDOW)
         self.envelopes.forget(epoch)
         self.proofs.forget(epoch)
+        self.sampled.commitments.forget(epoch)
         self.count.forget(before_epoch=epoch - KEPT_EPOCHS)
         self.contributions.forget(before_epoch=epoch - CONTRIBUTION_EPOCHS)
 
@@ -379,21 +370,28 @@ class Engine:
 
     def _topics(self, island: int) -> dict[str, _Handler]:
         swarm_id = self.manifest.swarm_id
-        return {
+        topics: dict[str, _Handler] = {
             certificates_topic(swarm_id, island): self._receive_certificate,
             rollouts_topic(swarm_id, island): self._receive_rollout,
             equivocations_topic(swarm_id, island): self._receive_proof,
             contributions_topic(swarm_id): self._receive_contribution,
         }
+        if self.manifest.audits is not None:
+            topics[commitments_topic(swarm_id, island)] = self._receive_commitment
+        return topics
 
     def _is_quarantined(self, rollout: VerifiedRollout) -> bool:
         return self._verifier.is_quarantined(rollout)
 
-    def _receive_certificate(self, came: _Arrival) -> Received:
+    def _receive_certificate(self, came: Arrival) -> Received:
         certificate = self.certificates.admit(came.message, came.now_seconds, came.heard)
         return Received(Verdict.ACCEPT, admitted=certificate)
 
-    def _receive_contribution(self, came: _Arrival) -> Received:
+    def _receive_commitment(self, came: Arrival) -> Received:
+        commitment = self.sampled.commitments.admit(came.message, came.now_seconds, came.heard)
+        return Received(Verdict.ACCEPT, admitted=commitment)
+
+    def _receive_contribution(self, came: Arrival) -> Received:
         admitted = self.contribution_admission.admit(came.message, came.now_seconds)
         self.contributions.add(
             admitted.content_id,
@@ -404,13 +402,13 @@ class Engine:
         )
         return Received(Verdict.ACCEPT, admitted=admitted)
 
-    def _receive_proof(self, came: _Arrival) -> Received:
+    def _receive_proof(self, came: Arrival) -> Received:
         with transaction(self._connection):
             proof = self.proofs.admit(came.message, came.now_seconds, came.heard)
             self._observers.proved(proof, came.source)
         return Received(Verdict.ACCEPT, admitted=proof)
 
-    def _receive_rollout(self, came: _Arrival) -> Received:
+    def _receive_rollout(self, came: Arrival) -> Received:
         admitted = self.admission.admit(came.message, came.now_seconds, came.heard)
         if self.envelopes.has(admitted.content_id):  # from before a restart under a wrong clock
             return Received(Verdict.IGNORE, Rule.ROLLOUT_NEW)
@@ -419,13 +417,20 @@ class Engine:
             refusal = self._offer(admitted)
             self._keep(admitted, came.now_seconds, live=came.live)
             self._observers.admitted(admitted, came.source)
-            if admitted.rollout.account == self.own:
-                self.count.leave_out(admitted)  # of another machine of this account: others count it
+            if admitted.rollout.account == self.own:  # another machine of it made this one
+                self._note_sibling(admitted)
             elif refusal is not None:
                 self._observers.refused(refusal.rule, admitted, refusal.detail)
             else:
                 self._draw_for_audit(admitted)
         return Received(Verdict.ACCEPT, refusal.rule if refusal else None, admitted)
+
+    def _note_sibling(self, admitted: AdmittedRollout) -> None:
+        """Leave a rollout of another machine of the own account to others, or check it before committing."""
+        if self.manifest.audits is None:
+            self.count.leave_out(admitted)
+        else:
+            self._queue(admitted, known=True)
 
     def _offer(self, admitted: AdmittedRollout) -> RemoteProtocolError | None:
         """Offer the rollout to the pool; return the refusal, or None if the pool took it."""
@@ -447,12 +452,15 @@ class Engine:
         share = self._terms.audit_share
         if not share or (is_known and self._rng.random() >= share):
             return
-        if (displaced := self.audits.put(admitted, known=is_known)) is not None:
+        self._queue(admitted, known=is_known)
+
+    def _queue(self, admitted: AdmittedRollout, *, known: bool) -> None:
+        if (displaced := self.audits.put(admitted, known=known)) is not None:
             self._observers.displaced(displaced)
         if displaced is not admitted:
             self._observers.queued(admitted)
 
-    def _refuse(self, error: RemoteProtocolError, came: _Arrival, *, is_rollout: bool) -> Received:
+    def _refuse(self, error: RemoteProtocolError, came: Arrival, *, is_rollout: bool) -> Received:
         if error.reason in (_EXPECTED_OF_LIVE_ROLLOUTS if is_rollout and came.live else _EXPECTED):
             return Received(verdict(error.reason), error.rule)
         proof = (

@@ -82,6 +82,12 @@ class EpochCount(SilentObserver):
         query = "SELECT 1 FROM rollout_outcome WHERE content_id = ?"
         return self._connection.execute(query, (content_id,)).fetchone() is not None
 
+    def is_payable(self, content_id: ContentId) -> bool | None:
+        """Whether the rollout is paid where audits are by sample; None while no outcome is stored."""
+        query = "SELECT payable FROM rollout_outcome WHERE content_id = ?"
+        row = self._connection.execute(query, (content_id,)).fetchone()
+        return None if row is None else bool(row[0])
+
     def points(
         self,
         epoch: int,

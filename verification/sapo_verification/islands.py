@@ -34,6 +34,7 @@ class IslandMap:
     Attributes:
         is_divided: whether the swarm may have more islands than one.
         carried: the islands whose messages the node hears now; the first one until it has joined some.
+        rollouts: those of them whose rollouts it hears: all, but of an auditor where audits are by sample.
         has_joined: whether it has.
         everywhere: accounts whose certificates count on every island: the auditors'.
     """
@@ -51,6 +52,7 @@ class IslandMap:
         self._counts = counts or IslandCounts(":memory:")
         self._homes: dict[tuple[Account, int, int], int] = {}
         self.carried: frozenset[int] = frozenset({0})
+        self.rollouts: frozenset[int] = self.carried
         self.has_joined = False
         self.everywhere: frozenset[Account] = frozenset()
 
@@ -59,7 +61,7 @@ class IslandMap:
 
         The first answer stays, whatever the chain shows of the epoch later.
         """
-        self._counts.learn(epoch, island_count(self._terms, paid))
+        self._counts.learn(epoch, island_count(self._terms, paid, self._manifest.one_in))
 
     def knows(self, epoch: int) -> bool:
         """Whether the number of islands in an epoch is known, and not only the last one before it."""

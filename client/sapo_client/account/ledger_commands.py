@@ -443,7 +443,7 @@ async def _explain(session: LedgerSession, epoch: int) -> dict[str, Any]:
     points = next((share.points for share in shares if share.account == session.account), 0)
     named = [session.archive.tally(id_) for id_ in proposal.tallies] if proposal else []
     tallies = [tally for tally in named if tally is not None]
-    counted = earned_points(tallies, session.manifest.limits.points_per_epoch).get(session.account, 0)
+    counted = earned_points(tallies, session.manifest.points_cap).get(session.account, 0)
     outcomes = _outcomes(session, epoch)
     live = await session.ledger.live_accounts()
     return {

@@ -81,6 +81,16 @@ IslandAccountsOption = Annotated[
         "--island-accounts", min=2, metavar="N", help="Paid accounts to an island above which it divides."
     ),
 ]
+SampleAuditsOption = Annotated[
+    int | None,
+    typer.Option(
+        "--sample-audits",
+        min=1,
+        metavar="D",
+        help="Auditors check four groups of one account in D, a power of two; unset: every rollout."
+        " Not beside --difficulty follow.",
+    ),
+]
 ForModel = Annotated[
     str, typer.Option("--model", metavar="M", help="Model that the tasks are for, as in `sapo join`.")
 ]

@@ -22,6 +22,7 @@ from sapo_client.cli.options import (
     IslandsOption,
     LevelOption,
     PassphraseFile,
+    SampleAuditsOption,
     command,
     listed,
 )
@@ -142,6 +143,7 @@ def deploy(
     attester: Attesters = None,
     islands: IslandsOption = None,
     island_accounts: IslandAccountsOption = ISLAND_ACCOUNTS,
+    sample_audits: SampleAuditsOption = None,
     model: ForModel = "bundled",
     costs_money: CostsMoney = False,
     yes: YesOption = False,
@@ -151,6 +153,7 @@ def deploy(
     Shows every transaction and the highest possible cost, and asks before it signs. The same command resumes
     an interrupted deployment, and changes nothing once everything is deployed.
     """
+    from sapo_client.founding.audits import audits_of
     from sapo_client.founding.islands import islands_of
     from sapo_client.founding.swarm import SwarmTerms
     from sapo_client.founding.tasks import choose_tasks
@@ -173,6 +176,12 @@ def deploy(
         bond=bond,
         eas=_attestation(bond, eas, schema, attester),
         islands=islands_of(islands, island_accounts, epoch_seconds),
+        audits=audits_of(
+            sample_audits,
+            difficulty=tasks.difficulty,
+            epoch_seconds=epoch_seconds,
+            finality_seconds=finality_seconds,
+        ),
     )
     _check_quorum(common, terms)
     founding = _founding(folder, rpc, founder, terms, costs_money=costs_money)

@@ -34,6 +34,7 @@ from sapo_protocol.identifiers import Account
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.manifest_file import manifest_from_json, manifest_to_json
 from sapo_protocol.suite import Suite
+from sapo_protocol.terms.audits import AuditTerms
 from sapo_protocol.terms.gate import Gate
 from sapo_protocol.terms.islands import IslandTerms
 
@@ -63,6 +64,7 @@ class SwarmTerms:
         bond: tokens that an account must bond to count in full; none: accounts need no bond.
         eas: the attestation that an account must have to count; none: it needs none. Not beside a bond.
         islands: how the swarm is divided; none: it is not.
+        audits: how auditors check a sample; none: they check every rollout.
     """
 
     name: str
@@ -80,6 +82,7 @@ class SwarmTerms:
     bond: float | None = None
     eas: EasTerms | None = None
     islands: IslandTerms | None = None
+    audits: AuditTerms | None = None
 
 
 _LATER_SETTINGS: Final[dict[str, Any]] = json.loads(
@@ -154,6 +157,7 @@ class Founding:
     ) -> Manifest:
         difficulty = difficulty_of(suite)
         gate = self._gate(deployment, wanted)
+        terms = (gate, difficulty, self._terms.islands, self._terms.audits)
         return Manifest(
             name=self._terms.name,
             bootstrap=self._terms.bootstrap,
@@ -165,10 +169,11 @@ class Founding:
             epoch_seconds=wanted.epoch_seconds,
             suite=suite,
             limits=defaults.LIMITS,
-            version=1 if difficulty is None and gate is None and self._terms.islands is None else 2,
+            version=1 if all(term is None for term in terms) else 2,
             gate=gate,
             difficulty=difficulty,
             islands=self._terms.islands,
+            audits=self._terms.audits,
         )
 
     def _gate(self, deployment: contracts.Deployment, wanted: contracts.LedgerTerms) -> Gate | None:
@@ -236,7 +241,7 @@ class Founding:
             epoch_seconds=terms.epoch_seconds,
             challenge_seconds=terms.challenge_seconds or defaults.challenge_seconds(terms.epoch_seconds),
             epoch_budget_points=defaults.EPOCH_BUDGET_POINTS,
-            points_cap=defaults.LIMITS.points_per_epoch,
+            points_cap=defaults.LIMITS.points_per_epoch * (terms.audits.one_in if terms.audits else 1),
             account_exit_seconds=(
                 None
                 if terms.bond is None

@@ -87,6 +87,28 @@ def _last_block_before(web3: Web3, timestamp_seconds: int, confirmations: int) -
     return number, Digest(bytes(_block(web3, number)["hash"]))
 
 
+def first_block_from(
+    rpc: Rpc, timestamp_seconds: int, *, confirmations: int, now: Callable[[], float] = time.time
+) -> Digest:
+    """Return the hash of the first block with a timestamp not below a past moment, as endpoints agree.
+
+    Raises:
+        LedgerError: as for ``numbered_block_before``; or there is no such block yet.
+    """
+    if now() < timestamp_seconds:
+        raise LedgerError("the moment is still to come", hint="check this machine's clock")
+    what = f"the first block from second {timestamp_seconds} on"
+    return rpc.agree(lambda web3: _first_block_from(web3, timestamp_seconds, confirmations), what)
+
+
+def _first_block_from(web3: Web3, timestamp_seconds: int, confirmations: int) -> Digest:
+    head = int(web3.eth.block_number)
+    number = 1 + _search(lambda n: int(_block(web3, n)["timestamp"]) < timestamp_seconds, head)
+    if head - number + 1 < max(1, confirmations):
+        raise NotYet("the block of the draw is not there or not settled yet", hint="wait for the next blocks")
+    return Digest(bytes(_block(web3, number)["hash"]))
+
+
 def _search(is_before: Callable[[int], bool], head: int) -> int:
     low, high, step = head, head + 1, 1
     while not is_before(low):

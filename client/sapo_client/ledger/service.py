@@ -38,7 +38,7 @@ from sapo_client.ledger.records import (
     Stake,
 )
 from sapo_client.ledger.rpc import Rpc
-from sapo_client.ledger.scan import RegistryView, numbered_block_before
+from sapo_client.ledger.scan import RegistryView, first_block_from, numbered_block_before
 from sapo_client.ledger.sender import Sender
 from sapo_client.ledger.transactions import Call
 from sapo_protocol.eip712 import EpochApproval, EpochRoot
@@ -101,6 +101,7 @@ class LedgerClient:
         )
         self._gate = Gate(self._rpc, manifest, self._ledger)
         self._before = partial(numbered_block_before, self._rpc, confirmations=confirmations, now=clock)
+        self._from = partial(first_block_from, self._rpc, confirmations=confirmations, now=clock)
         self._outbox = Outbox(outbox_path, owner=f"{manifest.swarm_id} 0x{self._account.hex()}")
         self._errors = ErrorCounts()
         self._clock_check = ClockCheck()
@@ -157,6 +158,10 @@ class LedgerClient:
     async def block_hash_before(self, timestamp_seconds: int) -> bytes:
         """Return the hash of the last block before a moment in the past, the ground of an epoch's beacon."""
         return await self._in_thread(lambda: self._before(timestamp_seconds)[1])
+
+    async def block_hash_from(self, timestamp_seconds: int) -> bytes:
+        """Return the hash of the first block from a moment in the past on, the ground of an audit's draw."""
+        return await self._in_thread(lambda: self._from(timestamp_seconds))
 
     async def final_root_before(self, timestamp_seconds: int) -> EpochRoot | None:
         """Return the root of the last epoch that is final in the last block before a moment in the past."""

@@ -127,6 +127,7 @@ class NodeApp:
             context,
             engine=self._engine,
             gossip=self._gossip,
+            beacons=self._beacons,
             chain=self._chain,
             open_auditor=roles.open_auditor,
         )

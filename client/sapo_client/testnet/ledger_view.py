@@ -66,7 +66,7 @@ class ChainView:
         self._rpc: Rpc = Rpc([rpc_url])
         self._ledger: EpochLedgerContract = EpochLedgerContract(self._rpc, manifest.ledger)
         self._history: History = History(self._ledger)
-        self._points_per_epoch = manifest.limits.points_per_epoch
+        self._points_per_epoch = manifest.points_cap
 
     def block(self) -> int:
         """Return the number of the last block."""

@@ -28,7 +28,7 @@ def paid_accounts(proposal: Proposal) -> int:
     return sum(share.points > 0 for share in proposal.shares)
 
 
-def island_count(terms: IslandTerms | None, paid: Sequence[int] = ()) -> int:
+def island_count(terms: IslandTerms | None, paid: Sequence[int] = (), one_in: int = 1) -> int:
     """Return the number of islands, a power of two.
 
     It doubles and halves along the given epochs, with hysteresis: a number of accounts between both bounds
@@ -37,13 +37,15 @@ def island_count(terms: IslandTerms | None, paid: Sequence[int] = ()) -> int:
     Args:
         terms: of the manifest; without any there is one island.
         paid: accounts with points in each of the ``counted_epochs``, oldest first.
+        one_in: how many accounts each of them stands for, where audits are by sample.
     """
     if terms is None:
         return 1
     if terms.count is not None:
         return terms.count
     count = 1
-    for number, accounts in enumerate(paid):
+    for number, found in enumerate(paid):
+        accounts = one_in * found
         while count < terms.most_islands and accounts > terms.most_accounts * count:
             count *= 2
         while number and count > 1 and accounts < terms.least_accounts * count:

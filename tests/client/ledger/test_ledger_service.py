@@ -233,6 +233,24 @@ async def test_the_ground_of_a_beacon_is_the_last_block_before(
         await ledger.block_hash_before(int(time.time()) + 1_000)
 
 
+async def test_the_ground_of_a_draw_is_the_first_block_from_a_moment_on(
+    contracts: Contracts, ledger: LedgerClient
+) -> None:
+    chain = contracts.chain
+    moment = chain.engine.head.timestamp + 50
+    chain.now_seconds = moment - 1
+    contracts.register(BOB, node_key(2), NEXT_YEAR)
+    with pytest.raises(LedgerError, match="not there or not settled"):
+        await ledger.block_hash_from(moment)
+    chain.now_seconds = moment
+    contracts.register(BOB, node_key(3), NEXT_YEAR)
+    first = bytes(chain.engine.head.hash)
+    contracts.register(BOB, node_key(4), NEXT_YEAR)
+    assert await ledger.block_hash_from(moment) == first
+    with pytest.raises(LedgerError, match="still to come"):
+        await ledger.block_hash_from(int(time.time()) + 1_000)
+
+
 async def test_a_dead_chain_is_recorded_and_waited_for(tmp_path: Path) -> None:
     with socket.socket() as reserved:
         reserved.bind(("127.0.0.1", 0))

@@ -30,7 +30,8 @@ from sapo_protocol.manifest import Limits, Manifest
 from sapo_protocol.rollout import Rollout
 from sapo_protocol.suite import Suite
 from sapo_protocol.topics import certificates_topic, contributions_topic, rollouts_topic
-from sapo_verification.engine import Engine, Received
+from sapo_verification.admission.arrivals import Received
+from sapo_verification.engine import Engine
 from sapo_verification.jail.checkers import CheckerPool
 from sapo_verification.suites import catalogue
 from sapo_verification.types import AdmittedRollout

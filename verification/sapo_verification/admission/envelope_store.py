@@ -22,6 +22,7 @@ _SCHEMA = StoreSchema(
     ) WITHOUT ROWID;
     CREATE INDEX IF NOT EXISTS heard_epoch ON heard (epoch);
     """,
+    "CREATE INDEX heard_account ON heard (epoch, account);",
 )
 
 
@@ -72,6 +73,13 @@ class EnvelopeStore:
         """Return the envelopes of an epoch and later ones, oldest epoch first."""
         rows = self._connection.execute(
             "SELECT envelope FROM heard WHERE epoch >= ? ORDER BY epoch", (epoch,)
+        )
+        return tuple(bytes(row[0]) for row in rows)
+
+    def of(self, account: Account, epoch: int) -> tuple[bytes, ...]:
+        """Return the envelopes of an account in an epoch, in no order."""
+        rows = self._connection.execute(
+            "SELECT envelope FROM heard WHERE epoch = ? AND account = ?", (epoch, account)
         )
         return tuple(bytes(row[0]) for row in rows)
 

@@ -124,11 +124,14 @@ class Admission:
         self._slots: OrderedDict[tuple[int, Account, int], ContentId] = OrderedDict()
         self._seen: set[ContentId] = set()
 
-    def admit(self, data: bytes, now_seconds: float, heard: Heard = None) -> AdmittedRollout:
+    def admit(
+        self, data: bytes, now_seconds: float, heard: Heard = None, *, again: bool = False
+    ) -> AdmittedRollout:
         """Admit the rollout in a message and return it.
 
         Args:
             heard: the islands on which it counts; any without them.
+            again: a content that is known is admitted once more, for a check that was drawn.
 
         Raises:
             RemoteProtocolError: with the reason that decides the verdict; ``SlotTaken`` for a second content.
@@ -136,7 +139,7 @@ class Admission:
         envelope = parse_envelope(data, self._manifest.swarm_id)
         rollout = parse_rollout(open_payload(envelope, Kind.ROLLOUT))
         require_current(self._manifest, rollout.epoch, now_seconds)
-        if envelope.content_id in self._seen:
+        if (is_known := envelope.content_id in self._seen) and not again:
             raise RemoteProtocolError(Rule.ROLLOUT_NEW, "the rollout is known")
         if self._islands.is_divided:
             self._islands.require_rollout(rollout.account, rollout.epoch, heard)
@@ -146,7 +149,8 @@ class Admission:
         self.terms.require_assignable(rollout)
         if not envelope.is_signed_by(rollout.node):
             raise RemoteProtocolError(Rule.NODE_SIGNED, "not signed by the node that it names")
-        self._occupy_slot(rollout, envelope)
+        if not is_known:
+            self._occupy_slot(rollout, envelope)
         return AdmittedRollout(envelope.content_id, rollout, data)
 
     def _occupy_slot(self, rollout: Rollout, envelope: SignedEnvelope) -> None:

@@ -32,7 +32,7 @@ OpenAuditor = Callable[[AuditorParts], AuditorRole]
 def audit_shares(context: NodeContext) -> AuditShares:
     """Return how much this node audits."""
     config = context.config.verification
-    if context.config.ledger.audit:
+    if context.config.ledger.audit and context.manifest.audits is None:
         return AUDITORS_SHARES
     return AuditShares(rollouts=config.audit_share, time=config.audit_time)
 
@@ -139,6 +139,7 @@ def open_ledger(
     *,
     engine: Engine,
     gossip: GossipHandlers,
+    beacons: Beacons,
     chain: LedgerClient | NoChain,
     open_auditor: OpenAuditor = Auditor,
 ) -> LedgerRole:
@@ -157,6 +158,7 @@ def open_ledger(
             telemetry=context.telemetry,
             clock=context.clock,
             signing=SigningDatabase(context.data.database),
+            beacons=beacons,
         )
     )
     registration = Registration(

@@ -23,10 +23,12 @@ import trio
 from sapo_client.node.auditing.accuser import Accuser
 from sapo_client.node.auditing.agreement import Agreement, AgreementTerms, ChainState
 from sapo_client.node.auditing.pages import PageExchange
+from sapo_client.node.auditing.sample import SampleAudit
 from sapo_client.node.auditing.scrutiny import scrutinise
 from sapo_client.node.auditing.settlement import cumulative_points, grace_seconds
 from sapo_client.node.auditing.watchtower import LedgerWatchtower, WatchtowerParts
 from sapo_client.node.gossip.handlers import GossipHandlers
+from sapo_client.node.runtime.beacons import Beacons
 from sapo_client.node.runtime.beside import beside
 from sapo_client.node.runtime.clock import Clock
 from sapo_client.node.runtime.context import Author
@@ -39,6 +41,7 @@ from sapo_protocol.epochs import epoch_at, epoch_start_seconds
 from sapo_protocol.identifiers import Account, ContentId
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.merkle import sum_of
+from sapo_protocol.settlement import tally_seconds
 from sapo_protocol.terms.auditors import Auditors
 from sapo_protocol.topics import contributions_topic
 from sapo_verification.admission.contribution_store import ContributionStore
@@ -78,6 +81,7 @@ class AuditorParts:
     telemetry: Telemetry
     clock: Clock
     signing: SigningDatabase
+    beacons: Beacons
 
     @property
     def manifest(self) -> Manifest:
@@ -148,6 +152,14 @@ class Auditor:
             swarm_id=parts.manifest.swarm_id,
             clock=parts.clock,
         )
+        self.sample: Final = SampleAudit(
+            engine=parts.engine,
+            transport=parts.transport,
+            ledger=parts.ledger,
+            beacons=parts.beacons,
+            clock=parts.clock,
+            events=parts.telemetry.events,
+        )
         self._known, self._by_turns = Auditors(), True
         self.points = 0
 
@@ -165,13 +177,14 @@ class Auditor:
                 if await parts.ledger.can_settle():
                     nursery.start_soon(self._audit, parts.account_key, terms)
                     nursery.start_soon(parts.accuser().run)
+                    nursery.start_soon(self.sample.run)
                 else:
                     parts.telemetry.events.write("audit_refused", why=_EARLIER_LEDGER)
 
     async def _join_contributions(self) -> AgreementTerms:
         """Learn the ledger's terms, then exchange contributions with peers."""
         parts = self._parts
-        cap = min(await parts.ledger.points_cap(), parts.manifest.limits.points_per_epoch)
+        cap = min(await parts.ledger.points_cap(), parts.manifest.points_cap)
         budget = await parts.ledger.epoch_budget()
         self._expiry_seconds = await parts.ledger.challenge_seconds() + parts.manifest.epoch_seconds
         self._known, quorum = await parts.ledger.changes.auditors()
@@ -287,13 +300,16 @@ class Auditor:
         tally waits for that as well.
         """
         parts = self._parts
-        grace = grace_seconds(parts.manifest)
+        grace, begin = grace_seconds(parts.manifest), tally_seconds(parts.manifest)
         age_seconds = parts.clock() - epoch_start_seconds(parts.manifest, epoch + 1)
-        if age_seconds < grace or epoch != epoch_at(parts.manifest, parts.clock()) - 1:
+        if age_seconds < begin or epoch != epoch_at(parts.manifest, parts.clock()) - 1:
             return False
         if not parts.engine.levels.is_known(epoch) or not parts.engine.standing.is_known(epoch):
             return False
-        waited = min(age_seconds - grace, trio.current_time() - self._started_seconds)
+        waited = min(age_seconds - begin, trio.current_time() - self._started_seconds)
+        if parts.manifest.audits is not None:
+            is_late = waited >= grace / 2
+            return self.sample.is_drawn(epoch) and (is_late or self.sample.is_done(epoch))
         return waited >= grace / 2 or not parts.engine.audits.unaudited(epoch)
 
     async def _publish_tally(self, agreement: Agreement, epoch: int) -> None:
@@ -301,12 +317,16 @@ class Auditor:
         live = {account for account, _ in await parts.ledger.live_accounts()}
         cap, record = parts.manifest.limits.points_per_epoch, parts.engine.levels.record(epoch)
         units = parts.engine.standing.units(epoch)
-        if record is None:
+        if parts.manifest.audits is not None:
+            points = self.sample.points(epoch, units)
+        elif record is None:
             points = count.points(epoch, live, cap, units)
         else:
             points = count.points_by_level(epoch, live, cap, record, units)
         outcomes = count.outcomes(epoch, live, len(parts.manifest.suite.families), units)
         root = count.evidence_root(epoch)
+        if parts.manifest.audits is not None:
+            root = self.sample.evidence_root(epoch)
         await self._publish(await beside(agreement.tallying(epoch, points, root, parts.clock(), outcomes)))
         by_account = {str(account): count for account, count in points}
         parts.telemetry.events.write("tally", epoch=epoch, points=by_account)

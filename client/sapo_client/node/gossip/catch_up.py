@@ -38,7 +38,8 @@ from sapo_protocol.islands.catch_up import (
 from sapo_protocol.rollout import parse_rollout
 from sapo_protocol.rules import Rule
 from sapo_protocol.topics import rollout_ids_protocol, rollouts_protocol
-from sapo_verification.engine import Engine, Received
+from sapo_verification.admission.arrivals import Received
+from sapo_verification.engine import Engine
 
 MOST_FAULTS: Final = 3
 """Answers of no use until a peer is asked no further."""
@@ -188,7 +189,7 @@ class CatchUp:
 
     async def _page(self, epoch: int, after: ContentId | None, talk: _Talk) -> IdPage:
         islands = self._engine.islands
-        request = IdRequest(epoch, islands.carried if islands.is_divided else frozenset(), after).to_bytes()
+        request = IdRequest(epoch, islands.rollouts if islands.is_divided else frozenset(), after).to_bytes()
         protocol = rollout_ids_protocol(self._engine.manifest.swarm_id)
         while True:
             answer = await self._ask(protocol, request, MAX_LISTING_BYTES, talk)

@@ -16,6 +16,7 @@ import trio
 from sapo_client.node.gossip.address_records import RecordExchange
 from sapo_client.node.gossip.catch_up import CatchUp
 from sapo_client.node.gossip.catch_up_server import CatchUpServer
+from sapo_client.node.gossip.committer import Committer
 from sapo_client.node.gossip.islands import IslandKeeper
 from sapo_client.node.gossip.own_certificate import OwnCertificate
 from sapo_client.node.gossip.publisher import Publisher
@@ -34,14 +35,16 @@ from sapo_protocol.requests import parse_request
 from sapo_protocol.topics import (
     certificates_protocol,
     certificates_topic,
+    commitments_topic,
     contributions_protocol,
     contributions_topic,
     equivocations_protocol,
     equivocations_topic,
     rollouts_topic,
 )
+from sapo_verification.admission.arrivals import Received
 from sapo_verification.admission.certificates import MAX_CERTIFICATES
-from sapo_verification.engine import Engine, Received
+from sapo_verification.engine import Engine
 from sapo_verification.types import AdmittedRollout
 
 _REPEAT_SECONDS: Final = 60.0
@@ -110,6 +113,14 @@ class GossipHandlers:
             moved=lambda: self._moved.set(),
             joined=self.repeat_requests,
         )
+        self._committer = Committer(
+            engine=engine,
+            transport=transport,
+            own_certificate=own_certificate,
+            node=node,
+            clock=clock,
+            events=telemetry.events,
+        )
         self._hears_contributions = False
         self._located: set[Account] = set()
 
@@ -147,6 +158,7 @@ class GossipHandlers:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._islands.run)
             nursery.start_soon(self._publisher.run)
+            nursery.start_soon(self._committer.run)
             nursery.start_soon(self._sync.run)
             nursery.start_soon(self._catch_up.run)
             nursery.start_soon(self.records.run)
@@ -218,9 +230,13 @@ class GossipHandlers:
         """Return the decision on a rollout that a peer sent for catch-up."""
         return self._receive(self._rollouts, message, forwarder, live=False)
 
-    def _topics_of(self, island: int) -> dict[str, Validator]:
-        """Return the topics of an island with their validators."""
-        names = (certificates_topic, rollouts_topic, equivocations_topic)
+    def _topics_of(self, island: int, rollouts: bool) -> dict[str, Validator]:
+        """Return the topics of an island with their validators, that of its rollouts if it is wanted."""
+        names = [certificates_topic, equivocations_topic]
+        if rollouts:
+            names.append(rollouts_topic)
+        if self._engine.manifest.audits is not None:
+            names.append(commitments_topic)
         return {topic: self._validator(topic) for topic in (name(self._swarm_id, island) for name in names)}
 
     def _validator(self, topic: str) -> Validator:

@@ -17,8 +17,8 @@ from sapo_verification.engine import Engine
 _LOOK_SECONDS: Final = 0.5
 """Islands change when an epoch begins; half a second is the clocks' tolerance."""
 
-TopicsOf = Callable[[int], dict[str, Validator]]
-"""The topics of an island, each with its validator."""
+TopicsOf = Callable[[int, bool], dict[str, Validator]]
+"""The topics of an island, each with its validator; that of its rollouts only if it is wanted."""
 
 
 class IslandKeeper:
@@ -61,7 +61,7 @@ class IslandKeeper:
     def join_known(self) -> None:
         """Join what is known to be due now: island 0 where there is no other."""
         if self._engine.manifest.islands is None:
-            self._join(frozenset({0}))
+            self._join(frozenset({0}), frozenset({0}))
         else:
             self._follow(self._clock())
 
@@ -87,20 +87,23 @@ class IslandKeeper:
 
     def _follow(self, now_seconds: float) -> None:
         islands, own = self._engine.islands, self._engine.own
-        if own in islands.everywhere:
-            due = islands.all_at(now_seconds)
-        else:
-            due = islands.due(self._node, own, now_seconds)
-        if due and (due != islands.carried or not self._joined):
-            self._join(due)
+        near = islands.due(self._node, own, now_seconds)
+        due = islands.all_at(now_seconds) if own in islands.everywhere else near
+        if self._engine.manifest.audits is None:
+            near = due  # else an auditor hears the commitments of all, and rollouts as every node does
+        if due and ((due, near) != (islands.carried, islands.rollouts) or not self._joined):
+            self._join(due, near)
         homes = tuple(islands.home(own, epoch) for epoch in islands.epochs_at(now_seconds))
         if homes != self._homes:
             self._homes = homes
             self._moved()
 
-    def _join(self, due: frozenset[int]) -> None:
-        self._engine.carry(due)
-        topics = {topic: one for island in sorted(due) for topic, one in self._topics_of(island).items()}
+    def _join(self, due: frozenset[int], near: frozenset[int]) -> None:
+        """Join all topics of some islands, those of rollouts only of the near ones."""
+        self._engine.carry(due, near)
+        topics: dict[str, Validator] = {}
+        for island in sorted(due):
+            topics |= self._topics_of(island, island in near)
         if topics.keys() - self._joined:  # also at the first time: peers may have been asked before
             self._tell_joined()
         for topic in sorted(self._joined - topics.keys()):

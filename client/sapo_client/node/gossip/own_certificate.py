@@ -9,6 +9,7 @@ from sapo_client.node.runtime.clock import Clock
 from sapo_protocol import ed25519
 from sapo_protocol.certificate import issue_certificate
 from sapo_protocol.eip712 import NodeBinding
+from sapo_protocol.envelope import Kind, seal
 from sapo_protocol.identifiers import NodeId
 from sapo_protocol.islands.address_record import issue_record
 from sapo_protocol.manifest import Manifest
@@ -64,6 +65,10 @@ class OwnCertificate:
         """
         made_seconds = int(self._clock())
         return issue_record(self._node_seed, self.message(), self._manifest.swarm_id, made_seconds, addresses)
+
+    def seal(self, kind: Kind, payload: bytes) -> bytes:
+        """Return a message of this node around a payload."""
+        return seal(kind, self._manifest.swarm_id, payload, self._node_seed).to_bytes()
 
     def _renew(self, now_seconds: int) -> None:
         binding = own_binding(ed25519.public_key(self._node_seed), self._manifest, now_seconds)

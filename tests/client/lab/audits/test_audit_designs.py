@@ -7,6 +7,8 @@ import pytest
 
 from sapo_client.lab.audits.claims import CLAIMS, SampledClaim, captured, daily_error, paid, table
 from sapo_client.lab.audits.costs import AuditCosts, AuditWorld, committee, everybody, sampling
+from sapo_client.lab.audits.island_changes import changes
+from sapo_protocol.terms.islands import IslandTerms
 
 WORLD, COSTS = AuditWorld(), AuditCosts()
 
@@ -51,3 +53,10 @@ def test_the_decision_shows_the_tables() -> None:
     page = Path(__file__).parents[4] / "docs/adr/protocol-sampled-audits.md"
     shown = page.read_text(encoding="utf-8").splitlines()
     assert [line for line in table() if line and line not in shown] == []
+
+
+def test_islands_stay_as_they_are_where_all_accounts_are_counted_or_many_are_drawn() -> None:
+    terms = IslandTerms(most_accounts=64, least_accounts=24, period_epochs=4, most_islands=1024)
+    rng = np.random.default_rng(0)
+    assert changes(terms, 100, 1, rng, epochs=200) == changes(terms, 100_000, 32, rng, epochs=200) == 0.0
+    assert changes(terms, 100, 16, rng, epochs=200) > 0.1

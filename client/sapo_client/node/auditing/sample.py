@@ -1,0 +1,215 @@
+"""The auditor's side of audits by sample: it asks peers for the drawn groups of an epoch, and checks them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Final, Protocol
+
+import trio
+
+from sapo_client.ledger.errors import LedgerError
+from sapo_client.node.auditing.holders import Holders
+from sapo_client.node.gossip.sync import MAX_ANSWER_BYTES
+from sapo_client.node.runtime.beacons import Beacons
+from sapo_client.node.runtime.clock import Clock
+from sapo_client.observe.events import EventLog
+from sapo_client.swarm.transport import Transport, TransportError
+from sapo_protocol import merkle
+from sapo_protocol.audits.draw import draw, draw_seconds
+from sapo_protocol.audits.groups import GroupRequest, OpenedGroup, parse_opened_groups
+from sapo_protocol.epochs import epoch_at
+from sapo_protocol.errors import RemoteProtocolError
+from sapo_protocol.identifiers import Account, Digest, NodeId
+from sapo_protocol.requests import parse_response
+from sapo_protocol.settlement import grace_seconds
+from sapo_protocol.topics import groups_protocol
+from sapo_verification.admission.sampled_audits import DrawnAccount, JudgedGroup
+from sapo_verification.engine import Engine
+
+_LOOK_SECONDS: Final = 0.5
+
+_PATIENCE_SHARE: Final = 1 / 6
+_LEAST_PATIENCE_SECONDS: Final = 2.0
+"""For an answer, of the two graces in which all have to come: a dozen peers in turn may be silent."""
+
+
+class DrawChain(Protocol):
+    """What a draw needs of a chain."""
+
+    async def block_hash_from(self, timestamp_seconds: int) -> bytes:
+        """Return the hash of the first block from a moment in the past on."""
+
+    async def live_accounts(self) -> Collection[tuple[Account, NodeId]]:
+        """Return the accounts that are registered now, with their nodes."""
+
+
+@dataclass(slots=True)
+class _Account:
+    """An audited account, what was shown of it, and how many peers were asked.
+
+    Attributes:
+        due_seconds: when the next one is asked, on trio's clock.
+        is_asking: whether one is asked now, or what it has shown is checked.
+    """
+
+    drawn: DrawnAccount
+    judged: dict[int, JudgedGroup] = field(default_factory=dict)
+    asked: int = 0
+    due_seconds: float = 0.0
+    is_asking: bool = False
+
+    @property
+    def missing(self) -> tuple[int, ...]:
+        """The drawn slots that nobody has shown yet."""
+        return tuple(slot for slot in self.drawn.slots if slot not in self.judged)
+
+    @property
+    def failed(self) -> int:
+        """Drawn groups that are not paid, or that nobody has shown."""
+        return sum(not (slot in self.judged and self.judged[slot].is_payable) for slot in self.drawn.slots)
+
+
+class SampleAudit:
+    """Service that audits the newest ended epoch; in a swarm without audits by sample it ends at once.
+
+    What it knows of an epoch is lost with the process: a restarted auditor asks again.
+    """
+
+    def __init__(
+        self,
+        *,
+        engine: Engine,
+        transport: Transport,
+        ledger: DrawChain,
+        beacons: Beacons,
+        clock: Clock,
+        events: EventLog,
+    ) -> None:
+        self._engine = engine
+        self._transport = transport
+        self._ledger = ledger
+        self._beacons = beacons
+        self._clock = clock
+        self._events = events
+        self._protocol = groups_protocol(engine.manifest.swarm_id)
+        self._holders = Holders(engine, transport)
+        patience_seconds = _PATIENCE_SHARE * grace_seconds(engine.manifest)
+        self._patience_seconds = max(_LEAST_PATIENCE_SECONDS, patience_seconds)
+        self._epoch = -1
+        self._accounts: tuple[_Account, ...] | None = None
+        self._reported: str | None = None
+
+    async def run(self) -> None:
+        """Audit until cancelled; may be run again after that."""
+        if self._engine.manifest.audits is None:
+            return
+        async with trio.open_nursery() as nursery:  # a peer that does not answer delays nobody else
+            while True:
+                await self._look(nursery)
+                await trio.sleep(_LOOK_SECONDS)
+
+    def is_drawn(self, epoch: int) -> bool:
+        """Whether the draw of an epoch is known."""
+        return epoch == self._epoch and self._accounts is not None
+
+    def is_done(self, epoch: int) -> bool:
+        """Whether every drawn group of an epoch was shown and checked."""
+        return self.is_drawn(epoch) and not any(one.missing for one in self._accounts or ())
+
+    def points(self, epoch: int, units: Mapping[Account, Fraction] | None) -> tuple[tuple[Account, int], ...]:
+        """Return the points of every drawn account that has any, ascending by account.
+
+        Args:
+            units: what each account counts by the swarm's gate; None where every account counts in full.
+        """
+        counted = [
+            (one.drawn.commitment.account, self._engine.sampled.points(one.drawn, one.failed, units))
+            for one in self._of(epoch)
+        ]
+        return tuple((account, points) for account, points in counted if points)
+
+    def evidence_root(self, epoch: int) -> Digest:
+        """Return the Merkle root over the ascending content ids of the drawn groups that are paid."""
+        paid = (group.content_id for group in self.judged(epoch) if group.is_payable)
+        return merkle.root(sorted(map(Digest, paid)))
+
+    def judged(self, epoch: int) -> tuple[JudgedGroup, ...]:
+        """Return the drawn groups of an epoch that were shown and checked."""
+        return tuple(group for one in self._of(epoch) for group in one.judged.values())
+
+    def _of(self, epoch: int) -> tuple[_Account, ...]:
+        return (self._accounts or ()) if epoch == self._epoch else ()
+
+    async def _look(self, nursery: trio.Nursery) -> None:
+        """Draw once that can be done, and go on with every drawn account that is due."""
+        manifest, now_seconds = self._engine.manifest, self._clock()
+        epoch = epoch_at(manifest, max(now_seconds, manifest.genesis_seconds)) - 1
+        if epoch < 0:
+            return  # none has ended
+        if epoch != self._epoch:
+            self._epoch, self._accounts = epoch, None
+        if self._accounts is None:
+            if now_seconds < draw_seconds(manifest, epoch) + manifest.finality_seconds:
+                return
+            await self._beacons.obtain(epoch)  # tasks are derived from it, and no rollout asked for it yet
+            self._accounts = await self._draw(epoch)
+        self._holders.look()
+        due = [
+            one
+            for one in self._of(epoch)
+            if one.missing and not one.is_asking and one.due_seconds <= trio.current_time()
+        ]
+        for account in sorted(due, key=lambda one: one.asked):  # nobody waits for who shows nothing
+            account.is_asking = True
+            nursery.start_soon(self._audit, account)
+
+    async def _draw(self, epoch: int) -> tuple[_Account, ...] | None:
+        """Return the accounts that are drawn, or None while the chain is away or has no block for it yet."""
+        manifest = self._engine.manifest
+        try:
+            block_hash = await self._ledger.block_hash_from(math.ceil(draw_seconds(manifest, epoch)))
+            registered = {account for account, _ in await self._ledger.live_accounts()}
+        except LedgerError as error:  # all are temporary
+            if str(error) != self._reported:
+                self._reported = str(error)
+                self._events.write("ledger_error", text=f"no draw for epoch {epoch} yet: {error}")
+            return None
+        self._reported = None
+        drawn = self._engine.sampled.drawn(epoch, draw(manifest.swarm_id, epoch, block_hash), registered)
+        self._events.write("drawn", epoch=epoch, accounts=len(drawn))
+        return tuple(map(_Account, drawn))
+
+    async def _audit(self, account: _Account) -> None:
+        """Take what is here of an account's drawn groups, and ask one peer for the others."""
+        commitment = account.drawn.commitment
+        request = GroupRequest(commitment.account, commitment.epoch, account.missing)
+        try:
+            groups = self._engine.sampled.open_groups(request) or await self._ask(account, request)
+            for group in groups:
+                judged = await self._engine.sampled.check(commitment, group, self._clock())
+                if judged is not None and judged.slot in request.slots:
+                    account.judged[judged.slot] = judged
+        finally:
+            account.is_asking = False
+
+    async def _ask(self, account: _Account, request: GroupRequest) -> tuple[OpenedGroup, ...]:
+        """Return what the next peer shows, or nothing while all of them are asked as much as they answer."""
+        peer_id = self._holders.take(account.drawn.commitment, account.asked)
+        if peer_id is None:
+            return ()
+        account.asked += 1
+        try:
+            with self._holders.asking(peer_id), trio.fail_after(self._patience_seconds):
+                answer = await self._transport.request(
+                    peer_id, self._protocol, request.to_bytes(), max_response_bytes=MAX_ANSWER_BYTES
+                )
+        except (TransportError, trio.TooSlowError):
+            return ()  # the next peer is asked at once
+        account.due_seconds = trio.current_time() + _LOOK_SECONDS * 2**account.asked
+        try:
+            return parse_opened_groups(parse_response(answer))
+        except RemoteProtocolError:
+            return ()

@@ -1,0 +1,93 @@
+"""Commitments: what this account wants to be paid for, once per epoch, and the groups behind them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import trio
+
+from sapo_client.node.gossip.own_certificate import OwnCertificate
+from sapo_client.node.gossip.sync import bounded_response
+from sapo_client.node.runtime.clock import Clock
+from sapo_client.observe.events import EventLog
+from sapo_client.swarm.transport import Transport
+from sapo_protocol.audits.commitment import deadline_seconds
+from sapo_protocol.audits.groups import parse_group_request
+from sapo_protocol.envelope import Kind
+from sapo_protocol.epochs import epoch_at
+from sapo_protocol.identifiers import NodeId
+from sapo_protocol.settlement import grace_seconds
+from sapo_protocol.topics import commitments_topic, groups_protocol
+from sapo_verification.engine import Engine
+
+_LOOK_SECONDS: Final = 0.5
+
+_TRAVEL_SHARE: Final = 0.5
+"""Of a grace before the deadline: rollouts of the own account's other machines come before, and the
+commitment reaches every auditor behind it."""
+
+
+class Committer:
+    """Service that sends the own account's commitments and answers requests for drawn groups.
+
+    In a swarm whose manifest asks for no audits by sample it has nothing to do.
+    """
+
+    def __init__(
+        self,
+        *,
+        engine: Engine,
+        transport: Transport,
+        own_certificate: OwnCertificate,
+        node: NodeId,
+        clock: Clock,
+        events: EventLog,
+    ) -> None:
+        self._engine = engine
+        self._transport = transport
+        self._own_certificate = own_certificate
+        self._node = node
+        self._clock = clock
+        self._events = events
+        self._sent = -1
+
+    async def run(self) -> None:
+        """Commit and answer until cancelled; may be run again after that."""
+        if self._engine.manifest.audits is None:
+            return
+        self._transport.serve(groups_protocol(self._engine.manifest.swarm_id), self._answer)
+        while True:
+            await self._look()
+            await trio.sleep(_LOOK_SECONDS)
+
+    async def _look(self) -> None:
+        """Send the commitment of the epoch that has just ended, again if nobody has received it."""
+        manifest, now_seconds = self._engine.manifest, self._clock()
+        epoch = epoch_at(manifest, max(now_seconds, manifest.genesis_seconds)) - 1
+        left = deadline_seconds(manifest, epoch) - now_seconds
+        if epoch < 0 or epoch == self._sent or not 0 < left <= _TRAVEL_SHARE * grace_seconds(manifest):
+            return
+        home = self._engine.islands.home(self._engine.own, epoch)
+        if home is None or (message := self._message(epoch, now_seconds)) is None:
+            return
+        if await self._transport.publish(commitments_topic(manifest.swarm_id, home), message):
+            self._sent = epoch
+
+    def _message(self, epoch: int, now_seconds: float) -> bytes | None:
+        """Return the own commitment of an epoch, stored before it is sent: a second one would void both."""
+        own, sampled = self._engine.own, self._engine.sampled
+        if sampled.commitments.has(own, epoch):
+            return sampled.commitments.message(own, epoch)
+        units = self._engine.standing.units_of(own, epoch)
+        commitment = sampled.own_commitment(self._node, own, epoch, units)
+        if commitment is None:
+            return None
+        message = self._own_certificate.seal(Kind.COMMITMENT, commitment.to_payload())
+        sampled.commitments.admit(message, now_seconds)
+        self._events.write("committed", epoch=epoch, groups=len(commitment.slots))
+        return message
+
+    async def _answer(self, peer_id: str, request: bytes) -> bytes:
+        asked = parse_group_request(request)
+        groups = () if asked is None else self._engine.sampled.open_groups(asked)
+        return bounded_response(tuple(group.to_bytes() for group in groups))

@@ -1,0 +1,60 @@
+"""The draw: which accounts are audited in an epoch, by which of their groups, and what these are worth."""
+
+from itertools import count
+
+from sapo_protocol.epochs import epoch_start_seconds, tagged_digest
+from sapo_protocol.identifiers import Account, Digest, SwarmId
+from sapo_protocol.manifest import Manifest
+from sapo_protocol.settlement import grace_seconds
+from sapo_protocol.terms.audits import AuditTerms
+
+_PENALTY = 2
+"""Groups that a failed one costs, itself included: below it a false commitment would cost nothing."""
+
+_DRAW_GRACES = 2
+"""From an epoch's end to the draw's block: one more than to the deadline, for clocks that differ."""
+
+
+def draw_seconds(manifest: Manifest, epoch: int) -> float:
+    """Return the Unix time from which on the first block draws an epoch's groups."""
+    return epoch_start_seconds(manifest, epoch + 1) + _DRAW_GRACES * grace_seconds(manifest)
+
+
+def draw(swarm_id: SwarmId, epoch: int, block_hash: bytes) -> Digest:
+    """Return the randomness of an epoch's audit."""
+    return tagged_digest("draw", swarm_id, epoch.to_bytes(8, "big"), block_hash)
+
+
+def is_drawn(drawn: Digest, account: Account, terms: AuditTerms) -> bool:
+    """Whether an account is audited in a draw."""
+    return _number(drawn, account) % terms.one_in == 0
+
+
+def drawn_slots(
+    drawn: Digest, account: Account, slots: tuple[int, ...], terms: AuditTerms
+) -> tuple[int, ...]:
+    """Return the slots that a draw takes of those that an account has committed to, ascending."""
+    places: set[int] = set()
+    wanted = min(terms.samples, len(slots))
+    for turn in count():
+        if len(places) == wanted:
+            break
+        places.add(_number(drawn, account, turn.to_bytes(4, "big")) % len(slots))
+    return tuple(slots[place] for place in sorted(places))
+
+
+def sampled_points(committed: int, drawn: int, failed: int, *, cap: int, terms: AuditTerms) -> int:
+    """Return the points of a drawn account.
+
+    Args:
+        committed: groups that it has committed to.
+        drawn: of these, at least one.
+        failed: of the drawn ones.
+        cap: most points of the account in a full count.
+    """
+    worth = committed * max(0, drawn - _PENALTY * failed) // drawn
+    return terms.one_in * min(cap, worth)
+
+
+def _number(drawn: Digest, *parts: bytes) -> int:
+    return int.from_bytes(tagged_digest("drawn", drawn, *parts)[:8], "big")

@@ -1,0 +1,50 @@
+"""The terms of audits by sample: how much of an epoch auditors check where they do not hear all of it."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from sapo_protocol.decoding import Value
+from sapo_protocol.errors import LocalProtocolError
+
+MOST_SAMPLES: Final = 8
+"""Of one account: the largest groups, 66 KiB each, fit into one response."""
+
+MOST_ONE_IN: Final = 65_536
+
+MOST_COMMITTED_SLOTS: Final = 65_536
+"""In an epoch of an account: a bit for each is 8 KiB."""
+
+
+_MOST_AUDIT_SECONDS = 150
+"""What an audit takes at most beside finality, from an epoch's end to the first turn: five graces."""
+
+
+def most_finality_seconds(epoch_seconds: int) -> int:
+    """Return the largest ``finality_seconds`` with which an epoch is audited before the next one ends.
+
+    Negative where there is none.
+    """
+    return (2 * epoch_seconds - min(2 * _MOST_AUDIT_SECONDS, epoch_seconds)) // 2
+
+
+@dataclass(frozen=True, slots=True)
+class AuditTerms:
+    """How accounts are drawn, and how many of their groups.
+
+    Attributes:
+        samples: groups that are drawn of a drawn account, or all that it has committed to if these are fewer.
+        one_in: one account in so many is drawn, and paid so many times; a power of two.
+    """
+
+    samples: int
+    one_in: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.samples <= MOST_SAMPLES:
+            raise LocalProtocolError(f"an audit draws 1 to {MOST_SAMPLES} groups of an account")
+        if not 1 <= self.one_in <= MOST_ONE_IN or self.one_in & (self.one_in - 1):
+            raise LocalProtocolError(f"one account in a power of two up to {MOST_ONE_IN} is drawn")
+
+    def to_value(self) -> Value:
+        """Return the terms inside an encoded manifest."""
+        return {0: self.samples, 1: self.one_in}

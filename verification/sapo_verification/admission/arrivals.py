@@ -1,0 +1,47 @@
+"""A message at the engine: how it came, and what was decided."""
+
+from dataclasses import dataclass
+
+from sapo_protocol.audits.commitment import Commitment
+from sapo_protocol.certificate import Certificate
+from sapo_protocol.equivocation import EquivocationProof
+from sapo_protocol.errors import Verdict
+from sapo_protocol.identifiers import NodeId
+from sapo_protocol.rules import Rule
+from sapo_verification.admission.contributions import AdmittedContribution
+from sapo_verification.islands import Heard
+from sapo_verification.types import AdmittedRollout
+
+Admitted = AdmittedRollout | AdmittedContribution | Certificate | Commitment | EquivocationProof
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """The decision on one message.
+
+    Attributes:
+        verdict: what the transport does with the message.
+        rule: the rule that it breaks, if any; one of stage 8 (the pool's) leaves the verdict at ACCEPT.
+        admitted: what passed stages 1 to 7, if anything did.
+        proof: a message that proves an equivocation which this message completed; to be published.
+        islands: where the proof is published.
+        unknown: the node of a message whose certificate this node lacks.
+    """
+
+    verdict: Verdict
+    rule: Rule | None = None
+    admitted: Admitted | None = None
+    proof: bytes | None = None
+    islands: tuple[int, ...] = (0,)
+    unknown: NodeId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A message and how it came; see ``Engine.receive``."""
+
+    message: bytes
+    now_seconds: float
+    source: str
+    live: bool
+    heard: Heard

@@ -1,0 +1,183 @@
+"""Both sides of audits by sample: what this node commits to and shows, and what it checks of others."""
+
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final
+
+from sapo_protocol.audits.commitment import Commitment, commit
+from sapo_protocol.audits.draw import drawn_slots, is_drawn, sampled_points
+from sapo_protocol.audits.groups import GroupRequest, OpenedGroup
+from sapo_protocol.audits.tree import ContentTree
+from sapo_protocol.envelope import Kind, open_payload, parse_envelope
+from sapo_protocol.errors import Reason, RemoteProtocolError
+from sapo_protocol.identifiers import Account, ContentId, Digest, NodeId
+from sapo_protocol.manifest import Manifest
+from sapo_protocol.rollout import Rollout, parse_rollout
+from sapo_protocol.terms.audits import AuditTerms
+from sapo_protocol.terms.gate import points_cap
+from sapo_verification.admission.commitments import CommitmentStore
+from sapo_verification.admission.envelope_store import EnvelopeStore
+from sapo_verification.admission.rollouts import Admission
+from sapo_verification.epoch_count import EpochCount
+from sapo_verification.types import AdmittedRollout, VerifiedRollout
+
+_KEPT_TREES: Final = 64
+"""Kept for the next request: 100 KiB each for 1,024 groups."""
+
+_NEVER: Final = AuditTerms(samples=1, one_in=1)
+"""In a swarm without audits by sample, whose topics carry no commitment."""
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnAccount:
+    """An account that is audited: its commitment, and the slots that the draw takes of it."""
+
+    commitment: Commitment
+    slots: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedGroup:
+    """A drawn group that was shown, with its place in the commitment proved, and whether it is paid."""
+
+    slot: int
+    content_id: ContentId
+    is_payable: bool
+
+
+class SampledAudits:
+    """One node's part in audits by sample, on the stores of its engine.
+
+    Args:
+        verify: stages 9 to 11 of an admitted rollout.
+        is_silenced: whether hard evidence silences an account in an epoch (stage 8).
+    """
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        *,
+        commitments: CommitmentStore,
+        admission: Admission,
+        envelopes: EnvelopeStore,
+        count: EpochCount,
+        verify: Callable[[AdmittedRollout], Awaitable[VerifiedRollout]],
+        is_silenced: Callable[[Account, int], bool],
+    ) -> None:
+        self._manifest = manifest
+        self._terms = manifest.audits or _NEVER
+        self.commitments: Final = commitments
+        self._admission = admission
+        self._envelopes = envelopes
+        self._count = count
+        self._verify = verify
+        self._is_silenced = is_silenced
+        self._trees: OrderedDict[tuple[Account, int], ContentTree] = OrderedDict()
+
+    # What this node commits to, and shows
+
+    def own_commitment(
+        self, node: NodeId, account: Account, epoch: int, units: Fraction
+    ) -> Commitment | None:
+        """Return the commitment to all payable groups of the own account that this node knows, or None.
+
+        None if there are none, if one is known already, or if it is another machine's turn: of the account's
+        nodes that made groups of the epoch the one with the lowest key commits to those of all.
+
+        Args:
+            units: what the account counts by the swarm's gate.
+        """
+        if self.commitments.has(account, epoch):
+            return None
+        made = [self._read(message) for message in self._envelopes.of(account, epoch)]
+        if not made or min(rollout.node for _, rollout in made) != node:
+            return None
+        paid = self._count.evidence(epoch, account)
+        groups = sorted((rollout.slot, content) for content, rollout in made if content in paid)
+        groups = groups[: self._cap(units)]
+        return commit(node, account, epoch, groups) if groups else None
+
+    def open_groups(self, request: GroupRequest) -> tuple[OpenedGroup, ...]:
+        """Return the groups that a request asks for, if this node holds all that its account committed to."""
+        commitment = self.commitments.of(request.account, request.epoch)
+        if commitment is None or not set(request.slots) <= set(commitment.slots):
+            return ()
+        if (tree := self._tree(commitment)) is None:
+            return ()
+        places = [commitment.slots.index(slot) for slot in sorted(set(request.slots))]
+        shown = [(self._envelopes.envelope(tree.contents[place]), tree.path(place)) for place in places]
+        return tuple(OpenedGroup(message, path) for message, path in shown if message is not None)
+
+    def _tree(self, commitment: Commitment) -> ContentTree | None:
+        """Return the tree behind a commitment, or None if one of its contents is missing here."""
+        key = (commitment.account, commitment.epoch)
+        if (known := self._trees.get(key)) is None:
+            held = {rollout.slot: content for content, rollout in map(self._read, self._envelopes.of(*key))}
+            contents = [held[slot] for slot in commitment.slots if slot in held]
+            if len(contents) < len(commitment.slots):
+                return None
+            self._trees[key] = known = ContentTree(contents)
+            if len(self._trees) > _KEPT_TREES:
+                self._trees.popitem(last=False)
+        return known if known.root == commitment.root else None
+
+    # What it checks of others
+
+    def drawn(self, epoch: int, draw: Digest, registered: Collection[Account]) -> tuple[DrawnAccount, ...]:
+        """Return the accounts that an epoch's draw takes of those that are registered on the chain."""
+        known = self.commitments.accounts(epoch)
+        due = [one for one in known if one in registered and is_drawn(draw, one, self._terms)]
+        found = [one for one in (self.commitments.of(account, epoch) for account in due) if one is not None]
+        return tuple(
+            DrawnAccount(one, drawn_slots(draw, one.account, one.slots, self._terms)) for one in found
+        )
+
+    async def check(
+        self, commitment: Commitment, group: OpenedGroup, now_seconds: float
+    ) -> JudgedGroup | None:
+        """Return what becomes of a group that a peer has shown, or None if it shows nothing.
+
+        A message that does not lead to the root, or that no node admits, may be the peer's doing.
+        """
+        try:
+            content, rollout = self._read(group.message)
+            if (rollout.account, rollout.epoch) != (commitment.account, commitment.epoch):
+                return None
+            if not commitment.holds(rollout.slot, content, group.path):
+                return None
+            if (payable := self._count.is_payable(content)) is not None:
+                return JudgedGroup(rollout.slot, content, payable)
+            admitted = self._admission.admit(group.message, now_seconds, again=True)
+        except RemoteProtocolError:
+            return None
+        self._envelopes.add(admitted)
+        try:
+            payable = (await self._verify(admitted)).is_informative
+        except RemoteProtocolError as error:
+            if error.reason is Reason.BEACON_UNKNOWN:
+                return None
+            payable = False
+        return JudgedGroup(rollout.slot, content, payable)
+
+    def points(self, drawn: DrawnAccount, failed: int, units: Mapping[Account, Fraction] | None) -> int:
+        """Return the points of a drawn account; one that hard evidence silences in the epoch has none.
+
+        Args:
+            units: what each account counts by the swarm's gate; None where every account counts in full.
+        """
+        account = drawn.commitment.account
+        if self._is_silenced(account, drawn.commitment.epoch):
+            return 0
+        part = Fraction(1) if units is None else units.get(account, Fraction(0))
+        return sampled_points(
+            len(drawn.commitment.slots), len(drawn.slots), failed, cap=self._cap(part), terms=self._terms
+        )
+
+    def _cap(self, units: Fraction) -> int:
+        return points_cap(self._manifest.limits.points_per_epoch, units)
+
+    def _read(self, message: bytes) -> tuple[ContentId, Rollout]:
+        envelope = parse_envelope(message, self._manifest.swarm_id)
+        return envelope.content_id, parse_rollout(open_payload(envelope, Kind.ROLLOUT))
