@@ -22,7 +22,8 @@ from sapo_protocol.identifiers import NodeId
 from sapo_protocol.rollout import Rollout
 from sapo_protocol.tasks import assigned_task
 from sapo_protocol.topics import certificates_topic, equivocations_topic, rollouts_topic
-from sapo_verification.engine import Engine, Received, Terms
+from sapo_verification.admission.arrivals import Received
+from sapo_verification.engine import Engine, Terms
 from sapo_verification.reputation.evidence import AUDITS_BEFORE_WEIGHT
 from sapo_verification.tasks.generators import derive, solution
 from sapo_verification.types import VerifiedRollout
@@ -36,7 +37,7 @@ WORDS: Final = 90
 WANTED_PEERS: Final = 8
 """Connections that a node opens in each of its islands, as many as a real one opens in all."""
 
-Judged = Callable[["Resident", "Arrival"], None]
+Judged = Callable[["Resident", "Hearing"], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Arrival:
+class Hearing:
     """A rollout that came to a node, and what its engine decided."""
 
     group: Group
@@ -236,7 +237,7 @@ class Resident:
                 self._ask_for(received.unknown, forwarder)
                 self._unintroduced.add(topic, message, forwarder, received.unknown, now_seconds)
             if is_rollout:
-                self._judged(self, Arrival(Group(island, topic, message), forwarder, received))
+                self._judged(self, Hearing(Group(island, topic, message), forwarder, received))
             self._judge_waiting(received)
             return received.verdict
 

@@ -12,7 +12,7 @@ from sapo_client.lab.checker import LocalChecker
 from sapo_client.lab.scale.batches import Drawer, SybilStanding
 from sapo_client.lab.scale.deliveries import WAIT_SECONDS, Deliveries
 from sapo_client.lab.scale.plan import FIRST_EPOCH, Inhabitant, ScalePlan
-from sapo_client.lab.scale.resident import WANTED_PEERS, Arrival, Group, Resident
+from sapo_client.lab.scale.resident import WANTED_PEERS, Group, Hearing, Resident
 from sapo_client.lab.scale.traces import LATE_SECONDS, Surroundings, Traces
 from sapo_client.swarm.simulated.memory import LinkConditions
 from sapo_client.swarm.simulated.mesh import EventQueue, MeshNetwork
@@ -297,7 +297,7 @@ class ScaleWorld:
         late = [node for node, delay in judged.delays.items() if delay > LATE_SECONDS]
         self.traces.end(identity, judged.missed, late)
 
-    def _judged(self, resident: Resident, arrival: Arrival) -> None:
+    def _judged(self, resident: Resident, arrival: Hearing) -> None:
         identity, node, now_seconds = arrival.group.identity, resident.node.peer_id, self.queue.now_seconds
         if arrival.received.admitted is not None:
             self.traces.admitted(identity, node, arrival.forwarder, now_seconds)
@@ -306,7 +306,7 @@ class ScaleWorld:
         elif arrival.received.rule is not None:
             self.traces.refused(identity, node, arrival.received.rule.name.lower())
 
-    def _tell_drawer(self, node: str, arrival: Arrival) -> None:
+    def _tell_drawer(self, node: str, arrival: Hearing) -> None:
         drawer, admitted = self.drawers.get(node), arrival.received.admitted
         if drawer is not None and isinstance(admitted, AdmittedRollout) and admitted.account in self._sybils:
             drawer.hear(admitted, arrival.forwarder)
