@@ -233,10 +233,14 @@ def test_attackers_who_earned_trust_take_part_of_the_kept_places(attackers: int,
 
 
 def test_without_vouching_a_restart_under_siege_leaves_a_node_alone() -> None:
-    """Where nobody is vouched for, the attackers take every place that a restart frees."""
+    """Where nobody is vouched for, the attackers take the places that a restart frees.
+
+    Before others remembered the peers that they chose and lost, a node was alone for more than 30 % of the
+    time; now for 27 %.
+    """
     simulation = EclipseSimulation(seed=0, vouching=False)
     simulation.run(TEN_MINUTES_TICKS, attacked=True, restarts=True)
-    assert simulation.alone_share > 0.3
+    assert simulation.alone_share > 0.2
 
 
 @pytest.mark.parametrize(

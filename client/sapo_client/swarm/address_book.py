@@ -3,8 +3,8 @@
 Bootstrap peers are dialled for ever, with a back-off that doubles up to a ceiling. Peers learned from
 others are dialled only while more peers are wanted, and dropped after some failures, unless they are vouched
 for: a partition of some minutes must not make trusted peers strangers. A few that were connected for some
-time and are lost are dialled for a week, whatever the number of other peers: two halves of a swarm have enough
-of their own.
+time and are lost are dialled for a week, whatever the number of other peers: two halves of a swarm have
+enough of their own.
 
 What a peer says of itself over its own connection, and an address at which it was reached, are *first-hand*.
 What it signed in an address record is *signed*: nobody else can have said it, but nothing proves that it is

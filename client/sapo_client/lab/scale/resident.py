@@ -11,9 +11,11 @@ import trio
 
 from sapo_client.lab.checker import LocalChecker
 from sapo_client.lab.scale.plan import SUCCESS, Inhabitant, ScalePlan
+from sapo_client.node.gossip.unintroduced import UnintroducedMessages
 from sapo_client.swarm.intake import message_id
 from sapo_client.swarm.simulated.mesh import MeshNetwork, MeshNode
 from sapo_client.swarm.transport import Validator
+from sapo_protocol.certificate import Certificate
 from sapo_protocol.envelope import Kind, seal
 from sapo_protocol.errors import Verdict
 from sapo_protocol.identifiers import NodeId
@@ -91,6 +93,8 @@ class Resident:
         self._judged = judged
         self._rng = random.Random(f"{plan.seed}/{who.number}")
         self._slots: dict[int, int] = {}
+        self._unintroduced = UnintroducedMessages()
+        self._validators: dict[str, Validator] = {}
         self.homes = plan.island_map()
         self.joined: dict[int, float] = {}
         self.up_since_seconds = 0.0
@@ -146,7 +150,8 @@ class Resident:
         for island in sorted(due - self.joined.keys()):
             rollouts = rollouts_topic(self._plan.manifest.swarm_id, island)
             for topic in self._topics(island):
-                self.node.subscribe(topic, self._validator(topic, island, is_rollout=topic == rollouts))
+                self._validators[topic] = self._validator(topic, island, is_rollout=topic == rollouts)
+                self.node.subscribe(topic, self._validators[topic])
             self.joined[island] = self._clock()
 
     def introduce(self) -> None:
@@ -217,6 +222,7 @@ class Resident:
     def _leave(self, island: int) -> None:
         for topic in self._topics(island):
             self.node.unsubscribe(topic)
+            self._validators.pop(topic, None)
 
     def _validator(self, topic: str, island: int, *, is_rollout: bool) -> Validator:
         engine = self.engine
@@ -224,14 +230,24 @@ class Resident:
             return lambda message, forwarder: Verdict.ACCEPT
 
         def validate(message: bytes, forwarder: str) -> Verdict:
-            received = engine.receive(topic, message, self._clock(), source=forwarder)
+            now_seconds = self._clock()
+            received = engine.receive(topic, message, now_seconds, source=forwarder)
             if received.unknown is not None:
                 self._ask_for(received.unknown, forwarder)
+                self._unintroduced.add(topic, message, forwarder, received.unknown, now_seconds)
             if is_rollout:
                 self._judged(self, Arrival(Group(island, topic, message), forwarder, received))
+            self._judge_waiting(received)
             return received.verdict
 
         return validate
+
+    def _judge_waiting(self, received: Received) -> None:
+        """Judge again what waited for a certificate that was admitted, as a node does."""
+        if isinstance(received.admitted, Certificate):
+            for waiting in self._unintroduced.take(received.admitted.node, self._clock()):
+                if (validate := self._validators.get(waiting.topic)) is not None:
+                    validate(waiting.message, waiting.forwarder)
 
     def _ask_for(self, node: NodeId, forwarder: str) -> None:
         """Ask the forwarder for the certificate of an unknown author, a round trip later."""
@@ -251,7 +267,9 @@ class Resident:
         topic = certificates_topic(self._plan.manifest.swarm_id)
         for message in answer:
             assert self.engine is not None
-            self.engine.receive(topic, message, self._clock(), source=peer_id, live=False)
+            self._judge_waiting(
+                self.engine.receive(topic, message, self._clock(), source=peer_id, live=False)
+            )
 
     def _message(self, epoch: int, slot: int) -> bytes:
         manifest, rng = self._plan.manifest, self._rng

@@ -21,13 +21,14 @@ from sapo_client.node.gossip.islands import IslandKeeper
 from sapo_client.node.gossip.own_certificate import OwnCertificate
 from sapo_client.node.gossip.publisher import Publisher
 from sapo_client.node.gossip.sync import PeerSync, bounded_response
+from sapo_client.node.gossip.unintroduced import UnintroducedMessages
 from sapo_client.node.runtime.beacons import Beacons
 from sapo_client.node.runtime.clock import Clock
 from sapo_client.node.runtime.paid_accounts import FinalRootsBefore, PaidAccounts
 from sapo_client.node.runtime.telemetry import Telemetry
 from sapo_client.swarm.peer_id import key_from_peer_id, peer_id_from_key
 from sapo_client.swarm.transport import Transport, Validator
-from sapo_protocol.certificate import parse_certificate
+from sapo_protocol.certificate import Certificate, parse_certificate
 from sapo_protocol.envelope import Kind, open_payload, parse_envelope
 from sapo_protocol.errors import RemoteProtocolError, Verdict
 from sapo_protocol.identifiers import Account, NodeId
@@ -122,6 +123,7 @@ class GossipHandlers:
             events=telemetry.events,
         )
         self._hears_contributions = False
+        self._unintroduced = UnintroducedMessages()
         self._located: set[Account] = set()
 
     def _open_catch_up(self) -> CatchUp:
@@ -246,6 +248,10 @@ class GossipHandlers:
         received = self._engine.receive(topic, message, self._clock(), source=forwarder, live=live)
         if received.unknown is not None and live:
             self._sync.ask_for(received.unknown, forwarder)
+            self._unintroduced.add(topic, message, forwarder, received.unknown, self._clock())
+        if isinstance(received.admitted, Certificate):
+            for waiting in self._unintroduced.take(received.admitted.node, self._clock()):
+                self._receive(waiting.topic, waiting.message, waiting.forwarder)
         if received.proof is not None:
             self._publisher.queue_proof(received.proof, received.islands)
         if isinstance(received.admitted, AdmittedRollout):

@@ -73,6 +73,7 @@ async def running(*node: GossipHarness) -> AsyncIterator[trio.Nursery]:
 
 
 async def test_a_stranger_is_asked_for_at_its_forwarder(start: Start, autojump_clock: MockClock) -> None:
+    """What came before the certificate is kept until it comes, and admitted then."""
     alice, bob, carol = map(start, (ALICE, BOB, CAROL))
     async with running(alice, bob) as nursery:
         await until(lambda: alice.knows(bob) and bob.knows(alice))
@@ -89,11 +90,13 @@ async def test_a_stranger_is_asked_for_at_its_forwarder(start: Start, autojump_c
         [refused] = alice.events("refused")
         assert (refused["reason"], refused["forwarder"]) == ("certificate_unknown", bob.peer_id)
         assert refused["message"] == sha256(first.envelope).hexdigest()
-        second = await carol.publish(slot=1)
         await until(alice.pooled)
-    assert alice.pooled() == {second.content_id}
-    [admitted] = alice.events("admitted")
-    assert admitted["forwarder"] == bob.peer_id
+        assert alice.pooled() == {first.content_id}
+        second = await carol.publish(slot=1)
+        await until(lambda: len(alice.pooled()) == 2)
+    assert alice.pooled() == {first.content_id, second.content_id}
+    assert [admitted["forwarder"] for admitted in alice.events("admitted")] == [bob.peer_id] * 2
+    assert len(alice.events("refused")) == 1
 
 
 async def test_a_late_joiner_catches_up(start: Start, autojump_clock: MockClock) -> None:

@@ -1,0 +1,90 @@
+"""Messages of authors whose certificate is missing, kept until it comes. Pure.
+
+A newcomer's first rollout, and the first one that a node hears after it joined an island, may come before
+the author's certificate. It is ignored then (R5.1), and gossip does not bring it again. The forwarder is
+asked for the certificate, so the message is kept for the seconds that this takes and judged once more.
+
+Nobody vouches for such messages. So a forwarder has a few places, and where all places together are full, who
+has most bytes in them loses its oldest one: an attacker pushes out nobody's messages but its own.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from dataclasses import dataclass
+from typing import Final
+
+from sapo_client.swarm.intake import message_id
+from sapo_protocol.identifiers import NodeId
+
+MOST_OF_A_FORWARDER: Final = 16
+
+MOST_BYTES: Final = 2 * 2**20
+
+KEPT_SECONDS: Final = 30.0
+"""Longer than a request for a certificate may take."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unintroduced:
+    """A message whose author is unknown.
+
+    Attributes:
+        node: the author, whose certificate is missing.
+        expires_seconds: when it is given up.
+    """
+
+    topic: str
+    message: bytes
+    forwarder: str
+    node: NodeId
+    expires_seconds: float
+
+
+class UnintroducedMessages:
+    """Bounded store of messages that wait for their author's certificate."""
+
+    def __init__(self) -> None:
+        self._waiting: OrderedDict[bytes, Unintroduced] = OrderedDict()
+        self._bytes: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, topic: str, message: bytes, forwarder: str, node: NodeId, now_seconds: float) -> None:
+        """Keep a message; a known one stays as it is."""
+        self._give_up(now_seconds)
+        identity = message_id(topic, message)
+        if identity in self._waiting or len(message) > MOST_BYTES:
+            return
+        if self._of(forwarder) >= MOST_OF_A_FORWARDER:
+            self._drop_oldest(forwarder)
+        self._waiting[identity] = Unintroduced(topic, message, forwarder, node, now_seconds + KEPT_SECONDS)
+        self._bytes[forwarder] += len(message)
+        while self._bytes.total() > MOST_BYTES:
+            self._drop_oldest(self._bytes.most_common(1)[0][0])
+
+    def take(self, node: NodeId, now_seconds: float) -> tuple[Unintroduced, ...]:
+        """Return the messages of a node, oldest first, which are kept no longer."""
+        self._give_up(now_seconds)
+        found = [identity for identity, waiting in self._waiting.items() if waiting.node == node]
+        return tuple(self._remove(identity) for identity in found)
+
+    def _of(self, forwarder: str) -> int:
+        return sum(waiting.forwarder == forwarder for waiting in self._waiting.values())
+
+    def _drop_oldest(self, forwarder: str) -> None:
+        self._remove(next(one for one, waiting in self._waiting.items() if waiting.forwarder == forwarder))
+
+    def _give_up(self, now_seconds: float) -> None:
+        while self._waiting:
+            oldest, waiting = next(iter(self._waiting.items()))
+            if waiting.expires_seconds > now_seconds:
+                return
+            self._remove(oldest)
+
+    def _remove(self, identity: bytes) -> Unintroduced:
+        waiting = self._waiting.pop(identity)
+        self._bytes[waiting.forwarder] -= len(waiting.message)
+        self._bytes += Counter()  # keeps what is above zero
+        return waiting

@@ -1,0 +1,56 @@
+"""Messages that wait for their author's certificate: bounded, and nobody pushes out another's."""
+
+from sapo_client.node.gossip.unintroduced import (
+    KEPT_SECONDS,
+    MOST_BYTES,
+    MOST_OF_A_FORWARDER,
+    UnintroducedMessages,
+)
+from sapo_protocol.identifiers import NodeId
+
+CAROL, DAVE = NodeId(b"\x01" * 32), NodeId(b"\x02" * 32)
+TOPIC = "rollouts"
+
+
+def taken(waiting: UnintroducedMessages, node: NodeId, now_seconds: float) -> list[tuple[str, bytes, str]]:
+    return [(each.topic, each.message, each.forwarder) for each in waiting.take(node, now_seconds)]
+
+
+def test_what_waits_is_taken_once_and_in_order() -> None:
+    waiting = UnintroducedMessages()
+    for message, node in ((b"a", CAROL), (b"b", DAVE), (b"c", CAROL), (b"a", CAROL)):
+        waiting.add(TOPIC, message, "bob", node, 0.0)
+    assert taken(waiting, CAROL, 1.0) == [(TOPIC, b"a", "bob"), (TOPIC, b"c", "bob")]
+    assert taken(waiting, CAROL, 1.0) == []
+    assert taken(waiting, DAVE, 1.0) == [(TOPIC, b"b", "bob")]
+
+
+def test_what_waited_too_long_is_given_up() -> None:
+    waiting = UnintroducedMessages()
+    waiting.add(TOPIC, b"a", "bob", CAROL, 0.0)
+    waiting.add(TOPIC, b"b", "bob", CAROL, 1.0)
+    assert taken(waiting, CAROL, KEPT_SECONDS) == [(TOPIC, b"b", "bob")]
+    assert len(waiting) == 0
+
+
+def test_who_forwards_most_loses_its_own_oldest() -> None:
+    """A flood of messages of invented authors leaves an honest forwarder's in place."""
+    waiting = UnintroducedMessages()
+    waiting.add(TOPIC, b"honest", "bob", CAROL, 0.0)
+    for number in range(1000):
+        waiting.add(TOPIC, b"%d" % number, "mallory", DAVE, 1.0)
+    assert len(waiting) == MOST_OF_A_FORWARDER + 1
+    for number in range(100):
+        waiting.add(TOPIC, b"%d" % number + bytes(MOST_BYTES // 4), f"mallory {number % 5}", DAVE, 2.0)
+    assert len(waiting) < 30
+    assert taken(waiting, CAROL, 3.0) == [(TOPIC, b"honest", "bob")]
+    left = waiting.take(DAVE, 3.0)
+    assert sum(len(each.message) for each in left) <= MOST_BYTES
+    assert len(waiting) == 0
+
+
+def test_a_message_of_any_size_is_no_trouble() -> None:
+    waiting = UnintroducedMessages()
+    waiting.add(TOPIC, bytes(MOST_BYTES + 1), "bob", CAROL, 0.0)
+    waiting.add(TOPIC, bytes(MOST_BYTES), "bob", CAROL, 0.0)
+    assert [len(each.message) for each in waiting.take(CAROL, 0.0)] == [MOST_BYTES]
