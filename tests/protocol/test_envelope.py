@@ -1,6 +1,7 @@
 """Envelopes: one signature, one swarm, one role; any other bytes are refused and nothing worse."""
 
 from dataclasses import replace
+from functools import partial
 from hashlib import sha256
 
 import pytest
@@ -27,7 +28,7 @@ FIELDS: dict[int, Value] = {0: 1, 1: int(Kind.ROLLOUT), 2: bytes(SWARM), 3: b"pa
 @given(kinds, fixed(SwarmId), st.binary(max_size=100))
 def test_an_envelope_comes_back(kind: Kind, swarm: SwarmId, payload: bytes) -> None:
     envelope = seal(kind, swarm, payload, ALICE.seed)
-    back = parse_envelope(envelope.to_bytes(), swarm)
+    back = parse_envelope(envelope.to_bytes(), swarm, also=kind)
     assert back == envelope == SignedEnvelope(kind, swarm, payload, envelope.signature)
     assert back.is_signed_by(ALICE.node)
     assert not back.is_signed_by(Identity(2).node)
@@ -41,7 +42,7 @@ def test_a_signature_counts_for_one_kind_and_swarm(a: Kind, b: Kind, other: Swar
         same = forged == envelope
         assert forged.is_signed_by(ALICE.node) == same
         assert (forged.content_id == envelope.content_id) == same
-    assert reason_of(parse_envelope, envelope.to_bytes(), other) is (
+    assert reason_of(partial(parse_envelope, also=a), envelope.to_bytes(), other) is (
         None if other == SWARM else Reason.WRONG_SWARM
     )
     assert reason_of(open_payload, envelope, b) is (None if a == b else Reason.WRONG_KIND)
@@ -61,7 +62,18 @@ def test_signed_bytes_by_hand() -> None:
         b"sapo/1/proposal",
         b"sapo/1/approval",
         b"sapo/1/equivocation",
+        b"sapo/1/commitment",
     ]
+
+
+@given(kinds, kinds)
+def test_a_commitment_is_known_on_its_own_topic_alone(kind: Kind, also: Kind) -> None:
+    data = seal(kind, SWARM, b"payload", ALICE.seed).to_bytes()
+    is_known = kind is not Kind.COMMITMENT or also is Kind.COMMITMENT
+    assert reason_of(partial(parse_envelope, also=also), data, SWARM) is (
+        None if is_known else Reason.RESERVED
+    )
+    assert reason_of(parse_envelope, data, SWARM) is (Reason.RESERVED if kind is Kind.COMMITMENT else None)
 
 
 def test_two_signatures_over_one_content_have_one_id() -> None:

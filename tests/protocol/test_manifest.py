@@ -13,6 +13,7 @@ from sapo_protocol.errors import LocalProtocolError
 from sapo_protocol.identifiers import Account, Digest
 from sapo_protocol.manifest import Limits, Manifest
 from sapo_protocol.suite import Family, Suite
+from sapo_protocol.terms.audits import AuditTerms
 from sapo_protocol.terms.difficulty import Difficulty
 from sapo_protocol.terms.gate import BondGate, EasGate, OpenGate
 from sapo_protocol.terms.islands import IslandTerms
@@ -21,6 +22,7 @@ BOND = BondGate(Account(bytes(19) + b"\x04"), unit=10**20, exit_seconds=99 + 99 
 EAS = EasGate(Account(bytes(19) + b"\x05"), Digest(bytes(32)), (Account(bytes(20)), Account(b"\x01" * 20)), 0)
 ISLANDS = IslandTerms(most_accounts=64, least_accounts=24, period_epochs=144, most_islands=64, count=4)
 
+AUDITS = AuditTerms(samples=4, one_in=16)
 LADDERS = Difficulty(ladders=((0, 1),), completions=2)
 
 Change = Callable[[Manifest], Manifest]
@@ -61,6 +63,11 @@ HASHED: dict[type, dict[str, Change]] = {
         "gate": in_manifest(gate=OpenGate()),
         "difficulty": in_manifest(difficulty=None),
         "islands": in_manifest(islands=None),
+        "audits": in_manifest(difficulty=None, audits=AUDITS),  # there is no manifest with both
+    },
+    AuditTerms: {
+        "samples": in_manifest(difficulty=None, audits=replace(AUDITS, samples=5)),
+        "one_in": in_manifest(difficulty=None, audits=replace(AUDITS, one_in=32)),
     },
     Difficulty: {
         "ladders": in_manifest(difficulty=replace(LADDERS, ladders=((1, 0),))),

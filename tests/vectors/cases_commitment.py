@@ -11,6 +11,7 @@ from vectors.world import (
     EPOCH,
     EPOCH_SECONDS,
     GENESIS,
+    LATER_KINDS,
     MALLORY,
     MANIFESTS,
     PLAIN,
@@ -99,7 +100,7 @@ def _kinds() -> Iterator[Case]:
         )
     yield _case("a rollout in its place", "R2.4", ALICE.rollout(SAMPLED))
     yield _case("a certificate in its place", "R2.4", ALICE.certificate(SAMPLED))
-    yield _case("the kind behind it", "R2.6", frame(SAMPLED, kind=8))
+    yield _case("the kind behind it", "R2.6", frame(SAMPLED, kind=LATER_KINDS[1]))
     yield _case("the kind that is none", "R2.2", frame(SAMPLED, kind=0))
 
 

@@ -37,7 +37,7 @@ from sapo_protocol.topics import (
     equivocations_topic,
     rollouts_topic,
 )
-from sapo_verification.admission.arrivals import Arrival, Received
+from sapo_verification.admission.arrivals import Incoming, Received
 from sapo_verification.admission.certificates import CertificateStore, NotIntroduced
 from sapo_verification.admission.commitments import CommitmentStore
 from sapo_verification.admission.contribution_store import ContributionStore
@@ -85,7 +85,7 @@ MEASURED_SHARE: Final = 0.1
 """Weight of the texts of an account whose steps mislead: enough to notice that they have changed."""
 
 
-_Handler = Callable[[Arrival], Received]
+_Handler = Callable[[Incoming], Received]
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +233,7 @@ class Engine:
         handler, island = self._handlers[topic]
         is_rollout = handler == self._receive_rollout
         heard = self.islands.rollouts if is_rollout else self.islands.carried
-        arrival = Arrival(message, now_seconds, source, live, frozenset({island}) if live else heard)
+        arrival = Incoming(message, now_seconds, source, live, frozenset({island}) if live else heard)
         try:
             return handler(arrival)
         except RemoteProtocolError as error:
@@ -383,15 +383,15 @@ class Engine:
     def _is_quarantined(self, rollout: VerifiedRollout) -> bool:
         return self._verifier.is_quarantined(rollout)
 
-    def _receive_certificate(self, came: Arrival) -> Received:
+    def _receive_certificate(self, came: Incoming) -> Received:
         certificate = self.certificates.admit(came.message, came.now_seconds, came.heard)
         return Received(Verdict.ACCEPT, admitted=certificate)
 
-    def _receive_commitment(self, came: Arrival) -> Received:
+    def _receive_commitment(self, came: Incoming) -> Received:
         commitment = self.sampled.commitments.admit(came.message, came.now_seconds, came.heard)
         return Received(Verdict.ACCEPT, admitted=commitment)
 
-    def _receive_contribution(self, came: Arrival) -> Received:
+    def _receive_contribution(self, came: Incoming) -> Received:
         admitted = self.contribution_admission.admit(came.message, came.now_seconds)
         self.contributions.add(
             admitted.content_id,
@@ -402,13 +402,13 @@ class Engine:
         )
         return Received(Verdict.ACCEPT, admitted=admitted)
 
-    def _receive_proof(self, came: Arrival) -> Received:
+    def _receive_proof(self, came: Incoming) -> Received:
         with transaction(self._connection):
             proof = self.proofs.admit(came.message, came.now_seconds, came.heard)
             self._observers.proved(proof, came.source)
         return Received(Verdict.ACCEPT, admitted=proof)
 
-    def _receive_rollout(self, came: Arrival) -> Received:
+    def _receive_rollout(self, came: Incoming) -> Received:
         admitted = self.admission.admit(came.message, came.now_seconds, came.heard)
         if self.envelopes.has(admitted.content_id):  # from before a restart under a wrong clock
             return Received(Verdict.IGNORE, Rule.ROLLOUT_NEW)
@@ -460,7 +460,7 @@ class Engine:
         if displaced is not admitted:
             self._observers.queued(admitted)
 
-    def _refuse(self, error: RemoteProtocolError, came: Arrival, *, is_rollout: bool) -> Received:
+    def _refuse(self, error: RemoteProtocolError, came: Incoming, *, is_rollout: bool) -> Received:
         if error.reason in (_EXPECTED_OF_LIVE_ROLLOUTS if is_rollout and came.live else _EXPECTED):
             return Received(verdict(error.reason), error.rule)
         proof = (

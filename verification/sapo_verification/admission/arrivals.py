@@ -37,7 +37,7 @@ class Received:
 
 
 @dataclass(frozen=True, slots=True)
-class Arrival:
+class Incoming:
     """A message and how it came; see ``Engine.receive``."""
 
     message: bytes
