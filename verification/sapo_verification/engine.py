@@ -176,19 +176,23 @@ class Engine:
             screens=self._screens,
             connection=connection,
         )
-        self.sampled: Final = SampledAudits(
-            manifest,
-            commitments=CommitmentStore(manifest, self.certificates, connection, self.admission.terms),
+        self._commitments = CommitmentStore(manifest, self.certificates, connection, self.admission.terms)
+        self.sampled: Final = self._open_sampled_audits()
+        self.sampler: Final = Sampler(
+            self.pool, self.reputation, self._verifier, terms.sampling, self.origins.network_of
+        )
+        self._handlers: dict[str, tuple[_Handler, int]] = {t: (one, 0) for t, one in self._topics(0).items()}
+
+    def _open_sampled_audits(self) -> SampledAudits:
+        return SampledAudits(
+            self.manifest,
+            commitments=self._commitments,
             admission=self.admission,
             envelopes=self.envelopes,
             count=self.count,
             verify=self.verify,
             is_silenced=self.reputation.is_banned,
         )
-        self.sampler: Final = Sampler(
-            self.pool, self.reputation, self._verifier, terms.sampling, self.origins.network_of
-        )
-        self._handlers: dict[str, tuple[_Handler, int]] = {t: (one, 0) for t, one in self._topics(0).items()}
 
     def observe(self, observer: Observer) -> None:
         """Report every later decision to one more observer."""

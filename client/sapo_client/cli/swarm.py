@@ -28,14 +28,17 @@ from sapo_client.cli.options import (
 )
 from sapo_client.cli.render import Output, Pairs
 from sapo_client.errors import ExitCode, SapoError
+from sapo_client.founding.islands import islands_of
 
 if TYPE_CHECKING:
     from sapo_client.founding.gates import EasTerms
     from sapo_client.founding.quote import Quote
     from sapo_client.founding.swarm import Founding, SwarmTerms
+    from sapo_client.founding.tasks import TaskChoice
     from sapo_client.keystore import Identity
     from sapo_protocol.identifiers import Account
     from sapo_protocol.manifest import Manifest
+    from sapo_protocol.terms.audits import AuditTerms
 
 KeyOption = Annotated[
     str, typer.Option("--key", metavar="KEY", help="Identity that signs and pays: a name, or a path.")
@@ -153,8 +156,6 @@ def deploy(
     Shows every transaction and the highest possible cost, and asks before it signs. The same command resumes
     an interrupted deployment, and changes nothing once everything is deployed.
     """
-    from sapo_client.founding.audits import audits_of
-    from sapo_client.founding.islands import islands_of
     from sapo_client.founding.swarm import SwarmTerms
     from sapo_client.founding.tasks import choose_tasks
 
@@ -176,17 +177,21 @@ def deploy(
         bond=bond,
         eas=_attestation(bond, eas, schema, attester),
         islands=islands_of(islands, island_accounts, epoch_seconds),
-        audits=audits_of(
-            sample_audits,
-            difficulty=tasks.difficulty,
-            epoch_seconds=epoch_seconds,
-            finality_seconds=finality_seconds,
-        ),
+        audits=_audits(sample_audits, tasks, epoch_seconds, finality_seconds),
     )
-    _check_quorum(common, terms)
     founding = _founding(folder, rpc, founder, terms, costs_money=costs_money)
     manifest = _found(common, founding, founder, terms, yes=yes)
     _show_founded(common, folder, manifest, key, rpc[0], audits=founder.account in auditors)
+
+
+def _audits(
+    one_in: int | None, tasks: TaskChoice, epoch_seconds: int, finality_seconds: int
+) -> AuditTerms | None:
+    from sapo_client.founding.audits import audits_of
+
+    return audits_of(
+        one_in, difficulty=tasks.difficulty, epoch_seconds=epoch_seconds, finality_seconds=finality_seconds
+    )
 
 
 def _clock(
@@ -236,6 +241,7 @@ def _found(
     from sapo_client.founding.quote import require_coins
     from sapo_client.founding.tasks import TaskChoice
 
+    _check_quorum(common, terms)
     manifest = founding.finished()
     if manifest is None:
         wanted = founding.quote()

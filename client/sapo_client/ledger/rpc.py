@@ -280,7 +280,9 @@ class Rpc:
 
 
 def _refused(error: Web3Exception) -> NotYet:
-    return NotYet(f"the chain refuses to say: {error}", hint="try another RPC address")
+    return NotYet(
+        f"the chain refuses to say: {str(error) or type(error).__name__}", hint="try another RPC address"
+    )
 
 
 def majority(values: Sequence[T | None]) -> T | None:

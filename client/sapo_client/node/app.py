@@ -95,8 +95,7 @@ class NodeApp:
         clock: Clock = wall_clock,
         roles: Roles = NO_ROLES,
     ) -> None:
-        self._options = options
-        self._roles = roles
+        self._options, self._roles = options, roles
         self._shutdown, self._pause = Shutdown(), Pause()
         telemetry = open_telemetry(config, data, manifest, identity)
         self._supervisor = Supervisor(telemetry.events)

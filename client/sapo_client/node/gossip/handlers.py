@@ -103,17 +103,7 @@ class GossipHandlers:
             clock=clock,
             file=records_file,
         )
-        self._islands = IslandKeeper(
-            engine=engine,
-            transport=transport,
-            node=node,
-            clock=clock,
-            topics_of=self._topics_of,
-            beacons=beacons,
-            paid=None if final_roots_before is None else self._paid_accounts(final_roots_before),
-            moved=lambda: self._moved.set(),
-            joined=self.repeat_requests,
-        )
+        self._islands = self._open_islands(node, beacons, final_roots_before)
         self._committer = Committer(
             engine=engine,
             transport=transport,
@@ -125,6 +115,21 @@ class GossipHandlers:
         self._hears_contributions = False
         self._unintroduced = UnintroducedMessages()
         self._located: set[Account] = set()
+
+    def _open_islands(
+        self, node: NodeId, beacons: Beacons | None, final_roots_before: FinalRootsBefore | None
+    ) -> IslandKeeper:
+        return IslandKeeper(
+            engine=self._engine,
+            transport=self._transport,
+            node=node,
+            clock=self._clock,
+            topics_of=self._topics_of,
+            beacons=beacons,
+            paid=None if final_roots_before is None else self._paid_accounts(final_roots_before),
+            moved=lambda: self._moved.set(),
+            joined=self.repeat_requests,
+        )
 
     def _open_catch_up(self) -> CatchUp:
         return CatchUp(
