@@ -180,8 +180,9 @@ def test_it_resumes(swarm: OldSwarm, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (mark["epoch"], mark["next_slot"] > 0) == (EPOCH + 1, True)
     assert swarm.tables() == {
         "certificates": 1,
+        "commitments": 1,
         "contributions": 4,
-        "envelopes": 1,
+        "envelopes": 2,
         "epoch_count": 2,
         "equivocations": 1,
         "island_counts": 1,
@@ -206,7 +207,7 @@ def test_its_points_are_claimed(swarm: OldSwarm) -> None:
 
 COMMANDS: Final = {
     "signing": (2, ("keys", "signing", "export", "signing.json")),
-    "envelopes": (1, ("export", "rollouts", "exported")),
+    "envelopes": (2, ("export", "rollouts", "exported")),
     "certificates": (1, ("verify", "one.envelope")),
 }
 """The version that this release of sapo reads, and a command that reads it."""
