@@ -32,9 +32,8 @@ SEEN_SECONDS: Final = 121.0
 SETTLED_SECONDS: Final = 3.0
 """A message this old has reached every node: a copy of it cannot arrive first."""
 
-FLOOD_MESSAGES: Final = 6000
-"""Sent at once; a connection may burst 800 and then send 200 per second, where the accounts of the swarm may
-send more up to five times as much."""
+FLOOD_MESSAGES: Final = 1600
+"""Sent at once; a connection may burst 800 and then send 200 per second among so few accounts."""
 
 FLOOD_FRAME_MESSAGES: Final = 100
 """Messages per frame: a frame costs the flooded node little; the limit counts its messages."""

@@ -13,6 +13,10 @@ from sapo_verification.engine import Engine
 
 _LIMITS: Final = TransportLimits()
 
+SHORTEST_EPOCH_SECONDS: Final = 600
+"""Slots of a shorter epoch, as a swarm on one machine has, are spread over this time: nobody makes a thousand
+groups in a minute, and a limit that allowed it would take a flood for traffic."""
+
 
 class HeardQuotas:
     """Tells the transport how many rollouts the accounts that this node hears may send.
@@ -44,7 +48,7 @@ class HeardQuotas:
         manifest, epoch = self._engine.manifest, self._engine.epoch(self._clock())
         accounts = {account for _, account in self._engine.certificates.pairs()}
         slots = max(manifest.limits_at(one).slots_per_epoch for one in (epoch, epoch + 1))
-        of_one = slots / manifest.epoch_seconds
+        of_one = slots / max(manifest.epoch_seconds, SHORTEST_EPOCH_SECONDS)
         if len(accounts) * of_one <= _LIMITS.least_quota:
             return len(accounts) * of_one
         most = int(_LIMITS.most_quota / of_one) + 1

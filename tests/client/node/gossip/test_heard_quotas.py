@@ -29,9 +29,9 @@ from sapo_protocol.topics import rollouts_topic
 
 ALICE, BOB = Identity(1), Identity(2)
 CROWD = [Identity(number) for number in range(10, 50)]
-OPEN = make_manifest(limits=Limits(slots_per_epoch=600, max_completions=8, points_per_epoch=16))
+OPEN = make_manifest(limits=Limits(slots_per_epoch=6000, max_completions=8, points_per_epoch=16))
 OF_ONE = 10.0
-"""Rollouts a second of one account: 600 slots in a minute."""
+"""Rollouts a second of one account: 6,000 slots in an epoch of a minute, which counts as ten."""
 
 GATED = replace(
     make_chain_manifest(version=2, gate=BondGate(Account(b"\x04" * 20), unit=100, exit_seconds=2**32)),
