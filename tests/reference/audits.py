@@ -8,7 +8,7 @@ from reference.derive import start, tagged
 
 def grace_ms(manifest: dict[str, Any]) -> int:
     """Return g in milliseconds."""
-    return min(30_000, 100 * manifest["epoch_seconds"])
+    return min(30_000, 100 * int(manifest["epoch_seconds"]))
 
 
 def slots_of(bits: bytes) -> list[int]:

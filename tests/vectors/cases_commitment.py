@@ -83,7 +83,8 @@ def _fields() -> Iterator[Case]:
     yield _case("a last byte of zero", "R1.7.4", f3=b"\x01\x00")
     yield _case("a last byte of zero and a short root", "R1.7.4", f3=b"\x00", f4=b"")
     for key in (5, 23):
-        yield _case(f"with the reserved key {key}", "R1.7.5", **{f"f{key}": 0})
+        added: dict[str, Any] = {f"f{key}": 0}
+        yield _case(f"with the reserved key {key}", "R1.7.5", **added)
     yield _case("with a reserved key and a short node", "R1.7.5", f0=b"", f5=0)
     yield _case("with key 24", "R1.7.1", f24=0)
     yield _case("two payloads in one", "R1.0.11", ALICE.signed(_payload() * 2, SAMPLED, Kind.COMMITMENT))
@@ -143,7 +144,11 @@ def _signed_as(kind: Kind) -> bytes:
 def _sequences() -> Iterator[Case]:
     def heard(name: str, *steps: tuple[str | None, bytes], **options: Any) -> Case:
         messages = tuple(Message(rule, data, TOPIC) for rule, data in steps)
-        settings = {"manifest": "sampled", "now_ms": NOW, "certificates": ("alice", "bob", "alice 1")}
+        settings: dict[str, Any] = {
+            "manifest": "sampled",
+            "now_ms": NOW,
+            "certificates": ("alice", "bob", "alice 1"),
+        }
         return Case(f"commitments: {name}", messages, **(settings | options))
 
     first, second, third = (commitment(f4=bytes(31) + bytes([number])) for number in range(3))

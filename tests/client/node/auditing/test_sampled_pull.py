@@ -27,7 +27,7 @@ from sapo_protocol.audits.tree import ContentTree
 from sapo_protocol.encoding import encode
 from sapo_protocol.envelope import Kind, parse_envelope, seal
 from sapo_protocol.epochs import beacon, epoch_start_seconds
-from sapo_protocol.identifiers import Account, ContentId, NodeId
+from sapo_protocol.identifiers import Account, ContentId, Digest, NodeId
 from sapo_protocol.islands.homes import drawing_epoch, home_island, visited_island
 from sapo_protocol.tasks import assigned_task
 from sapo_protocol.terms.auditors import Auditors
@@ -59,7 +59,7 @@ async def block_hash_before(moment_seconds: int) -> bytes:
     return block_hash(moment_seconds)
 
 
-def beacon_of(epoch: int) -> bytes:
+def beacon_of(epoch: int) -> Digest:
     """Return an epoch's beacon."""
     before = epoch_start_seconds(MANIFEST, epoch) - MANIFEST.finality_seconds
     return beacon(SWARM, epoch, block_hash(before))
