@@ -46,7 +46,9 @@ class UnintroducedMessages:
 
     def __init__(self) -> None:
         self._waiting: OrderedDict[bytes, Unintroduced] = OrderedDict()
+        self._of: dict[str, OrderedDict[bytes, None]] = {}
         self._bytes: Counter[str] = Counter()
+        self._all_bytes = 0
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -57,12 +59,14 @@ class UnintroducedMessages:
         identity = message_id(topic, message)
         if identity in self._waiting or len(message) > MOST_BYTES:
             return
-        if self._of(forwarder) >= MOST_OF_A_FORWARDER:
+        if len(self._of.get(forwarder, ())) >= MOST_OF_A_FORWARDER:
             self._drop_oldest(forwarder)
         self._waiting[identity] = Unintroduced(topic, message, forwarder, node, now_seconds + KEPT_SECONDS)
+        self._of.setdefault(forwarder, OrderedDict())[identity] = None
         self._bytes[forwarder] += len(message)
-        while self._bytes.total() > MOST_BYTES:
-            self._drop_oldest(self._bytes.most_common(1)[0][0])
+        self._all_bytes += len(message)
+        while self._all_bytes > MOST_BYTES:
+            self._drop_oldest(max(self._bytes, key=self._bytes.__getitem__))
 
     def take(self, node: NodeId, now_seconds: float) -> tuple[Unintroduced, ...]:
         """Return the messages of a node, oldest first, which are kept no longer."""
@@ -70,11 +74,8 @@ class UnintroducedMessages:
         found = [identity for identity, waiting in self._waiting.items() if waiting.node == node]
         return tuple(self._remove(identity) for identity in found)
 
-    def _of(self, forwarder: str) -> int:
-        return sum(waiting.forwarder == forwarder for waiting in self._waiting.values())
-
     def _drop_oldest(self, forwarder: str) -> None:
-        self._remove(next(one for one, waiting in self._waiting.items() if waiting.forwarder == forwarder))
+        self._remove(next(iter(self._of[forwarder])))
 
     def _give_up(self, now_seconds: float) -> None:
         while self._waiting:
@@ -85,6 +86,10 @@ class UnintroducedMessages:
 
     def _remove(self, identity: bytes) -> Unintroduced:
         waiting = self._waiting.pop(identity)
-        self._bytes[waiting.forwarder] -= len(waiting.message)
-        self._bytes += Counter()  # keeps what is above zero
+        forwarder, size = waiting.forwarder, len(waiting.message)
+        self._all_bytes -= size
+        self._bytes[forwarder] -= size
+        del self._of[forwarder][identity]
+        if not self._of[forwarder]:
+            del self._of[forwarder], self._bytes[forwarder]
         return waiting
