@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Final
@@ -72,6 +72,7 @@ class World:
     contracts: Contracts
     hub: MemoryHub
     root: Path
+    auditing: list["AuditorHarness"] = field(default_factory=list)
 
     @classmethod
     def create(
@@ -169,10 +170,15 @@ class AuditorHarness:
             nursery.start_soon(partial(keep, "bonds", self.bonds.run))
             if verifies:
                 nursery.start_soon(partial(keep, "audit", audit.run))
-            if acts:
-                nursery.start_soon(partial(keep, "auditor", self.auditor.run))
             if sends:
                 nursery.start_soon(partial(keep, "ledger", self.ledger.run))
+            if not acts:
+                return
+            self.world.auditing.append(self)
+            try:
+                await keep("auditor", self.auditor.run)
+            finally:
+                self.world.auditing.remove(self)
 
     async def work(self, epoch: int, slot: int, *, right: int = 1, wrong: int = 1) -> AdmittedRollout:
         """Publish a group of right and wrong answers, as the node's rounds do."""
@@ -195,7 +201,11 @@ class AuditorHarness:
         return self.node.engine.admit_own(message, self.world.now())
 
     async def publish_message(self, message: Tally | Proposal | Approval) -> ContentId:
-        """Publish a contribution message under this node's signature, also a false one."""
+        """Publish a contribution message under this node's signature, also a false one.
+
+        Every auditor hears it: one that is still reading the ledger's terms is waited for.
+        """
+        await until(lambda: all(each.node.gossip.hears_contributions for each in self.world.auditing))
         kind = KINDS[type(message)]
         envelope = seal(kind, self.manifest.swarm_id, message.to_payload(), self.identity.seed)
         topic = contributions_topic(self.manifest.swarm_id)

@@ -112,7 +112,7 @@ class GossipHandlers:
             clock=clock,
             events=telemetry.events,
         )
-        self._hears_contributions = False
+        self.hears_contributions = False
         self._unintroduced = UnintroducedMessages()
         self._located: set[Account] = set()
 
@@ -187,8 +187,8 @@ class GossipHandlers:
         """
         self._serve(contributions_protocol(self._swarm_id), recent)
         self._sync.add(contributions_protocol(self._swarm_id), self.validate_contribution)
-        if not self._hears_contributions:  # a topic has one validator, also after the ledger's restart
-            self._hears_contributions = True
+        if not self.hears_contributions:  # a topic has one validator, also after the ledger's restart
+            self.hears_contributions = True
             self._transport.subscribe(self._contributions, self.validate_contribution)
 
     def ask_for_contributions(self) -> None:
