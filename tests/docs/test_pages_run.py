@@ -17,10 +17,9 @@ import pytest
 from support.anvil import Anvil, running_anvil
 from support.docs_reader import PAGES, PATIENCE_SECONDS, Reader, page_lines
 from support.policies import make_policy_folder
-from support.ports import free_port
 
 from sapo_client.errors import ExitCode
-from sapo_client.testnet.processes import wait_until
+from sapo_client.testnet.processes import free_ports, wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(1500)]
 
@@ -94,7 +93,7 @@ def swarm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Swarm]:
     """Follow docs/testnet.md to a claimed reward; the nodes go on."""
     folder = tmp_path_factory.mktemp("pages")
     with running_anvil(folder) as anvil:
-        port = free_port()
+        [port] = free_ports(1)
         here = {
             "http://127.0.0.1:8545": anvil.url,
             "/tcp/4001": f"/tcp/{port}",

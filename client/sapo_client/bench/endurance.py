@@ -7,7 +7,6 @@ leaves behind is seen within minutes. Everything is read from ``/proc`` and the 
 from __future__ import annotations
 
 import json
-import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -21,7 +20,7 @@ from sapo_client.errors import ExitCode, SapoError
 from sapo_client.founding.tasks import NANO_TASKS
 from sapo_client.paths import DataDir
 from sapo_client.swarm.peer_id import peer_id_from_key
-from sapo_client.testnet.processes import ChildProcess, python, sapo, spawn, stop, wait_until
+from sapo_client.testnet.processes import ChildProcess, free_ports, python, sapo, spawn, stop, wait_until
 from sapo_protocol.manifest import Limits, Manifest
 from sapo_protocol.manifest_file import manifest_to_json
 
@@ -250,7 +249,8 @@ def _swarm(folder: Path, terms: EnduranceTerms) -> Iterator[list[tuple[ChildProc
             home = folder / f"node-{number}"
             home.mkdir()
             identity = keystore.create(home / "identity.json", None)
-            listen = f"/ip4/127.0.0.1/tcp/{_free_port()}"
+            [port] = free_ports(1)
+            listen = f"/ip4/127.0.0.1/tcp/{port}"
             facts = {
                 "identity": str(identity.path),
                 "data": str(home / "data"),
@@ -294,9 +294,3 @@ def _manifest(terms: EnduranceTerms, origin: int) -> Manifest:
         suite=NANO_TASKS.suite(),
         limits=_LIMITS,
     )
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import socket
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -24,7 +22,7 @@ from sapo_client.swarm.peer_id import peer_id_from_key
 from sapo_client.testnet import plan
 from sapo_client.testnet.attacks import ATTACKS
 from sapo_client.testnet.plan import Layout, NodeHome, Settings
-from sapo_client.testnet.processes import ChildProcess, python, sapo, spawn, wait_until
+from sapo_client.testnet.processes import ChildProcess, free_ports, python, sapo, spawn, wait_until
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.manifest_file import manifest_to_json
 from sapo_protocol.settlement import agreeing
@@ -96,7 +94,7 @@ def create_members(layout: Layout, count: int, auditors: int, liars: int = 0) ->
             audit=index < auditors,
             lies=auditors - liars <= index < auditors,
         )
-        for index, (home, port) in enumerate(zip(homes, _free_ports(count), strict=True))
+        for index, (home, port) in enumerate(zip(homes, free_ports(count), strict=True))
     )
 
 
@@ -238,7 +236,7 @@ def write_settings(settings: Settings, layout: Layout, setup: SwarmSetup) -> Non
 
 def start_inviting(layout: Layout, setup: SwarmSetup, *, tied: bool) -> tuple[ChildProcess, str]:
     """Start the server of the swarm's invitation and faucet; return it, and the link to the swarm."""
-    [port] = _free_ports(1)
+    [port] = free_ports(1)
     served = ("swarm", "serve", str(layout.root), "--rpc", setup.rpc_url)
     argv = sapo(*served, "--key", str(layout.deployer), "--port", str(port))
     child = spawn("invitation", argv, folder=layout.invitation, log=layout.invitation / "log.txt", tied=tied)
@@ -257,15 +255,6 @@ def _toml(sections: dict[str, dict[str, object]]) -> str:
         lines += [f"\n[{name}]"] if name else []
         lines += [f"{key} = {json.dumps(value)}" for key, value in entries.items()]
     return "\n".join(lines) + "\n"
-
-
-def _free_ports(count: int) -> list[int]:
-    """Return free loopback ports, all different: each is held open until the last is found."""
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [int(one.getsockname()[1]) for one in sockets]
 
 
 def fresh_directory(directory: Path) -> Layout:

@@ -7,6 +7,7 @@ import ctypes
 import logging
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -52,6 +53,15 @@ class ChildProcess:
             stream.seek(max(0, self.log.stat().st_size - _LOG_TAIL_BYTES))
             return stream.read().decode(errors="replace").strip()
         return ""
+
+
+def free_ports(count: int) -> list[int]:
+    """Return free loopback ports, all different: each is held open until the last is found."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [int(one.getsockname()[1]) for one in sockets]
 
 
 def python(module: str, *arguments: str) -> tuple[str, ...]:

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from support.learner_child import learner_child, other_ranks
 from support.policies import make_policy_folder
-from support.ports import free_port
 
 from sapo_client.learner.settings import LearnerSettings
+from sapo_client.testnet.processes import free_ports
 
 PROMPTS = ["12 + 7 =\n", "6/8\n", "Monday +3\n"]
 
@@ -61,7 +61,8 @@ def test_two_machines_train_and_come_back_after_a_kill(settings: LearnerSettings
         after = child.call("train", groups=groups)
 
     path = tmp_path / "ranks.sock"
-    endpoint = f"127.0.0.1:{free_port()}"
+    [port] = free_ports(1)
+    endpoint = f"127.0.0.1:{port}"
     there = replace(settings, ranks_socket=str(path))
     with ExitStack() as machines:
         first = agent(endpoint, tmp_path / "first.log", "--socket", str(path))

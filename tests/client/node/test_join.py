@@ -16,11 +16,11 @@ import pytest
 import trio
 from support.events import number, objects
 from support.nodes import COMPLETIONS, EXTERNAL_GROUPS, LOCAL_GROUPS, manifest_of, until
-from support.ports import free_ports
 from support.sapo_process import SAPO, TIMEOUT_SECONDS
 
 from sapo_client.observe.events import Event, read_events
 from sapo_client.paths import DataDir
+from sapo_client.testnet.processes import free_ports
 from sapo_protocol.manifest_file import manifest_to_json
 from sapo_protocol.suite import Suite
 

@@ -23,6 +23,7 @@ from sapo_client.keystore import Identity
 from sapo_client.observe.control_client import ControlClient
 from sapo_client.paths import DataDir
 from sapo_client.swarm.peer_id import peer_id_from_key
+from sapo_client.testnet.plan import NodeHome
 from sapo_client.testnet.processes import ChildProcess, kill_group, sapo, spawn, stop, wait_until
 from sapo_protocol.manifest import Limits, Manifest
 from sapo_protocol.manifest_file import manifest_to_json
@@ -88,20 +89,15 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One node's files."""
+    """One node's files, and whose they are."""
 
-    root: Path
+    home: NodeHome
     identity: Identity
-
-    @property
-    def config(self) -> Path:
-        """Its configuration file."""
-        return self.root / "config.toml"
 
     @property
     def data(self) -> DataDir:
         """Its data directory."""
-        return DataDir(self.root / "data")
+        return self.home.data
 
     @property
     def peer_id(self) -> str:
@@ -129,10 +125,8 @@ class Nodes:
         """Start nodes in their data directories; return once each has begun to listen."""
         for number in numbers:
             place = self.places[number]
-            argv = self.world.command(number, sapo("join", "--config", str(place.config)))
-            self.running[number] = spawn(
-                self.name(number), argv, folder=place.root, log=place.root / "log.txt"
-            )
+            argv = self.world.command(number, sapo("join", "--config", str(place.home.config)))
+            self.running[number] = spawn(self.name(number), argv, folder=place.home.root, log=place.home.log)
         if not wait_until(lambda: all(map(self._listens, numbers)), self.terms.start_seconds):
             slow = [self.name(number) for number in numbers if not self._listens(number)]
             raise RuntimeError(f"{', '.join(slow)} did not start: {self._tail(numbers)}")
@@ -260,7 +254,8 @@ def start_all(nodes: Nodes) -> None:
 
 def _create(root: Path) -> Place:
     root.mkdir(parents=True)
-    return Place(root, keystore.create(root / "identity.json", None))
+    home = NodeHome(root.name, root)
+    return Place(home, keystore.create(home.identity, None))
 
 
 def _suite() -> Suite:
@@ -295,4 +290,4 @@ def _configure(folder: Path, terms: Terms, found: Sequence[Site], places: Sequen
         audits = json.dumps(number in terms.auditors)
         ledger = f'rpc_urls = ["{endpoint}"]\naudit = {audits}' if terms.auditors else ""
         settings = _SETTINGS.format(**quoted, port=NODE_PORT, server=SERVER_PORT, seed=number, ledger=ledger)
-        place.config.write_text(settings, encoding="utf-8")
+        place.home.config.write_text(settings, encoding="utf-8")
