@@ -15,13 +15,16 @@ prove their shares, and watch the postings.
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import TYPE_CHECKING, Final, Protocol
 
 import trio
 
 from sapo_client.node.auditing.accuser import Accuser
 from sapo_client.node.auditing.agreement import Agreement, AgreementTerms, ChainState
+from sapo_client.node.auditing.every_group import EveryGroup
 from sapo_client.node.auditing.pages import PageExchange
 from sapo_client.node.auditing.sample import SampleAudit
 from sapo_client.node.auditing.scrutiny import scrutinise
@@ -38,7 +41,7 @@ from sapo_protocol.contributions import parse_approval, parse_proposal
 from sapo_protocol.eip712 import EpochRoot
 from sapo_protocol.envelope import Kind, SignedEnvelope
 from sapo_protocol.epochs import epoch_at, epoch_start_seconds
-from sapo_protocol.identifiers import Account, ContentId
+from sapo_protocol.identifiers import Account, ContentId, Digest
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.merkle import sum_of
 from sapo_protocol.settlement import tally_seconds
@@ -124,6 +127,45 @@ class AuditorParts:
         )
 
 
+class AuditedEpochs(Protocol):
+    """What an auditor has found out about ended epochs: of every group, or of those that were drawn."""
+
+    async def run(self) -> None:
+        """Audit until cancelled, or return where another service does; may be run again."""
+
+    def is_known(self, epoch: int) -> bool:
+        """Whether what is counted, and how it is paid, is known."""
+
+    def is_done(self, epoch: int) -> bool:
+        """Whether all that is counted is audited."""
+
+    def points(
+        self, epoch: int, live: Collection[Account], units: Mapping[Account, Fraction] | None, /
+    ) -> tuple[tuple[Account, int], ...]:
+        """Return the points of every account that has any, ascending by account.
+
+        Args:
+            live: the accounts that are registered now.
+            units: what each account counts by the swarm's gate; None where every account counts in full.
+        """
+
+    def evidence_root(self, epoch: int) -> Digest:
+        """Return the Merkle root over the ascending content ids behind the points."""
+
+
+def _open_audited(parts: AuditorParts) -> AuditedEpochs:
+    if parts.manifest.audits is None:
+        return EveryGroup(parts.engine)
+    return SampleAudit(
+        engine=parts.engine,
+        transport=parts.transport,
+        ledger=parts.ledger,
+        beacons=parts.beacons,
+        clock=parts.clock,
+        events=parts.telemetry.events,
+    )
+
+
 class AuditorRole(Protocol):
     """A node's part in the settlement of epochs."""
 
@@ -152,14 +194,7 @@ class Auditor:
             swarm_id=parts.manifest.swarm_id,
             clock=parts.clock,
         )
-        self.sample: Final = SampleAudit(
-            engine=parts.engine,
-            transport=parts.transport,
-            ledger=parts.ledger,
-            beacons=parts.beacons,
-            clock=parts.clock,
-            events=parts.telemetry.events,
-        )
+        self.audited: Final = _open_audited(parts)
         self._known, self._by_turns = Auditors(), True
         self.points = 0
 
@@ -177,7 +212,7 @@ class Auditor:
                 if await parts.ledger.can_settle():
                     nursery.start_soon(self._audit, parts.account_key, terms)
                     nursery.start_soon(parts.accuser().run)
-                    nursery.start_soon(self.sample.run)
+                    nursery.start_soon(self.audited.run)
                 else:
                     parts.telemetry.events.write("audit_refused", why=_EARLIER_LEDGER)
 
@@ -304,29 +339,17 @@ class Auditor:
         age_seconds = parts.clock() - epoch_start_seconds(parts.manifest, epoch + 1)
         if age_seconds < begin or epoch != epoch_at(parts.manifest, parts.clock()) - 1:
             return False
-        if not parts.engine.levels.is_known(epoch) or not parts.engine.standing.is_known(epoch):
+        if not parts.engine.standing.is_known(epoch) or not self.audited.is_known(epoch):
             return False
         waited = min(age_seconds - begin, trio.current_time() - self._started_seconds)
-        if parts.manifest.audits is not None:
-            is_late = waited >= grace / 2
-            return self.sample.is_drawn(epoch) and (is_late or self.sample.is_done(epoch))
-        return waited >= grace / 2 or not parts.engine.audits.unaudited(epoch)
+        is_late = waited >= grace / 2
+        return is_late or self.audited.is_done(epoch)
 
     async def _publish_tally(self, agreement: Agreement, epoch: int) -> None:
-        parts, count = self._parts, self._parts.engine.count
+        parts, units = self._parts, self._parts.engine.standing.units(epoch)
         live = {account for account, _ in await parts.ledger.live_accounts()}
-        cap, record = parts.manifest.limits.points_per_epoch, parts.engine.levels.record(epoch)
-        units = parts.engine.standing.units(epoch)
-        if parts.manifest.audits is not None:
-            points = self.sample.points(epoch, units)
-        elif record is None:
-            points = count.points(epoch, live, cap, units)
-        else:
-            points = count.points_by_level(epoch, live, cap, record, units)
-        outcomes = count.outcomes(epoch, live, len(parts.manifest.suite.families), units)
-        root = count.evidence_root(epoch)
-        if parts.manifest.audits is not None:
-            root = self.sample.evidence_root(epoch)
+        points, root = self.audited.points(epoch, live, units), self.audited.evidence_root(epoch)
+        outcomes = parts.engine.count.outcomes(epoch, live, len(parts.manifest.suite.families), units)
         await self._publish(await beside(agreement.tallying(epoch, points, root, parts.clock(), outcomes)))
         by_account = {str(account): count for account, count in points}
         parts.telemetry.events.write("tally", epoch=epoch, points=by_account)

@@ -73,7 +73,7 @@ class _Account:
 
 
 class SampleAudit:
-    """Service that audits the newest ended epoch; in a swarm without audits by sample it ends at once.
+    """Service that audits the newest ended epoch, in a swarm with audits by sample.
 
     What it knows of an epoch is lost with the process: a restarted auditor asks again.
     """
@@ -104,23 +104,25 @@ class SampleAudit:
 
     async def run(self) -> None:
         """Audit until cancelled; may be run again after that."""
-        if self._engine.manifest.audits is None:
-            return
         async with trio.open_nursery() as nursery:  # a peer that does not answer delays nobody else
             while True:
                 await self._look(nursery)
                 await trio.sleep(_LOOK_SECONDS)
 
-    def is_drawn(self, epoch: int) -> bool:
+    def is_known(self, epoch: int) -> bool:
         """Whether the draw of an epoch is known."""
         return epoch == self._epoch and self._accounts is not None
 
     def is_done(self, epoch: int) -> bool:
         """Whether every drawn group of an epoch was shown and checked."""
-        return self.is_drawn(epoch) and not any(one.missing for one in self._accounts or ())
+        return self.is_known(epoch) and not any(one.missing for one in self._accounts or ())
 
-    def points(self, epoch: int, units: Mapping[Account, Fraction] | None) -> tuple[tuple[Account, int], ...]:
+    def points(
+        self, epoch: int, _live: Collection[Account], units: Mapping[Account, Fraction] | None, /
+    ) -> tuple[tuple[Account, int], ...]:
         """Return the points of every drawn account that has any, ascending by account.
+
+        An account that was registered at the draw is paid, whether or not it still is.
 
         Args:
             units: what each account counts by the swarm's gate; None where every account counts in full.

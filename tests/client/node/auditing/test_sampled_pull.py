@@ -211,7 +211,7 @@ class Island:
 
     def points(self) -> dict[Account, int]:
         """Return what the auditor would pay."""
-        return dict(self.sample.points(EPOCH, None))
+        return dict(self.sample.points(EPOCH, (), None))
 
     def drawn(self, commitment: Commitment) -> tuple[int, ...]:
         """Return the slots that are drawn of a commitment."""

@@ -22,6 +22,7 @@ from support.ledger import CHALLENGE_SECONDS, DEPLOYER, address
 from support.nodes import until
 
 from sapo_client.ledger.records import EpochRecord
+from sapo_client.node.auditing.sample import SampleAudit
 from sapo_protocol import merkle
 from sapo_protocol.audits.commitment import Commitment, commit
 from sapo_protocol.audits.draw import draw, draw_seconds, drawn_slots
@@ -188,6 +189,12 @@ async def _commit_twice(author: AuditorHarness, made: list[AdmittedRollout], hom
     await author.node.transport.publish(topic, _message(author, _of(author, {0: made[0].content_id})))
 
 
+def _shown(harness: AuditorHarness) -> int:
+    """Return how many drawn groups an auditor has got and checked."""
+    assert isinstance(harness.auditor.audited, SampleAudit)
+    return len(harness.auditor.audited.judged(EPOCH))
+
+
 async def _lie(world: World, swarm: Swarm, friend: AuditorHarness) -> None:
     """Send the tally of an auditor who grants his friend the cap, and all others nothing."""
     for one in swarm.all:
@@ -260,15 +267,13 @@ async def test_auditors_pay_what_is_true_of_islands_that_they_do_not_hear(world:
 
         world.turn_to(EPOCH + 1, 2 * GRACE + 1)
         world.chain.send(DEPLOYER, address(DEPLOYER), b"")  # a block
-        await until(lambda: all(a.auditor.sample.is_drawn(EPOCH) for a in auditors), PATIENCE_SECONDS)
+        await until(lambda: all(a.auditor.audited.is_known(EPOCH) for a in auditors), PATIENCE_SECONDS)
         hash_ = await keeper.ledger.block_hash_from(int(draw_seconds(world.manifest, EPOCH)))
         account = boaster.identity.account
         drawn = drawn_slots(draw(swarm_id, EPOCH, hash_), account, commitment.slots, TERMS)
         failed = sum(slot >= SLOTS for slot in drawn)
         shown = 2 * TERMS.samples + TERMS.samples - failed
-        await until(
-            lambda: all(len(a.auditor.sample.judged(EPOCH)) == shown for a in auditors), PATIENCE_SECONDS
-        )
+        await until(lambda: all(_shown(a) == shown for a in auditors), PATIENCE_SECONDS)
         await _lie(world, swarm, friend=withholder)
         world.turn_to(EPOCH + 1, 4.5 * GRACE + 0.5)
         await until(lambda: all(len(a.contributions.tallies(EPOCH)) == 4 for a in auditors), PATIENCE_SECONDS)
