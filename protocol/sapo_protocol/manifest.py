@@ -47,7 +47,7 @@ class Limits:
         return {0: self.slots_per_epoch, 1: self.max_completions, 2: self.points_per_epoch}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Manifest:
     """The settings that all nodes of one swarm share.
 
@@ -71,11 +71,11 @@ class Manifest:
     """
 
     name: str
-    bootstrap: tuple[str, ...]
-    chain_id: int
-    registry: Account | None
-    ledger: Account | None
-    finality_seconds: int
+    bootstrap: tuple[str, ...] = ()
+    chain_id: int = 0
+    registry: Account | None = None
+    ledger: Account | None = None
+    finality_seconds: int = 0
     genesis_seconds: int
     epoch_seconds: int
     suite: Suite

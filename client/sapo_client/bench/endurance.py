@@ -284,11 +284,6 @@ def _join(config: Path, origin: int, speed: float) -> tuple[str, ...]:
 def _manifest(terms: EnduranceTerms, origin: int) -> Manifest:
     return Manifest(
         name="endurance",
-        bootstrap=(),
-        chain_id=0,
-        registry=None,
-        ledger=None,
-        finality_seconds=0,
         genesis_seconds=origin,
         epoch_seconds=terms.epoch_seconds,
         suite=NANO_TASKS.suite(),

@@ -65,11 +65,6 @@ class BenchSwarm:
         suite = _suite()
         self.manifest = Manifest(
             name="bench",
-            bootstrap=(),
-            chain_id=0,
-            registry=None,
-            ledger=None,
-            finality_seconds=0,
             genesis_seconds=self.now_seconds,
             epoch_seconds=86_400,
             suite=suite,

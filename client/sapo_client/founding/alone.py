@@ -25,11 +25,6 @@ def alone_manifest(name: str, learner: LearnerConfig) -> Manifest:
     tasks = choose_tasks(model=learner.model) if learner.trains else NANO_TASKS
     return Manifest(
         name=name,
-        bootstrap=(),
-        chain_id=0,
-        registry=None,
-        ledger=None,
-        finality_seconds=0,
         genesis_seconds=int(time.time()),
         epoch_seconds=EPOCH_SECONDS,
         suite=tasks.suite(),

@@ -20,11 +20,6 @@ def found_without_chain(folder: Path, *, name: str, epoch_seconds: int, suite: S
     """
     manifest = Manifest(
         name=name,
-        bootstrap=(),
-        chain_id=0,
-        registry=None,
-        ledger=None,
-        finality_seconds=0,
         genesis_seconds=int(time.time()),
         epoch_seconds=epoch_seconds,
         suite=suite,

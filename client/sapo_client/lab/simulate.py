@@ -140,11 +140,6 @@ def manifest_of(plan: ExperimentPlan) -> Manifest:
     """Return the manifest of an experiment: no chain, more slots than any agent fills; starts a process."""
     return Manifest(
         name="lab",
-        bootstrap=(),
-        chain_id=0,
-        registry=None,
-        ledger=None,
-        finality_seconds=0,
         genesis_seconds=GENESIS_SECONDS,
         epoch_seconds=int(plan.rounds_per_epoch * ROUND_SECONDS),
         suite=suite(plan.level, plan.families),

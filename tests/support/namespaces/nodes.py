@@ -266,10 +266,6 @@ def _without_chain(terms: Terms, found: Sequence[Site], places: Sequence[Place])
     return Manifest(
         name="namespaces",
         bootstrap=(f"/ip4/{found[0].address}/tcp/{NODE_PORT}/p2p/{places[0].peer_id}",),
-        chain_id=0,
-        registry=None,
-        ledger=None,
-        finality_seconds=0,
         genesis_seconds=int(time.time()),
         epoch_seconds=terms.epoch_seconds,
         suite=_suite(),

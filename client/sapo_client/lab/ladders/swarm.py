@@ -131,11 +131,6 @@ def manifest_of(follows: bool) -> Manifest:
     families = tuple(_family(level) for level in range(LEVELS if follows else 1))
     return Manifest(
         name="table policies",
-        bootstrap=(),
-        chain_id=0,
-        registry=None,
-        ledger=None,
-        finality_seconds=0,
         genesis_seconds=0,
         epoch_seconds=_EPOCH_SECONDS,
         suite=Suite("none", families, Digest(bytes(32))),

@@ -432,7 +432,6 @@ def _manifest(chain: StagedChain) -> Manifest:
     family = Family("table", "0", "{}", "exact/1", "{question}", "plain", max_completion_bytes=8)
     return Manifest(
         name="auditors with strategies",
-        bootstrap=(),
         chain_id=chain.deployment.chain_id,
         registry=chain.deployment.registry,
         ledger=chain.deployment.ledger,
