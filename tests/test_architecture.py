@@ -159,7 +159,7 @@ CONTAINED = {
     "client/sapo_client/swarm/p2p/requests.py": 2,  # a request fails in many ways; a bug of a handler
     "client/sapo_client/swarm/p2p/discovery.py": 1,  # a dial fails in many ways: all mean "not reached"
     "client/sapo_client/swarm/p2p/libp2p_transport.py": 1,  # a connection that breaks while it is closed
-    "client/sapo_client/swarm/p2p/muxer.py": 2,  # an error of a connection, or of its end, ends no swarm
+    "client/sapo_client/swarm/p2p/muxer.py": 3,  # what breaks with a connection ends no swarm
     "client/sapo_client/swarm/p2p/connections.py": 3,  # a failed handshake; a connection that breaks
     "client/sapo_client/swarm/p2p/stream_guard.py": 2,  # a malformed frame; a stream that breaks in reset()
 }

@@ -64,6 +64,8 @@ class TransportLimits:
     max_request_bytes: int = 64 * 1024
     max_requests_at_once: int = 32  # answered at the same time, all peers together
     request_timeout_seconds: float = 10.0
+    ping_after_seconds: float = 10.0  # without a word over a connection ...
+    pong_seconds: float = 15.0  # ... which ends if nothing comes for so long then
     max_connections: int = 64  # gossip needs a dozen; the rest is for new peers
     inbound_share: float = 0.75  # of connections; the rest stays free for peers that this node dials
     stranger_share: float = 0.5  # of connections, inbound; the quarter between is kept for vouched peers ...
@@ -119,7 +121,7 @@ class DialLimits:
     tick_seconds: float = 0.5  # the dialler only looks at a few deadlines each time
     dial_timeout_seconds: float = 10.0
     first_exchange_seconds: float = 1.0  # a new swarm exchanges its members quickly ...
-    max_exchange_seconds: float = 30.0  # ... an old one rarely; this also detects silent connections
+    max_exchange_seconds: float = 30.0  # ... an old one rarely
     max_known_peers: int = 1024
     max_addresses_per_peer: int = 4
     settled_seconds: float = 10.0  # a connection that ends sooner counts as a refusal: its back-off grows

@@ -2,9 +2,6 @@
 
 The dialler looks at the address book twice a second and dials what is due. The exchange asks the peer
 that was asked longest ago for the addresses it knows: often while connections are new, rarely later.
-It also detects silent connections: a peer that does not answer in time, and sends nothing else meanwhile, is
-disconnected, so that a half-open connection cannot hide a node that came back. Then all others that have been
-silent as long are asked at once: when this node's own address has changed, none of its connections lives.
 """
 
 from __future__ import annotations
@@ -26,7 +23,7 @@ from sapo_client.swarm.guard import ContainExceptions
 from sapo_client.swarm.limits import DialLimits
 from sapo_client.swarm.p2p.host import Host, multiaddr
 from sapo_client.swarm.p2p.muxer import BoundedYamux
-from sapo_client.swarm.p2p.requests import PeerTooSlowError, Requests
+from sapo_client.swarm.p2p.requests import Requests
 from sapo_client.swarm.sought import SoughtFor
 from sapo_client.swarm.transport import FoundPeer, TransportError
 
@@ -156,34 +153,18 @@ class Discovery:
                 await self._wake.wait()
                 await trio.sleep(self._limits.tick_seconds)  # new peers often arrive together
             peer_id = self._asked_longest_ago()
-            if peer_id is not None and await self._is_silent(peer_id):
-                await self._ask_silent_peers()
+            if peer_id is not None:
+                await self._exchange_with(peer_id)
             self._interval_seconds = min(self._interval_seconds * 2, self._limits.max_exchange_seconds)
 
     def _asked_longest_ago(self) -> str | None:
         return min(self.connected(), key=lambda peer_id: self._asked_seconds.get(peer_id, -1.0), default=None)
 
-    async def _ask_silent_peers(self) -> None:
-        since_seconds = trio.current_time() - self._requests.timeout_seconds
-        async with trio.open_nursery() as nursery:
-            for peer_id in self.connected():
-                if self._heard_seconds(peer_id) < since_seconds:
-                    nursery.start_soon(self._is_silent, peer_id)
-
-    def _heard_seconds(self, peer_id: str) -> float:
-        """Return when a peer sent anything last."""
-        muxers = [
-            cast(BoundedYamux, connection.muxed_conn)
-            for connection in self._host.swarm.get_connections(ID.from_base58(peer_id))
-        ]
-        return max((muxer.heard_seconds for muxer in muxers), default=float("inf"))
-
-    async def _is_silent(self, peer_id: str) -> bool:
-        """Exchange peers with a peer; return whether it sent nothing, and was disconnected for that."""
-        self._asked_seconds[peer_id] = asked_seconds = trio.current_time()
+    async def _exchange_with(self, peer_id: str) -> None:
+        self._asked_seconds[peer_id] = trio.current_time()
         host = self.remote_host(peer_id)
         if host is None:
-            return False  # it just left
+            return  # it just left
         try:
             payload = await self._requests.ask(
                 peer_id,
@@ -191,19 +172,11 @@ class Discovery:
                 peer_exchange.encode(self._for(host, self._told())),
                 max_response_bytes=peer_exchange.MAX_PAYLOAD_BYTES,
             )
-        except PeerTooSlowError:
-            await trio.sleep(self._limits.tick_seconds)  # what came while this machine was busy is read now
-            if self._heard_seconds(peer_id) > asked_seconds:
-                return False  # it is busy
-            _LOG.info("%s has been silent and is disconnected", peer_id)
-            await self._host.disconnect(ID.from_base58(peer_id))
-            return True
         except TransportError:
-            return False  # it does not serve this protocol, or just left
+            return  # it is busy, does not serve this protocol, or just left
         told = self._for(host, peer_exchange.decode(payload))
         self._book.learn_first_hand((address for address in told if address.peer_id == peer_id), host)
         self._book.learn((address for address in told if address.peer_id != peer_id), host)
-        return False
 
     async def _answer(self, asker: str, payload: bytes) -> bytes:
         await trio.lowlevel.checkpoint()

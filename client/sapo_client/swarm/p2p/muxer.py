@@ -3,11 +3,13 @@
 Stock yamux only logs a peer that overruns its receive window and takes any number of streams, so one
 connection can fill the memory. Here a connection that holds more than its share is closed. And stock says a
 farewell to the peer before it ends a stream or a connection, however long the peer takes no data: as long as
-the network between them is cut. Here it says it for a second.
+the network between them is cut. Here it says it for a second. Stock pings and lets an unanswered ping pass;
+here a connection over which nothing comes is ended.
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from typing import Final, cast
 
@@ -16,7 +18,14 @@ from libp2p.abc import IMuxedStream, ISecureConn
 from libp2p.custom_types import TMuxerOptions, TSecurityOptions
 from libp2p.peer.id import ID
 from libp2p.stream_muxer.exceptions import MuxedConnUnavailable
-from libp2p.stream_muxer.yamux.yamux import GO_AWAY_NORMAL, Yamux, YamuxStream
+from libp2p.stream_muxer.yamux.yamux import (
+    FLAG_SYN,
+    GO_AWAY_NORMAL,
+    TYPE_PING,
+    YAMUX_HEADER_FORMAT,
+    Yamux,
+    YamuxStream,
+)
 from libp2p.transport.upgrader import TransportUpgrader
 
 from sapo_client.swarm.guard import ContainExceptions
@@ -54,7 +63,7 @@ class BoundedYamux(Yamux):
     """One multiplexed connection within its limits.
 
     Attributes:
-        heard_seconds: when data came from the peer last.
+        heard_seconds: when data or the answer to a ping came from the peer last.
     """
 
     def __init__(
@@ -83,10 +92,50 @@ class BoundedYamux(Yamux):
             nursery.cancel_scope.cancel()
 
     async def _stop_waiting(self) -> None:
-        """Close the socket under whoever still writes."""
         await trio.sleep(_FAREWELL_SECONDS)
+        await self._close_socket()
+
+    async def _close_socket(self) -> None:
+        """Close the socket under whoever still writes; who reads ends the connection then."""
         with ContainExceptions(self._report):
             await self.secured_conn.close()
+
+    async def _measure_rtt_loop(self) -> None:
+        """Ping the peer whenever it has said nothing for a while; end the connection if nothing comes then.
+
+        A connection whose peer is gone, or has another address by now, would last until TCP gives it up, and
+        gossip would write into it.
+        """
+        async with trio.open_nursery() as nursery:
+            while not self.event_shutting_down.is_set():
+                due_seconds = self.heard_seconds + self._limits.ping_after_seconds
+                if trio.current_time() < due_seconds:
+                    await self._sleep_until(due_seconds)
+                elif not await self._answers(nursery):
+                    await self._close_socket()
+                    await self.event_shutting_down.wait()
+            nursery.cancel_scope.cancel()
+
+    async def _sleep_until(self, deadline_seconds: float) -> None:
+        with trio.move_on_at(deadline_seconds):
+            await self.event_shutting_down.wait()
+
+    async def _answers(self, nursery: trio.Nursery) -> bool:
+        """Return whether anything comes within the time for an answer to a ping."""
+        asked_seconds = trio.current_time()
+        self._ping_event = trio.Event()
+        nursery.start_soon(self._ping)  # a full buffer holds it up
+        with trio.move_on_after(self._limits.pong_seconds):
+            await self._ping_event.wait()
+            self.heard_seconds = trio.current_time()
+        return self.heard_seconds > asked_seconds or self.event_shutting_down.is_set()
+
+    async def _ping(self) -> None:
+        self._ping_id += 1
+        ping = struct.pack(YAMUX_HEADER_FORMAT, 0, TYPE_PING, FLAG_SYN, 0, self._ping_id)
+        with ContainExceptions(self._report):
+            await self._write_frame(ping)
+            self._ping_sent_time = trio.current_time()
 
     async def accept_stream(self) -> BatchingStream:
         """Return the next stream that the peer opens, up to the limit."""

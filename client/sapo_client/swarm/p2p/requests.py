@@ -23,10 +23,6 @@ from sapo_protocol.errors import ProtocolError
 _MAX_BUCKETS: Final = 1024  # peers whose request rate is remembered
 
 
-class PeerTooSlowError(TransportError):
-    """A peer that did not answer in time."""
-
-
 class Requests:
     """Client and server of requests over one host."""
 
@@ -48,11 +44,6 @@ class Requests:
 
     # Asking
 
-    @property
-    def timeout_seconds(self) -> float:
-        """How long an answer may take."""
-        return self._limits.request_timeout_seconds
-
     async def ask(self, peer_id: str, protocol: str, payload: bytes, *, max_response_bytes: int) -> bytes:
         """Return the response of a connected peer, or raise `TransportError`."""
         peer = ID.from_base58(peer_id)
@@ -62,7 +53,7 @@ class Requests:
         with ContainExceptions(errors.append), trio.fail_after(self._limits.request_timeout_seconds):
             return await self._exchange(peer, protocol, payload, max_response_bytes)
         if isinstance(errors[0], trio.TooSlowError):
-            raise PeerTooSlowError(f"{peer_id} did not answer {protocol} in time")
+            raise TransportError(f"{peer_id} did not answer {protocol} in time")
         raise TransportError(f"{peer_id} did not answer {protocol}: {errors[0]!r}") from errors[0]
 
     async def _exchange(self, peer: ID, protocol: str, payload: bytes, max_response_bytes: int) -> bytes:

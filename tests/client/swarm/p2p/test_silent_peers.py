@@ -12,13 +12,15 @@ import trio
 
 from sapo_client.swarm.limits import TransportLimits
 from sapo_client.swarm.peer_exchange import PROTOCOL as PEERS
+from sapo_client.swarm.transport import TransportError
 from sapo_protocol.constants import MAX_ENVELOPE_BYTES
 
 PEERS_BEHIND_RELAYS = 6
 MESSAGES_THAT_FILL_ALL_BUFFERS = 64
 """Of 128 KiB: twice what Linux lets a sender of TCP keep."""
 
-LIMITS = TransportLimits(request_timeout_seconds=0.5)
+LIMITS = TransportLimits(request_timeout_seconds=0.5, ping_after_seconds=0.5, pong_seconds=0.5)
+NEVER_ASKS = TransportLimits(ping_after_seconds=3600.0)
 
 
 @dataclass
@@ -85,6 +87,27 @@ async def test_a_connection_that_takes_no_more_data_is_ended_too(swarm: Any, too
         nursery.cancel_scope.cancel()
 
 
+async def test_a_silent_connection_is_ended_although_the_peer_has_another(swarm: Any, tools: Any) -> None:
+    """As of a peer whose address changed: what it is sent over the old connection never comes."""
+    node = await swarm.start(1, limits=LIMITS)
+    [address] = node.transport.addresses
+    relay = Relay(int(address.split("/")[4]))
+    async with trio.open_nursery() as nursery:
+        [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        nursery.start_soon(trio.serve_listeners, relay.serve, [listener])
+        port = listener.socket.getsockname()[1]
+        through = address.replace(f"/{relay.port}/", f"/{port}/")
+        before = await swarm.start(2, bootstrap=(through,), limits=NEVER_ASKS)
+        await swarm.wait_until_connected([node, before])
+        after = await swarm.start(2, bootstrap=(address,), limits=NEVER_ASKS)
+        await tools.eventually(lambda: after.peer_ids() == {node.peer_id})
+        relay.frozen = True
+        nursery.start_soon(_ask_for_ever, after, node.peer_id)
+        nursery.start_soon(_publish_for_ever, node)
+        await tools.eventually(lambda: after.accepted)
+        nursery.cancel_scope.cancel()
+
+
 async def test_a_peer_that_is_too_busy_to_answer_is_kept(swarm: Any, tools: Any) -> None:
     asked: list[bytes] = []
 
@@ -108,6 +131,14 @@ async def test_a_peer_that_is_too_busy_to_answer_is_kept(swarm: Any, tools: Any)
 async def _publish_for_ever(member: Any) -> None:
     number = 0
     while True:
-        await member.publish(b"still here %d" % number)
+        await member.publish(b"still here %d, " % number + member.peer_id.encode())
         number += 1
         await trio.sleep(0.05)
+
+
+async def _ask_for_ever(member: Any, peer_id: str) -> None:
+    """Ask more often than a request may take, so that the peer hears something all the time."""
+    while True:
+        with suppress(TransportError):
+            await member.transport.request(peer_id, PEERS, b"", max_response_bytes=2**16)
+        await trio.sleep(0.3)
