@@ -132,7 +132,7 @@ class DashboardRecorder(SilentObserver):
             shown |= {"at": self._clock()}
             self._decisions.append(Decision(self._number, event, shown))
 
-    def message_refused(self, fields: Mapping[str, object]) -> None:
+    def note_refusal(self, fields: Mapping[str, object]) -> None:
         """Take the refusal of a message that is no event of its own, but counted in a later one."""
         self.refusals.note(fields, self._clock())
 

@@ -102,7 +102,7 @@ class Telemetry:
         named = {"reason": rule.reason, "rule": rule.number, "stage": rule.stage, "forwarder": forwarder}
         refusal = named | fields
         if not self.refusal_events.write(refusal):
-            self.recorder.message_refused(refusal)
+            self.recorder.note_refusal(refusal)
 
     def admitted(self, admitted: AdmittedRollout, source: str) -> None:
         """Report a rollout from outside that passed admission."""
