@@ -36,7 +36,16 @@ MOST_SAMPLES: Final = 100_000
 """Values that wait for the next write; more arrive only while the disk does not answer."""
 
 _DECISIONS: Final = frozenset(
-    {"published", "admitted", "verified", "refused", "equivocation_proved", "step", "health"}
+    {
+        "published",
+        "admitted",
+        "verified",
+        "refused",
+        "refusals_counted",
+        "equivocation_proved",
+        "step",
+        "health",
+    }
 )
 _STEP_FIGURES: Final = {
     "batch_reward": "batch",
@@ -123,6 +132,10 @@ class DashboardRecorder(SilentObserver):
             shown |= {"at": self._clock()}
             self._decisions.append(Decision(self._number, event, shown))
 
+    def note_refusal(self, fields: Mapping[str, object]) -> None:
+        """Take the refusal of a message that is no event of its own, but counted in a later one."""
+        self.refusals.note(fields, self._clock())
+
     def admitted(self, admitted: AdmittedRollout, source: str) -> None:
         """Keep a rollout from outside."""
         self._keep(admitted).forwarder = source
@@ -156,6 +169,9 @@ class DashboardRecorder(SilentObserver):
             case "refused", {"reason": reason}:
                 count = fields.get("count", 1)
                 self._sample(f"refused/{reason}", float(count) if isinstance(count, int) else 1.0)
+            case "refusals_counted", {"reasons": dict(reasons)}:
+                for reason, count in reasons.items():
+                    self._sample(f"refused/{reason}", float(count))
             case "epoch_final", {"epoch": int(epoch), "total": int(total), "contribution_root": bytes(root)}:
                 self._epochs.append(FinalEpoch(epoch, self._clock(), total, root.hex()))
             case _:

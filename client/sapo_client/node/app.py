@@ -197,6 +197,7 @@ class NodeApp:
             with trio.CancelScope(deadline=deadline, shield=True):
                 await self._save()
         context.data.clean_shutdown.touch()
+        context.telemetry.refusal_events.sum_up()
         context.events.write("stopped", step=self._learner.step, why=self._shutdown.why)
         context.events.close()
         return self._shutdown.exit_code

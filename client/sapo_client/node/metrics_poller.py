@@ -61,6 +61,7 @@ class MetricsPoller:
             self.telemetry.metrics.ledger_errors(kind, count)
         for forwarder, count in sorted(self.transport.take_floods().items()):
             self.telemetry.flooded(forwarder, count)
+        self.telemetry.refusal_events.look()
 
     def rate_peers(self) -> None:
         """Give the transport the ratings of connected peers."""

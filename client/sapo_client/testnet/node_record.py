@@ -15,6 +15,7 @@ from typing import Final
 
 from sapo_client.observe.events import Event
 from sapo_client.observe.plain import JSON
+from sapo_client.observe.refusal_events import counts_by_reason
 from sapo_protocol.errors import Reason
 
 
@@ -63,7 +64,8 @@ class NodeRecord:
         refused: refusals by reason; a flood counts each message that it dropped.
         refused_messages: reason by digest of the message, where it never became a rollout.
         refused_contents: reasons by content id, where an admitted rollout went no further.
-        floods: messages dropped without being parsed, by peer id of the forwarder.
+        floods: messages dropped without being parsed, by peer id of the forwarder, which is empty where the
+            node only counted them.
         tallies: this node's own count of points, by epoch and account.
         posted: epochs that this node saw on the ledger.
         judged: by epoch, what this node found out about the auditors' tallies.
@@ -123,6 +125,8 @@ class NodeRecord:
                 self.verified.add(_text(event, "content_id"))
             case "refused":
                 self._refused(event)
+            case "refusals_counted":
+                self._counted(event)
             case "tally":
                 self.tallies[_int(event, "epoch")] = _points(event.get("points"))
             case "tallies":
@@ -195,6 +199,12 @@ class NodeRecord:
             self.refused_messages[str(message)] = reason
         elif content_id := event.get("content_id"):
             self.refused_contents.setdefault(str(content_id), set()).add(reason)
+
+    def _counted(self, event: Event) -> None:
+        """Add refusals without an event of their own, of which neither message nor forwarder is known."""
+        counts = Counter(counts_by_reason(event))
+        self.refused.update(counts)
+        self.floods.update({"": counts[Reason.FLOOD]} if counts[Reason.FLOOD] else {})
 
 
 def read_record(name: str, events: Iterable[Event]) -> NodeRecord:

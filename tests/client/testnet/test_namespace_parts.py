@@ -189,13 +189,14 @@ def test_a_record_is_what_the_event_file_says(tmp_path: Path) -> None:
         {"event": "admitted", "content_id": "b"},
         {"event": "refused", "reason": "malformed"},
         {"event": "refused", "reason": "no_signal"},
+        {"event": "refusals_counted", "count": 9, "reasons": {"malformed": 4, "seen": 5}, "forwarders": 1},
     ]
     stamped = (
         {"time": f"1970-01-01T00:00:0{n}.000+00:00", "seq": n} | event for n, event in enumerate(events)
     )
     path = tmp_path / "events.jsonl"
     path.write_text("".join(json.dumps(event) + "\n" for event in stamped), encoding="utf-8")
-    assert read_record(path) == Record({"a": 0.0}, {"b": 1.0}, frozenset({3}), Counter(malformed=1))
+    assert read_record(path) == Record({"a": 0.0}, {"b": 1.0}, frozenset({3}), Counter(malformed=5))
 
 
 def test_results_are_written_as_text_and_as_json(tmp_path: Path) -> None:

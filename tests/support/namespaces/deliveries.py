@@ -12,6 +12,7 @@ from statistics import median, quantiles
 from typing import Final
 
 from sapo_client.observe.events import read_events
+from sapo_client.observe.refusal_events import counts_by_reason
 
 _NO_FAULTS: Final = frozenset({"no_signal", "seen"})
 """A group without advantage, and a second copy that a peer sent on request."""
@@ -100,6 +101,9 @@ def read_record(path: Path) -> Record:
                 admitted.setdefault(content, seconds)
             case {"event": "refused", "reason": str(reason)} if reason not in _NO_FAULTS:
                 refused[reason] += 1
+            case {"event": "refusals_counted"}:
+                counts = counts_by_reason(event)
+                refused.update({reason: counts[reason] for reason in counts.keys() - _NO_FAULTS})
     return Record(published, admitted, frozenset(epochs), refused)
 
 

@@ -133,6 +133,7 @@ function words(each) {
   const link = each.content_id ? el("a", { href: `#rollouts/${each.content_id}` }, short(String(each.content_id))) : null;
   switch (each.event) {
     case "refused": return [word(each.reason === "no_signal" ? "plain" : "bad", "refused"), el("span", {}, link, link ? " " : "", `${String(each.reason).replaceAll("_", " ")} ${by} ${each.detail ?? ""}`)];
+    case "refusals_counted": return [word("bad", "refused"), el("span", {}, `${count(each.count)} more in ${count(each.seconds)} s, from ${count(each.forwarders)} ${each.forwarders === 1 ? "peer" : "peers"}: ${Object.entries(each.reasons).map(([reason, times]) => `${reason.replaceAll("_", " ")} ${count(times)}`).join(", ")}`)];
     case "verified": return [word("good", "verified"), el("span", {}, link, ` reward ${share(each.mean_reward)} ${by}`)];
     case "published": return [word("plain", "shared"), el("span", {}, link, ` ${String(each.family).replaceAll("_", " ")}, to ${each.peers} peers`)];
     case "admitted": return [word("plain", "admitted"), el("span", {}, link, ` ${by}`)];

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter, deque
+from collections.abc import Callable
 from hashlib import sha256
 from importlib.metadata import version
 from typing import Final
@@ -15,6 +17,7 @@ from sapo_client.node.runtime.tracking import Tracking
 from sapo_client.observe.events import EventLog
 from sapo_client.observe.metrics import NodeMetrics
 from sapo_client.observe.outcomes import OutcomeStore
+from sapo_client.observe.refusal_events import RefusalEvents
 from sapo_client.observe.reports import RolloutReport
 from sapo_client.paths import DataDir
 from sapo_protocol.equivocation import EquivocationProof
@@ -31,7 +34,13 @@ RECENT_ROLLOUTS: Final = 512
 
 
 class Telemetry:
-    """Observer that writes every decision to the event file, the metrics and the counters."""
+    """Observer that writes every decision to the event file, the metrics and the counters.
+
+    Of refused messages the event file has some in full and the number of the others.
+
+    Args:
+        clock: returns seconds that never go back.
+    """
 
     def __init__(
         self,
@@ -41,8 +50,10 @@ class Telemetry:
         own: Account,
         *,
         recorder: DashboardRecorder | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.events = events
+        self.refusal_events = RefusalEvents(events, clock)
         self.metrics = metrics
         self.tracking: Tracking | None = None
         self.refusals: Counter[Reason] = Counter()
@@ -68,15 +79,12 @@ class Telemetry:
         self.messages_refused += 1
         self.refusals[error.reason] += 1
         self.metrics.message(verdict(error.reason), error.reason)
-        self.events.write(
-            "refused",
-            reason=error.reason,
-            rule=error.rule.number,
-            stage=error.rule.stage,
+        self._write_refusal(
+            error.rule,
+            source,
             message=sha256(message).digest(),
             content_id=None,
             account=None,
-            forwarder=source,
             detail=error.detail,
         )
 
@@ -84,11 +92,17 @@ class Telemetry:
         """Report how often the transport stopped reading from a peer that sent too much."""
         self.refusals[Reason.FLOOD] += count
         self.messages_refused += count
-        self.events.write(
-            "refused", reason=Reason.FLOOD, rule=Rule.CONNECTION_BUDGET.number,
-            stage=Rule.CONNECTION_BUDGET.stage, message=None, content_id=None, account=None,
-            forwarder=forwarder, count=count, detail="more than its connection may carry",
+        self._write_refusal(
+            Rule.CONNECTION_BUDGET, forwarder, message=None, content_id=None, account=None,
+            count=count, detail="more than its connection may carry",
         )  # fmt: skip
+
+    def _write_refusal(self, rule: Rule, forwarder: str, **fields: object) -> None:
+        """Write or count the refusal of a message; the page shows the latest of each peer either way."""
+        named = {"reason": rule.reason, "rule": rule.number, "stage": rule.stage, "forwarder": forwarder}
+        refusal = named | fields
+        if not self.refusal_events.write(refusal):
+            self.recorder.note_refusal(refusal)
 
     def admitted(self, admitted: AdmittedRollout, source: str) -> None:
         """Report a rollout from outside that passed admission."""

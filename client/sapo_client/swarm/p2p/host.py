@@ -34,6 +34,7 @@ from sapo_client.swarm.addresses import Scope, parse_address, scope_of
 from sapo_client.swarm.limits import DialLimits, TransportLimits
 from sapo_client.swarm.p2p.connections import GuardedSwarm
 from sapo_client.swarm.p2p.muxer import BoundedUpgrader
+from sapo_client.swarm.p2p.negotiation import BoundedMultiselect, BoundedMultiselectClient
 from sapo_client.swarm.p2p.stream_guard import Blame, guarded
 from sapo_client.swarm.vouched import VouchedPeers
 
@@ -46,6 +47,8 @@ class Host(BasicHost):
     def __init__(self, swarm: GuardedSwarm) -> None:
         super().__init__(swarm, default_protocols=OrderedDict(), disable_identify_address_discovery=True)
         self.swarm = swarm
+        self.multiselect = BoundedMultiselect(self.multiselect.handlers)
+        self.multiselect_client = BoundedMultiselectClient()
 
     def _schedule_identify(self, peer_id: ID, *, reason: str) -> None:
         """Do not ask: peers describe themselves through our own peer exchange."""

@@ -30,6 +30,7 @@ from libp2p.transport.upgrader import TransportUpgrader
 
 from sapo_client.swarm.guard import ContainExceptions
 from sapo_client.swarm.limits import TransportLimits
+from sapo_client.swarm.p2p.negotiation import BoundedMultiselect, BoundedMultiselectClient
 
 _FAREWELL_SECONDS: Final = 1.0
 
@@ -158,7 +159,7 @@ class BoundedYamux(Yamux):
 
 
 class BoundedUpgrader(TransportUpgrader):
-    """Upgrader that builds our multiplexer; stock names its own class in the code."""
+    """Upgrader that negotiates in bounded lines and builds our multiplexer; stock names its own classes."""
 
     def __init__(
         self,
@@ -169,6 +170,9 @@ class BoundedUpgrader(TransportUpgrader):
         report: Callable[[Exception], None],
     ) -> None:
         super().__init__(secure_transports_by_protocol=security, muxer_transports_by_protocol=muxers)
+        for selector in (self.security_multistream._selector, self.muxer_multistream._selector):
+            selector.multiselect = BoundedMultiselect(selector.multiselect.handlers)
+            selector.multiselect_client = BoundedMultiselectClient()
         self._limits = limits
         self._report = report
 

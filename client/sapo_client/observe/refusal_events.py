@@ -1,0 +1,87 @@
+"""Refused messages in the event file: some of each kind in full, the others counted.
+
+Anybody can have messages refused, ten thousand a second and more, so what is written of them is bounded. Else
+they push out of the file whatever happened before.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from sapo_client.observe.events import Event, EventLog
+
+INTERVAL_SECONDS: Final = 60.0
+
+MOST_OF_A_REASON: Final = 30
+"""Refusals for one reason that an interval has in full; no reason takes the room of another ..."""
+
+MOST_OF_A_PEER: Final = 10
+"""... and of these, refusals of one peer."""
+
+_MOST_PEERS: Final = 4096
+"""Peers that are told apart in an interval; more make handshakes that take longer."""
+
+
+class RefusalEvents:
+    """Writer of the events ``refused`` of messages, and of ``refusals_counted`` for the others.
+
+    Args:
+        clock: returns seconds that never go back.
+    """
+
+    def __init__(self, events: EventLog, clock: Callable[[], float] = time.monotonic) -> None:
+        self._events = events
+        self._clock = clock
+        self._begin_interval()
+
+    def _begin_interval(self) -> None:
+        self._began = self._clock()
+        self._of_reason: Counter[str] = Counter()
+        self._of_peer: Counter[tuple[str, str]] = Counter()
+        self._left_out: Counter[str] = Counter()
+        self._peers: set[str] = set()
+
+    def write(self, refusal: Mapping[str, object]) -> bool:
+        """Write a refusal, or count it; return whether it was written.
+
+        Args:
+            refusal: the fields of the event; `count` is the number of messages, one if it is not there.
+        """
+        self.look()
+        reason, forwarder, count = str(refusal["reason"]), str(refusal["forwarder"]), refusal.get("count", 1)
+        if self._of_reason[reason] < MOST_OF_A_REASON and self._of_peer[reason, forwarder] < MOST_OF_A_PEER:
+            self._of_reason[reason] += 1
+            self._of_peer[reason, forwarder] += 1
+            self._events.write("refused", **refusal)
+            return True
+        self._left_out[reason] += int(str(count))
+        if len(self._peers) < _MOST_PEERS:
+            self._peers.add(forwarder)
+        return False
+
+    def look(self) -> None:
+        """Sum up the interval if it has ended."""
+        if self._clock() - self._began >= INTERVAL_SECONDS:
+            self.sum_up()
+
+    def sum_up(self) -> None:
+        """Write how many refusals were left out in this interval, if any, and begin the next one."""
+        if self._left_out:
+            self._events.write(
+                "refusals_counted",
+                count=self._left_out.total(),
+                reasons=dict(sorted(self._left_out.items())),
+                forwarders=len(self._peers),
+                seconds=round(self._clock() - self._began, 1),
+            )
+        self._begin_interval()
+
+
+def counts_by_reason(event: Event) -> dict[str, int]:
+    """Return the numbers of an event ``refusals_counted``."""
+    reasons = event.get("reasons")
+    counts = reasons.items() if isinstance(reasons, dict) else ()
+    return {reason: count for reason, count in counts if isinstance(count, int)}
