@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import trio
@@ -39,9 +39,9 @@ GROUP: Final = 8
 WORDS: Final = 90
 """Words before an answer: a group has 4 KiB."""
 
-LIMITS: Final = DialLimits()
-"""How many members of its islands a node dials, and when further ones. The peers of any island that a real
-node dials besides are left out."""
+LIMITS: Final = replace(DialLimits(), sought_on_island=8, sought_peers=32)
+"""A node dials eight members of each island, as many as a real one dials of all its islands: the peers of any
+island that a real one dials besides are left out."""
 
 Judged = Callable[["Resident", "Hearing"], None]
 

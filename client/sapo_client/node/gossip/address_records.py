@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import random
+import time
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
@@ -138,16 +139,16 @@ class RecordExchange:
         home = self._engine.islands.home(admitted.account, admitted.rollout.epoch)
         if home is not None:
             author = peer_id_from_key(admitted.rollout.node)
-            self._relays.came(home, author, forwarder, trio.current_time())
+            self._relays.came(home, author, forwarder, time.monotonic())
 
     def published(self, island: int) -> None:
         """Note that this node has published an own rollout on an island."""
-        self._relays.published(island, trio.current_time())
+        self._relays.published(island, time.monotonic())
 
     def _short(self) -> dict[int, Shortage]:
         """Return the islands of which this node hears too little."""
         connected = [peer.peer_id for peer in self._transport.peers()]
-        return self._relays.shortages(self._engine.islands.carried, connected, trio.current_time())
+        return self._relays.shortages(self._engine.islands.carried, connected, time.monotonic())
 
     async def _ask(self, peer: PeerInfo) -> None:
         host = peer.remote_host or ""

@@ -222,7 +222,7 @@ async def test_an_author_whose_only_member_forwards_nothing_finds_another_and_is
             while member.peer_id not in author.connected():
                 slot += 1
                 await author.publish(slot=slot)
-                await trio.sleep(1.0)
+                await trio.sleep(2.0)  # an epoch has 32 slots
         await until(lambda: member.knows(author))
         last = await author.publish(slot=slot + 1)
         await until(lambda: bytes(last.content_id) in member.pooled())
