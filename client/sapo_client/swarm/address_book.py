@@ -33,6 +33,7 @@ from sapo_client.swarm.addresses import PeerAddress, network_group_of, network_o
 from sapo_client.swarm.limits import DialLimits, Rate
 from sapo_client.swarm.lost import LostPeers
 from sapo_client.swarm.rate_limit import KeyedBuckets
+from sapo_client.swarm.relays import NOTHING_SHORT, Shortage
 from sapo_client.swarm.sought import SoughtFor, SoughtPeers
 from sapo_client.swarm.vouched import VouchedPeers
 
@@ -98,7 +99,7 @@ class AddressBook:
         self._rng = rng
         self._entries: dict[str, _Entry] = {}
         self._dials = KeyedBuckets(STRANGERS_AT_ONE_HOST, _MOST_HOSTS)
-        self._sought = SoughtPeers(limits, self._vouched)
+        self._sought = SoughtPeers(limits, self._vouched, rng)
         self._lost = LostPeers(limits)
 
     def __len__(self) -> int:
@@ -145,9 +146,13 @@ class AddressBook:
         if entry is not None:
             entry.add(address, self._limits.max_addresses_per_peer, proof)
 
-    def seek(self, sought: Mapping[str, SoughtFor]) -> None:
-        """Want some of these peers, by peer id, and no others, beyond the usual number."""
-        self._sought.replace(sought)
+    def seek(self, sought: Mapping[str, SoughtFor], short: Mapping[int, Shortage] = NOTHING_SHORT) -> None:
+        """Want some of these peers, by peer id, and no others, beyond the usual number.
+
+        Args:
+            short: the islands of which this node hears too little: further members of them are wanted.
+        """
+        self._sought.replace(sought, short)
 
     def _is_of_use(self, address: PeerAddress) -> bool:
         return address.peer_id != self._own_peer_id and not address.unspecified
@@ -231,11 +236,7 @@ class AddressBook:
             chosen: those of them to which this node opened a connection.
             now_seconds: the clock of the back-offs.
         """
-        ready = [
-            (peer_id, entry)
-            for peer_id, entry in self._entries.items()
-            if peer_id not in connected and entry.next_dial_seconds <= now_seconds and entry.addresses
-        ]
+        ready = self._ready(connected, now_seconds)
         lost = [entry.addresses[0] for _, entry in ready if entry.bootstrap]
         others = [entry.addresses[0] for _, entry in ready if not entry.bootstrap]
         self._rng.shuffle(others)  # nodes that learned the same list dial different peers of it
@@ -247,13 +248,39 @@ class AddressBook:
         first = self._vouched_first(trusted, chosen)
         others = [*(address for address in trusted if address not in first), *strangers]
         with_first = [*chosen, *(address.peer_id for address in first)]
-        missing = self._sought.missing(others, with_first, lambda each: self._may_dial(each, now_seconds))
+        missing = self._sought.missing(
+            others, with_first, lambda each: self._may_dial(each, now_seconds), now_seconds
+        )
         taken = {*first, *missing}
         rest = [address for address in trusted + strangers if address not in taken]
         self._rng.shuffle(rest)
         usual = len(chosen) - self._sought.beyond(chosen) - self._lost.beyond(chosen)
         wanted = max(0, self._limits.target_peers - usual - len(lost) - len(first))
         return tuple(lost + first + missing + self._spared(rest, wanted, now_seconds))
+
+    def giving_way(
+        self, connected: Collection[str], chosen: Collection[str], now_seconds: float
+    ) -> str | None:
+        """Return a chosen peer to disconnect, without blame, so that another member of its island has room.
+
+        It is not dialled for some minutes, and not missed. Arguments as for `due`.
+        """
+        candidates = [entry.addresses[0] for _, entry in self._ready(connected, now_seconds)]
+        peer_id = self._sought.giving_way(candidates, chosen, now_seconds)
+        if peer_id is not None:
+            self._lost.give_up(peer_id)
+        return peer_id
+
+    def _ready(self, connected: Collection[str], now_seconds: float) -> list[tuple[str, _Entry]]:
+        """Return the peers that may be dialled now, if they are wanted; the latest to give way may not."""
+        return [
+            (peer_id, entry)
+            for peer_id, entry in self._entries.items()
+            if peer_id not in connected
+            and entry.next_dial_seconds <= now_seconds
+            and entry.addresses
+            and not self._sought.gave_way(peer_id, now_seconds)
+        ]
 
     def _vouched_first(self, trusted: Iterable[PeerAddress], chosen: Collection[str]) -> list[PeerAddress]:
         """Return vouched peers to dial whatever else: those that earned it, then bonded ones.

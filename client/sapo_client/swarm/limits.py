@@ -112,6 +112,10 @@ class DialLimits:
     vouched_peers: int = 4  # at least, of those: one honest neighbour keeps a node in the swarm
     sought_on_island: int = 4  # that this node dials: members of each of its islands ...
     sought_peers: int = 8  # ... but not more in all; with the eight above as many as no inbound peer takes
+    further_peers: int = 4  # beyond those while usual ones are missing, of islands that bring too little ...
+    further_seconds: float = 2.0  # ... one at a time
+    most_further_seconds: float = 256.0  # between two that give way: doubled up to that while it is in vain
+    gave_way_seconds: float = 600.0  # for which who gave way is not dialled
     lost_peers: int = 4  # beyond the usual number: peers that this node chose, lost and found again ...
     most_lost: int = 16  # ... of so many that it remembers: a half of a swarm has none of them in 1 of 65,536
     lost_after_seconds: float = 60.0  # of connection; who goes sooner is not missed

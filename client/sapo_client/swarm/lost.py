@@ -55,6 +55,11 @@ class LostPeers:
         if len(self._lost) > self._limits.most_lost:
             del self._lost[self._last()]
 
+    def give_up(self, peer_id: str) -> None:
+        """Record that this node ends the connection to a peer itself, and does not miss it."""
+        self._chosen.pop(peer_id, None)
+        self._regained.discard(peer_id)
+
     def forget_old(self, now_seconds: float) -> None:
         """Forget those that have been lost for too long."""
         since_seconds = now_seconds - self._limits.lost_for_seconds

@@ -2,16 +2,23 @@
 
 They are dialled beyond the usual number of peers, within a number of places of their own. These are split
 between the islands, so that an island without members is sought while another has enough of them.
+
+Of an island of which the node hears too little (`swarm/relays.py`) further members are sought, one at a
+time: those that bring nothing count for none there. Where all places are taken and nobody passes anything on,
+one of them gives way to a member that is not connected. Which one, and to whom, is drawn by lot; it is not
+dialled again for some minutes, and nobody is blamed.
 """
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from sapo_client.swarm.addresses import PeerAddress
 from sapo_client.swarm.limits import DialLimits
+from sapo_client.swarm.relays import Shortage
 from sapo_client.swarm.vouched import VouchedPeers
 
 
@@ -36,22 +43,30 @@ class SoughtPeers:
     those which are chosen already.
     """
 
-    def __init__(self, limits: DialLimits, vouched: VouchedPeers) -> None:
+    def __init__(self, limits: DialLimits, vouched: VouchedPeers, rng: random.Random) -> None:
         self._limits = limits
         self._vouched = vouched
+        self._rng = rng
         self._sought: Mapping[str, SoughtFor] = {}
         self._told: frozenset[str] = frozenset()
         self._given: set[str] = set()
         self._wanted = 1
+        self._short: Mapping[int, Shortage] = {}
+        self._further_seconds = 0.0
+        self._pause_seconds = limits.further_seconds
+        self._gave_way: dict[str, float] = {}
 
     def __contains__(self, peer_id: object) -> bool:
         return peer_id in self._sought
 
-    def replace(self, sought: Mapping[str, SoughtFor]) -> None:
+    def replace(self, sought: Mapping[str, SoughtFor], short: Mapping[int, Shortage]) -> None:
         """Seek these peers, by peer id, and no others.
 
         Those that were dialled stay members of their islands although their records give way to others:
         else whoever makes records come and go would have ever more peers dialled.
+
+        Args:
+            short: the islands of which this node hears too little.
         """
         wanted = {each for them in sought.values() for each in them.islands}
         before = {peer_id: self._sought[peer_id] for peer_id in self._given}
@@ -59,25 +74,51 @@ class SoughtPeers:
         self._sought, self._told = {**still, **sought}, frozenset(sought)
         self._given &= self._sought.keys()
         self._wanted = wanted_on_each(len(wanted), self._limits)
+        self._short = short
+        if not any(shortage.may_replace for shortage in short.values()):
+            self._pause_seconds = self._limits.further_seconds
+
+    def gave_way(self, peer_id: str, now_seconds: float) -> bool:
+        """Whether a peer has given way to another one lately, so that it is not dialled."""
+        return now_seconds < self._gave_way.get(peer_id, now_seconds)
 
     def beyond(self, chosen: Collection[str]) -> int:
         """Return how many of the chosen peers have a place of their own, and so none of the usual ones.
 
-        Those alone that `missing` named, and no more of an island than are wanted of it now.
+        Those alone that `missing` named, and no more of an island than are wanted of it now. On an island of
+        which too little is heard all of them have one.
         """
+        return min(self._members(chosen), self._places(chosen))
+
+    def _members(self, chosen: Collection[str]) -> int:
         counts: Counter[int] = Counter()
-        places = 0
+        found = 0
         for peer_id in chosen:
-            if peer_id in self._given and self._fewest(peer_id, counts) < self._wanted:
-                counts.update(self._sought[peer_id].islands)
-                places += 1
-        return min(places, self._limits.sought_peers)
+            if peer_id not in self._given:
+                continue
+            islands = self._sought[peer_id].islands
+            if self._fewest(peer_id, counts) < self._wanted or not islands.isdisjoint(self._short):
+                counts.update(islands)
+                found += 1
+        return found
+
+    def _places(self, chosen: Collection[str]) -> int:
+        """Return how many chosen peers may have a place of their own.
+
+        While an island is short some more than usual, as far as usual peers are missing: never more in all
+        than leave the places alone that inbound peers take.
+        """
+        if not self._short:
+            return self._limits.sought_peers
+        room = self._limits.target_peers - (len(chosen) - self._members(chosen))
+        return self._limits.sought_peers + max(0, min(self._limits.further_peers, room))
 
     def missing(
         self,
         candidates: Iterable[PeerAddress],
         chosen: Collection[str],
         may_dial: Callable[[PeerAddress], bool],
+        now_seconds: float,
     ) -> list[PeerAddress]:
         """Return addresses of sought peers to dial, of islands with fewest chosen members first.
 
@@ -91,25 +132,72 @@ class SoughtPeers:
         self._given = {each for each in self._given if each in chosen or each in self._told}
         there = [peer_id for peer_id in chosen if peer_id in self._sought]
         rest = [address for address in candidates if address.peer_id in self._sought]
-        places = self._limits.sought_peers - self.beyond(chosen)
+        beyond = self.beyond(chosen)
+        places = self._limits.sought_peers - beyond
         found: list[PeerAddress] = []
-        while len(found) < places and (best := self._best(rest, there)) is not None:
+        while len(found) < places and (best := self._best(rest, there, idle_count=True)) is not None:
             rest.remove(best)
             if may_dial(best):
                 found.append(best)
                 there.append(best.peer_id)
+        if not found and self._places(chosen) > beyond and now_seconds >= self._further_seconds:
+            further = self._best(rest, there, idle_count=False)
+            if further is not None and may_dial(further):
+                found.append(further)
+                self._further_seconds = now_seconds + self._limits.further_seconds
         self._given.update(address.peer_id for address in found)
         return found
 
-    def _best(self, rest: Iterable[PeerAddress], there: Iterable[str]) -> PeerAddress | None:
-        """Return who is wanted most beside those who are there, or None if nobody is."""
+    def giving_way(
+        self, candidates: Iterable[PeerAddress], chosen: Collection[str], now_seconds: float
+    ) -> str | None:
+        """Return a chosen member that is to leave for a candidate, by lot, or None if nobody is.
+
+        Only where all places are taken, and the first of them waits longer each time while that brings
+        nothing: an island on which a node alone speaks has no relays either. Who earned trust stays.
+        """
+        if now_seconds < self._further_seconds or self.beyond(chosen) < self._places(chosen):
+            return None
+        offered = {each for address in candidates for each in self._islands_of(address.peer_id)}
+        leaving = sorted(
+            peer_id
+            for peer_id in chosen
+            if peer_id in self._given
+            and not self._vouched.has_earned(peer_id)
+            and any(
+                island in offered and shortage.may_replace and peer_id in shortage.idle
+                for island, shortage in self._short.items()
+                if island in self._sought[peer_id].islands
+            )
+        )
+        if not leaving:
+            return None
+        found = self._rng.choice(leaving)
+        kept = {each: until for each, until in self._gave_way.items() if until > now_seconds}
+        self._gave_way = {**kept, found: now_seconds + self._limits.gave_way_seconds}
+        self._further_seconds = now_seconds + self._pause_seconds
+        self._pause_seconds = min(2 * self._pause_seconds, self._limits.most_further_seconds)
+        return found
+
+    def _islands_of(self, peer_id: str) -> frozenset[int]:
+        return self._sought[peer_id].islands if peer_id in self._sought else frozenset()
+
+    def _best(
+        self, rest: Iterable[PeerAddress], there: Iterable[str], *, idle_count: bool
+    ) -> PeerAddress | None:
+        """Return who is wanted most beside those who are there, or None if nobody is.
+
+        Args:
+            idle_count: whether members that bring nothing to an island that is short count there.
+        """
         members: Counter[int] = Counter()
         strangers: Counter[int] = Counter()
         sources: Counter[str] = Counter()
         for peer_id in there:
-            members.update(self._sought[peer_id].islands)
+            islands = self._sought[peer_id].islands if idle_count else self._useful_on(peer_id)
+            members.update(islands)
             if peer_id not in self._vouched:
-                strangers.update(self._sought[peer_id].islands)
+                strangers.update(islands)
                 sources[self._sought[peer_id].source] += 1
         for_strangers = (self._wanted + 1) // 2 if self._vouched else self._wanted
         wanted = [
@@ -127,6 +215,11 @@ class SoughtPeers:
             ),
             default=None,
         )
+
+    def _useful_on(self, peer_id: str) -> frozenset[int]:
+        """Return the islands of a member without those that are short and to which it brings nothing."""
+        idle = {island for island, shortage in self._short.items() if peer_id in shortage.idle}
+        return self._sought[peer_id].islands - idle
 
     def _fewest(self, peer_id: str, counts: Mapping[int, int]) -> int:
         """Return how many members the peer's least populated island has."""

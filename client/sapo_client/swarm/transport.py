@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 import trio
 
 from sapo_client.swarm.reachability import Reachability
+from sapo_client.swarm.relays import NOTHING_SHORT, Shortage
 from sapo_client.swarm.router.answers import RouterView
 from sapo_protocol.errors import Verdict
 
@@ -123,8 +124,13 @@ class Transport(Protocol):
             quota_per_second: messages that these accounts may send, all together.
         """
 
-    def seek(self, found: Iterable[FoundPeer]) -> None:
-        """Dial some of these peers, of each island, and no others besides the usual ones."""
+    def seek(self, found: Iterable[FoundPeer], short: Mapping[int, Shortage] = NOTHING_SHORT) -> None:
+        """Dial some of these peers, of each island, and no others besides the usual ones.
+
+        Args:
+            short: the islands of which this node hears too little: there further members are dialled, one
+                after the other, and take the places of those that bring nothing.
+        """
 
     def reachability(self) -> Reachability:
         """Return whether strangers can connect to this node, as peers found that it asked."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
 from typing import Final
 
 import trio
@@ -12,9 +12,14 @@ import trio
 from sapo_client.lab.checker import LocalChecker
 from sapo_client.lab.scale.plan import SUCCESS, Inhabitant, ScalePlan
 from sapo_client.node.gossip.unintroduced import UnintroducedMessages
+from sapo_client.swarm.addresses import PeerAddress
 from sapo_client.swarm.intake import message_id
+from sapo_client.swarm.limits import DialLimits
+from sapo_client.swarm.relays import Relays
 from sapo_client.swarm.simulated.mesh import MeshNetwork, MeshNode
+from sapo_client.swarm.sought import SoughtFor, SoughtPeers
 from sapo_client.swarm.transport import Validator
+from sapo_client.swarm.vouched import VouchedPeers
 from sapo_protocol.certificate import Certificate
 from sapo_protocol.envelope import Kind, seal
 from sapo_protocol.errors import Verdict
@@ -26,7 +31,7 @@ from sapo_verification.admission.arrivals import Received
 from sapo_verification.engine import Engine, Terms
 from sapo_verification.reputation.evidence import AUDITS_BEFORE_WEIGHT
 from sapo_verification.tasks.generators import derive, solution
-from sapo_verification.types import VerifiedRollout
+from sapo_verification.types import AdmittedRollout, VerifiedRollout
 
 GROUP: Final = 8
 """Completions of a group, the paper's group size."""
@@ -34,8 +39,9 @@ GROUP: Final = 8
 WORDS: Final = 90
 """Words before an answer: a group has 4 KiB."""
 
-WANTED_PEERS: Final = 8
-"""Connections that a node opens in each of its islands, as many as a real one opens in all."""
+LIMITS: Final = replace(DialLimits(), sought_on_island=8, sought_peers=32)
+"""A node dials eight members of each island, as many as a real one dials of all its islands: the peers of any
+island that a real one dials besides are left out."""
 
 Judged = Callable[["Resident", "Hearing"], None]
 
@@ -106,6 +112,10 @@ class Resident:
             accepts_inbound=not who.is_behind_nat,
             relays=not who.is_sybil,
         )
+        self.address = PeerAddress("dns", f"{who.number}.example", 4001, self.node.peer_id)
+        self._chosen: set[str] = set()
+        self._relays = Relays()
+        self._seeking = SoughtPeers(LIMITS, VouchedPeers(), self._rng)
         self.engine: Engine | None = None
         if not who.is_sybil:
             self.engine = Engine(
@@ -122,6 +132,7 @@ class Resident:
         """Come up, and join the islands of this moment."""
         self.up_since_seconds = self._clock()
         self.joined = {}
+        self._chosen.clear()
         self.node.start()
         self.follow()
 
@@ -131,6 +142,42 @@ class Resident:
             self._leave(island)
         self.joined = {}
         self.node.stop()
+
+    def seek(self, members: Mapping[int, Collection[Resident]]) -> None:
+        """Dial members of the islands by the rules of a real node.
+
+        Args:
+            members: of the islands that this node has joined. Those to which one can connect are known to it:
+                that address records are found is assumed.
+        """
+        now_seconds = self._network.queue.now_seconds
+        connected = frozenset(self.node.peers)
+        chosen = sorted(self._chosen & connected)
+        known: dict[str, Resident] = {}
+        islands: dict[str, set[int]] = {}
+        for island, there in members.items():
+            for one in there:
+                if one.node.accepts_inbound and one is not self:
+                    known[one.node.peer_id] = one
+                    islands.setdefault(one.node.peer_id, set()).add(island)
+        sought = {each: SoughtFor(frozenset(on), each) for each, on in islands.items()}
+        self._seeking.replace(sought, self._relays.shortages(self.joined.keys(), connected, now_seconds))
+        names = [
+            each for each in sorted(known.keys() - connected) if not self._seeking.gave_way(each, now_seconds)
+        ]
+        self._rng.shuffle(names)
+        candidates = [known[each].address for each in names]
+        if (leaving := self._seeking.giving_way(candidates, chosen, now_seconds)) is not None:
+            self.node.disconnect(leaving)
+            chosen.remove(leaving)
+        self._seeking.missing(candidates, chosen, self._dial, now_seconds)
+        self._chosen = {*chosen, *(each for each in self._chosen if each in self.node.peers)}
+
+    def _dial(self, address: PeerAddress) -> bool:
+        if self.node.connect(address.peer_id):
+            self._chosen.add(address.peer_id)
+            return True
+        return False
 
     def home(self, epoch: int) -> int:
         """Return the home of the account in an epoch."""
@@ -184,6 +231,7 @@ class Resident:
         """Publish a group that this node made."""
         if self.engine is not None:
             self.engine.admit_own(group.message, self._clock())
+            self._relays.published(group.island, self._network.queue.now_seconds)
         self.node.publish(group.topic, group.message)
 
     def trust(self, others: list[Inhabitant], epoch: int) -> None:
@@ -236,6 +284,9 @@ class Resident:
             if received.unknown is not None:
                 self._ask_for(received.unknown, forwarder)
                 self._unintroduced.add(topic, message, forwarder, received.unknown, now_seconds)
+            if isinstance(received.admitted, AdmittedRollout):
+                author = received.admitted.rollout.node.hex()
+                self._relays.came(island, author, forwarder, self._network.queue.now_seconds)
             if is_rollout:
                 self._judged(self, Hearing(Group(island, topic, message), forwarder, received))
             self._judge_waiting(received)

@@ -12,7 +12,7 @@ from sapo_client.lab.checker import LocalChecker
 from sapo_client.lab.scale.batches import Drawer, SybilStanding
 from sapo_client.lab.scale.deliveries import WAIT_SECONDS, Deliveries
 from sapo_client.lab.scale.plan import FIRST_EPOCH, Inhabitant, ScalePlan
-from sapo_client.lab.scale.resident import WANTED_PEERS, Group, Hearing, Resident
+from sapo_client.lab.scale.resident import Group, Hearing, Resident
 from sapo_client.lab.scale.traces import LATE_SECONDS, Surroundings, Traces
 from sapo_client.swarm.simulated.memory import LinkConditions
 from sapo_client.swarm.simulated.mesh import EventQueue, MeshNetwork
@@ -241,17 +241,8 @@ class ScaleWorld:
                 self._connect(resident)
 
     def _connect(self, resident: Resident) -> None:
-        """Open connections to public nodes of each island; discovery by signed records is assumed to work."""
-        for island in resident.joined:
-            members = sorted(self._members[island], key=lambda one: one.who.number)
-            names = {one.node.peer_id for one in members}
-            missing = WANTED_PEERS - sum(peer in names for peer in resident.node.peers)
-            if missing <= 0:
-                continue
-            self._rng.shuffle(members)
-            for other in members:
-                if missing > 0:
-                    missing -= resident.node.connect(other.node.peer_id)
+        """Let a node dial members of its islands where it has too few, or hears too little."""
+        resident.seek({island: self._members[island] for island in resident.joined})
 
     # Publishing, hearing, drawing
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import random
+import time
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
@@ -24,6 +25,7 @@ from sapo_client.node.runtime.clock import Clock
 from sapo_client.swarm.addresses import PeerAddress, parse_address, scope_of
 from sapo_client.swarm.limits import DialLimits
 from sapo_client.swarm.peer_id import peer_id_from_key
+from sapo_client.swarm.relays import Relays, Shortage
 from sapo_client.swarm.sought import wanted_on_each
 from sapo_client.swarm.transport import Direction, FoundPeer, PeerInfo, Transport, TransportError
 from sapo_protocol.epochs import epoch_at
@@ -39,9 +41,10 @@ from sapo_protocol.islands.address_record import (
 )
 from sapo_protocol.topics import addresses_protocol
 from sapo_verification.engine import Engine
+from sapo_verification.types import AdmittedRollout
 
 LOOK_SECONDS: Final = 5.0
-"""Between two requests while members of the own islands are missing."""
+"""Between two looks, and between two requests while members of the own islands are missing."""
 
 WAIT_SECONDS: Final = 0.5
 """Until the next look while no peer is connected, or one was not asked yet."""
@@ -85,7 +88,8 @@ class RecordExchange:
         self._turns = IslandTurns()
         self._file = file
         self._recalled = () if file is None or manifest.islands is None else record_cache.load(file)
-        self._saved_seconds = self._started_seconds = 0.0
+        self._saved_seconds = self._started_seconds = self._ask_seconds = 0.0
+        self._relays = Relays()
         self._ratings = Ratings(engine.certificates, engine.reputation)
         self.directory = RecordDirectory(
             manifest.swarm_id,
@@ -110,24 +114,41 @@ class RecordExchange:
             self._save()
 
     async def _look(self) -> float:
-        """Ask a peer and have members dialled; return the seconds until the next look."""
+        """Ask a peer if it is time, and have members dialled; return the seconds until the next look."""
         if not self._is_divided():
             self._transport.seek(())
             return REST_SECONDS
         peers = self._to_ask()
         self._asked_seconds = {each: when for each, when in self._asked_seconds.items() if each in peers}
-        if peers:
+        now_seconds = trio.current_time()
+        if peers and (now_seconds >= self._ask_seconds or not peers.keys() <= self._asked_seconds.keys()):
             longest_ago = min(peers, key=lambda each: self._asked_seconds.get(each, -1.0))
-            self._asked_seconds[longest_ago] = trio.current_time()
+            self._asked_seconds[longest_ago] = now_seconds
             await self._ask(peers[longest_ago])
-        old = self._recall()
-        members = self._members()
-        self._transport.seek((*members, *old))
+            self._ask_seconds = now_seconds + REST_SECONDS
+        members, short = self._members(), self._short()
+        self._transport.seek((*members, *self._recall()), short)
         if trio.current_time() - self._saved_seconds >= REST_SECONDS:
             self._save()
-        if not self._lacking(members):
-            return REST_SECONDS
+        if short or self._lacking(members):
+            self._ask_seconds = min(self._ask_seconds, now_seconds + LOOK_SECONDS)
         return LOOK_SECONDS if peers and peers.keys() <= self._asked_seconds.keys() else WAIT_SECONDS
+
+    def heard(self, admitted: AdmittedRollout, forwarder: str) -> None:
+        """Note a new rollout that came by gossip, and the peer that was the first to bring it."""
+        home = self._engine.islands.home(admitted.account, admitted.rollout.epoch)
+        if home is not None:
+            author = peer_id_from_key(admitted.rollout.node)
+            self._relays.came(home, author, forwarder, time.monotonic())
+
+    def published(self, island: int) -> None:
+        """Note that this node has published an own rollout on an island."""
+        self._relays.published(island, time.monotonic())
+
+    def _short(self) -> dict[int, Shortage]:
+        """Return the islands of which this node hears too little."""
+        connected = [peer.peer_id for peer in self._transport.peers()]
+        return self._relays.shortages(self._engine.islands.carried, connected, time.monotonic())
 
     async def _ask(self, peer: PeerInfo) -> None:
         host = peer.remote_host or ""

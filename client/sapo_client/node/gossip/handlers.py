@@ -89,6 +89,7 @@ class GossipHandlers:
             standing=engine.standing,
             transport=transport,
             telemetry=telemetry,
+            published=lambda island: self.records.published(island),
         )
         self._sync = self._open_sync()
         self._catch_up = self._open_catch_up()
@@ -261,6 +262,8 @@ class GossipHandlers:
             self._publisher.queue_proof(received.proof, received.islands)
         if isinstance(received.admitted, AdmittedRollout):
             self._learn_origin(received.admitted, forwarder)
+            if live:
+                self.records.heard(received.admitted, forwarder)
         return received
 
     def _learn_origin(self, admitted: AdmittedRollout, forwarder: str) -> None:

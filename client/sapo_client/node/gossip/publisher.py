@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Final
 
 import trio
@@ -25,7 +25,11 @@ _Proof = tuple[bytes, Collection[int]]
 
 
 class Publisher:
-    """Sender of this node's messages to its peers, each on the topics of its islands."""
+    """Sender of this node's messages to its peers, each on the topics of its islands.
+
+    Args:
+        published: called with the island of each own rollout that was sent.
+    """
 
     def __init__(
         self,
@@ -35,7 +39,9 @@ class Publisher:
         standing: Standing,
         transport: Transport,
         telemetry: Telemetry,
+        published: Callable[[int], None],
     ) -> None:
+        self._published = published
         self._swarm_id = swarm_id
         self._standing = standing
         self._islands = islands
@@ -60,6 +66,7 @@ class Publisher:
             await trio.sleep(_RETRY_SECONDS)
         peers = await self._transport.publish(rollouts_topic(self._swarm_id, home), admitted.envelope)
         self._telemetry.published(admitted, peers)
+        self._published(home)
 
     def queue_proof(self, message: bytes, islands: Collection[int]) -> None:
         """Queue a proof for sending on some islands; drop it if too many wait."""

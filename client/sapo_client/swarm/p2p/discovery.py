@@ -7,7 +7,7 @@ that was asked longest ago for the addresses it knows: often while connections a
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import cast
 
@@ -24,6 +24,7 @@ from sapo_client.swarm.limits import DialLimits
 from sapo_client.swarm.p2p.host import Host, multiaddr
 from sapo_client.swarm.p2p.muxer import BoundedYamux
 from sapo_client.swarm.p2p.requests import Requests
+from sapo_client.swarm.relays import NOTHING_SHORT, Shortage
 from sapo_client.swarm.sought import SoughtFor
 from sapo_client.swarm.transport import FoundPeer, TransportError
 
@@ -114,6 +115,10 @@ class Discovery:
     async def _dial_due(self, nursery: trio.Nursery) -> None:
         while True:
             now_seconds = trio.current_time()
+            leaving = self._book.giving_way(self.connected(), self.chosen(), now_seconds)
+            if leaving is not None:
+                _LOG.info("%s brings nothing and gives way to another member of its island", leaving)
+                await self._host.disconnect(ID.from_base58(leaving))
             for address in self._book.due(self.connected(), self.chosen(), now_seconds):
                 self._book.dialling(address.peer_id, now_seconds)
                 nursery.start_soon(self._try_to_dial, address)
@@ -197,7 +202,7 @@ class Discovery:
         """Take addresses that were found in the local network as hearsay."""
         self._book.learn(addresses, source)
 
-    def seek(self, found: Iterable[FoundPeer]) -> None:
+    def seek(self, found: Iterable[FoundPeer], short: Mapping[int, Shortage] = NOTHING_SHORT) -> None:
         """Take signed addresses of peers that the application wants; some of them are dialled first."""
         sought = {}
         for peer in found:
@@ -205,7 +210,7 @@ class Discovery:
             own = [address for address in parsed if address.peer_id == peer.peer_id]
             self._book.learn_signed(self._for(peer.teller, own), peer.teller)
             sought[peer.peer_id] = SoughtFor(peer.islands, peer.source)
-        self._book.seek(sought)
+        self._book.seek(sought, short)
 
     def own_addresses(self) -> tuple[PeerAddress, ...]:
         """Return the announced addresses, or those at which this node listens."""

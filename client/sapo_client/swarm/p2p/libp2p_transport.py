@@ -32,6 +32,7 @@ from sapo_client.swarm.p2p.requests import Requests
 from sapo_client.swarm.p2p.score_bridge import ScoreBridge
 from sapo_client.swarm.peer_score import PeerScores, Severity
 from sapo_client.swarm.reachability import Reachability
+from sapo_client.swarm.relays import NOTHING_SHORT, Shortage
 from sapo_client.swarm.router.answers import RouterView
 from sapo_client.swarm.router.calls import Routers
 from sapo_client.swarm.router.mapper import PortMapper
@@ -279,9 +280,9 @@ class Libp2pTransport:
         """Let each connection bring what follows from the quotas of all accounts that are heard here."""
         self._gossip.expect(quota_per_second)
 
-    def seek(self, found: Iterable[FoundPeer]) -> None:
+    def seek(self, found: Iterable[FoundPeer], short: Mapping[int, Shortage] = NOTHING_SHORT) -> None:
         """Learn these peers as hearsay, and dial some of them beside the usual ones."""
-        self._discovery.seek(found)
+        self._discovery.seek(found, short)
 
     def reachability(self) -> Reachability:
         """Return what the last answers of peers come to, or their connections prove."""

@@ -26,6 +26,7 @@ from sapo_client.swarm.limits import TransportLimits
 from sapo_client.swarm.peer_score import PeerScores, Severity
 from sapo_client.swarm.rate_limit import Meter
 from sapo_client.swarm.reachability import Reachability
+from sapo_client.swarm.relays import NOTHING_SHORT, Shortage
 from sapo_client.swarm.router.answers import RouterView
 from sapo_client.swarm.transport import (
     BugReport,
@@ -244,7 +245,7 @@ class MemoryTransport:
         """Let each connection bring what follows from the quotas of all accounts that are heard here."""
         self._meter.expect(quota_per_second, trio.current_time())
 
-    def seek(self, found: Iterable[FoundPeer]) -> None:
+    def seek(self, found: Iterable[FoundPeer], short: Mapping[int, Shortage] = NOTHING_SHORT) -> None:
         """Do nothing: nobody dials here."""
 
     def neighbours(self) -> None:

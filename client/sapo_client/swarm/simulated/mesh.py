@@ -32,8 +32,13 @@ from sapo_client.swarm.upload_budget import UploadBudget
 
 HEARTBEAT_SECONDS: Final = 1.0
 
-_WINDOWS: Final = 4
-"""Heartbeats for which a message is announced and served; the last three are announced."""
+_ANNOUNCED_WINDOWS: Final = 3
+"""Heartbeats for which a message is announced."""
+
+_WINDOWS: Final = 10
+"""Heartbeats for which it is served on request, and sent to a peer that has just joined its topic."""
+
+_MOST_REPLAYED: Final = 256
 
 _BACK_OFF_SECONDS: Final = 60.0
 """Gossipsub's own, after a neighbour was removed from a mesh or refused."""
@@ -81,6 +86,7 @@ class Way(Enum):
     OWN = "from its author"
     FORWARDED = "forwarded in the mesh"
     REQUESTED = "on request after an announcement"
+    REPLAYED = "sent to a peer that has just joined"
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +214,8 @@ class MeshNode:
         self._network.nodes[self.peer_id] = self
         self._is_up = True
         self._ended_seconds.clear()
+        self._windows.clear()
+        self._windows.append({})
         self._life += 1
         self._schedule_heartbeat(self._network.rng.uniform(0, HEARTBEAT_SECONDS), self._life)
 
@@ -227,6 +235,10 @@ class MeshNode:
             return False
         for node, name in ((self, peer_id), (other, self.peer_id)):
             node._peers[name] = TokenBucket(self._network.limits.messages, self._network.queue.now_seconds)
+        for topic in self._mesh:
+            if topic in other._mesh:
+                self._replay(peer_id, topic)
+                other._replay(self.peer_id, topic)
         return True
 
     def disconnect(self, peer_id: str) -> None:
@@ -240,6 +252,9 @@ class MeshNode:
         """Join a topic; its mesh forms at the next heartbeat."""
         self._intake.subscribe(topic, validator)
         self._mesh[topic] = {}
+        for peer_id in self._peers:
+            if self._joined(peer_id, topic):
+                self._network.nodes[peer_id]._replay(self.peer_id, topic)
 
     def unsubscribe(self, topic: str) -> None:
         """Leave a topic."""
@@ -293,6 +308,14 @@ class MeshNode:
             queue.at(due, lambda: self._arrive(peer_id, message, left))
         waited = begin - queue.now_seconds
         self._network.on_copy(SentCopy(self.peer_id, peer_id, message.identity, way, waited, due))
+
+    def _replay(self, peer_id: str, topic: str) -> None:
+        """Send the messages of the last heartbeats to a peer that has just joined their topic."""
+        recent = [
+            each for window in reversed(self._windows) for each in window.values() if each.topic == topic
+        ]
+        for message in recent[-_MOST_REPLAYED:]:
+            self._send(peer_id, message, Way.REPLAYED)
 
     def _arrive(self, peer_id: str, message: MeshMessage, left_seconds: float) -> None:
         if (receiver := self._network.nodes.get(peer_id)) is not None:
@@ -390,7 +413,7 @@ class MeshNode:
 
     def _announce(self, topic: str, others: Sequence[str]) -> None:
         """Announce the messages of the last heartbeats to peers beside the mesh, in turns (IHAVE)."""
-        windows = list(self._windows)[:-1] if len(self._windows) == _WINDOWS else list(self._windows)
+        windows = list(self._windows)[:_ANNOUNCED_WINDOWS]
         identities = [one for window in windows for one, message in window.items() if message.topic == topic]
         if not identities:
             return

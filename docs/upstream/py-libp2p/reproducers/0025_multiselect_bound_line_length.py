@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import trio
 from libp2p.protocol_muxer.exceptions import MultiselectCommunicatorError
 from libp2p.protocol_muxer.multiselect_communicator import MultiselectCommunicator
@@ -27,10 +29,8 @@ async def reproduce() -> str:
             return taken
 
     stream = Stream()
-    try:
+    with suppress(MultiselectCommunicatorError):
         await MultiselectCommunicator(stream).read()  # type: ignore[arg-type]
-    except MultiselectCommunicatorError:
-        pass
     return f"{stream.most_asked} bytes were asked for at once" if stream.most_asked == ANNOUNCED else ""
 
 

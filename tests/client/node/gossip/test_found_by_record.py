@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations, permutations
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from support.gossip_harness import GossipHarness
 from support.swarm import Identity, make_manifest
 
 from sapo_client.swarm.limits import DialLimits
+from sapo_client.swarm.relays import PROVING_MESSAGES
 from sapo_client.swarm.simulated.memory import MemoryHub
 from sapo_protocol.epochs import epoch_at
 from sapo_protocol.terms.islands import IslandTerms
@@ -40,13 +41,14 @@ class RealNode(GossipHarness):
     """A node's gossip and engine over libp2p on loopback."""
 
     bootstrap: tuple[str, ...] = ()
+    dial: DialLimits = LONERS
 
     def open_transport(self) -> Any:
         """Return a transport that dials its bootstrap peer, and others by record alone."""
         from sapo_client.swarm.p2p.libp2p_transport import Libp2pTransport
 
         return Libp2pTransport(
-            self.identity.seed, on_bug=self.supervisor.note_bug, bootstrap=self.bootstrap, dial=LONERS
+            self.identity.seed, on_bug=self.supervisor.note_bug, bootstrap=self.bootstrap, dial=self.dial
         )
 
     def connected(self) -> set[str]:
@@ -62,6 +64,20 @@ class OldNode(RealNode):
         super().__post_init__()
         records: Any = self.gossip.records
         records.run = trio.sleep_forever
+
+
+@dataclass
+class SilentNode(RealNode):
+    """An attacker's node: it takes every message, and forwards, announces and hands out none."""
+
+    def open_transport(self) -> Any:
+        """Return a transport that keeps what others send to itself."""
+        transport = super().open_transport()
+        forward = transport._mesh.forward
+        transport._mesh.forward = lambda message, came_from: (
+            0 if came_from is not None else forward(message, came_from)
+        )
+        return transport
 
 
 def choose(islands: IslandMap, now_seconds: float) -> tuple[Identity, Identity, Identity, Identity]:
@@ -98,8 +114,14 @@ async def start(nursery: trio.Nursery, node: RealNode) -> None:
     nursery.start_soon(node.run)
 
 
-def make(kind: type[RealNode], who: Identity, root: Path, bootstrap: tuple[str, ...] = ()) -> RealNode:
-    return kind(MemoryHub(1), who, SIXTEEN, root / f"{who.number}", bootstrap=bootstrap)
+def make(
+    kind: type[RealNode],
+    who: Identity,
+    root: Path,
+    bootstrap: tuple[str, ...] = (),
+    dial: DialLimits = LONERS,
+) -> RealNode:
+    return kind(MemoryHub(1), who, SIXTEEN, root / f"{who.number}", bootstrap=bootstrap, dial=dial)
 
 
 @pytest.mark.parametrize("kind", [RealNode, OldNode])
@@ -153,3 +175,55 @@ async def test_a_node_that_starts_again_finds_members_without_its_bootstrap_peer
         nodes.append(again)
         await start(nursery, again)
         await until(lambda: again.connected() == {member.peer_id})
+
+
+def choose_neighbours(
+    islands: IslandMap, now_seconds: float
+) -> tuple[Identity, Identity, Identity, Identity]:
+    """Return a bootstrap node, an author, and two who hear the author's home; the first one hears it not."""
+    people = [Identity(number) for number in range(1, 80)]
+    due = {who: islands.due(who.node, who.account, now_seconds) for who in people}
+    for author in people:
+        home = islands.home(author.account, epoch_at(SIXTEEN, now_seconds))
+        there = [who for who in people if home in due[who] and who is not author]
+        apart = [who for who in people if not due[who] & due[author]]
+        if len(there) >= 2 and apart:
+            return apart[0], author, there[0], there[1]
+    raise AssertionError("nobody fits")
+
+
+async def test_an_author_whose_only_member_forwards_nothing_finds_another_and_is_heard(
+    tmp_path: Path,
+) -> None:
+    """It has one place for members. The silent one has it first, loses it for bringing nothing, unblamed."""
+    scout = make(RealNode, Identity(1), tmp_path / "scout")
+    await scout.beacons.recall(epoch_at(SIXTEEN, scout.now()) + 1)
+    boot_who, author_who, silent_who, member_who = choose_neighbours(scout.engine.islands, scout.now())
+    boot = make(RealNode, boot_who, tmp_path)
+    nodes = [boot]
+    async with running(nodes) as nursery:
+        await start(nursery, boot)
+        addresses = boot.transport.addresses
+        passive, one_place = replace(LONERS, sought_peers=0), replace(LONERS, sought_peers=1)
+        silent = make(SilentNode, silent_who, tmp_path, addresses, passive)
+        member = make(RealNode, member_who, tmp_path, addresses, passive)
+        author = make(RealNode, author_who, tmp_path, addresses, one_place)
+        nodes += [silent, author]
+        await start(nursery, silent)
+        await until(lambda: len(boot.gossip.records.directory) == 1)
+        await start(nursery, author)
+        await until(lambda: author.connected() == {boot.peer_id, silent.peer_id} and silent.knows(author))
+        nodes.append(member)
+        await start(nursery, member)
+        await until(lambda: len(boot.gossip.records.directory) == 3)
+        for slot in range(PROVING_MESSAGES):
+            await author.publish(slot=slot)
+        with trio.fail_after(PATIENCE_SECONDS):
+            while member.peer_id not in author.connected():
+                slot += 1
+                await author.publish(slot=slot)
+                await trio.sleep(2.0)  # an epoch has 32 slots
+        await until(lambda: member.knows(author))
+        last = await author.publish(slot=slot + 1)
+        await until(lambda: bytes(last.content_id) in member.pooled())
+        assert silent.peer_id not in author.connected()

@@ -1,0 +1,173 @@
+"""An island that brings too little makes a node seek further members, within its places, and at a pace."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection
+from itertools import pairwise
+
+from sapo_client.swarm.address_book import AddressBook
+from sapo_client.swarm.addresses import PeerAddress
+from sapo_client.swarm.limits import DialLimits
+from sapo_client.swarm.peer_id import peer_id_from_key
+from sapo_client.swarm.relays import Shortage
+from sapo_client.swarm.sought import SoughtFor
+from sapo_client.swarm.vouched import VouchedPeers
+
+LIMITS = DialLimits()
+ISLAND, ELSEWHERE = 1, 2
+TELLER = "198.51.100.1"
+
+
+def address(number: int) -> PeerAddress:
+    """Return the address of a peer by its number."""
+    return PeerAddress("ip4", f"192.0.2.{number}", 4001, peer_id_from_key(bytes([number]) * 32))
+
+
+USUAL = [address(number).peer_id for number in range(200, 200 + LIMITS.target_peers)]
+HERE = [address(number).peer_id for number in range(1, 21)]
+THERE = [address(number).peer_id for number in range(101, 106)]
+
+
+class Seeker:
+    """An address book that knows 20 members of an island and five of another, and who is connected."""
+
+    def __init__(
+        self, usual: Collection[str] = (), *, vouched: VouchedPeers | None = None, seed: int = 0
+    ) -> None:
+        self.book = AddressBook(address(255).peer_id, LIMITS, random.Random(seed), vouched)
+        self.book.learn_signed(map(address, (*range(1, 21), *range(101, 106))), TELLER)
+        self.sought = {
+            **{peer: SoughtFor(frozenset({ISLAND}), "198.51.0.0/16") for peer in HERE},
+            **{peer: SoughtFor(frozenset({ELSEWHERE}), "198.51.0.0/16") for peer in THERE},
+        }
+        self.chosen = list(usual)
+        self.book.seek(self.sought)
+        self.now_seconds = 0.0
+
+    def suffer(self, *, may_replace: bool, idle: Collection[str] | None = None) -> None:
+        """Hear too little of the island; its members that are connected now are idle unless others are."""
+        idle = self.here() if idle is None else idle
+        self.book.seek(self.sought, {ISLAND: Shortage(frozenset(idle), may_replace)})
+
+    def tick(self, seconds: float = 0.5) -> str | None:
+        """Let the dialler look once, and every dial succeed; return who gave way."""
+        leaving = self.book.giving_way(self.chosen, self.chosen, self.now_seconds)
+        if leaving is not None:
+            self.chosen.remove(leaving)
+            self.book.lost(leaving, self.now_seconds)
+        for found in self.book.due(self.chosen, self.chosen, self.now_seconds):
+            self.chosen.append(found.peer_id)
+            self.book.chose(found, self.now_seconds)
+        self.now_seconds += seconds
+        return leaving
+
+    def here(self) -> list[str]:
+        """Return the members of the island that are connected."""
+        return [peer for peer in self.chosen if peer in HERE]
+
+
+def settled(seeker: Seeker) -> Seeker:
+    """Return a seeker that has dialled as many as it wants."""
+    for _ in range(4):
+        assert seeker.tick() is None
+    return seeker
+
+
+def test_one_further_member_after_the_other_is_dialled_while_usual_peers_are_missing() -> None:
+    limits = LIMITS.target_peers - 4
+    seeker = settled(Seeker(USUAL[:limits]))
+    before = set(seeker.here())
+    seeker.suffer(may_replace=False)
+    counts = []
+    for _ in range(5):
+        assert seeker.tick(LIMITS.further_seconds) is None
+        counts.append(len(set(seeker.here()) - before))
+        seeker.suffer(may_replace=False)
+    assert counts == sorted(counts)
+    assert counts[-1] <= LIMITS.further_peers
+    assert before <= set(seeker.here())
+    assert len(seeker.chosen) <= LIMITS.target_peers + LIMITS.sought_peers
+
+
+def test_where_all_places_are_taken_idle_members_give_way_and_nobody_else() -> None:
+    seeker = settled(Seeker(USUAL))
+    useful, *idle = seeker.here()
+    assert len(idle) == LIMITS.sought_on_island - 1
+    there = [peer for peer in seeker.chosen if peer in THERE]
+    left = []
+    for _ in range(60):
+        seeker.suffer(may_replace=True, idle=idle)
+        left.append(seeker.tick(1.0))
+    gone = [peer for peer in left if peer is not None]
+    assert set(gone) == set(idle)
+    assert {useful, *USUAL, *there} <= set(seeker.chosen)
+    assert len(seeker.chosen) == LIMITS.target_peers + LIMITS.sought_peers
+    assert not set(gone) & set(seeker.chosen), "who gave way is not dialled again so soon"
+
+
+def test_as_long_as_one_peer_passes_anything_on_nobody_gives_way() -> None:
+    seeker = settled(Seeker(USUAL))
+    before = list(seeker.chosen)
+    for _ in range(60):
+        seeker.suffer(may_replace=False)
+        assert seeker.tick(1.0) is None
+    assert seeker.chosen == before
+
+
+def test_where_it_is_in_vain_places_change_hands_ever_more_rarely() -> None:
+    """A node that alone speaks on an island has no relays either."""
+    seeker = settled(Seeker(USUAL))
+    times = []
+    for _ in range(2000):
+        seeker.suffer(may_replace=True)
+        if seeker.tick(1.0) is not None:
+            times.append(seeker.now_seconds)
+    pauses = [after - before for before, after in pairwise(times)]
+    doubled = [LIMITS.further_seconds * 2**number for number in range(20)]
+    assert pauses == [min(pause, LIMITS.most_further_seconds) for pause in doubled][: len(pauses)]
+    assert len(times) >= 12
+
+
+def test_who_leaves_and_who_comes_is_drawn_by_lot() -> None:
+    courses = set()
+    for seed in range(6):
+        seeker = Seeker(USUAL, seed=seed)
+        for _ in range(4):
+            seeker.tick()
+        seeker.suffer(may_replace=True)
+        courses.add((seeker.tick(), seeker.here()[-1]))
+    assert len(courses) == 6
+
+
+def test_who_earned_trust_keeps_its_place_and_a_bond_keeps_none() -> None:
+    vouched = VouchedPeers()
+    seeker = settled(Seeker(USUAL, vouched=vouched))
+    earned, bonded, *_ = seeker.here()
+    vouched.replace([earned], [bonded])
+    left = set()
+    for _ in range(200):
+        seeker.suffer(may_replace=True)
+        left.add(seeker.tick(1.0))
+    assert earned not in left
+    assert earned in seeker.chosen
+    assert bonded in left
+
+
+def test_without_another_member_to_dial_nobody_gives_way() -> None:
+    seeker = settled(Seeker(USUAL))
+    seeker.sought = {
+        peer: sought for peer, sought in seeker.sought.items() if peer in seeker.chosen or peer in THERE
+    }
+    for _ in range(60):
+        seeker.suffer(may_replace=True)
+        assert seeker.tick(1.0) is None
+
+
+def test_who_gave_way_is_not_missed_like_a_peer_that_was_lost() -> None:
+    seeker = settled(Seeker(USUAL))
+    seeker.now_seconds = 2 * LIMITS.lost_after_seconds
+    seeker.suffer(may_replace=True)
+    leaving = seeker.tick()
+    assert leaving is not None
+    assert leaving not in seeker.book._lost
