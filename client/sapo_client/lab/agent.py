@@ -71,6 +71,18 @@ class LabWorld:
     authors: tuple[AgentKeys, ...]
 
 
+def open_transport(world: LabWorld, peer_id: str, neighbours: tuple[str, ...]) -> MemoryTransport:
+    """Return the transport of one account, with the limits of a connection that follow from all quotas.
+
+    A real node works them out from time to time. Here a round takes two seconds and all are connected with all,
+    so without them four hundred groups a round were a flood after a while, and ended the connections.
+    """
+    transport = MemoryTransport(world.hub, peer_id, on_bug=world.say_bug, bootstrap=neighbours)
+    accounts = len(world.authors) + world.run.plan.attackers
+    transport.expect(accounts * world.manifest.limits.slots_per_epoch / world.manifest.epoch_seconds)
+    return transport
+
+
 def open_telemetry(world: LabWorld, identity: AgentKeys) -> Telemetry:
     """Return the telemetry of one account."""
     manifest = world.manifest
@@ -102,7 +114,7 @@ class Agent:
         manifest = world.manifest
         peer_id = peer_id_from_key(identity.node)
         self.address = f"/memory/{peer_id}/p2p/{peer_id}"
-        self.transport = MemoryTransport(world.hub, peer_id, on_bug=world.say_bug, bootstrap=neighbours)
+        self.transport = open_transport(world, peer_id, neighbours)
         self._telemetry = open_telemetry(world, identity)
         beacons = Beacons(manifest, NoChain().block_hash_before, self._telemetry.events)
         signing = SigningDatabase(MEMORY)

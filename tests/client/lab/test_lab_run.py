@@ -115,6 +115,14 @@ def test_resampling_shows_in_the_batch_and_not_in_the_own_reward(store: Experime
     assert sum(row.batch for row in rows) > sum(row.local for row in rows) * 1.05
 
 
+def test_a_swarm_that_says_much_in_a_round_goes_on_hearing_it(plan: ExperimentPlan, tmp_path: Path) -> None:
+    """Three times five hundred groups in two seconds are more than a connection may bring at least."""
+    busy = replace(plan, agents=3, rounds=3, tasks=500, completions=2)
+    rows = simulate(Run(busy, ARMS["4/4"], 0), manifest_of(busy), tmp_path, lambda _: None)
+    heard = {(row.round, row.agent): row.received_bytes > 0 for row in rows}
+    assert heard == dict.fromkeys(((round_, agent) for round_ in (1, 2, 3) for agent in range(3)), True)
+
+
 def test_a_finished_run_is_not_repeated(store: ExperimentStore, plan: ExperimentPlan) -> None:
     before = {path: path.stat().st_mtime_ns for path in store.root.rglob("rounds.jsonl")}
     conduct(store, [Run(plan, ARMS["8/0"], 0)], 1, lambda _run, _rounds: None)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from sapo_client.lab.agent import ALL_TIME, MEMORY, certificate_of, open_telemetry
+from sapo_client.lab.agent import ALL_TIME, MEMORY, certificate_of, open_telemetry, open_transport
 from sapo_client.lab.attackers.questions import Knowledge, Questioner
 from sapo_client.lab.learner import ROUND_SECONDS
 from sapo_client.node.auditing.audit import Audit
@@ -16,7 +16,6 @@ from sapo_client.node.auditing.chain import NoChain
 from sapo_client.node.gossip.handlers import GossipHandlers
 from sapo_client.node.runtime.beacons import Beacons
 from sapo_client.swarm.peer_id import peer_id_from_key
-from sapo_client.swarm.simulated.memory import MemoryTransport
 from sapo_protocol.envelope import Kind, seal
 from sapo_protocol.rollout import Rollout
 from sapo_protocol.topics import certificates_topic, rollouts_topic
@@ -57,7 +56,7 @@ class LabAttacker:
         self._knowledge = Knowledge(families, world.run.honest(), world.run.plan.rounds)
         peer_id = peer_id_from_key(keys.node)
         self.address = f"/memory/{peer_id}/p2p/{peer_id}"
-        self.transport = MemoryTransport(world.hub, peer_id, on_bug=world.say_bug, bootstrap=neighbours)
+        self.transport = open_transport(world, peer_id, neighbours)
         self._telemetry = open_telemetry(world, keys)
         self._beacons = Beacons(world.manifest, NoChain().block_hash_before, self._telemetry.events)
         self._engine = Engine(
