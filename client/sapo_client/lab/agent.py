@@ -74,8 +74,8 @@ class LabWorld:
 def open_transport(world: LabWorld, peer_id: str, neighbours: tuple[str, ...]) -> MemoryTransport:
     """Return the transport of one account, with the limits of a connection that follow from all quotas.
 
-    A real node works them out from time to time. Here a round takes two seconds and all are connected with all,
-    so without them four hundred groups a round were a flood after a while, and ended the connections.
+    A real node works them out from time to time. Here a round takes two seconds and all are connected with
+    all, so without them four hundred groups a round were a flood after a while, and ended the connections.
     """
     transport = MemoryTransport(world.hub, peer_id, on_bug=world.say_bug, bootstrap=neighbours)
     accounts = len(world.authors) + world.run.plan.attackers
