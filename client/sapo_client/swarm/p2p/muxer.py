@@ -34,6 +34,9 @@ from sapo_client.swarm.p2p.negotiation import BoundedMultiselect, BoundedMultise
 
 _FAREWELL_SECONDS: Final = 1.0
 
+_READ_SECONDS: Final = 0.5
+"""In which a node that stood still reads what came meanwhile, before it calls a peer silent."""
+
 
 class BatchingStream(YamuxStream):
     """Stream that returns receive window half a window at a time; stock does so on every other read."""
@@ -126,9 +129,10 @@ class BoundedYamux(Yamux):
         asked_seconds = trio.current_time()
         self._ping_event = trio.Event()
         nursery.start_soon(self._ping)  # a full buffer holds it up
-        with trio.move_on_after(self._limits.pong_seconds):
-            await self._ping_event.wait()
-            self.heard_seconds = trio.current_time()
+        for wait_seconds in (self._limits.pong_seconds, _READ_SECONDS):
+            with trio.move_on_after(wait_seconds):
+                await self._ping_event.wait()
+                self.heard_seconds = trio.current_time()
         return self.heard_seconds > asked_seconds or self.event_shutting_down.is_set()
 
     async def _ping(self) -> None:

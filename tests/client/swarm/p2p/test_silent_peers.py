@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from sapo_client.swarm.limits import TransportLimits
 from sapo_client.swarm.peer_exchange import PROTOCOL as PEERS
@@ -106,6 +107,26 @@ async def test_a_silent_connection_is_ended_although_the_peer_has_another(swarm:
         nursery.start_soon(_publish_for_ever, node)
         await tools.eventually(lambda: after.accepted)
         nursery.cancel_scope.cancel()
+
+
+async def test_who_stood_still_itself_ends_no_connection(
+    swarm: Any, tools: Any, mock_clock: MockClock
+) -> None:
+    """As after a computer slept: the answers are there, and are read after the time for them has passed."""
+    mock_clock.rate = 1.0
+    quiet = tools.replace(tools.QUICK_DIAL, first_exchange_seconds=1e6, max_exchange_seconds=1e6)
+    node = await swarm.start(1, dial=quiet)
+    other = await swarm.start(2, dial=quiet, bootstrap=node.transport.addresses)
+    await swarm.wait_until_connected([node, other])
+    limits = TransportLimits()
+    before = [member.transport.counters()["dials"] for member in (node, other)]
+    for steps in range(20):  # of the event loop, until it stands still
+        mock_clock.jump(limits.ping_after_seconds)
+        for _ in range(steps):
+            await trio.lowlevel.checkpoint()
+        mock_clock.jump(limits.pong_seconds)
+        await wait_all_tasks_blocked(0.005)
+    assert [member.transport.counters()["dials"] for member in (node, other)] == before
 
 
 async def test_a_peer_that_is_too_busy_to_answer_is_kept(swarm: Any, tools: Any) -> None:
