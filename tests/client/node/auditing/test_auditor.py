@@ -474,7 +474,8 @@ async def test_each_contribution_has_its_verdict(world: World) -> None:
     assert validate(genuine) is Verdict.IGNORE  # the chain was not asked yet
     async with trio.open_nursery() as nursery:
         nursery.start_soon(listener.auditor.run)
-        await until(lambda: validate(genuine) is Verdict.ACCEPT)
+        await until(lambda: listener.node.gossip.hears_contributions)
+        assert validate(genuine) is Verdict.ACCEPT
         nursery.cancel_scope.cancel()
     before = len(listener.node.events("refused"))
     assert validate(genuine) is Verdict.IGNORE
