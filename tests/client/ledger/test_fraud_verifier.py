@@ -306,7 +306,7 @@ def test_a_bond_on_its_way_out_is_slashed_too(contracts: Contracts) -> None:
     )
 
 
-@pytest.mark.parametrize("count", [1_025, 100_000])
+@pytest.mark.parametrize("count", [1_025, pytest.param(100_000, marks=pytest.mark.long)])
 def test_every_proof_is_small_whatever_the_number_of_accounts(contracts: Contracts, count: int) -> None:
     """Today's price of every challenge; before, one account more than 1,024 had none at all."""
     before = {Account(sha256(b"%d" % number).digest()[:20]): 3 for number in range(count)}
