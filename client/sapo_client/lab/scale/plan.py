@@ -77,11 +77,6 @@ class ScalePlan:
         families = tuple(family(name, "full") for name in SUCCESS)
         return Manifest(
             name="scale",
-            bootstrap=(),
-            chain_id=0,
-            registry=None,
-            ledger=None,
-            finality_seconds=0,
             genesis_seconds=GENESIS_SECONDS,
             epoch_seconds=self.epoch_seconds,
             suite=Suite(REASONING_GYM, families, Digest(sha256(b"scale").digest())),

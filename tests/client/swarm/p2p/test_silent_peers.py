@@ -28,9 +28,27 @@ NEVER_ASKS = TransportLimits(ping_after_seconds=3600.0)
 class Relay:
     """Forwards TCP connections to a port until it is frozen; then it keeps them open and forwards nothing."""
 
-    port: int
+    address: str
     thawed: trio.Event = field(default_factory=trio.Event)
     frozen: bool = False
+
+    @property
+    def port(self) -> int:
+        """The port of the peer's address."""
+        return int(self.address.split("/")[4])
+
+    async def listen(self, nursery: trio.Nursery, receive_bytes: int | None = None) -> str:
+        """Serve on a port of its own until cancelled; return the peer's address through it.
+
+        Args:
+            receive_bytes: of the socket's buffer, if it is not to be the usual one.
+        """
+        [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        if receive_bytes is not None:
+            listener.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+        nursery.start_soon(trio.serve_listeners, self.serve, [listener])
+        port = listener.socket.getsockname()[1]
+        return self.address.replace(f"/{self.port}/", f"/{port}/")
 
     async def serve(self, stream: trio.SocketStream) -> None:
         onward = await trio.open_tcp_stream("127.0.0.1", self.port)
@@ -53,12 +71,9 @@ async def test_when_all_connections_fall_silent_none_is_kept(swarm: Any, tools: 
         for number in range(2, 2 + PEERS_BEHIND_RELAYS):
             peer = await swarm.start(number, limits=LIMITS)
             [address] = peer.transport.addresses
-            relay = Relay(int(address.split("/")[4]))
-            [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
-            nursery.start_soon(trio.serve_listeners, relay.serve, [listener])
-            port = listener.socket.getsockname()[1]
+            relay = Relay(address)
             relays.append(relay)
-            addresses.append(address.replace(f"/{relay.port}/", f"/{port}/"))
+            addresses.append(await relay.listen(nursery))
         slow = tools.replace(tools.QUICK_DIAL, first_exchange_seconds=6.0, max_exchange_seconds=6.0)
         moved = await swarm.start(1, bootstrap=tuple(addresses), limits=LIMITS, dial=slow)
         await tools.eventually(lambda: len(moved.peer_ids()) == PEERS_BEHIND_RELAYS)
@@ -72,13 +87,9 @@ async def test_a_connection_that_takes_no_more_data_is_ended_too(swarm: Any, too
     """As after a minute of a partition, when the buffers are full: no word of a farewell can be said."""
     peer = await swarm.start(2, limits=LIMITS)
     [address] = peer.transport.addresses
-    relay = Relay(int(address.split("/")[4]))
+    relay = Relay(address)
     async with trio.open_nursery() as nursery:
-        [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
-        listener.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)  # so that it is full at once
-        nursery.start_soon(trio.serve_listeners, relay.serve, [listener])
-        port = listener.socket.getsockname()[1]
-        through = address.replace(f"/{relay.port}/", f"/{port}/")
+        through = await relay.listen(nursery, receive_bytes=4096)  # so that it is full at once
         node = await swarm.start(1, bootstrap=(through,), limits=LIMITS)
         await swarm.wait_until_connected([node, peer])
         relay.frozen = True
@@ -92,12 +103,9 @@ async def test_a_silent_connection_is_ended_although_the_peer_has_another(swarm:
     """As of a peer whose address changed: what it is sent over the old connection never comes."""
     node = await swarm.start(1, limits=LIMITS)
     [address] = node.transport.addresses
-    relay = Relay(int(address.split("/")[4]))
+    relay = Relay(address)
     async with trio.open_nursery() as nursery:
-        [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
-        nursery.start_soon(trio.serve_listeners, relay.serve, [listener])
-        port = listener.socket.getsockname()[1]
-        through = address.replace(f"/{relay.port}/", f"/{port}/")
+        through = await relay.listen(nursery)
         before = await swarm.start(2, bootstrap=(through,), limits=NEVER_ASKS)
         await swarm.wait_until_connected([node, before])
         after = await swarm.start(2, bootstrap=(address,), limits=NEVER_ASKS)
