@@ -14,6 +14,7 @@ tokens is reported), and genrl trains its completions' text tokenized again, wit
 from __future__ import annotations
 
 import json
+import logging
 import os
 import statistics
 import subprocess
@@ -45,6 +46,8 @@ GROUPS: Final = 8
 COMPLETIONS: Final = 8
 NEW_TOKENS: Final = 64
 LEARNING_RATE: Final = 1e-4
+_LOG: Final = logging.getLogger(__name__)
+
 ENVIRONMENT: Final = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
 
 
@@ -250,6 +253,7 @@ def _run(command: Sequence[str], text: str = "") -> str:
         command, input=text, capture_output=True, text=True, check=False, env=environment
     )
     if done.returncode:
+        _LOG.info("%s: %s", " ".join(command[:3]), done.stderr)
         last = (done.stderr.strip().splitlines() or ["it printed nothing"])[-1]
         raise SapoError(
             f"{' '.join(command[:3])} failed: {last}",
