@@ -43,9 +43,14 @@ main(Roles(open_auditor=LateAuditor))
 
 LISTEN_SECONDS: Final = 2.0
 
-MANY_TASKS: Final[Mapping[str, object]] = {"local_groups": 12, "completions": 4}
-"""Of nodes that start from different models: twice the tasks, each answered half as often. They learn from
-others' text, and right answers to one task are much alike."""
+MANY_TASKS: Final[Mapping[str, object]] = {
+    "local_groups": 28,
+    "completions": 2,
+    "demonstrations_per_step": 32,
+}
+"""Of nodes that start from different models: 32 tasks a round with two answers each, not eight with eight.
+They learn from others' text, and right answers to one task are much alike. As few texts in a supervised step
+give twice the steps, for texts are few in the minutes of a testnet (docs/experiment.md)."""
 
 MANY_TEXTS: Final[Mapping[str, object]] = {"demonstrations": 256}
 """These identities are new and all on this machine, where a lock protects each of them."""
