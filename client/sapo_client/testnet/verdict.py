@@ -49,7 +49,8 @@ def failures(outcome: RunOutcome) -> list[str]:
     return [
         *(f"{name} exited by itself" for name in outcome.dead),
         *(failure for record in outcome.records for failure in training_failures(record)),
-        *(skill_failures(outcome.skills) if outcome.skills else reward_failures(outcome.records)),
+        *reward_failures(outcome.records),
+        *(travel_failures(outcome.skills) if outcome.skills else ()),
         *(
             f"{s.name} had an internal fault: {s.service_failures[0]}"
             for s in outcome.records
@@ -77,7 +78,7 @@ def training_failures(record: NodeRecord) -> list[str]:
 
 
 def reward_failures(records: Sequence[NodeRecord]) -> list[str]:
-    """Return the reasons why nodes that started alike did not learn.
+    """Return the reasons why the nodes did not learn, all their answers taken together.
 
     The mean must rise, and no node's fall by more than chance: one curve alone is too noisy to rise surely.
     """
@@ -96,25 +97,19 @@ def reward_failures(records: Sequence[NodeRecord]) -> list[str]:
     )
 
 
-def skill_failures(skills: Sequence[Skills]) -> list[str]:
-    """Return the reasons why no skill travelled between nodes that started from different models.
+def travel_failures(skills: Sequence[Skills]) -> list[str]:
+    """Return the reason why no skill travelled between nodes that started from different models.
 
-    In the families of which they knew nothing, the nodes' mean reward must rise by more than chance explains;
-    in its others, no node's may fall by more than that.
+    In the families of which they knew nothing, the nodes' mean reward must rise by more than chance explains.
     """
-    found = [
-        f"{each.name} lost what it knew: {each.kept.start:.3f} to {each.kept.end:.3f} in its own families"
-        for each in skills
-        if each.kept is not None and each.kept.fell
-    ]
     change = travelled(skills)
-    if change is None or not change.rose:
-        start, end = (0.0, 0.0) if change is None else (change.start, change.end)
-        found.append(
-            "no skill travelled: in families of which they knew nothing the nodes' mean reward went from"
-            f" {start:.3f} to {end:.3f}, which may be chance"
-        )
-    return found
+    if change is not None and change.rose:
+        return []
+    start, end = (0.0, 0.0) if change is None else (change.start, change.end)
+    return [
+        "no skill travelled: in families of which they knew nothing the nodes' mean reward went from"
+        f" {start:.3f} to {end:.3f}, which may be chance"
+    ]
 
 
 def _ledger_failures(outcome: RunOutcome) -> list[str]:
