@@ -115,10 +115,9 @@ def up(
 ) -> None:
     """Start a swarm on this machine, attack it, watch it learn, and check the results.
 
-    Exit 0: the nodes learned from verified rollouts of others (where they start from different models, what
-    they knew nothing of, and lost nothing of the rest), the ledger holds every epoch, a reward was paid, every
-    attack was refused for the right reason, and no answer created a file. Exit 7: one of these conditions does
-    not hold; the report names it.
+    Exit 0: the nodes learned from verified rollouts of others, the ledger holds every epoch, a reward was
+    paid, every attack was refused for the right reason, and no answer created a file. Exit 7: one of these
+    conditions does not hold; the report names it.
     """
     from sapo_client.founding import defaults, tasks
     from sapo_client.founding.islands import islands_of

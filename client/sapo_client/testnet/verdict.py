@@ -39,7 +39,7 @@ class RunOutcome:
 
     @property
     def skills(self) -> tuple[Skills, ...]:
-        """What became of the nodes' skills, if some could travel: else none."""
+        """The skills of every node, if some could travel; else none."""
         skills = tuple(map(skills_of, self.records)) if self.starts_differ else ()
         return skills if any(each.lacked for each in skills) else ()
 

@@ -16,6 +16,8 @@ from sapo_client.testnet.verdict import RunOutcome, failures, reward_failures, t
 RUNS = json.loads((Path(__file__).parent / "data" / "specialists.json").read_text())
 """Mean reward by family, step by step, of the nodes of real runs."""
 
+near: Any = pytest.approx
+
 AT_FIRST = {"sums": 0.8, "matrices": 0.0}
 
 
@@ -61,14 +63,14 @@ def learning(run: RunOutcome) -> list[str]:
 
 def test_skills_are_told_apart_by_what_a_node_knew_at_first() -> None:
     assert skills_of(growing(0.5, own=0.7)) == Skills(
-        "ada", ("matrices",), learnt=Trend(0.0, 0.5), kept=Trend(pytest.approx(0.8), pytest.approx(0.7))
+        "ada", ("matrices",), learnt=Trend(0.0, 0.5), kept=Trend(near(0.8), near(0.7))
     )
     assert skills_of(NodeRecord("bo")) == Skills("bo", (), None, None)
 
 
 def test_steps_without_such_a_task_do_not_count() -> None:
     steps = [{"sums": 0.8}, {"matrices": 0.0}] * 10 + [{"matrices": 0.4}]
-    assert skills_of(record("ada", steps)).learnt == Trend(0.0, pytest.approx(0.08), pytest.approx(0.08))
+    assert skills_of(record("ada", steps)).learnt == Trend(0.0, near(0.08), near(0.08))
 
 
 def test_what_travelled_is_the_mean_over_those_that_lacked_something() -> None:
@@ -77,7 +79,7 @@ def test_what_travelled_is_the_mean_over_those_that_lacked_something() -> None:
         Skills("bo", ("b",), Trend(0.02, 0.2, 0.04), None),
         Skills("cleo", (), None, Trend(0.8, 0.8)),
     )
-    assert travelled(skills) == Trend(0.01, pytest.approx(0.3), pytest.approx(0.025))
+    assert travelled(skills) == Trend(0.01, near(0.3), near(0.025))
     assert travelled(skills[2:]) is None
 
 
