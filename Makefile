@@ -39,8 +39,9 @@ help:
 	@echo "make clean      remove the virtual environment and what the other targets made"
 
 demo: $(VENV)/.core
-	$(BIN)/sapo testnet up --nodes 4 --model specialist-a,specialist-b --level worked --liars 1 --attackers 1 \
-	  --attack-epoch 4 --epochs 8 --page --report $(REPORT)
+	$(BIN)/sapo testnet up --nodes 4 --model specialist-a,specialist-b --level worked \
+	  --families basic_arithmetic,fraction_simplification,binary_matrix,calendar_arithmetic \
+	  --liars 1 --attackers 1 --attack-epoch 4 --epochs 8 --page --report $(REPORT)
 
 # The attacker is there from the start, and two short epochs are enough; nobody learns much in that time.
 demo-attacks: $(VENV)/.core

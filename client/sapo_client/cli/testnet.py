@@ -115,7 +115,7 @@ def up(
 ) -> None:
     """Start a swarm on this machine, attack it, watch it learn, and check the results.
 
-    Exit 0: every node learned from verified rollouts of others, the ledger holds every epoch, a reward was
+    Exit 0: the nodes learned from verified rollouts of others, the ledger holds every epoch, a reward was
     paid, every attack was refused for the right reason, and no answer created a file. Exit 7: one of these
     conditions does not hold; the report names it.
     """

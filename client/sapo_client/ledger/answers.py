@@ -6,14 +6,21 @@ answer of another shape never reaches them: it is ``BadAnswer``, like silence.
 
 import json
 import re
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeGuard, cast
 
+import requests
+from eth_typing import URI
+from urllib3.exceptions import HTTPError
 from web3 import HTTPProvider
 from web3.types import RPCEndpoint, RPCResponse
 
 from sapo_protocol.errors import LocalProtocolError
 from sapo_protocol.json_text import require_shallow
+
+_PART_BYTES: Final = 65_536
+"""Most of an answer that is read at once."""
 
 
 class BadAnswer(Exception):
@@ -21,16 +28,51 @@ class BadAnswer(Exception):
 
 
 class StrictProvider(HTTPProvider):
-    """A connection over HTTP that hands on nothing but well-formed answers."""
+    """A connection over HTTP that hands on nothing but well-formed answers.
+
+    Args:
+        url: of the endpoint.
+        session: asked with, from any thread.
+        timeout_seconds: for a whole answer, and for the first of it.
+    """
+
+    def __init__(self, url: str, session: requests.Session, timeout_seconds: float) -> None:
+        super().__init__(URI(url), exception_retry_configuration=None)  # the asker retries
+        self._url = url
+        self._session = session
+        self._timeout_seconds = timeout_seconds
 
     def make_request(self, method: RPCEndpoint, params: Any) -> RPCResponse:
         """Return the answer to a request.
 
         Raises:
             BadAnswer: it is none.
+            RequestException: none came in time.
         """
-        raw = self._make_request(method, self.encode_rpc_request(method, params))
+        raw = self._post(self.encode_rpc_request(method, params))
         return cast(RPCResponse, parse_response(method, raw))
+
+    def _post(self, request: bytes) -> bytes:
+        """Return the body of the answer.
+
+        It is read as it arrives, so that the limit holds for the whole answer and not only between its parts.
+        web3 does that byte by byte: it took longer for a block than everything else together.
+        """
+        end = time.monotonic() + self._timeout_seconds
+        body = bytearray()
+        posted = self._session.post(
+            self._url, request, headers=self.get_request_headers(), timeout=self._timeout_seconds, stream=True
+        )
+        with posted as response:
+            response.raise_for_status()
+            try:
+                while part := response.raw.read1(_PART_BYTES, decode_content=True):
+                    body += part
+                    if time.monotonic() > end:
+                        raise requests.ReadTimeout("the answer took too long")
+            except HTTPError as error:
+                raise requests.ConnectionError(str(error)) from error
+        return bytes(body)
 
 
 def parse_response(method: str, raw: bytes) -> dict[str, Any]:

@@ -6,10 +6,10 @@ Every method blocks: call it in a worker thread.
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+from eth_abi.exceptions import DecodingError
 from eth_utils import to_checksum_address
 from web3 import Web3
-from web3.exceptions import BadFunctionCallOutput
-from web3.types import BlockIdentifier, FilterParams
+from web3.types import BlockIdentifier, FilterParams, TxParams
 
 from sapo_client.ledger import fields
 from sapo_client.ledger.artifact import EARLIER, LEDGER_VERSION, Artifact, load
@@ -22,6 +22,7 @@ from sapo_client.ledger.fraud import (
     place_fields,
     root_fields,
 )
+from sapo_client.ledger.function_codec import function_codec
 from sapo_client.ledger.logs import EPOCH_FINAL, event_data, registry_events
 from sapo_client.ledger.records import (
     Announcement,
@@ -67,13 +68,17 @@ class Contract:
         return next((version for version in versions if load(self.NAME, version).is_code(code)), None)
 
     def _call(self, function: str, *arguments: object) -> Any:
+        codec, where = function_codec(self.NAME, function), to_checksum_address(self.address)
+        question: TxParams = {"to": where, "data": codec.encode(arguments)}
+
         def call(web3: Web3, block: BlockIdentifier) -> Any:
-            bound = self._bind(web3).functions[function](*arguments)
+            # without web3's contracts: they build a class of all functions and events for each call
+            answer = web3.eth.call(question, block, ccip_read_enabled=False)
             try:
-                return _hashable(bound.call(block_identifier=block))
-            except BadFunctionCallOutput as error:
+                return codec.decode(answer)
+            except DecodingError as error:
                 raise NotYet(
-                    f"there is no {self.NAME} at {to_checksum_address(self.address)}: its answer to"
+                    f"there is no {self.NAME} at {where}: its answer to"
                     f" {function} is none of that contract's",
                     hint="use the RPC address of the manifest's chain, and the manifest of this swarm",
                 ) from error
@@ -463,11 +468,6 @@ class Faucet(Contract):
     def drip(self, account: Account) -> bytes:
         """Return call data that serves an account."""
         return self._encode("drip", to_checksum_address(account))
-
-
-def _hashable(value: Any) -> Any:
-    """Return an answer in a form that can be counted among others."""
-    return tuple(map(_hashable, value)) if isinstance(value, list | tuple) else value
 
 
 def _block(number: int) -> Any:

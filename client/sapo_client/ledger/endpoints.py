@@ -8,7 +8,6 @@ from urllib.parse import urlsplit
 
 import requests
 from eth_abi.exceptions import DecodingError
-from eth_typing import URI
 from web3 import Web3
 from web3.exceptions import BadResponseFormat, TooManyRequests
 
@@ -179,14 +178,10 @@ def connect(url: str, *, timeout_seconds: float = _TIMEOUT_SECONDS) -> Web3:
     session = requests.Session()
     # A proxy from the environment cannot reach this machine's own loopback interface.
     session.trust_env = urlsplit(url).hostname not in {"127.0.0.1", "localhost", "::1"}
-    provider = StrictProvider(
-        URI(url),
-        # As a stream, for then the limit holds for the whole answer and not only between its bytes.
-        request_kwargs={"timeout": timeout_seconds, "stream": True},
-        session=session,
-        exception_retry_configuration=None,  # the asker retries, and knows what it may repeat
-    )
-    return Web3(provider)
+    web3 = Web3(StrictProvider(url, session, timeout_seconds))
+    # It asks for the chain's id twice in each call of a contract; which chain it is, ``check_chain`` asks.
+    web3.middleware_onion.remove("validation")
+    return web3
 
 
 def _without_secrets(url: str) -> str:

@@ -43,9 +43,16 @@ main(Roles(open_auditor=LateAuditor))
 
 LISTEN_SECONDS: Final = 2.0
 
-MANY_TASKS: Final[Mapping[str, object]] = {"local_groups": 12, "completions": 4}
-"""Of nodes that start from different models: twice the tasks, each answered half as often. They learn from
-others' text, and right answers to one task are much alike."""
+MANY_TASKS: Final[Mapping[str, object]] = {
+    "local_groups": 28,
+    "completions": 2,
+    "demonstrations_per_step": 32,
+    "demonstration_rate": 1.4e-3,
+}
+"""Of nodes that start from different models: 32 tasks a round with two answers each, not eight with eight.
+They learn from others' text, and right answers to one task are much alike. Texts are few in the minutes of a
+testnet: half as many in a supervised step give twice the steps. The rate falls with the root of the texts in
+a step, or the policy forgets more on the way (docs/experiment.md)."""
 
 MANY_TEXTS: Final[Mapping[str, object]] = {"demonstrations": 256}
 """These identities are new and all on this machine, where a lock protects each of them."""

@@ -236,6 +236,11 @@ class Trend:
         """Whether the end lies below the start by more than chance explains (two standard errors)."""
         return self.end < self.start - 2 * self.error
 
+    @property
+    def rose(self) -> bool:
+        """Whether the end lies above the start by more than chance explains (two standard errors)."""
+        return self.end > self.start + 2 * self.error
+
 
 START_STEPS: Final = 10
 """Before a policy has learned much; a step is a few dozen answers, so fewer steps would be too noisy."""

@@ -12,6 +12,7 @@ from sapo_client.testnet import plot, tables
 from sapo_client.testnet.auditors import auditor_rows
 from sapo_client.testnet.node_record import NodeRecord, trend
 from sapo_client.testnet.plan import Settings
+from sapo_client.testnet.skills import skills_of
 from sapo_client.testnet.verdict import RunOutcome, failures
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ def all_tables(outcome: RunOutcome) -> list[tables.Table]:
     """Return the tables of a run that have rows."""
     made = [
         tables.node_table(outcome.records, outcome.ledger),
+        tables.skill_table(outcome.skills),
         tables.refusal_table(outcome.records),
         tables.attack_table(outcome.attacks, outcome.files),
         tables.ledger_table(outcome.ledger, outcome.records),
@@ -101,6 +103,7 @@ def _node(record: NodeRecord) -> dict[str, Any]:
         "rounds": len(record.steps),
         "rewards": list(record.rewards),
         "trend": to_json(trend(record.rewards)),
+        "skills": to_json(skills_of(record)),
         "peers": record.peers,
         "shared": len(record.published),
         "accepted": len(record.admitted),

@@ -311,6 +311,7 @@ class Testnet:
         attackers = [layout.attacker(name) for name in plan.names(plan.ATTACKER_NAMES, settings.attackers)]
         sent = [message for home in attackers for message in read_sent(home.attacks)]
         return RunOutcome(
+            starts_differ=self._settings.starts_differ,
             epochs=settings.epochs,
             records=self._records,
             attacks=attack_rows(sent, self._records),

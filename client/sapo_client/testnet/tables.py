@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from sapo_client.testnet.attack_results import AttackRow
 from sapo_client.testnet.auditors import AuditorRow
 from sapo_client.testnet.ledger_view import Claim, EpochRow, points_of
-from sapo_client.testnet.node_record import NodeRecord, trend
+from sapo_client.testnet.node_record import NodeRecord, Trend, trend
+from sapo_client.testnet.skills import Skills, travelled
 from sapo_protocol.errors import Reason
 
 if TYPE_CHECKING:
@@ -20,6 +21,11 @@ _NODE_NOTE = (
     "(authentic, in time); without signal (all answers earned the same reward; auditors check every rollout, "
     "other nodes only those they draw); used in its own training; refused. Points: what the ledger "
     "grants its account."
+)
+_SKILL_NOTE = (
+    "Mean reward of own answers in a node's first ten steps and in its last fifth (at least ten), families "
+    "counted equally: in those in which it had next to no right answer at first, and in the others. Chance: "
+    "two standard errors of the difference."
 )
 _REFUSED_NOTE = "Each reason is a rule of verification/README.md."
 _AUDITOR_NOTE = (
@@ -94,6 +100,20 @@ def _node_row(record: NodeRecord, ledger: Sequence[EpochRow]) -> tuple[str, ...]
         str(record.refusals),
         str(points_of(ledger, record.account)),
     )
+
+
+def skill_table(skills: Sequence[Skills]) -> Table:
+    """Return what nodes learnt in families of which they knew nothing, and what they kept of the others."""
+    columns = ("node", "knew nothing of", "start", "end", "chance", "others: start", "end", "chance")
+    rows = [(each.name, ", ".join(each.lacked), *_ends(each.learnt), *_ends(each.kept)) for each in skills]
+    mean = [("mean", "", *_ends(travelled(skills)), "", "", "")] if skills else []
+    return Table("Skills", columns, (*rows, *mean), _SKILL_NOTE)
+
+
+def _ends(change: Trend | None) -> tuple[str, str, str]:
+    if change is None:
+        return "", "", ""
+    return f"{change.start:.3f}", f"{change.end:.3f}", f"{2 * change.error:.3f}"
 
 
 def refusal_table(records: Sequence[NodeRecord]) -> Table:

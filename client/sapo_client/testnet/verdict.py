@@ -9,6 +9,7 @@ from statistics import fmean
 from sapo_client.testnet.attack_results import AttackRow
 from sapo_client.testnet.ledger_view import Claim, EpochRow
 from sapo_client.testnet.node_record import NodeRecord, trend
+from sapo_client.testnet.skills import Skills, skills_of, travelled
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,8 @@ class RunOutcome:
         files: files that answers created.
         attackers: number of attackers.
         attacked_seconds: Unix times at which attackers sent something to be refused.
+        starts_differ: whether nodes started from different models, so that what one knew should reach the
+            others.
     """
 
     epochs: int
@@ -32,14 +35,22 @@ class RunOutcome:
     dead: Sequence[str]
     attackers: int
     attacked_seconds: Sequence[float] = ()
+    starts_differ: bool = False
+
+    @property
+    def skills(self) -> tuple[Skills, ...]:
+        """The skills of every node, if some could travel; else none."""
+        skills = tuple(map(skills_of, self.records)) if self.starts_differ else ()
+        return skills if any(each.lacked for each in skills) else ()
 
 
 def failures(outcome: RunOutcome) -> list[str]:
     """Return one sentence per condition that does not hold; empty if the run succeeded."""
     return [
         *(f"{name} exited by itself" for name in outcome.dead),
-        *(failure for record in outcome.records for failure in learning_failures(record)),
-        *_swarm_failures(outcome.records),
+        *(failure for record in outcome.records for failure in training_failures(record)),
+        *reward_failures(outcome.records),
+        *(travel_failures(outcome.skills) if outcome.skills else ()),
         *(
             f"{s.name} had an internal fault: {s.service_failures[0]}"
             for s in outcome.records
@@ -51,8 +62,8 @@ def failures(outcome: RunOutcome) -> list[str]:
     ]
 
 
-def learning_failures(record: NodeRecord) -> list[str]:
-    """Return the reasons why one node did not learn from others' verified rollouts."""
+def training_failures(record: NodeRecord) -> list[str]:
+    """Return the reasons why one node did not train on others' verified rollouts."""
     name = record.name
     if not record.steps:
         return [f"{name} made no training step"]
@@ -61,21 +72,44 @@ def learning_failures(record: NodeRecord) -> list[str]:
         found.append(f"{name} trained on no rollout of others")
     if record.unproven:
         found.append(f"{name} trained on {len(record.unproven)} rollouts that it had not verified")
-    change = trend(record.rewards)
-    if change is None:
+    if trend(record.rewards) is None:
         found.append(f"{name} made only one training step")
-    elif change.fell:
-        found.append(f"{name}'s reward fell: {change.start:.3f} to {change.end:.3f}")
     return found
 
 
-def _swarm_failures(records: Sequence[NodeRecord]) -> list[str]:
-    """Return the reason why the swarm did not learn: one node's curve alone is too noisy to tell."""
-    changes = [change for record in records if (change := trend(record.rewards)) is not None]
+def reward_failures(records: Sequence[NodeRecord]) -> list[str]:
+    """Return the reasons why the nodes did not learn, all their answers taken together.
+
+    The mean must rise, and no node's fall by more than chance: one curve alone is too noisy to rise surely.
+    """
+    changes = {record.name: change for record in records if (change := trend(record.rewards)) is not None}
+    found = [
+        f"{name}'s reward fell: {change.start:.3f} to {change.end:.3f}"
+        for name, change in changes.items()
+        if change.fell
+    ]
     if not changes:
-        return []  # each node's own failure says so
-    start, end = fmean(change.start for change in changes), fmean(change.end for change in changes)
-    return [] if end > start else [f"the nodes' mean reward did not rise: {start:.3f} to {end:.3f}"]
+        return found  # each node's own failure says so
+    start = fmean(change.start for change in changes.values())
+    end = fmean(change.end for change in changes.values())
+    return (
+        found if end > start else [*found, f"the nodes' mean reward did not rise: {start:.3f} to {end:.3f}"]
+    )
+
+
+def travel_failures(skills: Sequence[Skills]) -> list[str]:
+    """Return the reason why no skill travelled between nodes that started from different models.
+
+    In the families of which they knew nothing, the nodes' mean reward must rise by more than chance explains.
+    """
+    change = travelled(skills)
+    if change is not None and change.rose:
+        return []
+    start, end = (0.0, 0.0) if change is None else (change.start, change.end)
+    return [
+        "no skill travelled: in families of which they knew nothing the nodes' mean reward went from"
+        f" {start:.3f} to {end:.3f}, which may be chance"
+    ]
 
 
 def _ledger_failures(outcome: RunOutcome) -> list[str]:

@@ -108,7 +108,7 @@ def _check_settings(layout: Layout, setup: bringup.SwarmSetup) -> None:
             (member.listen,),
             7 + index,
             ("some/model", "other/model")[index % 2],
-            12,
+            28,
             256,
             (setup.rpc_url,),
             index < 4,

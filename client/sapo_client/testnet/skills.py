@@ -1,0 +1,53 @@
+"""What became of a node's skills in a run: in families of which it knew nothing at first, and in the others.
+
+Nodes that start from different models learn from each other what they lack. On the way they forget a part of
+what they knew, and learn it again (docs/experiment.md). The mean over all families mixes both, and says
+neither; pure.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from sapo_client.testnet.node_record import NodeRecord, Trend, trend
+
+
+@dataclass(frozen=True, slots=True)
+class Skills:
+    """Mean reward of one node's own answers at both ends of a run, families counted equally.
+
+    Attributes:
+        lacked: families in which it had next to no right answer in its first steps.
+        learnt: in those; None if there are none, or fewer than two steps with them.
+        kept: in all others; None likewise.
+    """
+
+    name: str
+    lacked: tuple[str, ...]
+    learnt: Trend | None
+    kept: Trend | None
+
+
+def skills_of(record: NodeRecord) -> Skills:
+    """Return what became of a node's skills."""
+    lacked = record.lacking()
+    known = {name for step in record.steps for name in step.families} - set(lacked)
+    return Skills(record.name, lacked, _trend_in(record, lacked), _trend_in(record, known))
+
+
+def travelled(skills: Sequence[Skills]) -> Trend | None:
+    """Return the mean over the nodes that lacked a family of what they learnt there; None without any."""
+    learnt = [each.learnt for each in skills if each.learnt is not None]
+    if not learnt:
+        return None
+    error = math.sqrt(sum(each.error**2 for each in learnt)) / len(learnt)
+    return Trend(fmean(each.start for each in learnt), fmean(each.end for each in learnt), error)
+
+
+def _trend_in(record: NodeRecord, families: Collection[str]) -> Trend | None:
+    """Return the trend over those steps that have answers in any of the families."""
+    found = [[step.families[name] for name in families if name in step.families] for step in record.steps]
+    return trend(tuple(fmean(rewards) for rewards in found if rewards))
