@@ -38,7 +38,7 @@ PEERS: Final = {"trl": "trl==1.16.0", "genrl": "gensyn-genrl==0.3.0"}
 """Requirement of each peer, installed into its environment beside our releases of ``SHARED``."""
 
 VLLM_PEERS: Final = {"trl": "trl[vllm]==1.16.0"}
-"""The same on a GPU, where TRL samples with vLLM in its own process (colocated); not run yet."""
+"""The same on a GPU, where TRL samples with vLLM in its own process (colocated)."""
 
 SHARED: Final = ("torch", "transformers")
 
