@@ -171,15 +171,15 @@ async def test_a_flood_is_cut_while_honest_messages_arrive(swarm: Any, tools: An
 
 
 async def test_a_burst_that_follows_from_the_quotas_is_no_flood(swarm: Any, tools: Any) -> None:
-    limits = TransportLimits(messages=Rate(per_second=0.001, burst=40))
+    limits = TransportLimits(messages=Rate(per_second=0.001, burst=40))  # 200 where quotas ask for more; control messages count, too
     strict, informed = [await swarm.start(number, limits=limits) for number in (1, 2)]
     informed.transport.expect(1.0)
     addresses = (*strict.transport.addresses, *informed.transport.addresses)
     relay = await swarm.start(3, bootstrap=addresses)
     await tools.eventually(lambda: tools.subscribed_peers(relay) == 2)
-    for number in range(150):
+    for number in range(100):
         await relay.publish(b"burst %d" % number)
-    await tools.eventually(lambda: len(informed.accepted) == 150)
+    await tools.eventually(lambda: len(informed.accepted) == 100)
     assert informed.transport.counters()["flood_pauses"] == 0
     await tools.eventually(lambda: strict.transport.counters()["flood_pauses"] > 0)
 
