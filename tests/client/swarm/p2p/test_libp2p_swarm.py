@@ -171,7 +171,8 @@ async def test_a_flood_is_cut_while_honest_messages_arrive(swarm: Any, tools: An
 
 
 async def test_a_burst_that_follows_from_the_quotas_is_no_flood(swarm: Any, tools: Any) -> None:
-    limits = TransportLimits(messages=Rate(per_second=0.001, burst=40))  # 200 where quotas ask for more; control messages count, too
+    # 200 at once where quotas ask for more; control messages count, too
+    limits = TransportLimits(messages=Rate(per_second=0.001, burst=40))
     strict, informed = [await swarm.start(number, limits=limits) for number in (1, 2)]
     informed.transport.expect(1.0)
     addresses = (*strict.transport.addresses, *informed.transport.addresses)
