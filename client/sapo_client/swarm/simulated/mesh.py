@@ -360,8 +360,8 @@ class MeshNode:
             if self.relays:
                 new = [one for one in mesh if not self._supply.is_settled(topic, one)]
                 self._announce(topic, [*(one for one in others if one not in mesh), *new])
-        for peer_id, wanted in self._requested.overdue(self._network.queue.now_seconds).items():
-            self._ask(self._network.nodes[peer_id], wanted)
+        for peer_id, identities in self._requested.overdue(self._network.queue.now_seconds).items():
+            self._ask(self._network.nodes[peer_id], identities)
         self._supply.keep_topics(self._mesh)
         self._supply.shift()
         self._windows.appendleft({})
