@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from typing import Any, ClassVar
 
 from eth_hash.auto import keccak
@@ -25,10 +26,7 @@ class Domain:
     @property
     def separator(self) -> bytes:
         """Return the 32-byte domain separator."""
-        name, version = keccak(_NAME.encode()), keccak(_VERSION.encode())
-        return keccak(
-            keccak(_DOMAIN_TYPE) + name + version + _word(self.chain_id) + bytes(12) + self.contract
-        )
+        return _separator(self.chain_id, self.contract)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,8 +159,19 @@ def readable(statement: Statement, domain: Domain) -> Mapping[str, Any]:
     return {"chain id": domain.chain_id, "contract": str(domain.contract), **fields}
 
 
+@lru_cache(maxsize=16)  # a node checks many statements of few places and types
+def _separator(chain_id: int, contract: Account) -> bytes:
+    name, version = keccak(_NAME.encode()), keccak(_VERSION.encode())
+    return keccak(keccak(_DOMAIN_TYPE) + name + version + _word(chain_id) + bytes(12) + contract)
+
+
+@lru_cache(maxsize=16)
+def _type_hash(type_: bytes) -> bytes:
+    return keccak(type_)
+
+
 def _struct(type_: bytes, words: Iterable[bytes]) -> bytes:
-    return keccak(keccak(type_) + b"".join(words))
+    return keccak(_type_hash(type_) + b"".join(words))
 
 
 def _digest(domain: Domain, struct: bytes) -> Digest:

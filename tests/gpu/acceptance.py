@@ -20,11 +20,13 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import torch
+
+from sapo_client.bench.failure import failure_line
+from sapo_client.bench.train import Load, own_backends, releases
 
 ROOT: Final = Path(__file__).parents[2]
 PACKAGES: Final = ("sapo-swarm", "torch", "transformers", "peft", "vllm", "bitsandbytes")
@@ -86,14 +88,15 @@ def main() -> None:
     sys.exit(any(each.state == "failed" for each in results))
 
 
-def lines(device: str) -> Iterator[Line]:
+def lines(device: Literal["cpu", "cuda"]) -> Iterator[Line]:
     """Yield the lines; on a CPU at the bundled shape, where no limit is judged."""
     half, large = ("qwen2.5-0.5b", "qwen2.5-7b") if device == "cuda" else ("bundled", "bundled")
     on_gpu = device == "cuda"
     shape = "" if on_gpu else " (tried with the bundled shape)"
     size = ("--device", device, "--steps", "3" if on_gpu else "2")
     bench = (*size, "--rounds", "1", "--json")
-    no_vllm = "" if find_spec("vllm") else "vLLM is not installed"
+    no_vllm = own_backends(Load(device=device), releases()).get("vllm", "vLLM is not installed")
+    limited = ("--lora-rank", "16", "--memory-gib", f"{LARGE_GIB:.0f}")
     speed = (sys.executable, "tests/gpu/learner_speed.py")
     yield Line("tests marked gpu", (sys.executable, "-m", "pytest", "-m", "gpu", "-q", "tests"), tests_passed)
     yield Line(
@@ -103,7 +106,7 @@ def lines(device: str) -> Iterator[Line]:
     )
     yield Line(
         f"7B, adapters of rank 16, full steps{shape}",
-        (*SAPO, "bench", "train", "--shape", large, "--lora-rank", "16", "--peers", "", *bench),
+        (*SAPO, "bench", "train", "--shape", large, *limited, "--peers", "", *bench),
         step_figure(LARGE_GIB),
     )
     yield Line(
@@ -151,8 +154,8 @@ def run(line: Line, log: Path) -> Result:
     try:
         figure, is_kept = line.judge(done.stdout)
     except (ValueError, LookupError):
-        last = (done.stderr.strip().splitlines() or ["it printed nothing"])[-1]
-        return Result(line.name, "failed", f"exit status {done.returncode}: {last}", command)
+        cause = failure_line(done.stderr)
+        return Result(line.name, "failed", f"exit status {done.returncode}: {cause}", command)
     return Result(line.name, "passed" if is_kept and not done.returncode else "failed", figure, command)
 
 

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from gpu import acceptance, learner_speed
@@ -61,8 +62,21 @@ def test_a_line_that_prints_nothing_fails_with_its_last_words(tmp_path: Path) ->
     assert acceptance.run(missing, tmp_path / "log").state == "skipped"
 
 
+def test_a_command_that_fails_shows_its_error_and_not_the_hint(tmp_path: Path) -> None:
+    command = (*acceptance.SAPO, "bench", "train", "--shape", "none", "--peers", "")
+    result = acceptance.run(acceptance.Line("a", command, acceptance.share_of_trl), tmp_path / "log")
+    assert (result.state, result.figure) == ("failed", "exit status 2: error: there is no shape 'none'")
+
+
+def test_seven_billion_parameters_are_held_to_the_limit_that_is_judged() -> None:
+    [line] = [each for each in acceptance.lines("cuda") if each.name.startswith("7B")]
+    assert line.command[line.command.index("--memory-gib") + 1] == "24"
+    peaks = [bench(sapo=1.0).replace("20480", str(gib * 1024)) for gib in (24, 25)]
+    assert [line.judge(output)[1] for output in peaks] == [True, False]
+
+
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
-def test_every_line_of_a_benchmark_is_a_command_that_sapo_knows(device: str) -> None:
+def test_every_line_of_a_benchmark_is_a_command_that_sapo_knows(device: Literal["cpu", "cuda"]) -> None:
     for line in acceptance.lines(device):
         if Path(line.command[0]).name != "sapo":
             continue

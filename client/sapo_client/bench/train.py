@@ -20,19 +20,23 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
-from importlib.util import find_spec
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from sapo_client.bench.failure import failure_line
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.lab.pretrain import SHAPES
 
 OWN: Final = "sapo"
-BACKENDS: Final = {"own": "sapo_client", "generate": "transformers", "vllm": "vllm"}
+BACKENDS: Final = {"own": "sapo-swarm", "generate": "transformers", "vllm": "vllm"}
 """Our learner's ways to sample with the package that each needs; those not installed are left out."""
+
+INSTALLATION_HINT: Final = "an environment needs a package index and 3 GB; `--peers` leaves contestants out"
+PEER_HINT: Final = "`-v` shows its whole output; `--peers` leaves contestants out"
+OWN_HINT: Final = "`-v` shows its whole output"
 
 PEERS: Final = {"trl": "trl==1.16.0", "genrl": "gensyn-genrl==0.3.0"}
 """Requirement of each peer, installed into its environment beside our releases of ``SHARED``."""
@@ -75,11 +79,12 @@ class TrainCost:
 
 @dataclass(frozen=True, slots=True)
 class _Contestant:
-    """Program to measure, which reads the work from its standard input."""
+    """Program to measure, which reads the work from its standard input, and advice if it fails."""
 
     name: str
     release: str
     command: tuple[str, ...]
+    hint: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +100,7 @@ class Load:
         shape: of the random model, a name in ``pretrain.SHAPES``.
         lora_rank: of adapters; 0 trains all parameters.
         trains: whether steps are trained, not only sampled.
+        memory_gib: for all that our learner has on the device, the model included; None: what is free.
     """
 
     steps: int = 24
@@ -105,6 +111,7 @@ class Load:
     shape: str = "bundled"
     lora_rank: int = 0
     trains: bool = True
+    memory_gib: float | None = None
 
     @property
     def peers(self) -> dict[str, str]:
@@ -112,7 +119,7 @@ class Load:
         if self.lora_rank or not self.trains:
             return {}
         if self.device == "cuda":
-            return VLLM_PEERS
+            return VLLM_PEERS if self.memory_gib is None else {}
         return PEERS if self.shape == "bundled" else {}
 
 
@@ -140,14 +147,15 @@ def train_costs(
             hint=f"shapes are {', '.join(SHAPES)}",
             exit_code=ExitCode.USAGE,
         )
-    if others := sorted(set(peers) - load.peers.keys()):
+    if unable := sorted(set(peers) - load.peers.keys()):
         raise SapoError(
-            f"{others[0]} does not do this work: on a CPU peers have the bundled policy's shape alone, on a"
-            " GPU there is trl alone, and none trains adapters",
-            hint="leave --peers out, or --device, --shape and --lora-rank",
+            f"{unable[0]} does not do this work: on a CPU peers have the bundled policy's shape alone, on a"
+            " GPU there is trl alone, without a limit of memory, and none trains adapters",
+            hint="leave --peers out, or --device, --shape, --lora-rank and --memory-gib",
             exit_code=ExitCode.USAGE,
         )
-    contestants = [*_own(load), *(_peer(peer, load.peers[peer], environments, notify) for peer in peers)]
+    others = [_peer(peer, load.peers[peer], environments, notify) for peer in peers]
+    contestants = [*_own(load, notify), *others]
     with tempfile.TemporaryDirectory() as folder:
         work = json.dumps(_work(Path(folder), load))
         turns = [[_measured(each, work) for each in contestants] for _ in range(load.rounds)]
@@ -156,13 +164,55 @@ def train_costs(
     ]
 
 
-def _own(load: Load) -> list[_Contestant]:
-    """Return our learner, once for each backend that is installed; the own sampler takes no adapters."""
-    script = (sys.executable, "-m", "sapo_client.bench.train_own")
-    return [
-        _Contestant(f"{OWN}, {backend}", version("sapo-swarm"), (*script, backend))
+def releases() -> dict[str, str]:
+    """Return the releases of the installed packages of ``BACKENDS``, by package."""
+    found = {}
+    for package in BACKENDS.values():
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def own_backends(load: Load, installed: Mapping[str, str]) -> dict[str, str]:
+    """Return the backends whose package is installed, each with why it is left out; empty: it is measured.
+
+    Args:
+        load: the work.
+        installed: releases by package, as ``releases`` returns them.
+    """
+    return {
+        backend: _reason(backend, load, installed[package])
         for backend, package in BACKENDS.items()
-        if find_spec(package) and not (backend == "own" and load.lora_rank)
+        if package in installed
+    }
+
+
+def _reason(backend: str, load: Load, release: str) -> str:
+    """Return why our learner with a backend cannot do this work; empty if it can."""
+    if backend == "own":
+        return "the own sampler takes no adapters" if load.lora_rank else ""
+    if backend != "vllm":
+        return ""
+    if load.memory_gib is not None:
+        return "its engine has a copy of the model of its own, which --memory-gib does not count"
+    # a build has one device, which vLLM itself tells by the same part of its version
+    built_for = "cpu" if "cpu" in release.partition("+")[2] else "cuda"
+    return "" if built_for == load.device else f"vLLM {release} is not built for --device {load.device}"
+
+
+def _own(load: Load, notify: Callable[[str], None]) -> list[_Contestant]:
+    """Return our learner, once for each backend that can do the work; the others are told."""
+    script = (sys.executable, "-m", "sapo_client.bench.train_own")
+    found = own_backends(load, releases())
+    for backend, reason in found.items():
+        if reason:
+            notify(f"{OWN}, {backend} is left out: {reason}")
+    return [
+        _Contestant(f"{OWN}, {backend}", version("sapo-swarm"), (*script, backend), OWN_HINT)
+        for backend, reason in found.items()
+        if not reason
     ]
 
 
@@ -170,7 +220,7 @@ def _peer(peer: str, requirement: str, environments: Path, notify: Callable[[str
     name = peer if requirement == PEERS[peer] else f"{peer}-vllm"
     python = _environment(environments / name, requirement, notify)
     script = Path(__file__).with_name(f"train_{peer}.py")
-    return _Contestant(peer, requirement.partition("==")[2], (str(python), str(script)))
+    return _Contestant(peer, requirement.partition("==")[2], (str(python), str(script)), PEER_HINT)
 
 
 def _work(folder: Path, load: Load) -> dict[str, Any]:
@@ -196,6 +246,7 @@ def _work(folder: Path, load: Load) -> dict[str, Any]:
         "device": load.device,
         "lora_rank": load.lora_rank,
         "trains": load.trains,
+        "memory_gib": load.memory_gib,
         "new_tokens": NEW_TOKENS,
         "learning_rate": LEARNING_RATE,
     }
@@ -209,8 +260,8 @@ def _environment(folder: Path, requirement: str, notify: Callable[[str], None]) 
         notify(f"installing {requirement} into {folder}, which takes minutes, once")
         # vLLM pins PyTorch and transformers itself
         same = [] if "vllm" in requirement else [f"{name}=={_public(version(name))}" for name in SHARED]
-        _run([sys.executable, "-m", "venv", "--clear", str(folder)])
-        _run([str(python), "-m", "pip", "install", "--quiet", requirement, *same])
+        _run([sys.executable, "-m", "venv", "--clear", str(folder)], INSTALLATION_HINT)
+        _run([str(python), "-m", "pip", "install", "--quiet", requirement, *same], INSTALLATION_HINT)
         ready.touch()
     return python
 
@@ -222,7 +273,8 @@ def _public(release: str) -> str:
 
 def _measured(contestant: _Contestant, work: str) -> dict[str, Any]:
     """Run a contestant and return the figures in the last line of its output."""
-    found: dict[str, Any] = json.loads(_run(contestant.command, work).strip().splitlines()[-1])
+    output = _run(contestant.command, contestant.hint, work)
+    found: dict[str, Any] = json.loads(output.strip().splitlines()[-1])
     return found
 
 
@@ -242,8 +294,13 @@ def _cost(contestant: _Contestant, turns: Sequence[dict[str, Any]]) -> TrainCost
     )
 
 
-def _run(command: Sequence[str], text: str = "") -> str:
+def _run(command: Sequence[str], hint: str, text: str = "") -> str:
     """Run a command with ``text`` as its standard input and return its standard output.
+
+    Args:
+        command: program and arguments, of which an error shows the first four.
+        hint: what to do if it fails.
+        text: its standard input.
 
     Raises:
         SapoError: it failed.
@@ -253,11 +310,11 @@ def _run(command: Sequence[str], text: str = "") -> str:
         command, input=text, capture_output=True, text=True, check=False, env=environment
     )
     if done.returncode:
-        _LOG.info("%s: %s", " ".join(command[:3]), done.stderr)
-        last = (done.stderr.strip().splitlines() or ["it printed nothing"])[-1]
+        shown = " ".join(command[:4])
+        _LOG.info("%s: %s", shown, done.stderr)
         raise SapoError(
-            f"{' '.join(command[:3])} failed: {last}",
-            hint="an environment needs a package index and 3 GB; `--peers` leaves contestants out",
+            f"{shown} failed: {failure_line(done.stderr)}",
+            hint=hint,
             exit_code=ExitCode.DATA,
         )
     return done.stdout

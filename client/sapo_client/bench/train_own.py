@@ -6,13 +6,16 @@ import json
 import resource
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from sapo_client.errors import ExitCode, SapoError
 from sapo_client.learner.batch import TrainingGroup
 from sapo_client.learner.generate import Completion, FastGenerator, Generator, PlainGenerator
+from sapo_client.learner.memory import GIB, available_bytes
 from sapo_client.learner.policy import Policy, load_policy
 from sapo_client.learner.settings import LearnerSettings
 from sapo_client.learner.trainer import Trainer
@@ -71,10 +74,37 @@ def groups_of(
     ]
 
 
-def main() -> None:
-    """Sample, score and train; print the cost of every step."""
-    work = json.load(sys.stdin)
-    torch.set_num_threads(1)
+def hold_to(limit_gib: float, device: str) -> None:
+    """Let PyTorch reserve no more than a limit on a GPU; an allocation beyond it is out of memory.
+
+    Memory that PyTorch does not allocate, as CUDA's own context, is not counted. On a CPU nothing is held.
+    """
+    if device == "cuda":
+        card = torch.cuda.mem_get_info()[1]
+        torch.cuda.set_per_process_memory_fraction(min(1.0, limit_gib * GIB / card))
+
+
+def memory_beside(policy: Policy, limit_gib: float) -> int:
+    """Return the bytes that a limit leaves for training beside the loaded model, or those free if fewer.
+
+    Raises:
+        SapoError: the model alone takes more.
+    """
+    tensors = [*policy.model.parameters(), *policy.model.buffers()]
+    model = sum(each.nbytes for each in tensors)
+    beside = limit_gib * GIB - model
+    if beside <= 0:
+        raise SapoError(
+            f"the model alone takes {model / GIB:.2f} GiB of {limit_gib} GiB",
+            hint="raise --memory-gib, or take a smaller --shape",
+            exit_code=ExitCode.CONFIG,
+        )
+    return int(min(beside, available_bytes(policy.device)))
+
+
+def opened(work: dict[str, Any]) -> tuple[Policy, LearnerSettings]:
+    """Load the policy of a work, within its limit of memory, with the settings to train it."""
+    limit = work["memory_gib"]
     settings = LearnerSettings(
         model=work["model"],
         directory=Path(work["folder"]) / "own",
@@ -83,12 +113,22 @@ def main() -> None:
         bfloat16=work["bfloat16"] or None,
         max_new_tokens=work["new_tokens"],
         lora_rank=work["lora_rank"],
-        gradient_checkpointing=None if work["lora_rank"] else False,
+        gradient_checkpointing=None if work["lora_rank"] or limit else False,
     )
-    device = work["device"]
-    policy = load_policy(settings.model, device, base="auto" if settings.lora_rank else "float32")
+    if limit:
+        hold_to(limit, work["device"])
+    policy = load_policy(settings.model, settings.device, base="auto" if settings.lora_rank else "float32")
     if settings.lora_rank:
         policy = policy.with_adapters(settings.lora_rank)
+    return policy, replace(settings, memory_bytes=memory_beside(policy, limit)) if limit else settings
+
+
+def main() -> None:
+    """Sample, score and train; print the cost of every step."""
+    work = json.load(sys.stdin)
+    torch.set_num_threads(1)
+    device = work["device"]
+    policy, settings = opened(work)
     sampler = generator(policy, sys.argv[1])
     trainer = Trainer(policy, settings) if work["trains"] else None
     seconds, sampling, tokens = [], [], []

@@ -34,6 +34,24 @@ LoraOption = Annotated[
     int, typer.Option("--lora-rank", min=0, help="Rank of adapters on a frozen model; 0: none.")
 ]
 
+MemoryOption = Annotated[
+    float | None,
+    typer.Option(
+        "--memory-gib",
+        metavar="GIB",
+        min=0.01,
+        help="Memory of the own learner on the device, the model included; unset: what is free.",
+    ),
+]
+PeersOption = Annotated[
+    str | None,
+    typer.Option(
+        "--peers",
+        metavar="A,B",
+        help="Peers to compare with, by name; empty: none; unset: trl,genrl if they support the options.",
+    ),
+]
+
 
 def sample(
     common: Common,
@@ -75,17 +93,11 @@ def train(
     bfloat16: Annotated[
         bool, typer.Option("--bfloat16", help="Matrix products in bfloat16 instead of float32.")
     ] = False,
-    peers: Annotated[
-        str | None,
-        typer.Option(
-            "--peers",
-            metavar="A,B",
-            help="Peers to compare with, by name; empty: none; unset: trl,genrl if they support the options.",
-        ),
-    ] = None,
+    peers: PeersOption = None,
     device: DeviceOption = "cpu",
     shape: ShapeOption = "bundled",
     lora_rank: LoraOption = 0,
+    memory_gib: MemoryOption = None,
     environments: Annotated[
         Path | None,
         typer.Option(
@@ -98,6 +110,7 @@ def train(
     A peer is installed once into an environment of its own from the package index: 2 GB and some minutes. The
     own learner runs with its own sampler, with transformers' generate, and with vLLM if that is installed.
     On a CPU all times are processor time; on a GPU they are wall-clock time, and trl has vLLM colocated.
+    With --memory-gib a GPU is used as if it had no more; on a CPU the plan of training alone keeps to it.
     """
     from dataclasses import asdict
 
@@ -115,6 +128,7 @@ def train(
         device=device,
         shape=shape,
         lora_rank=lora_rank,
+        memory_gib=memory_gib,
     )
     names = ("" if device == "cuda" else ",".join(load.peers)) if peers is None else peers
     chosen = [peer for peer in names.split(",") if peer]

@@ -57,34 +57,40 @@ class _Entry:
     source: str
     """The network that it came from: that of who told, or its own where it was reached."""
     by_proof: dict[Proof, list[PeerAddress]] = field(default_factory=lambda: {proof: [] for proof in Proof})
+    known: list[PeerAddress] = field(default_factory=list)
+    """All of them, the strongest kind first."""
+    proof: Proof = Proof.HEARD
+    """The strongest kind of them; with `known` kept by `add`, since a book is gone through at every step."""
     failures: int = 0
     next_dial_seconds: float = 0.0
     reached_seconds: float = 0.0
 
     @property
-    def proof(self) -> Proof:
-        """Return the strongest kind of its addresses."""
-        return max((proof for proof, addresses in self.by_proof.items() if addresses), default=Proof.HEARD)
+    def next_address(self) -> PeerAddress:
+        """Return the address to dial next: each failure goes on to the next one. There must be one."""
+        return self.known[self.failures % len(self.known)]
 
     @property
     def addresses(self) -> list[PeerAddress]:
-        """Return the addresses, the one to dial next first: each failure goes on to the next one."""
-        known = [address for proof in sorted(Proof, reverse=True) for address in self.by_proof[proof]]
-        place = self.failures % len(known) if known else 0
-        return known[place:] + known[:place]
+        """Return the addresses, the one to dial next first."""
+        place = self.failures % len(self.known) if self.known else 0
+        return self.known[place:] + self.known[:place]
 
     def add(self, address: PeerAddress, most: int, proof: Proof) -> None:
         """Put a new address before those of its kind; the oldest ones of the weakest kind give way first."""
+        stronger = any(address in self.by_proof[kind] for kind in Proof if kind >= proof)
+        if stronger:
+            return
         for weaker in Proof:
             if weaker < proof and address in self.by_proof[weaker]:
                 self.by_proof[weaker].remove(address)
-        if address in self.addresses:
-            return
         self.by_proof[proof].insert(0, address)
         room = most
-        for kind in sorted(Proof, reverse=True):
+        for kind in reversed(Proof):
             del self.by_proof[kind][room:]
             room -= len(self.by_proof[kind])
+        self.known = [each for kind in reversed(Proof) for each in self.by_proof[kind]]
+        self.proof = next(kind for kind in reversed(Proof) if self.by_proof[kind])
 
 
 class AddressBook:
@@ -178,8 +184,7 @@ class AddressBook:
         if len(self._entries) < half // 2:
             return True
         full = len(self._entries) >= self._limits.max_known_peers
-        strangers = {kind: self._strangers(kind) for kind in Proof}
-        heard, signed, met = (strangers[kind] for kind in Proof)
+        heard, signed, met = self._strangers()
         if self._vouched.has_earned(peer_id):
             return not full or self._forget_one_of(heard or signed or met, source)
         if proof is Proof.MET:
@@ -191,14 +196,15 @@ class AddressBook:
         weakest = heard if proof is Proof.HEARD else heard or signed
         return not (full or len(heard) + len(signed) >= half) or self._forget_one_of(weakest, source)
 
-    def _strangers(self, proof: Proof) -> list[tuple[str, _Entry]]:
-        """Return the peers of a kind that are not kept in any case: oldest first, wanted ones at the end."""
-        found = [
-            (peer_id, entry)
-            for peer_id, entry in self._entries.items()
-            if entry.proof is proof and not self._is_kept(peer_id, entry)
-        ]
-        return sorted(found, key=lambda each: each[0] in self._sought or each[0] in self._vouched)
+    def _strangers(self) -> tuple[list[tuple[str, _Entry]], ...]:
+        """Return the peers that are not kept in any case, by kind: oldest first, wanted ones at the end."""
+        usual: dict[Proof, list[tuple[str, _Entry]]] = {proof: [] for proof in Proof}
+        wanted: dict[Proof, list[tuple[str, _Entry]]] = {proof: [] for proof in Proof}
+        for peer_id, entry in self._entries.items():
+            if not self._is_kept(peer_id, entry):
+                is_wanted = peer_id in self._sought or peer_id in self._vouched
+                (wanted if is_wanted else usual)[entry.proof].append((peer_id, entry))
+        return tuple(usual[proof] + wanted[proof] for proof in Proof)
 
     def _forget_one_of(self, strangers: list[tuple[str, _Entry]], source: str) -> bool:
         """Forget the oldest of the network that most of them would come from; whether there was one.
@@ -224,7 +230,7 @@ class AddressBook:
         if first_hand:
             met = (entry.by_proof[Proof.MET] for entry in self._entries.values())
             return tuple(addresses[0] for addresses in met if addresses)
-        return tuple(entry.addresses[0] for entry in self._entries.values() if entry.addresses)
+        return tuple(entry.next_address for entry in self._entries.values() if entry.known)
 
     def due(
         self, connected: Collection[str], chosen: Collection[str], now_seconds: float
@@ -237,8 +243,8 @@ class AddressBook:
             now_seconds: the clock of the back-offs.
         """
         ready = self._ready(connected, now_seconds)
-        lost = [entry.addresses[0] for _, entry in ready if entry.bootstrap]
-        others = [entry.addresses[0] for _, entry in ready if not entry.bootstrap]
+        lost = [entry.next_address for _, entry in ready if entry.bootstrap]
+        others = [entry.next_address for _, entry in ready if not entry.bootstrap]
         self._rng.shuffle(others)  # nodes that learned the same list dial different peers of it
         missed = [address for address in others if address.peer_id in self._lost]
         lost += missed[: self._lost.places(chosen)]
@@ -265,7 +271,7 @@ class AddressBook:
 
         It is not dialled for some minutes, and not missed. Arguments as for `due`.
         """
-        candidates = [entry.addresses[0] for _, entry in self._ready(connected, now_seconds)]
+        candidates = [entry.next_address for _, entry in self._ready(connected, now_seconds)]
         peer_id = self._sought.giving_way(candidates, chosen, now_seconds)
         if peer_id is not None:
             self._lost.give_up(peer_id)
@@ -278,7 +284,7 @@ class AddressBook:
             for peer_id, entry in self._entries.items()
             if peer_id not in connected
             and entry.next_dial_seconds <= now_seconds
-            and entry.addresses
+            and entry.known
             and not self._sought.gave_way(peer_id, now_seconds)
         ]
 
