@@ -95,7 +95,7 @@ class Requested(Generic[P]):
             is_old = now_seconds - request.first_seconds >= MEMORY_SECONDS
             if is_old or self._knows(identity, now_seconds):
                 del self._requests[identity]
-            elif request.others and self._has_lapsed(request, now_seconds):
+            elif self._has_lapsed(request, now_seconds) and self._can_ask_again(request):
                 for peer in self._next(request):
                     request.peer, request.asked_seconds = peer, now_seconds
                     found[peer].append(identity)
@@ -138,8 +138,15 @@ class Requested(Generic[P]):
                 del request.others[self._rng.randrange(MOST_OTHERS + 1)]
         return False
 
+    def _can_ask_again(self, request: _Request[P]) -> bool:
+        """Whether there is anybody to ask: of a single announcer the request itself may have been lost."""
+        is_alone = request.peer in request.announced and request.lapses < _MOST_LAPSES
+        return bool(request.others) or is_alone
+
     def _next(self, request: _Request[P]) -> list[P]:
-        """Take whom to ask next from the others: one that has not failed, or all after some lapses."""
+        """Take whom to ask next: one of the others that has not failed, or all of them after some lapses."""
+        if not request.others:
+            return [request.peer]
         if request.lapses >= _MOST_LAPSES:
             chosen = request.others
         else:

@@ -118,3 +118,15 @@ def test_what_is_remembered_is_bounded() -> None:
     assert len(asker.requested._requests) == MOST_REQUESTS
     asker.requested.overdue(1.0 + MEMORY_SECONDS)
     assert (len(asker.requested._requests), asker.requested._lapsed_seconds) == (0, {})
+
+
+def test_who_alone_announced_is_asked_once_more_unless_it_left() -> None:
+    """A request is lost where no way to the peer is open yet; nobody else may ever announce the message."""
+    asker = Asker()
+    asker.requested.offered("only", TOPIC, IDS[:2], 1.0)
+    assert asker.requested.overdue(2.0) == {"only": IDS[:2]}
+    asker.known.add(IDS[0])
+    assert [asker.requested.overdue(3.0 + number) for number in range(5)] == [{}] * 5, "two lapses are enough"
+    asker.requested.offered("gone", TOPIC, [IDS[2]], 9.0)
+    asker.requested.left("gone")
+    assert asker.requested.overdue(10.0) == {}
