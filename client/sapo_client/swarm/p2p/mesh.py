@@ -11,7 +11,9 @@ repair what was lost. Differences from the stock router, each a fault that was f
   every topic name that a peer invents), and one RPC has one of a kind for a topic;
 * above a rate GRAFTs are not read, since each is answered;
 * IDONTWANT is sent only for messages large enough to pay for it;
-* recent messages are replayed to a new subscriber once per connection, through the bounded queue;
+* recent messages are announced to a new subscriber, once per connection and at once, and not sent unasked:
+  most are known to it; and of the peers that announce a message one is asked for it at a time
+  (`swarm/requested.py`);
 * IHAVE goes to all peers beside the mesh in turns, also to those that were pruned: stock draws six of them
   by lot at each heartbeat, so that a peer of a large node is never told of most messages, and tells a
   pruned peer nothing for a minute;
@@ -43,6 +45,7 @@ from sapo_client.swarm.limits import Rate
 from sapo_client.swarm.p2p.message_cache import ContentCache
 from sapo_client.swarm.p2p.score_bridge import ScoreBridge
 from sapo_client.swarm.rate_limit import KeyedBuckets
+from sapo_client.swarm.requested import Requested
 from sapo_client.swarm.supply import Supply
 from sapo_client.swarm.upload_budget import UploadBudget
 
@@ -53,12 +56,14 @@ HEARTBEAT_SECONDS: Final = 1  # gossipsub's own; an idle node with nine peers us
 # beyond the first costs half a millisecond.
 DEGREE, DEGREE_LOW, DEGREE_HIGH = 6, 4, 9
 _WINDOW_HEARTBEATS: Final = 3  # announced by IHAVE
-_HISTORY_HEARTBEATS: Final = 10  # replayed to a new subscriber: a late mesh misses nothing
-_MAX_REPLAYED: Final = 256  # half of one peer's queue
+_HISTORY_HEARTBEATS: Final = 10  # announced to a new subscriber: a late mesh misses nothing
+_INTRODUCTIONS: Final = Rate(
+    per_second=1, burst=64
+)  # topics announced at once to a peer, however it connects
 _MIN_IDONTWANT_BYTES: Final = 16 * 1024  # below, the announcement costs more than the copy it saves
 _MAX_CONTROL_ENTRIES: Final = 64  # topics in one control message; a node joins four to sixteen
 _GRAFTS: Final = Rate(per_second=10, burst=64)  # of a peer; a heartbeat has one for each of its topics
-_MAX_GRAFTING: Final = 256  # peers whose rate is remembered
+_MAX_RATED: Final = 256  # peers whose rates are remembered
 _MAX_IDS: Final = 256  # ids asked for or served per control entry
 _MAX_RETRANSMISSIONS: Final = 3  # go-libp2p's GossipRetransmission
 _ID_BYTES: Final = 32
@@ -93,13 +98,15 @@ class Mesh(GossipSub):
             spam_protection_enabled=False,
             eclipse_protection_enabled=False,
         )
+        self.max_iwant_requests_per_second = _MAX_CONTROL_ENTRIES  # a new peer asks for each topic by itself
         self.mcache = ContentCache(_WINDOW_HEARTBEATS, _HISTORY_HEARTBEATS)
         self.scorer = scorer
         self._counters = counters
-        self._knows = knows
-        self._grafts = KeyedBuckets(_GRAFTS, _MAX_GRAFTING)
-        self._replayed: dict[ID, set[str]] = defaultdict(set)
+        self._grafts = KeyedBuckets(_GRAFTS, _MAX_RATED)
+        self._introductions = KeyedBuckets(_INTRODUCTIONS, _MAX_RATED)
+        self._introduced: dict[ID, set[str]] = defaultdict(set)
         self._supply: Supply[ID] = Supply(random.Random())
+        self._requested: Requested[ID] = Requested(random.Random(), asked=self._supply.asked, knows=knows)
         self._budget = UploadBudget(DEGREE_LOW, DEGREE_HIGH, HEARTBEAT_SECONDS)
 
     # Messages
@@ -118,7 +125,8 @@ class Mesh(GossipSub):
 
     def _receivers(self, topic: str, identity: bytes, came_from: ID | None) -> list[ID]:
         subscribed = self.pubsub.peer_topics.get(topic, set())
-        chosen = subscribed if came_from is None else self.mesh.get(topic, set())
+        having = self._requested.announced_by(identity)
+        chosen = subscribed if came_from is None else self.mesh.get(topic, set()) - having
         return [
             peer
             for peer in chosen
@@ -144,17 +152,19 @@ class Mesh(GossipSub):
         return taken
 
     async def send_recent_messages(self, peer_id: ID, topic: str) -> None:
-        """Replay to a peer that just subscribed, once per topic and connection."""
-        if topic in self._replayed[peer_id] or topic not in self.mesh:
+        """Announce all that is held to a peer that just subscribed, once per topic and connection."""
+        if topic in self._introduced[peer_id] or topic not in self.mesh:
             return
-        self._replayed[peer_id].add(topic)
-        for message in self.mcache.recent(topic)[-_MAX_REPLAYED:]:
-            self._enqueue(peer_id, rpc_pb2.RPC(publish=[message]))
+        self._introduced[peer_id].add(topic)
+        identities = self.mcache.recent(topic)[-_MAX_IDS:]
+        if identities and self._introductions.take(str(peer_id), trio.current_time()):
+            await self._send_control(peer_id, (), (), {topic: identities})
 
     def remove_peer(self, peer_id: ID) -> None:
         """Forget a peer that left."""
         super().remove_peer(peer_id)
-        self._replayed.pop(peer_id, None)
+        self._introduced.pop(peer_id, None)
+        self._requested.left(peer_id)
 
     # Control
 
@@ -180,15 +190,17 @@ class Mesh(GossipSub):
         return [entry for topic, entry in by_topic.items() if topic in self.mesh]
 
     async def handle_ihave(self, ihave_msg: rpc_pb2.ControlIHave, sender_peer_id: ID) -> None:
-        """Ask for the announced messages that we do not know."""
+        """Ask for the announced messages that we do not know, and were not promised by another peer."""
         if not self._check_ihave_rate_limit(sender_peer_id, ihave_msg.topicID):
             return
-        now_seconds = trio.current_time()
         announced = [identity for identity in ihave_msg.messageIDs[:_MAX_IDS] if len(identity) == _ID_BYTES]
-        wanted = [identity for identity in announced if not self._knows(identity, now_seconds)]
+        wanted = self._requested.offered(sender_peer_id, ihave_msg.topicID, announced, trio.current_time())
         if wanted:
-            self._supply.asked(sender_peer_id, wanted)
-            await self.emit_iwant([MessageID(identity) for identity in wanted], sender_peer_id)
+            await self._ask(sender_peer_id, wanted)
+
+    async def _ask(self, peer: ID, identities: Sequence[bytes]) -> None:
+        for start in range(0, len(identities), _MAX_IDS):
+            await self.emit_iwant([MessageID(one) for one in identities[start : start + _MAX_IDS]], peer)
 
     async def handle_iwant(self, iwant_msg: rpc_pb2.ControlIWant, sender_peer_id: ID) -> None:
         """Send the messages asked for, each in an RPC of its own."""
@@ -220,6 +232,8 @@ class Mesh(GossipSub):
                 await self._send_control(
                     peer, grafts.get(peer, ()), prunes.get(peer, ()), announcements.get(peer, {})
                 )
+            for peer, identities in self._requested.overdue(trio.current_time()).items():
+                await self._ask(peer, identities)
             self.mcache.shift()
             self._supply.shift()
             self._prune_idontwant_entries()

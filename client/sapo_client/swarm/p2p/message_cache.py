@@ -36,10 +36,10 @@ class ContentCache(MessageCache):
         times[asker] = times.get(asker, 0) + 1
         return message if times[asker] <= max_times else None
 
-    def recent(self, topic: str) -> list[Message]:
-        """Return every message of the topic that is still held, oldest first."""
+    def recent(self, topic: str) -> list[bytes]:
+        """Return the ids of all messages of the topic that are still held, oldest first."""
         entries = [entry for heartbeat in reversed(self.history) for entry in heartbeat]
-        return [self.msgs[entry.mid] for entry in entries if topic in entry.topics]
+        return [entry.mid for entry in entries if topic in entry.topics]
 
     def shift(self) -> None:
         """Advance by one heartbeat; the oldest messages are dropped."""

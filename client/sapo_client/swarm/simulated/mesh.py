@@ -25,6 +25,7 @@ from sapo_client.swarm.intake import Intake, message_id
 from sapo_client.swarm.limits import TransportLimits
 from sapo_client.swarm.peer_score import PeerScores
 from sapo_client.swarm.rate_limit import TokenBucket
+from sapo_client.swarm.requested import Requested
 from sapo_client.swarm.simulated.memory import LinkConditions
 from sapo_client.swarm.supply import Supply
 from sapo_client.swarm.transport import BugReport, Validator
@@ -36,9 +37,9 @@ _ANNOUNCED_WINDOWS: Final = 3
 """Heartbeats for which a message is announced."""
 
 _WINDOWS: Final = 10
-"""Heartbeats for which it is served on request, and sent to a peer that has just joined its topic."""
+"""Heartbeats for which it is served on request, and announced to a peer that has just joined its topic."""
 
-_MOST_REPLAYED: Final = 256
+_MOST_ANNOUNCED: Final = 256
 
 _BACK_OFF_SECONDS: Final = 60.0
 """Gossipsub's own, after a neighbour was removed from a mesh or refused."""
@@ -86,7 +87,6 @@ class Way(Enum):
     OWN = "from its author"
     FORWARDED = "forwarded in the mesh"
     REQUESTED = "on request after an announcement"
-    REPLAYED = "sent to a peer that has just joined"
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +192,9 @@ class MeshNode:
         self._mesh: dict[str, dict[str, None]] = {}
         self._windows: deque[dict[bytes, MeshMessage]] = deque([{}], maxlen=_WINDOWS)
         self._supply: Supply[str] = Supply(network.rng)
+        self._requested: Requested[str] = Requested(
+            network.rng, asked=self._supply.asked, knows=self._intake.knows
+        )
         degrees = network.degrees
         self._budget = UploadBudget(degrees.fewest, degrees.most, HEARTBEAT_SECONDS)
         self._backs_off_until: dict[tuple[str, str], float] = {}
@@ -237,8 +240,8 @@ class MeshNode:
             node._peers[name] = TokenBucket(self._network.limits.messages, self._network.queue.now_seconds)
         for topic in self._mesh:
             if topic in other._mesh:
-                self._replay(peer_id, topic)
-                other._replay(self.peer_id, topic)
+                self._introduce(peer_id, topic)
+                other._introduce(self.peer_id, topic)
         return True
 
     def disconnect(self, peer_id: str) -> None:
@@ -254,7 +257,7 @@ class MeshNode:
         self._mesh[topic] = {}
         for peer_id in self._peers:
             if self._joined(peer_id, topic):
-                self._network.nodes[peer_id]._replay(self.peer_id, topic)
+                self._network.nodes[peer_id]._introduce(self.peer_id, topic)
 
     def unsubscribe(self, topic: str) -> None:
         """Leave a topic."""
@@ -309,14 +312,6 @@ class MeshNode:
         waited = begin - queue.now_seconds
         self._network.on_copy(SentCopy(self.peer_id, peer_id, message.identity, way, waited, due))
 
-    def _replay(self, peer_id: str, topic: str) -> None:
-        """Send the messages of the last heartbeats to a peer that has just joined their topic."""
-        recent = [
-            each for window in reversed(self._windows) for each in window.values() if each.topic == topic
-        ]
-        for message in recent[-_MOST_REPLAYED:]:
-            self._send(peer_id, message, Way.REPLAYED)
-
     def _arrive(self, peer_id: str, message: MeshMessage, left_seconds: float) -> None:
         if (receiver := self._network.nodes.get(peer_id)) is not None:
             receiver._receive(self.peer_id, message, left_seconds)
@@ -338,8 +333,9 @@ class MeshNode:
             self._network.queue.at(due, lambda: self._forward(message, sender))
 
     def _forward(self, message: MeshMessage, came_from: str) -> None:
+        having = self._requested.announced_by(message.identity)
         for peer_id in self._mesh.get(message.topic, ()):
-            if peer_id != came_from:
+            if peer_id != came_from and peer_id not in having:
                 self._send(peer_id, message, Way.FORWARDED)
 
     # Mesh
@@ -364,6 +360,8 @@ class MeshNode:
             if self.relays:
                 new = [one for one in mesh if not self._supply.is_settled(topic, one)]
                 self._announce(topic, [*(one for one in others if one not in mesh), *new])
+        for peer_id, identities in self._requested.overdue(self._network.queue.now_seconds).items():
+            self._ask(self._network.nodes[peer_id], identities)
         self._supply.keep_topics(self._mesh)
         self._supply.shift()
         self._windows.appendleft({})
@@ -413,28 +411,39 @@ class MeshNode:
 
     def _announce(self, topic: str, others: Sequence[str]) -> None:
         """Announce the messages of the last heartbeats to peers beside the mesh, in turns (IHAVE)."""
-        windows = list(self._windows)[:_ANNOUNCED_WINDOWS]
-        identities = [one for window in windows for one, message in window.items() if message.topic == topic]
-        if not identities:
-            return
-        for peer_id in self._supply.to_tell(topic, others):
-            self._count_control(peer_id, len(identities))
-            if not self._network.is_lost():
-                due = self._network.queue.now_seconds + self._network.latency_seconds(self.peer_id, peer_id)
-                self._network.queue.at(due, partial(self._be_asked, peer_id, identities))
+        if identities := self._recent(topic, _ANNOUNCED_WINDOWS):
+            for peer_id in self._supply.to_tell(topic, others):
+                self._tell(peer_id, topic, identities)
 
-    def _be_asked(self, peer_id: str, identities: list[bytes]) -> None:
-        """Let a peer ask for what it lacks (IWANT), and send that a round trip after the announcement."""
+    def _introduce(self, peer_id: str, topic: str) -> None:
+        """Announce all that is held to a peer that has just joined a topic, at once."""
+        if identities := self._recent(topic, _WINDOWS)[-_MOST_ANNOUNCED:]:
+            self._tell(peer_id, topic, identities)
+
+    def _recent(self, topic: str, windows: int) -> list[bytes]:
+        """Return the ids of the messages of the last heartbeats, oldest first."""
+        recent = reversed(list(self._windows)[:windows])
+        return [one for window in recent for one, message in window.items() if message.topic == topic]
+
+    def _tell(self, peer_id: str, topic: str, identities: list[bytes]) -> None:
+        self._count_control(peer_id, len(identities))
+        if not self._network.is_lost():
+            due = self._network.queue.now_seconds + self._network.latency_seconds(self.peer_id, peer_id)
+            self._network.queue.at(due, partial(self._be_asked, peer_id, topic, identities))
+
+    def _be_asked(self, peer_id: str, topic: str, identities: list[bytes]) -> None:
+        """Let a peer ask for what it lacks (IWANT), a round trip after the announcement."""
         other = self._network.nodes.get(peer_id)
-        if other is None or self.peer_id not in other._peers:
+        if other is None or self.peer_id not in other._peers or topic not in other._mesh:
             return
-        wanted = [one for one in identities if not other._intake.knows(one, self._network.queue.now_seconds)]
-        if not wanted:
-            return
-        other._count_control(self.peer_id, len(wanted))
-        other._supply.asked(self.peer_id, wanted)
-        due = self._network.queue.now_seconds + self._network.latency_seconds(self.peer_id, peer_id)
-        self._network.queue.at(due, lambda: self._answer(other, wanted))
+        now_seconds = self._network.queue.now_seconds
+        if wanted := other._requested.offered(self.peer_id, topic, identities, now_seconds):
+            other._ask(self, wanted)
+
+    def _ask(self, other: MeshNode, wanted: list[bytes]) -> None:
+        self._count_control(other.peer_id, len(wanted))
+        due = self._network.queue.now_seconds + self._network.latency_seconds(self.peer_id, other.peer_id)
+        self._network.queue.at(due, lambda: other._answer(self, wanted))
 
     def _answer(self, asker: MeshNode, wanted: Iterable[bytes]) -> None:
         """Send a peer what it asked for, as far as it is still held."""
@@ -464,6 +473,7 @@ class MeshNode:
     def _drop(self, peer_id: str) -> None:
         if self._peers.pop(peer_id, None) is not None:
             self._ended_seconds[peer_id] = self._network.queue.now_seconds
+            self._requested.left(peer_id)
         self._intake.forget_peer(peer_id)
         for mesh in self._mesh.values():
             mesh.pop(peer_id, None)

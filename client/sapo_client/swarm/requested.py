@@ -1,0 +1,166 @@
+"""Whom to ask for messages that peers announce, so that each is sent once. Pure.
+
+A node that has just connected is told by all its peers of the same recent messages, within milliseconds. Were
+all of them asked, all would send them. So one is asked, and the others are remembered. What has not come in
+time is asked of another one, by lot, and what has not come then of everybody who has announced it.
+
+Attackers who know this are the first to announce messages, and send none. A message is so delayed twice by a
+heartbeat at most, and who let a request lapse holds up nothing for a minute. Messages that come without being
+asked for are not held up at all.
+
+Who announced a message has it, so it is not forwarded there: else a node that has just connected would send
+what it asked for to all its neighbours.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Collection, Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Generic, TypeVar
+
+PATIENCE_SECONDS: Final = 0.75
+"""For an answer, before another peer is asked: two round trips over a long way."""
+
+MEMORY_SECONDS: Final = 10.0
+"""For which a message can be asked for."""
+
+DISTRUST_SECONDS: Final = 60.0
+"""For which nobody waits for a peer that let a request lapse."""
+
+MOST_REQUESTS: Final = 8192
+"""Messages that are waited for."""
+
+MOST_OTHERS: Final = 32
+"""Peers that are remembered for a message beside the one that was asked; beyond them by lot."""
+
+_MOST_LAPSES: Final = 2
+"""Requests for one message that are waited for."""
+
+_AT_ONCE: Final = float("-inf")
+"""When a request was made for which nobody waits."""
+
+P = TypeVar("P", bound=Hashable)
+
+
+@dataclass(slots=True)
+class _Request(Generic[P]):
+    peer: P
+    first_seconds: float
+    asked_seconds: float
+    lapses: int = 0
+    others: list[P] = field(default_factory=list)
+    announced: set[P] = field(default_factory=set)
+
+
+class Requested(Generic[P]):
+    """The messages that were asked for and have not come.
+
+    Args:
+        asked: told each peer and the ids that it is asked for, but for those of its first announcement of a
+            topic: what was said before two nodes were connected could not be forwarded.
+        knows: whether a message has come since, by id and time.
+    """
+
+    def __init__(
+        self,
+        rng: random.Random,
+        *,
+        asked: Callable[[P, Collection[bytes]], None],
+        knows: Callable[[bytes, float], bool],
+    ) -> None:
+        self._rng = rng
+        self._asked = asked
+        self._knows = knows
+        self._requests: OrderedDict[bytes, _Request[P]] = OrderedDict()
+        self._lapsed_seconds: dict[P, float] = {}
+        self._announced: dict[P, set[str]] = defaultdict(set)
+
+    def offered(self, peer: P, topic: str, identities: Sequence[bytes], now_seconds: float) -> list[bytes]:
+        """Return which of the messages that a peer announces it is asked for now."""
+        lacking = [identity for identity in identities if not self._knows(identity, now_seconds)]
+        wanted = [identity for identity in lacking if self._takes(peer, identity, now_seconds)]
+        if topic in self._announced[peer] and wanted:
+            self._asked(peer, wanted)
+        self._announced[peer].add(topic)
+        while len(self._requests) > MOST_REQUESTS:
+            self._requests.popitem(last=False)
+        return wanted
+
+    def overdue(self, now_seconds: float) -> dict[P, list[bytes]]:
+        """Return whom to ask for what did not come in time, by peer; to be called at each heartbeat."""
+        found: dict[P, list[bytes]] = defaultdict(list)
+        for identity, request in list(self._requests.items()):
+            is_old = now_seconds - request.first_seconds >= MEMORY_SECONDS
+            if is_old or self._knows(identity, now_seconds):
+                del self._requests[identity]
+            elif self._has_lapsed(request, now_seconds) and self._can_ask_again(request):
+                for peer in self._next(request):
+                    request.peer, request.asked_seconds = peer, now_seconds
+                    found[peer].append(identity)
+        for peer, identities in found.items():
+            self._asked(peer, identities)
+        self._lapsed_seconds = {
+            peer: since
+            for peer, since in self._lapsed_seconds.items()
+            if now_seconds - since < DISTRUST_SECONDS
+        }
+        return dict(found)
+
+    def announced_by(self, identity: bytes) -> frozenset[P]:
+        """Return the peers that announced a message while it was lacking here."""
+        request = self._requests.get(identity)
+        return frozenset() if request is None else frozenset(request.announced)
+
+    def left(self, peer: P) -> None:
+        """Expect nothing of a peer that is no longer connected; what it was asked for is asked of others."""
+        self._announced.pop(peer, None)
+        for request in self._requests.values():
+            request.announced.discard(peer)
+            if peer in request.others:
+                request.others.remove(peer)
+            if request.peer == peer:
+                request.asked_seconds = _AT_ONCE
+
+    def _takes(self, peer: P, identity: bytes, now_seconds: float) -> bool:
+        request = self._requests.get(identity)
+        if request is None:
+            self._requests[identity] = _Request(peer, now_seconds, now_seconds, announced={peer})
+            return True
+        request.announced.add(peer)
+        if self._has_lapsed(request, now_seconds):
+            request.peer, request.asked_seconds = peer, now_seconds
+            return True
+        if peer != request.peer and peer not in request.others:
+            request.others.append(peer)
+            if len(request.others) > MOST_OTHERS:
+                del request.others[self._rng.randrange(MOST_OTHERS + 1)]
+        return False
+
+    def _can_ask_again(self, request: _Request[P]) -> bool:
+        """Whether there is anybody to ask: of a single announcer the request itself may have been lost."""
+        is_alone = request.peer in request.announced and request.lapses < _MOST_LAPSES
+        return bool(request.others) or is_alone
+
+    def _next(self, request: _Request[P]) -> list[P]:
+        """Take whom to ask next: one of the others that has not failed, or all of them after some lapses."""
+        if not request.others:
+            return [request.peer]
+        if request.lapses >= _MOST_LAPSES:
+            chosen = request.others
+        else:
+            good = [peer for peer in request.others if peer not in self._lapsed_seconds]
+            chosen = [self._rng.choice(good or request.others)]
+        request.others = [peer for peer in request.others if peer not in chosen]
+        return chosen
+
+    def _has_lapsed(self, request: _Request[P], now_seconds: float) -> bool:
+        """Whether the answer to a request is waited for no longer."""
+        if request.lapses >= _MOST_LAPSES or request.asked_seconds == _AT_ONCE:
+            return True
+        if now_seconds - request.asked_seconds >= PATIENCE_SECONDS:
+            self._lapsed_seconds[request.peer] = now_seconds
+            request.lapses += 1
+            return True
+        return now_seconds - self._lapsed_seconds.get(request.peer, _AT_ONCE) < DISTRUST_SECONDS
