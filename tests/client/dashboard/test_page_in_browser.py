@@ -210,23 +210,53 @@ def test_axe_finds_nothing_serious(link: str, width: int, dark: bool) -> None:
 
 
 def test_every_section_is_reached_by_keyboard(link: str) -> None:
+    from selenium.webdriver.common.action_chains import ActionChains
     from selenium.webdriver.common.keys import Keys
 
     with browsing() as chrome:
+        keyboard = ActionChains(chrome)  # its keys go to what has the focus when they are pressed
         chrome.get(link)
         wait(chrome, "document.querySelectorAll('#tabs a').length === 6")
         for section in SECTIONS:
             for _ in range(20):
-                chrome.switch_to.active_element.send_keys(Keys.TAB)
+                keyboard.send_keys(Keys.TAB).perform()
                 if chrome.execute_script("return document.activeElement.hash") == f"#{section}":
                     break
-            chrome.switch_to.active_element.send_keys(Keys.ENTER)
+            keyboard.send_keys(Keys.ENTER).perform()
             assert wait(chrome, f"document.querySelector('#tabs [aria-current]').hash === '#{section}'")
         chrome.execute_script("location.hash = 'rollouts'")
         wait(chrome, "document.querySelector('main tbody button') !== null")
         chrome.execute_script("document.querySelector('main tbody button').focus()")
-        chrome.switch_to.active_element.send_keys(Keys.ENTER)
+        keyboard.send_keys(Keys.ENTER).perform()
         assert wait(chrome, "document.querySelectorAll('.stages li').length === 14")
+
+
+def test_a_new_list_keeps_the_focus(link: str) -> None:
+    """A row that newer ones have pushed out leaves the focus to the one in its place."""
+    with browsing() as chrome:
+        chrome.get(link)
+        found = chrome.execute_async_script(
+            """
+            const [done] = arguments;
+            (async () => {
+            const { el, replace } = await import(new URL("dom.js", location).href);
+            const list = el("div"), other = el("button", { "data-id": "other" }), found = [];
+            document.body.append(list, other);
+            const show = (ids) => {
+              replace(list, ...[...ids].map((id) => el("button", { "data-id": id })));
+              found.push(document.activeElement.dataset.id ?? document.activeElement.tagName);
+            };
+            show("abc");
+            list.children[1].focus();
+            for (const ids of ["xabc", "xyz", "wv", "", "abc"]) show(ids);
+            other.focus();
+            show("other");
+            done([found, document.activeElement === other]);
+            })();
+            """
+        )
+        assert complaints(chrome) == []
+    assert found == [["BODY", "b", "z", "v", "BODY", "BODY", "other"], True]
 
 
 def test_with_reduced_motion_nothing_moves(link: str) -> None:

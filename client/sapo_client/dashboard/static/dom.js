@@ -20,11 +20,19 @@ function fill(element, attributes, children) {
   return element;
 }
 
-/** Replace the children of an element; what had the focus in it keeps it, by its data-id. */
+/**
+ * Replace the children of an element; what had the focus in it keeps it, by its data-id.
+ *
+ * If it is gone, as a row is that newer ones have pushed out, what stands in its place has the focus: a reader at
+ * the keyboard would otherwise be back at the top of the page.
+ */
 export function replace(element, ...children) {
-  const focused = element.contains(document.activeElement) ? document.activeElement.dataset.id : undefined;
+  const before = [...element.querySelectorAll("[data-id]")], focused = document.activeElement;
+  const place = before.indexOf(focused);
   element.replaceChildren(...children);
-  if (focused) [...element.querySelectorAll("[data-id]")].find((each) => each.dataset.id === focused)?.focus();
+  if (place < 0) return;
+  const after = [...element.querySelectorAll("[data-id]")];
+  (after.find((each) => each.dataset.id === focused.dataset.id) ?? after[Math.min(place, after.length - 1)])?.focus();
 }
 
 export class ApiError extends Error {

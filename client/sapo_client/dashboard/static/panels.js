@@ -175,7 +175,7 @@ export class Rollouts {
   }
 
   async load(chosen) {
-    if (chosen) this.inspect(chosen);
+    if (chosen) await this.inspect(chosen);
     if (this.show === "messages") return this.loadMessages();
     const data = await get(`api/${this.node}/rollouts?show=${this.show}&offset=${this.offset}&limit=${PAGE}`);
     const rows = data.rollouts.map((each) => el("tr", { class: "link", onclick: () => { location.hash = `rollouts/${each.content_id}`; } },
@@ -218,7 +218,12 @@ export class Rollouts {
   }
 
   async inspect(id) {
-    const each = await get(`api/${this.node}/rollout?id=${encodeURIComponent(id)}`).catch(() => null);
+    let each = null;
+    try {
+      each = await get(`api/${this.node}/rollout?id=${encodeURIComponent(id)}`);
+    } catch (error) {
+      if (error.status !== 404) throw error;
+    }
     if (!each) {
       this.inspector.replaceChildren(el("p", { class: "empty" }, "This rollout is no longer among the latest ones."));
       return;
