@@ -22,6 +22,13 @@ from sapo_protocol.json_text import require_shallow
 _PART_BYTES: Final = 65_536
 """Most of an answer that is read at once."""
 
+MOST_ANSWER_BYTES: Final = 64 * 1024 * 1024
+"""Of one answer, unpacked. Logs of a thousand blocks have some hundred kilobytes in an ordinary swarm."""
+
+
+_LIMIT_EXCEEDED: Final = -32005
+"""By EIP-1474, what an endpoint itself says that has fewer logs to give at once."""
+
 
 class BadAnswer(Exception):
     """An endpoint's answer is no answer to what it was asked; the text says to what."""
@@ -34,28 +41,40 @@ class StrictProvider(HTTPProvider):
         url: of the endpoint.
         session: asked with, from any thread.
         timeout_seconds: for a whole answer, and for the first of it.
+        most_bytes: of a whole answer, unpacked.
     """
 
-    def __init__(self, url: str, session: requests.Session, timeout_seconds: float) -> None:
+    def __init__(
+        self, url: str, session: requests.Session, timeout_seconds: float, most_bytes: int = MOST_ANSWER_BYTES
+    ) -> None:
         super().__init__(URI(url), exception_retry_configuration=None)  # the asker retries
         self._url = url
         self._session = session
         self._timeout_seconds = timeout_seconds
+        self._most_bytes = most_bytes
 
     def make_request(self, method: RPCEndpoint, params: Any) -> RPCResponse:
         """Return the answer to a request.
 
+        Logs without end are a refusal of so many, after which fewer are asked for: whoever fills blocks with
+        events must not make an honest endpoint look broken.
+
         Raises:
-            BadAnswer: it is none.
+            BadAnswer: it is none, or too long.
             RequestException: none came in time.
         """
         raw = self._post(self.encode_rpc_request(method, params))
-        return cast(RPCResponse, parse_response(method, raw))
+        if raw is not None:
+            return cast(RPCResponse, parse_response(method, raw))
+        text = f"its answer to {method} is longer than {self._most_bytes:,} bytes"
+        if method != "eth_getLogs":
+            raise BadAnswer(text)
+        return {"jsonrpc": "2.0", "id": 0, "error": {"code": _LIMIT_EXCEEDED, "message": text}}
 
-    def _post(self, request: bytes) -> bytes:
-        """Return the body of the answer.
+    def _post(self, request: bytes) -> bytes | None:
+        """Return the body of the answer; none if it is too long.
 
-        It is read as it arrives, so that the limit holds for the whole answer and not only between its parts.
+        It is read as it arrives, so that the limits hold for the whole answer and not only between its parts.
         web3 does that byte by byte: it took longer for a block than everything else together.
         """
         end = time.monotonic() + self._timeout_seconds
@@ -70,6 +89,8 @@ class StrictProvider(HTTPProvider):
                     body += part
                     if time.monotonic() > end:
                         raise requests.ReadTimeout("the answer took too long")
+                    if len(body) > self._most_bytes:
+                        return None
             except HTTPError as error:
                 raise requests.ConnectionError(str(error)) from error
         return bytes(body)

@@ -11,7 +11,7 @@ from eth_abi.exceptions import DecodingError
 from web3 import Web3
 from web3.exceptions import BadResponseFormat, TooManyRequests
 
-from sapo_client.ledger.answers import BadAnswer, StrictProvider
+from sapo_client.ledger.answers import MOST_ANSWER_BYTES, BadAnswer, StrictProvider
 
 _LOG = logging.getLogger(__name__)
 
@@ -173,12 +173,14 @@ class RpcEndpoint:
         return trouble
 
 
-def connect(url: str, *, timeout_seconds: float = _TIMEOUT_SECONDS) -> Web3:
-    """Return a connection over HTTP; nothing is asked yet."""
+def connect(
+    url: str, *, timeout_seconds: float = _TIMEOUT_SECONDS, most_bytes: int = MOST_ANSWER_BYTES
+) -> Web3:
+    """Return a connection over HTTP whose answers have limits of time and size; nothing is asked yet."""
     session = requests.Session()
     # A proxy from the environment cannot reach this machine's own loopback interface.
     session.trust_env = urlsplit(url).hostname not in {"127.0.0.1", "localhost", "::1"}
-    web3 = Web3(StrictProvider(url, session, timeout_seconds))
+    web3 = Web3(StrictProvider(url, session, timeout_seconds, most_bytes))
     # It asks for the chain's id twice in each call of a contract; which chain it is, ``check_chain`` asks.
     web3.middleware_onion.remove("validation")
     return web3

@@ -12,8 +12,8 @@ from sapo_client.ledger.errors import LedgerError, NotYet
 from sapo_client.ledger.rpc import Rpc
 from sapo_protocol.identifiers import Account, Digest, NodeId
 
-_CHUNK_BLOCKS: Final = 1_000
-"""What public endpoints commonly allow in one question for logs."""
+_CHUNKS: Final = (1_000, 100, 10, 1)
+"""Blocks in one question for logs: what public endpoints commonly allow, and fewer where one refuses."""
 
 
 class RegistryView:
@@ -28,6 +28,7 @@ class RegistryView:
         self._registry = registry
         self._confirmations = confirmations
         self._next_block: int | None = None
+        self._chunk = 0
         self._not_after: dict[tuple[Account, NodeId], int] = {}
         self._lock = threading.Lock()
 
@@ -47,8 +48,16 @@ class RegistryView:
             self._next_block = self._registry.deployment_block()
         settled = self._rpc.ask(lambda web3: int(web3.eth.block_number)) - self._confirmations + 1
         while self._next_block <= settled:
-            last = min(self._next_block + _CHUNK_BLOCKS - 1, settled)
-            for event in self._registry.events(self._next_block, last):
+            last = min(self._next_block + _CHUNKS[self._chunk] - 1, settled)
+            try:
+                events = self._registry.events(self._next_block, last)
+            except NotYet:  # a refusal, of so many logs perhaps
+                if self._chunk + 1 == len(_CHUNKS):
+                    self._chunk = 0
+                    raise
+                self._chunk += 1
+                continue
+            for event in events:
                 self._not_after[event.account, event.node] = event.not_after_seconds
             self._next_block = last + 1
 

@@ -1,19 +1,29 @@
 """What a read of the chain costs, and how long an endpoint can hold it up."""
 
+import gzip
 import http.client
 import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from typing import cast
 
 import pytest
 from eth_utils import to_checksum_address
-from support.ledger import Contracts
+from support.ledger import ALICE, NOW_SECONDS, Contracts, address, node_key
 
+from sapo_client.ledger.chain.errors import REFUSED, RpcError
 from sapo_client.ledger.chain.methods import Methods
+from sapo_client.ledger.contract import Registry
 from sapo_client.ledger.endpoints import RpcEndpoint, Unanswered, connect
+from sapo_client.ledger.errors import NotYet
+from sapo_client.ledger.rpc import Rpc
+from sapo_client.ledger.scan import RegistryView
 
-HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n"
+LATER = NOW_SECONDS + 10**9
+ENDLESS = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n"
+HEAD = ENDLESS[:-2] + b"Content-Length: 100000\r\n\r\n"
+PACKED = ENDLESS[:-2] + b"Content-Encoding: gzip\r\n\r\n"
 
 
 class CountingMethods(Methods):
@@ -79,17 +89,17 @@ def test_an_answer_is_read_in_large_parts(contracts: Contracts, monkeypatch: pyt
 
 
 @contextmanager
-def trickling() -> Iterator[str]:
-    """Serve an answer of which one byte after the other arrives, for ever."""
+def endless(head: bytes, part: bytes, pause_seconds: float = 0.0) -> Iterator[str]:
+    """Serve an answer of which the same part arrives again and again, for ever."""
     ended = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:
             connection, _ = server.accept()
             with connection, suppress(OSError):
-                connection.sendall(HEAD)
-                while not ended.wait(0.01):
-                    connection.sendall(b" ")
+                connection.sendall(head)
+                while not ended.wait(pause_seconds):
+                    connection.sendall(part)
 
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
@@ -100,11 +110,31 @@ def trickling() -> Iterator[str]:
 
 def test_an_endpoint_that_trickles_is_silent_when_its_time_is_up() -> None:
     told: list[str] = []
-    with trickling() as url:
+    with endless(HEAD, b" ", 0.01) as url:
         endpoint = RpcEndpoint(url, connect(url, timeout_seconds=0.2), lambda: 0.0, told.append)
         with pytest.raises(Unanswered):
             endpoint.ask(lambda web3: web3.eth.block_number)
     assert told == [f"{url}: no answer (ReadTimeout)"]
+    assert endpoint.rests
+
+
+def packed(text: bytes) -> bytes:
+    """Return a text as one member of a gzip stream; members may follow each other."""
+    return gzip.compress(text, mtime=0)
+
+
+@pytest.mark.parametrize(
+    ("head", "part"),
+    [(ENDLESS, b" " * 65_536), (PACKED, packed(b" " * 10_000_000))],
+    ids=["plain", "packed a thousandfold"],
+)
+def test_an_answer_without_end_is_left_at_its_limit(head: bytes, part: bytes) -> None:
+    told: list[str] = []
+    with endless(head, part) as url:
+        endpoint = RpcEndpoint(url, connect(url, most_bytes=1_000_000), lambda: 0.0, told.append)
+        with pytest.raises(Unanswered):
+            endpoint.ask(lambda web3: web3.eth.block_number)
+    assert told == [f"{url}: no answer (its answer to eth_blockNumber is longer than 1,000,000 bytes)"]
     assert endpoint.rests
 
 
@@ -126,3 +156,59 @@ def test_an_answer_that_breaks_off_is_silence() -> None:
             endpoint.ask(lambda web3: web3.eth.block_number)
         thread.join()
     assert told == [f"{url}: no answer (ConnectionError)"]
+
+
+class FewLogs(CountingMethods):
+    """The chain's methods at an endpoint that gives logs of few blocks at once."""
+
+    most_blocks: int
+    blocks: list[int]
+
+    def call(self, name: str, params: object) -> object:
+        if name == "eth_getLogs":
+            wanted = cast(list[dict[str, str]], params)[0]
+            self.blocks.append(int(wanted["toBlock"], 16) - int(wanted["fromBlock"], 16) + 1)
+            if self.blocks[-1] > self.most_blocks:
+                raise RpcError(REFUSED, "too many blocks")
+        return super().call(name, params)
+
+
+def _few(contracts: Contracts, most_blocks: int) -> FewLogs:
+    methods = FewLogs(contracts.chain.engine)
+    methods.asked, methods.blocks, methods.most_blocks = [], [], most_blocks
+    contracts.chain._server.methods = methods
+    return methods
+
+
+def test_the_registry_is_read_in_parts_where_an_endpoint_refuses_many_blocks(contracts: Contracts) -> None:
+    for number in range(1, 4):
+        contracts.register(ALICE, node_key(number), LATER)
+    claims = {(address(ALICE), node_key(number)) for number in range(1, 4)}
+    methods = _few(contracts, 10)
+    view = RegistryView(contracts.chain.rpc, contracts.registry, confirmations=1)
+    assert view.live(NOW_SECONDS) == claims
+    assert max(methods.blocks[:2]) > 10 >= max(methods.blocks[2:])
+    contracts.register(ALICE, node_key(4), LATER)
+    methods.blocks.clear()
+    assert view.live(NOW_SECONDS) == claims | {(address(ALICE), node_key(4))}
+    assert methods.blocks == [1]
+
+
+def test_an_endpoint_that_gives_no_logs_at_all_is_told(contracts: Contracts) -> None:
+    methods = _few(contracts, 0)
+    view = RegistryView(contracts.chain.rpc, contracts.registry, confirmations=1)
+    with pytest.raises(NotYet, match="too many blocks"):
+        view.live(NOW_SECONDS)
+    methods.most_blocks = 1_000
+    assert view.live(NOW_SECONDS) == frozenset()
+
+
+def test_logs_that_are_too_long_are_asked_for_in_parts(contracts: Contracts) -> None:
+    """Whoever fills blocks with claims takes no honest endpoint away from anybody."""
+    for number in range(1, 5):
+        contracts.register(ALICE, node_key(number), LATER)
+    web3 = connect(contracts.chain.url, most_bytes=1_600)  # two claims, or one block
+    rpc = Rpc([contracts.chain.url], connect=lambda _: web3)
+    view = RegistryView(rpc, Registry(rpc, contracts.deployment.registry), confirmations=1)
+    assert view.live(NOW_SECONDS) == {(address(ALICE), node_key(number)) for number in range(1, 5)}
+    assert rpc.endpoints[0].trouble is None
