@@ -47,6 +47,9 @@ EpochSecondsOption = Annotated[
 ChurnOption = Annotated[
     float, typer.Option("--churn", min=0, max=1, metavar="S", help="Share of nodes that leaves in an epoch.")
 ]
+PeriodOption = Annotated[
+    int, typer.Option("--period", min=2, max=4096, metavar="E", help="Epochs that a home and a visit last.")
+]
 SybilsOption = Annotated[
     float, typer.Option("--sybils", min=0, max=0.9, metavar="S", help="Share of one attacker's accounts.")
 ]
@@ -242,6 +245,7 @@ def simulate(
     epochs: EpochsOption = 2,
     epoch_seconds: EpochSecondsOption = 60,
     churn: ChurnOption = 0.2,
+    period: PeriodOption = 8,
     sybils: SybilsOption = 0.3,
     nat: NatOption = 0.6,
     loss: LossOption = 0.02,
@@ -276,6 +280,7 @@ def simulate(
         epochs=epochs,
         epoch_seconds=epoch_seconds,
         churn=churn,
+        period_epochs=period,
         sybils=sybils,
         nat=nat,
         groups_per_second=rate,

@@ -30,10 +30,6 @@ SUCCESS: Final = {
 """The policy of every node: how often an answer is right, by family. Nothing is learned."""
 
 GENESIS_SECONDS: Final = 1_800_000_000
-PERIOD_EPOCHS: Final = 8
-"""Homes last eight epochs here, so that many move in a short simulation."""
-
-FIRST_EPOCH: Final = PERIOD_EPOCHS
 CERTIFICATE_SECONDS: Final = 30 * 86_400
 
 
@@ -53,6 +49,8 @@ class ScalePlan:
         epochs: length of the simulation; an epoch lasts ``epoch_seconds`` of virtual time.
         churn: share of the nodes that leave in each epoch, and come back after a quarter of it.
         sybils: share of accounts of one attacker: they publish, and their nodes forward nothing.
+        period_epochs: epochs that a home and a visit last. A day's are 144 in a swarm with epochs of ten
+            minutes; with few, many move in a short simulation.
         nat: share of nodes to which nobody can open a connection.
         groups_per_second: that every account publishes.
         loss: share of copies that get lost.
@@ -65,15 +63,21 @@ class ScalePlan:
     epoch_seconds: int = 60
     churn: float = 0.2
     sybils: float = 0.3
+    period_epochs: int = 8
     nat: float = 0.6
     groups_per_second: float = 0.4
     loss: float = 0.02
     seed: int = 0
 
+    @property
+    def first_epoch(self) -> int:
+        """Return the first epoch that is simulated: one before which every account has moved."""
+        return self.period_epochs
+
     @cached_property
     def manifest(self) -> Manifest:
         """Return the manifest of the swarm, which has no chain and a constant number of islands."""
-        terms = IslandTerms(2**20, 1, PERIOD_EPOCHS, self.islands, count=self.islands)
+        terms = IslandTerms(2**20, 1, self.period_epochs, self.islands, count=self.islands)
         families = tuple(family(name, "full") for name in SUCCESS)
         return Manifest(
             name="scale",

@@ -11,7 +11,7 @@ from typing import Final
 from sapo_client.lab.checker import LocalChecker
 from sapo_client.lab.scale.batches import Drawer, SybilStanding
 from sapo_client.lab.scale.deliveries import WAIT_SECONDS, Deliveries
-from sapo_client.lab.scale.plan import FIRST_EPOCH, Inhabitant, ScalePlan
+from sapo_client.lab.scale.plan import Inhabitant, ScalePlan
 from sapo_client.lab.scale.resident import Group, Hearing, Resident
 from sapo_client.lab.scale.traces import LATE_SECONDS, Surroundings, Traces
 from sapo_client.swarm.simulated.memory import LinkConditions
@@ -40,7 +40,7 @@ class ScaleWorld:
         self._on_bug = on_bug
         self._rng = random.Random(plan.seed)
         self.queue = EventQueue()
-        self.begin_seconds = epoch_start_seconds(plan.manifest, FIRST_EPOCH)
+        self.begin_seconds = epoch_start_seconds(plan.manifest, plan.first_epoch)
         traces = Traces()
         self.network = MeshNetwork(
             self.queue,
@@ -71,11 +71,11 @@ class ScaleWorld:
 
     def run(self, progress: Callable[[float], None]) -> None:
         """Run to the end; ``progress`` takes virtual seconds."""
-        self._follow_epoch(FIRST_EPOCH)
+        self._follow_epoch(self.plan.first_epoch)
         self._choose_drawers()
         self._repeat(TEND_SECONDS, self._tend)
         self._repeat(DRAW_SECONDS, self._draw)
-        for epoch in range(FIRST_EPOCH, FIRST_EPOCH + self.plan.epochs):
+        for epoch in range(self.plan.first_epoch, self.plan.first_epoch + self.plan.epochs):
             start = epoch_start_seconds(self.plan.manifest, epoch) - self.begin_seconds
             self.queue.at(start, partial(self._follow_epoch, epoch))
             self.queue.at(start + 0.6, self._follow_all)
@@ -98,8 +98,9 @@ class ScaleWorld:
             for number in range(plan.nodes)
         ]
 
-    def census(self, epoch: int = FIRST_EPOCH) -> dict[int, list[Inhabitant]]:
-        """Return who lives on each island of the whole swarm."""
+    def census(self, epoch: int | None = None) -> dict[int, list[Inhabitant]]:
+        """Return who lives on each island of the whole swarm, in the first epoch if none is named."""
+        epoch = self.plan.first_epoch if epoch is None else epoch
         found: dict[int, list[Inhabitant]] = {island: [] for island in range(self.plan.islands)}
         for who in self.people:
             home = self.homes.home(who.account, epoch)
@@ -315,7 +316,7 @@ class ScaleWorld:
             island = next(one for one in islands if who in homes[one])
             drawer = Drawer(resident, island, standings[number % len(standings)])
             about = [other for island in resident.joined for other in census[island] if other is not who]
-            drawer.learn(about, FIRST_EPOCH)
+            drawer.learn(about, self.plan.first_epoch)
             self.drawers[resident.node.peer_id] = drawer
 
     def _draw(self) -> None:

@@ -47,7 +47,7 @@ from sapo_client.swarm.p2p.score_bridge import ScoreBridge
 from sapo_client.swarm.rate_limit import KeyedBuckets
 from sapo_client.swarm.requested import Requested
 from sapo_client.swarm.supply import Supply
-from sapo_client.swarm.upload_budget import UploadBudget
+from sapo_client.swarm.upload_budget import FEWEST_NEIGHBOURS, UploadBudget
 
 PROTOCOLS: Final = (TProtocol("/meshsub/1.2.0"), TProtocol("/meshsub/1.1.0"))
 HEARTBEAT_SECONDS: Final = 1  # gossipsub's own; an idle node with nine peers uses 0.15 % of a core
@@ -107,7 +107,7 @@ class Mesh(GossipSub):
         self._introduced: dict[ID, set[str]] = defaultdict(set)
         self._supply: Supply[ID] = Supply(random.Random())
         self._requested: Requested[ID] = Requested(random.Random(), asked=self._supply.asked, knows=knows)
-        self._budget = UploadBudget(DEGREE_LOW, DEGREE_HIGH, HEARTBEAT_SECONDS)
+        self._budget = UploadBudget(FEWEST_NEIGHBOURS, DEGREE_HIGH, HEARTBEAT_SECONDS)
 
     # Messages
 

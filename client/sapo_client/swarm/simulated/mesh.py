@@ -29,7 +29,7 @@ from sapo_client.swarm.requested import Requested
 from sapo_client.swarm.simulated.memory import LinkConditions
 from sapo_client.swarm.supply import Supply
 from sapo_client.swarm.transport import BugReport, Validator
-from sapo_client.swarm.upload_budget import UploadBudget
+from sapo_client.swarm.upload_budget import FEWEST_NEIGHBOURS, UploadBudget
 
 HEARTBEAT_SECONDS: Final = 1.0
 
@@ -196,7 +196,7 @@ class MeshNode:
             network.rng, asked=self._supply.asked, knows=self._intake.knows
         )
         degrees = network.degrees
-        self._budget = UploadBudget(degrees.fewest, degrees.most, HEARTBEAT_SECONDS)
+        self._budget = UploadBudget(FEWEST_NEIGHBOURS, degrees.most, HEARTBEAT_SECONDS)
         self._backs_off_until: dict[tuple[str, str], float] = {}
         self._uplink_free_seconds = 0.0
         self._is_up = False

@@ -15,7 +15,7 @@ from sapo_client.errors import SapoError
 from sapo_client.lab.scale.batches import POLICY, SybilStanding
 from sapo_client.lab.scale.census import census, table
 from sapo_client.lab.scale.deliveries import Deliveries, Judgement
-from sapo_client.lab.scale.plan import FIRST_EPOCH, ScalePlan, islands_that_follow
+from sapo_client.lab.scale.plan import ScalePlan, islands_that_follow
 from sapo_client.lab.scale.report import ScaleReport, simulate_scale
 from sapo_client.lab.scale.traces import LATE_SECONDS
 from sapo_client.lab.scale.world import ScaleWorld, sybil_share
@@ -110,11 +110,21 @@ def test_a_sample_has_the_worst_islands_and_their_members_alone() -> None:
     assert (min(sizes), max(sizes)) == (min(map(len, census.values())), max(map(len, census.values())))
     world.run(quiet)
     at_home = {who.number for one in world.simulated for who in census[one]}
-    next_ones = world.census(FIRST_EPOCH + 1), world.census(FIRST_EPOCH - 1)
+    next_ones = world.census(plan.first_epoch + 1), world.census(plan.first_epoch - 1)
     moving = {who.number for one in world.simulated for table in next_ones for who in table[one]}
     assert at_home <= {one.who.number for one in world.residents.values()} <= at_home | moving
     for resident in world.residents.values():
         assert resident.joined.keys() <= set(world.simulated)
+
+
+def test_fewer_move_where_homes_last_longer() -> None:
+    def moving(period_epochs: int) -> int:
+        plan = replace(SMALL, nodes=160, islands=16, period_epochs=period_epochs)
+        homes, first = plan.island_map(), plan.first_epoch
+        accounts = [who.account for who in ScaleWorld(plan, raise_bug).people]
+        return sum(homes.home(one, first) != homes.home(one, first + 1) for one in accounts)
+
+    assert [moving(8), moving(80)] == [23, 1]
 
 
 def test_a_delivery_counts_where_it_was_expected_and_nobody_left() -> None:
