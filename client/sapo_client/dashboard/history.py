@@ -159,10 +159,7 @@ class FigureHistory:
     def __init__(self, path: Path | str) -> None:
         self._guard = threading.Lock()
         self._connection = open_database(path, _SCHEMA, checkpoint_pages=SQLITE_CHECKPOINT_PAGES)
-        rows = self._connection.execute(
-            "SELECT DISTINCT figure FROM interval WHERE level = ?", (len(LEVELS) - 1,)
-        )
-        self._figures = {str(figure) for (figure,) in rows}
+        self._figures = set(self._names())
         self._swept = 0
 
     def close(self) -> None:
@@ -185,6 +182,17 @@ class FigureHistory:
             if newest >= self._swept + SWEEP_SECONDS:
                 self._swept = newest
                 self._sweep(newest)
+
+    def _names(self) -> list[str]:
+        """Return the names, sorted: one step in the index for each, however many intervals it has."""
+        rows = self._connection.execute(
+            "WITH RECURSIVE names(name) AS (SELECT '' UNION ALL"
+            " SELECT (SELECT min(figure) FROM interval WHERE level = :level AND figure > name)"
+            " FROM names WHERE name IS NOT NULL)"
+            " SELECT name FROM names WHERE name > ''",
+            {"level": len(LEVELS) - 1},
+        )
+        return [str(name) for (name,) in rows]
 
     def _sweep(self, now: int) -> None:
         self._connection.executemany(
@@ -210,9 +218,9 @@ class FigureHistory:
             return tuple(FinalEpoch(*row) for row in rows)
 
     def figures(self) -> tuple[str, ...]:
-        """Return the names of the figures, sorted."""
+        """Return the names of the figures, sorted; those that another process has added as well."""
         with self._guard:
-            return tuple(sorted(self._figures))
+            return tuple(self._names())
 
     def curves(
         self, figures: Iterable[str], *, since: float, now: float, after: int = 0

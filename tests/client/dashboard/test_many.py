@@ -87,6 +87,27 @@ async def test_a_page_that_is_opened_before_its_nodes_answer_goes_on(tmp_path: P
             assert found["error"] == "the node ada does not answer: it is starting, or has stopped"
 
 
+async def test_a_page_that_is_opened_before_its_nodes_have_figures_shows_them_later(tmp_path: Path) -> None:
+    """The names of the figures were read once: who opened a demo's page at its start saw none, ever."""
+    data, _ = node(tmp_path / "ada")
+    many = ManyNodes("one", lambda: [ShownNode("ada", data)], list)
+    view = await many.view("swarm", "curves", request())
+    assert isinstance(view, dict)
+    assert view["figures"] == {"node/ada": []}
+    _, start = node(tmp_path / "ada", 0.5, family="sums")
+    later = await many.view("swarm", "curves", request())
+    own = await many.view("ada", "curves", request())
+    assert isinstance(later, dict)
+    assert isinstance(own, dict)
+    point = [start, 0.5, None, 1, 0.5]
+    assert later["figures"] == {
+        "node/ada": [point],
+        "family/sums/ada": [point],
+        "node": [[start, 0.5, None, 1]],
+    }
+    assert own["figures"] == {"own": [point], "own/sums": [point]}
+
+
 def test_a_testnet_shows_its_nodes_and_what_attackers_sent(tmp_path: Path) -> None:
     layout = Layout(tmp_path)
     for name in ("bo", "ada", plan.CONTROL_NAME):
