@@ -28,7 +28,6 @@ class RegistryView:
         self._registry = registry
         self._confirmations = confirmations
         self._next_block: int | None = None
-        self._chunk = 0
         self._not_after: dict[tuple[Account, NodeId], int] = {}
         self._lock = threading.Lock()
 
@@ -47,15 +46,15 @@ class RegistryView:
         if self._next_block is None:
             self._next_block = self._registry.deployment_block()
         settled = self._rpc.ask(lambda web3: int(web3.eth.block_number)) - self._confirmations + 1
+        sizes = iter(_CHUNKS)  # from the largest each time: a refusal may have been of a moment
+        blocks = next(sizes)
         while self._next_block <= settled:
-            last = min(self._next_block + _CHUNKS[self._chunk] - 1, settled)
+            last = min(self._next_block + blocks - 1, settled)
             try:
                 events = self._registry.events(self._next_block, last)
             except NotYet:  # a refusal, of so many logs perhaps
-                if self._chunk + 1 == len(_CHUNKS):
-                    self._chunk = 0
+                if (blocks := next(sizes, 0)) == 0:
                     raise
-                self._chunk += 1
                 continue
             for event in events:
                 self._not_after[event.account, event.node] = event.not_after_seconds
