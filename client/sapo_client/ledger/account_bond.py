@@ -12,6 +12,7 @@ from web3.types import FilterParams
 from sapo_client.ledger.attestations import AttestationHistory, attestations_of, require_service
 from sapo_client.ledger.contract import Bonds, EpochLedgerContract
 from sapo_client.ledger.errors import BondsHidden, LedgerError, NotYet
+from sapo_client.ledger.logs import LOG_CHUNKS
 from sapo_client.ledger.records import Tip
 from sapo_client.ledger.rpc import Answer, Rpc
 from sapo_client.ledger.transactions import Call
@@ -25,9 +26,6 @@ _EMPTY: Final = Digest((1).to_bytes(32, "big"))
 _WORD: Final = 32
 _WORDS: Final = 4
 """Of an event's data: account, amount, hash and block of the change before."""
-
-_CHUNKS: Final = (1_000, 100, 10, 1)
-"""Blocks in one question for logs: what public endpoints allow, and fewer where those hold too many."""
 
 _CHANGED: Final = keccak(text="BondChanged(address,uint256,bytes32,uint256)")
 
@@ -159,7 +157,7 @@ class BondHistory:
 
     def _read(self, tip: Tip) -> None:
         """Read a change, and others from the blocks before its own, from any endpoint that has it."""
-        for blocks in _CHUNKS:  # fewer, where an endpoint refuses that many logs
+        for blocks in LOG_CHUNKS:  # fewer, where an endpoint refuses that many logs
             answers = self._contract.changes(max(0, tip.block - blocks + 1), tip.block)
             shown = [(answer.endpoint, _changes_in(answer.value or ())) for answer in answers]
             proven = _proven(tip, {digest: change for _, found in shown for digest, change in found.items()})

@@ -25,7 +25,6 @@ _PART_BYTES: Final = 65_536
 MOST_ANSWER_BYTES: Final = 64 * 1024 * 1024
 """Of one answer, unpacked. Logs of a thousand blocks have some hundred kilobytes in an ordinary swarm."""
 
-
 _LIMIT_EXCEEDED: Final = -32005
 """By EIP-1474, what an endpoint itself says that has fewer logs to give at once."""
 

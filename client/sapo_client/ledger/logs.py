@@ -10,6 +10,9 @@ from sapo_client.ledger.errors import NotYet
 from sapo_client.ledger.records import RegistryEvent
 from sapo_protocol.identifiers import Account, NodeId
 
+LOG_CHUNKS: Final = (1_000, 100, 10, 1)
+"""Blocks in one question for logs: what public endpoints allow, and fewer where those hold too many."""
+
 _REGISTERED = keccak(text="NodeRegistered(address,bytes32,uint64)")
 _EVENT_TOPICS = 3
 EPOCH_FINAL: Final = keccak(

@@ -3,17 +3,15 @@
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 from web3 import Web3
 
 from sapo_client.ledger.contract import Registry
 from sapo_client.ledger.errors import LedgerError, NotYet
+from sapo_client.ledger.logs import LOG_CHUNKS
 from sapo_client.ledger.rpc import Rpc
 from sapo_protocol.identifiers import Account, Digest, NodeId
-
-_CHUNKS: Final = (1_000, 100, 10, 1)
-"""Blocks in one question for logs: what public endpoints commonly allow, and fewer where one refuses."""
 
 
 class RegistryView:
@@ -46,7 +44,7 @@ class RegistryView:
         if self._next_block is None:
             self._next_block = self._registry.deployment_block()
         settled = self._rpc.ask(lambda web3: int(web3.eth.block_number)) - self._confirmations + 1
-        sizes = iter(_CHUNKS)  # from the largest each time: a refusal may have been of a moment
+        sizes = iter(LOG_CHUNKS)  # from the largest each time: a refusal may have been of a moment
         blocks = next(sizes)
         while self._next_block <= settled:
             last = min(self._next_block + blocks - 1, settled)
