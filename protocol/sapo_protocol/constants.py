@@ -60,6 +60,10 @@ CLOCK_SLACK_SECONDS: Final = 0.5
 EPOCH_WINDOW: Final = 1
 """A rollout of the previous epoch is still accepted: it may have been on its way when the epoch ended."""
 
+OVERLAP_SECONDS: Final = 60
+"""Before and after an epoch for which a node carries its islands: until it is connected to their members, and
+their meshes stand; a quarter of an epoch if that is less."""
+
 SETTLED_EPOCHS: Final = 2
 """How many epochs after its end an epoch may be settled: a slow chain does not cost it at once."""
 

@@ -9,6 +9,7 @@ from sapo_protocol.constants import (
     CLOCK_SLACK_SECONDS,
     CONTRIBUTION_EPOCHS,
     EPOCH_WINDOW,
+    OVERLAP_SECONDS,
     PROTOCOL_VERSION,
 )
 from sapo_protocol.errors import LocalProtocolError, RemoteProtocolError
@@ -31,6 +32,11 @@ def epoch_at(manifest: Manifest, now_seconds: float) -> int:
 def epoch_start_seconds(manifest: Manifest, epoch: int) -> int:
     """Return the Unix time at which an epoch begins."""
     return manifest.genesis_seconds + epoch * manifest.epoch_seconds
+
+
+def overlap_seconds(manifest: Manifest) -> float:
+    """Return for how long before and after an epoch a node carries its islands."""
+    return min(OVERLAP_SECONDS, manifest.epoch_seconds / 4)
 
 
 def require_current(manifest: Manifest, epoch: int, now_seconds: float) -> None:

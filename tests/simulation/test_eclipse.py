@@ -235,12 +235,12 @@ def test_attackers_who_earned_trust_take_part_of_the_kept_places(attackers: int,
 def test_without_vouching_a_restart_under_siege_leaves_a_node_alone() -> None:
     """Where nobody is vouched for, the attackers take the places that a restart frees.
 
-    Before others remembered the peers that they chose and lost, a node was alone for more than 30 % of the
-    time; now for 27 %.
+    A node is alone for 7.5 % of the time here, 13 and 5.5 % with seeds 1 and 2. It was 27, 12 and 15 % with 64
+    connections, and above 30 % before others remembered the peers that they chose and lost.
     """
     simulation = EclipseSimulation(seed=0, vouching=False)
     simulation.run(TEN_MINUTES_TICKS, attacked=True, restarts=True)
-    assert simulation.alone_share > 0.2
+    assert simulation.alone_share > 0.05
 
 
 @pytest.mark.parametrize(

@@ -295,19 +295,28 @@ def test_an_author_without_a_certificate_is_named() -> None:
     assert received == expected
 
 
-def test_a_node_carries_home_and_visit_and_those_of_its_neighbouring_epochs() -> None:
-    islands = World().islands
+@pytest.mark.parametrize(("length", "overlap"), [(60, 15), (240, 60), (7200, 60)])
+def test_a_node_carries_home_and_visit_and_around_a_turn_those_of_both_epochs(
+    length: int, overlap: int
+) -> None:
+    manifest = make_manifest(version=2, islands=TERMS, epoch_seconds=length)
+    islands = IslandMap(manifest, known_beacon)
     for epoch in range(1, 40):
-        start = epoch_start_seconds(MANIFEST, epoch)
-        due = islands.due(OWN.node, OWN.account, start + 30)
-        assert due == {
-            island
-            for one in (epoch - 1, epoch, epoch + 1)
-            for island in (islands.home(OWN.account, one), islands.visit(OWN.node, OWN.account, one))
-        }
-        assert islands.home(OWN.account, epoch - 2) in islands.due(OWN.node, OWN.account, start + 0.4) or (
-            epoch == 1
-        )
+        start = epoch_start_seconds(manifest, epoch)
+        for since_start, carried in (
+            (0.0, {epoch - 1, epoch}),
+            (overlap + 0.4, {epoch - 1, epoch}),  # the clocks' tolerance
+            (overlap + 0.6, {epoch}),
+            (length - overlap - 0.1, {epoch}),
+            (length - overlap, {epoch, epoch + 1}),
+        ):
+            now = start + since_start
+            assert set(islands.carried_epochs(now)) == carried
+            assert islands.due(OWN.node, OWN.account, now) == {
+                island
+                for one in carried
+                for island in (islands.home(OWN.account, one), islands.visit(OWN.node, OWN.account, one))
+            }
 
 
 @settings(max_examples=30, deadline=None)
@@ -327,8 +336,12 @@ def test_every_rollout_counts_once_while_the_number_of_islands_changes(numbers: 
             assert home is not None
             assert 0 <= home < number
             start = epoch_start_seconds(manifest, epoch)
-            for since_start in (-0.5, 0.0, 59.9, 60.0, 119.9, 120.4):  # all of the time that it is timely
-                assert home in island_map.due(who.node, who.account, max(0.0, start + since_start))
+            changes = numbers[epoch + 1 : epoch + 2] not in ([], [number])
+            for since_start in (-0.5, 0.0, 59.9, 60.0, 75.4, 119.9, 120.4):  # it is timely at all of these
+                now = max(0.0, start + since_start)
+                assert home in island_map.all_at(now), "an auditor hears it"
+                is_carried = home in island_map.due(who.node, who.account, now)
+                assert is_carried or (since_start > 75.4 and not changes), "its author hears it"
 
 
 def test_homes_are_drawn_at_least_an_epoch_ahead() -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from sapo_protocol.constants import CLOCK_SLACK_SECONDS, EPOCH_WINDOW
-from sapo_protocol.epochs import epoch_at
+from sapo_protocol.epochs import epoch_at, overlap_seconds
 from sapo_protocol.errors import RemoteProtocolError
 from sapo_protocol.identifiers import Account, Digest, NodeId
 from sapo_protocol.islands.count import island_count
@@ -100,20 +100,34 @@ class IslandMap:
         return visited_island(self._manifest.swarm_id, beacon, node, home=home, count=count)
 
     def epochs_at(self, now_seconds: float) -> range:
-        """Return the epochs whose islands a node carries: those of timely rollouts, and the next one."""
-        genesis = self._manifest.genesis_seconds
-        last = epoch_at(self._manifest, max(genesis, now_seconds - CLOCK_SLACK_SECONDS))
-        return range(max(0, last - EPOCH_WINDOW), epoch_at(self._manifest, max(genesis, now_seconds)) + 2)
+        """Return the epochs that matter now: those of timely rollouts, and the next one."""
+        past, now = self._epoch(now_seconds - CLOCK_SLACK_SECONDS), self._epoch(now_seconds)
+        return range(max(0, past - EPOCH_WINDOW), now + 2)
+
+    def carried_epochs(self, now_seconds: float) -> range:
+        """Return the epochs whose islands a node carries: the present one, around its turn another.
+
+        The last one, too, where the number of islands was another: nobody else carries islands that are gone.
+        """
+        overlap = overlap_seconds(self._manifest)
+        first = self._epoch(now_seconds - overlap - CLOCK_SLACK_SECONDS)
+        last = self.epochs_at(now_seconds)[0]
+        if self.count(last) != self.count(first):
+            first = last
+        return range(first, self._epoch(now_seconds + overlap) + 1)
 
     def due(self, node: NodeId, account: Account, now_seconds: float) -> frozenset[int]:
         """Return the islands that a node of an account has to carry, as far as they are known."""
-        epochs = self.epochs_at(now_seconds)
+        epochs = self.carried_epochs(now_seconds)
         found = {self.home(account, epoch) for epoch in epochs}
         found |= {self.visit(node, account, epoch) for epoch in epochs}
         return frozenset(island for island in found if island is not None)
 
     def all_at(self, now_seconds: float) -> frozenset[int]:
-        """Return all islands of the epochs that matter now, as far as known, which an auditor carries."""
+        """Return all islands of the epochs that matter now, as far as known, which an auditor carries.
+
+        Longer than others carry theirs: what counts and comes late must be paid.
+        """
         counts = [self.count(epoch) for epoch in self.epochs_at(now_seconds)]
         return frozenset(range(max((count for count in counts if count is not None), default=0)))
 
@@ -151,13 +165,15 @@ class IslandMap:
 
     def proof_islands(self, account: Account, epoch: int, now_seconds: float) -> tuple[int, ...]:
         """Return the islands on which a proof about an epoch is published."""
-        now = epoch_at(self._manifest, max(now_seconds, self._manifest.genesis_seconds))
-        homes = (self.home(account, one) for one in (epoch, now))
+        homes = (self.home(account, one) for one in (epoch, self._epoch(now_seconds)))
         return tuple(sorted({home for home in homes if home is not None}))
 
     def _around(self, now_seconds: float) -> range:
-        now = epoch_at(self._manifest, max(now_seconds, self._manifest.genesis_seconds))
+        now = self._epoch(now_seconds)
         return range(max(0, now - 1), now + 2)
+
+    def _epoch(self, seconds: float) -> int:
+        return epoch_at(self._manifest, max(seconds, self._manifest.genesis_seconds))
 
     def _require(self, rule: Rule, account: Account, epochs: Iterable[int], heard: Heard) -> None:
         if self._terms is None or heard is None:

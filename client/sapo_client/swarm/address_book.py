@@ -261,7 +261,7 @@ class AddressBook:
         rest = [address for address in trusted + strangers if address not in taken]
         self._rng.shuffle(rest)
         usual = len(chosen) - self._sought.beyond(chosen) - self._lost.beyond(chosen)
-        wanted = max(0, self._limits.target_peers - usual - len(lost) - len(first))
+        wanted = max(0, self._sought.usual - usual - len(lost) - len(first))
         return tuple(lost + first + missing + self._spared(rest, wanted, now_seconds))
 
     def giving_way(

@@ -66,7 +66,7 @@ class TransportLimits:
     request_timeout_seconds: float = 10.0
     ping_after_seconds: float = 10.0  # without a word over a connection ...
     pong_seconds: float = 15.0  # ... which ends if nothing comes for so long then
-    max_connections: int = 64  # gossip needs a dozen; the rest is for new peers
+    max_connections: int = 80  # gossip needs a dozen; the rest is for new peers
     inbound_share: float = 0.75  # of connections; the rest stays free for peers that this node dials
     stranger_share: float = 0.5  # of connections, inbound; the quarter between is kept for vouched peers ...
     untrusted_share: float = 0.625  # ... half of it for those that earned trust: a bond can be bought
@@ -109,9 +109,10 @@ class DialLimits:
     """Limits and intervals of peer discovery."""
 
     target_peers: int = 8  # that this node dials: enough for a mesh of degree six, and two more
-    vouched_peers: int = 4  # at least, of those: one honest neighbour keeps a node in the swarm
-    sought_on_island: int = 4  # that this node dials: members of each of its islands ...
-    sought_peers: int = 8  # ... but not more in all; with the eight above as many as no inbound peer takes
+    usual_beside_sought: int = 4  # of them where members of islands are sought: others rarely hear the same
+    vouched_peers: int = 4  # at least, of the usual ones: one honest neighbour keeps a node in the swarm
+    sought_on_island: int = 8  # that this node dials: members of each of its islands ...
+    sought_peers: int = 16  # ... but not more in all; with the four above as many as no inbound peer takes
     further_peers: int = 4  # beyond those while usual ones are missing, of islands that bring too little ...
     further_seconds: float = 2.0  # ... one at a time
     most_further_seconds: float = 256.0  # between two that give way: doubled up to that while it is in vain

@@ -78,6 +78,13 @@ class SoughtPeers:
         if not any(shortage.may_replace for shortage in short.values()):
             self._pause_seconds = self._limits.further_seconds
 
+    @property
+    def usual(self) -> int:
+        """How many peers of any island are wanted beside these: fewer where there are any."""
+        if not self._sought:
+            return self._limits.target_peers
+        return min(self._limits.target_peers, self._limits.usual_beside_sought)
+
     def gave_way(self, peer_id: str, now_seconds: float) -> bool:
         """Whether a peer has given way to another one lately, so that it is not dialled."""
         return now_seconds < self._gave_way.get(peer_id, now_seconds)
@@ -110,7 +117,7 @@ class SoughtPeers:
         """
         if not self._short:
             return self._limits.sought_peers
-        room = self._limits.target_peers - (len(chosen) - self._members(chosen))
+        room = self.usual - (len(chosen) - self._members(chosen))
         return self._limits.sought_peers + max(0, min(self._limits.further_peers, room))
 
     def missing(

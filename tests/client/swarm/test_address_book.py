@@ -259,6 +259,19 @@ def test_sought_peers_are_dialled_beyond_the_usual_number_until_some_are_connect
     assert book.due(usual, usual, 0.0) == ()
 
 
+def test_where_members_are_sought_fewer_peers_of_any_island_are_wanted() -> None:
+    book = _book(replace(LIMITS, target_peers=8, vouched_peers=0))
+    book.learn([_address(number) for number in range(1, 40)], TELLER)
+    sought = {_address(number).peer_id for number in range(1, 20)}
+    assert len(book.due((), (), 0.0)) == 8
+    book.seek({peer_id: on({1}) for peer_id in sought})
+    due = [address.peer_id for address in book.due((), (), 0.0)]
+    assert len(due) == LIMITS.sought_on_island + LIMITS.usual_beside_sought
+    assert len(sought.intersection(due)) >= LIMITS.sought_on_island
+    book.seek({})
+    assert len(book.due((), (), 0.0)) == 8
+
+
 def test_sought_peers_do_not_make_a_node_dial_a_victim_more_often_than_others() -> None:
     """Reflection: any number of keys may say that they are at one host."""
     book, victim = _book(replace(LIMITS, sought_peers=1000, sought_on_island=1000)), "203.0.113.9"
@@ -296,9 +309,10 @@ def test_an_island_without_members_is_sought_while_another_has_enough() -> None:
 def test_the_places_for_members_are_split_between_the_islands_that_lack_them() -> None:
     book = _book(replace(LIMITS, target_peers=0, vouched_peers=0))
     members = _sought_on(book, 1, 2, 3, 4)
-    assert _dialled_on(members, book.due((), (), 0.0)) == [2, 2, 2, 2]
+    each = LIMITS.sought_peers // 4
+    assert _dialled_on(members, book.due((), (), 0.0)) == [each, each, each, each]
     one = members[1][:1]
-    assert _dialled_on(members, book.due(one, one, 0.0)) == [1, 2, 2, 2]
+    assert _dialled_on(members, book.due(one, one, 0.0)) == [each - 1, each, each, each]
 
 
 def test_islands_that_a_node_leaves_keep_no_places_from_those_that_it_joins() -> None:
@@ -308,7 +322,8 @@ def test_islands_that_a_node_leaves_keep_no_places_from_those_that_it_joins() ->
     old = [address.peer_id for address in book.due((), (), 0.0)]
     assert len(old) == LIMITS.sought_peers
     members = _sought_on(book, 1, 2, 3, 4)
-    assert _dialled_on(members, book.due(old, old, 0.0)) == [0, 0, 2, 2]
+    each = LIMITS.sought_peers // 4
+    assert _dialled_on(members, book.due(old, old, 0.0)) == [0, 0, each, each]
 
 
 def test_a_member_of_two_islands_counts_on_both() -> None:
@@ -321,17 +336,17 @@ def test_a_member_of_two_islands_counts_on_both() -> None:
 
 def test_who_carries_many_islands_seeks_those_without_members_within_his_places() -> None:
     book = _book(replace(LIMITS, target_peers=0, vouched_peers=0))
-    members = _sought_on(book, *range(1, 21))
-    connected = [members[island][0] for island in range(1, 13)]
+    members = _sought_on(book, *range(1, 25))
+    connected = [members[island][0] for island in range(1, 9)]
     due = book.due(connected, connected, 0.0)
-    assert _dialled_on(members, due)[:12] == [0] * 12
+    assert _dialled_on(members, due)[:8] == [0] * 8
     assert len(due) == LIMITS.sought_peers
 
 
 def test_members_who_connect_by_themselves_do_not_keep_a_node_from_choosing_some() -> None:
     book = _book()
     members = _sought_on(book, 1)
-    assert _dialled_on(members, book.due(members[1][:4], (), 0.0))[0] >= LIMITS.sought_on_island
+    assert _dialled_on(members, book.due(members[1][:1], (), 0.0))[0] >= LIMITS.sought_on_island
 
 
 def test_half_of_the_places_for_members_wait_for_vouched_ones() -> None:

@@ -26,17 +26,17 @@ def address(number: int) -> PeerAddress:
 
 USUAL = [address(number).peer_id for number in range(200, 200 + LIMITS.target_peers)]
 HERE = [address(number).peer_id for number in range(1, 21)]
-THERE = [address(number).peer_id for number in range(101, 106)]
+THERE = [address(number).peer_id for number in range(101, 109)]
 
 
 class Seeker:
-    """An address book that knows 20 members of an island and five of another, and who is connected."""
+    """An address book that knows 20 members of an island and eight of another, and who is connected."""
 
     def __init__(
         self, usual: Collection[str] = (), *, vouched: VouchedPeers | None = None, seed: int = 0
     ) -> None:
         self.book = AddressBook(address(255).peer_id, LIMITS, random.Random(seed), vouched)
-        self.book.learn_signed(map(address, (*range(1, 21), *range(101, 106))), TELLER)
+        self.book.learn_signed(map(address, (*range(1, 21), *range(101, 109))), TELLER)
         self.sought = {
             **{peer: SoughtFor(frozenset({ISLAND}), "198.51.0.0/16") for peer in HERE},
             **{peer: SoughtFor(frozenset({ELSEWHERE}), "198.51.0.0/16") for peer in THERE},
@@ -96,7 +96,7 @@ def test_where_all_places_are_taken_idle_members_give_way_and_nobody_else() -> N
     assert len(idle) == LIMITS.sought_on_island - 1
     there = [peer for peer in seeker.chosen if peer in THERE]
     left = []
-    for _ in range(60):
+    for _ in range(400):
         seeker.suffer(may_replace=True, idle=idle)
         left.append(seeker.tick(1.0))
     gone = [peer for peer in left if peer is not None]
@@ -146,7 +146,7 @@ def test_who_earned_trust_keeps_its_place_and_a_bond_keeps_none() -> None:
     earned, bonded, *_ = seeker.here()
     vouched.replace([earned], [bonded])
     left = set()
-    for _ in range(200):
+    for _ in range(600):
         seeker.suffer(may_replace=True)
         left.add(seeker.tick(1.0))
     assert earned not in left

@@ -6,7 +6,7 @@ from array import array
 from dataclasses import dataclass, field
 from typing import Final
 
-WAIT_SECONDS: Final = 10.0
+WAIT_SECONDS: Final = 20.0
 """A group that has not come by then is counted as lost."""
 
 REACHED: Final = 0.99

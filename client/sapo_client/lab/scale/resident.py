@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import trio
@@ -39,9 +39,8 @@ GROUP: Final = 8
 WORDS: Final = 90
 """Words before an answer: a group has 4 KiB."""
 
-LIMITS: Final = replace(DialLimits(), sought_on_island=8, sought_peers=32)
-"""A node dials eight members of each island, as many as a real one dials of all its islands: the peers of any
-island that a real one dials besides are left out."""
+LIMITS: Final = DialLimits()
+"""A node dials as many members of its islands, and as many other peers, as a real one."""
 
 Judged = Callable[["Resident", "Hearing"], None]
 
@@ -75,6 +74,7 @@ class Resident:
     Args:
         judged: told each rollout that came from others, once it was admitted or refused.
         simulated: the islands that are simulated; a visit to another is made to one of these.
+        share: of the swarm's nodes, those that are simulated: as many of the peers of any island are.
         residents: all nodes of the simulation by peer id.
     """
 
@@ -87,6 +87,7 @@ class Resident:
         checker: LocalChecker,
         clock: Callable[[], float],
         simulated: tuple[int, ...],
+        share: float,
         residents: Mapping[str, Resident],
         judged: Judged,
         on_bug: Callable[[Exception], None],
@@ -114,6 +115,7 @@ class Resident:
         )
         self.address = PeerAddress("dns", f"{who.number}.example", 4001, self.node.peer_id)
         self._chosen: set[str] = set()
+        self._usual = sum(self._rng.random() < share for _ in range(LIMITS.usual_beside_sought))
         self._relays = Relays()
         self._seeking = SoughtPeers(LIMITS, VouchedPeers(), self._rng)
         self.engine: Engine | None = None
@@ -171,7 +173,20 @@ class Resident:
             self.node.disconnect(leaving)
             chosen.remove(leaving)
         self._seeking.missing(candidates, chosen, self._dial, now_seconds)
-        self._chosen = {*chosen, *(each for each in self._chosen if each in self.node.peers)}
+        self._dial_usual()
+        self._chosen &= frozenset(self.node.peers)
+
+    def _dial_usual(self) -> None:
+        """Dial peers of any island, up to the usual number."""
+        chosen = sorted(self._chosen)
+        missing = self._usual - (len(chosen) - self._seeking.beyond(chosen))
+        if missing <= 0:
+            return
+        names = [name for name, one in self._residents.items() if one.node.accepts_inbound]
+        for name in self._rng.sample(names, min(len(names), 2 * missing)):
+            missing -= self._residents[name] is not self and self._dial(self._residents[name].address)
+            if missing <= 0:
+                return
 
     def _dial(self, address: PeerAddress) -> bool:
         if self.node.connect(address.peer_id):
@@ -207,7 +222,7 @@ class Resident:
         message = self.who.certificate(self._plan.manifest)
         if self.engine is not None and not self.engine.certificates.accounts_of(self.who.node):
             self.engine.certificates.admit(message, self._clock())
-        homes = {self.home(epoch) for epoch in self.homes.epochs_at(self._clock())}
+        homes = {self.home(epoch) for epoch in self.homes.carried_epochs(self._clock())}
         for island in sorted(homes & self.joined.keys()):
             self.node.publish(certificates_topic(self._plan.manifest.swarm_id, island), message)
 
@@ -248,7 +263,7 @@ class Resident:
 
     def _due(self) -> frozenset[int]:
         found: set[int] = set()
-        for epoch in self.homes.epochs_at(self._clock()):
+        for epoch in self.homes.carried_epochs(self._clock()):
             home = self.home(epoch)
             if home not in self._simulated:
                 continue

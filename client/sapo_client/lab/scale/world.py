@@ -16,7 +16,7 @@ from sapo_client.lab.scale.resident import Group, Hearing, Resident
 from sapo_client.lab.scale.traces import LATE_SECONDS, Surroundings, Traces
 from sapo_client.swarm.simulated.memory import LinkConditions
 from sapo_client.swarm.simulated.mesh import EventQueue, MeshNetwork
-from sapo_protocol.epochs import epoch_at, epoch_start_seconds
+from sapo_protocol.epochs import epoch_at, epoch_start_seconds, overlap_seconds
 from sapo_verification.types import AdmittedRollout
 
 SETTLED_SECONDS: Final = 5.0
@@ -71,14 +71,16 @@ class ScaleWorld:
 
     def run(self, progress: Callable[[float], None]) -> None:
         """Run to the end; ``progress`` takes virtual seconds."""
-        self._follow_epoch(self.plan.first_epoch)
+        self._follow_epochs()
         self._choose_drawers()
         self._repeat(TEND_SECONDS, self._tend)
         self._repeat(DRAW_SECONDS, self._draw)
         for epoch in range(self.plan.first_epoch, self.plan.first_epoch + self.plan.epochs):
             start = epoch_start_seconds(self.plan.manifest, epoch) - self.begin_seconds
-            self.queue.at(start, partial(self._follow_epoch, epoch))
-            self.queue.at(start + 0.6, self._follow_all)
+            self.queue.at(start, partial(self._forget, epoch))
+            overlap = overlap_seconds(self.plan.manifest)
+            for turn in (start + overlap + 0.6, start + self.plan.epoch_seconds - overlap):
+                self.queue.at(turn, self._follow_epochs)
             self._plan_departures(start)
         for second in range(int(self.length_seconds)):
             self.queue.run_until(float(second + 1))
@@ -130,9 +132,9 @@ class ScaleWorld:
 
     # Coming and going
 
-    def _follow_epoch(self, epoch: int) -> None:
-        """Bring up who moved to the simulated islands, at the start and one epoch ahead of the move."""
-        near = [self.census(one) for one in (max(0, epoch - 1), epoch, epoch + 1)]
+    def _follow_epochs(self) -> None:
+        """Let every node follow its islands, and bring up who has to carry a simulated one now."""
+        near = [self.census(one) for one in self.homes.carried_epochs(self.clock())]
         expected = {who.number: who for census in near for island in self.simulated for who in census[island]}
         for who in expected.values():
             if who.node.hex() not in self.residents:
@@ -143,14 +145,14 @@ class ScaleWorld:
             elif resident.who.number in expected and not resident.node.is_up and peer_id not in self._away:
                 self._start(peer_id)
         for resident in self.residents.values():
-            if resident.engine is not None:
-                resident.engine.forget(epoch)
-
-    def _follow_all(self) -> None:
-        """Let every node follow its islands, half a second after an epoch's beginning as clocks allow."""
-        for resident in self.residents.values():
             if resident.node.is_up:
                 self._follow(resident)
+
+    def _forget(self, epoch: int) -> None:
+        """Drop what is too old in a new epoch."""
+        for resident in self.residents.values():
+            if resident.engine is not None:
+                resident.engine.forget(epoch)
 
     def _follow(self, resident: Resident) -> None:
         before = set(resident.joined)
@@ -178,6 +180,7 @@ class ScaleWorld:
             checker=self.checker,
             clock=self.clock,
             simulated=self.simulated,
+            share=len(self.simulated) / self.plan.islands,
             residents=self.residents,
             judged=self._judged,
             on_bug=self._on_bug,

@@ -56,7 +56,7 @@ class IslandKeeper:
         self._moved = moved
         self._tell_joined = joined
         self._joined: set[str] = set()
-        self._homes: tuple[int | None, ...] = ()
+        self._homes: set[int | None] = set()
 
     def join_known(self) -> None:
         """Join what is known to be due now: island 0 where there is no other."""
@@ -82,7 +82,7 @@ class IslandKeeper:
         islands, own, now_seconds = self._engine.islands, self._engine.own, self._clock()
         if own in islands.everywhere:
             return islands.carried
-        found = (islands.home(own, epoch) for epoch in islands.epochs_at(now_seconds))
+        found = (islands.home(own, epoch) for epoch in islands.carried_epochs(now_seconds))
         return frozenset(home for home in found if home is not None)
 
     def _follow(self, now_seconds: float) -> None:
@@ -93,7 +93,7 @@ class IslandKeeper:
             near = due  # else an auditor hears the commitments of all, and rollouts as every node does
         if due and ((due, near) != (islands.carried, islands.rollouts) or not self._joined):
             self._join(due, near)
-        homes = tuple(islands.home(own, epoch) for epoch in islands.epochs_at(now_seconds))
+        homes = {islands.home(own, epoch) for epoch in islands.carried_epochs(now_seconds)}
         if homes != self._homes:
             self._homes = homes
             self._moved()

@@ -56,7 +56,7 @@ HEARTBEAT_SECONDS: Final = 1  # gossipsub's own; an idle node with nine peers us
 # beyond the first costs half a millisecond.
 DEGREE, DEGREE_LOW, DEGREE_HIGH = 6, 4, 9
 _WINDOW_HEARTBEATS: Final = 3  # announced by IHAVE
-_HISTORY_HEARTBEATS: Final = 10  # announced to a new subscriber: a late mesh misses nothing
+_HISTORY_HEARTBEATS: Final = 30  # announced to a new subscriber: who finds no honest peer sooner catches up
 _INTRODUCTIONS: Final = Rate(
     per_second=1, burst=64
 )  # topics announced at once to a peer, however it connects

@@ -7,18 +7,29 @@ every peer asks for every message again on each heartbeat.
 
 from __future__ import annotations
 
+from typing import Final
+
 from libp2p.pubsub.mcache import CacheEntry, MessageCache
 from libp2p.pubsub.pb.rpc_pb2 import Message
 
 from sapo_client.swarm.intake import message_id
 
+MOST_BYTES: Final = 16 * 2**20
+"""Of all messages together: thirty heartbeats at a hundred messages a second of 5 KiB each."""
+
 
 class ContentCache(MessageCache):
-    """Messages of the last heartbeats; each is sent at most a few times per peer on request."""
+    """Messages of the last heartbeats; each is sent at most a few times per peer on request.
 
-    def __init__(self, window_size: int, history_size: int) -> None:
+    Args:
+        most_bytes: of all messages together; beyond it the oldest are dropped before their time.
+    """
+
+    def __init__(self, window_size: int, history_size: int, most_bytes: int = MOST_BYTES) -> None:
         super().__init__(window_size, history_size)
         self._sent: dict[bytes, dict[bytes, int]] = {}
+        self._most_bytes = most_bytes
+        self._bytes = 0
 
     def put(self, msg: Message) -> None:
         """Store a message under its content id."""
@@ -26,6 +37,9 @@ class ContentCache(MessageCache):
         if identity not in self.msgs:
             self.msgs[identity] = msg
             self.history[0].append(CacheEntry(identity, msg.topicIDs))
+            self._bytes += len(msg.data)
+            while self._bytes > self._most_bytes:
+                self._drop(next(entries for entries in reversed(self.history) if entries).pop(0))
 
     def get_for(self, identity: bytes, asker: bytes, *, max_times: int) -> Message | None:
         """Return the message, unless it was sent to this asker `max_times` already."""
@@ -43,5 +57,10 @@ class ContentCache(MessageCache):
 
     def shift(self) -> None:
         """Advance by one heartbeat; the oldest messages are dropped."""
+        for entry in self.history[-1]:
+            self._drop(entry)
         super().shift()
         self._sent = {identity: times for identity, times in self._sent.items() if identity in self.msgs}
+
+    def _drop(self, entry: CacheEntry) -> None:
+        self._bytes -= len(self.msgs.pop(entry.mid).data)

@@ -36,7 +36,7 @@ HEARTBEAT_SECONDS: Final = 1.0
 _ANNOUNCED_WINDOWS: Final = 3
 """Heartbeats for which a message is announced."""
 
-_WINDOWS: Final = 10
+_WINDOWS: Final = 30
 """Heartbeats for which it is served on request, and announced to a peer that has just joined its topic."""
 
 _MOST_ANNOUNCED: Final = 256
@@ -370,7 +370,7 @@ class MeshNode:
     def _fill(self, topic: str, others: list[str], wanted: int) -> None:
         """Take peers into the mesh of a topic, chosen by lot."""
         candidates = [one for one in others if self._may_graft(one, topic)]
-        missing = wanted - len(self._mesh[topic])
+        missing = max(0, wanted - len(self._mesh[topic]))
         for peer_id in self._network.rng.sample(candidates, min(missing, len(candidates))):
             self._graft(peer_id, topic)
 
@@ -456,6 +456,7 @@ class MeshNode:
     def _count_control(self, peer_id: str, identities: int) -> None:
         size = _FRAME_BYTES + identities * _ID_BYTES
         self.traffic.sent_bytes += size
+        self._budget.sent(size)
         if (other := self._network.nodes.get(peer_id)) is not None:
             other.traffic.received_bytes += size
 
