@@ -235,8 +235,8 @@ def test_attackers_who_earned_trust_take_part_of_the_kept_places(attackers: int,
 def test_without_vouching_a_restart_under_siege_leaves_a_node_alone() -> None:
     """Where nobody is vouched for, the attackers take the places that a restart frees.
 
-    A node is alone for 7.5 % of the time here, 13 and 5.5 % with seeds 1 and 2. It was 27, 12 and 15 % with 64
-    connections, and above 30 % before others remembered the peers that they chose and lost.
+    A node is alone for 7.5 % of the time here, 13 and 5.5 % with seeds 1 and 2. It was 27, 12 and 15 % with
+    64 connections, and above 30 % before others remembered the peers that they chose and lost.
     """
     simulation = EclipseSimulation(seed=0, vouching=False)
     simulation.run(TEN_MINUTES_TICKS, attacked=True, restarts=True)

@@ -115,7 +115,8 @@ class DialLimits:
     sought_peers: int = 16  # ... but not more in all; with the four above as many as no inbound peer takes
     further_peers: int = 4  # beyond those while usual ones are missing, of islands that bring too little ...
     further_seconds: float = 2.0  # ... one at a time
-    most_further_seconds: float = 256.0  # between two that give way: doubled up to that while it is in vain
+    giving_way: int = 4  # idle members at a time, half of an island's: one newcomer is probably honest
+    most_further_seconds: float = 256.0  # until the next ones: doubled up to that while it is in vain
     gave_way_seconds: float = 600.0  # for which who gave way is not dialled
     lost_peers: int = 4  # beyond the usual number: peers that this node chose, lost and found again ...
     most_lost: int = 16  # ... of so many that it remembers: a half of a swarm has none of them in 1 of 65,536

@@ -54,6 +54,7 @@ class SoughtPeers:
         self._short: Mapping[int, Shortage] = {}
         self._further_seconds = 0.0
         self._pause_seconds = limits.further_seconds
+        self._giving_way = 0
         self._gave_way: dict[str, float] = {}
 
     def __contains__(self, peer_id: object) -> bool:
@@ -77,6 +78,7 @@ class SoughtPeers:
         self._short = short
         if not any(shortage.may_replace for shortage in short.values()):
             self._pause_seconds = self._limits.further_seconds
+            self._giving_way = 0
 
     @property
     def usual(self) -> int:
@@ -160,8 +162,9 @@ class SoughtPeers:
     ) -> str | None:
         """Return a chosen member that is to leave for a candidate, by lot, or None if nobody is.
 
-        Only where all places are taken, and the first of them waits longer each time while that brings
-        nothing: an island on which a node alone speaks has no relays either. Who earned trust stays.
+        Only where all places are taken. Some leave one after the other, then nobody does for a while, which
+        is longer each time while that brings nothing: an island on which a node alone speaks has no relays
+        either. Who earned trust stays.
         """
         if now_seconds < self._further_seconds or self.beyond(chosen) < self._places(chosen):
             return None
@@ -182,8 +185,10 @@ class SoughtPeers:
         found = self._rng.choice(leaving)
         kept = {each: until for each, until in self._gave_way.items() if until > now_seconds}
         self._gave_way = {**kept, found: now_seconds + self._limits.gave_way_seconds}
-        self._further_seconds = now_seconds + self._pause_seconds
-        self._pause_seconds = min(2 * self._pause_seconds, self._limits.most_further_seconds)
+        self._giving_way += 1
+        if self._giving_way % self._limits.giving_way == 0:
+            self._further_seconds = now_seconds + self._pause_seconds
+            self._pause_seconds = min(2 * self._pause_seconds, self._limits.most_further_seconds)
         return found
 
     def _islands_of(self, peer_id: str) -> frozenset[int]:

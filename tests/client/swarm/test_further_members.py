@@ -25,18 +25,18 @@ def address(number: int) -> PeerAddress:
 
 
 USUAL = [address(number).peer_id for number in range(200, 200 + LIMITS.target_peers)]
-HERE = [address(number).peer_id for number in range(1, 21)]
+HERE = [address(number).peer_id for number in range(1, 61)]
 THERE = [address(number).peer_id for number in range(101, 109)]
 
 
 class Seeker:
-    """An address book that knows 20 members of an island and eight of another, and who is connected."""
+    """An address book that knows 60 members of an island and eight of another, and who is connected."""
 
     def __init__(
         self, usual: Collection[str] = (), *, vouched: VouchedPeers | None = None, seed: int = 0
     ) -> None:
         self.book = AddressBook(address(255).peer_id, LIMITS, random.Random(seed), vouched)
-        self.book.learn_signed(map(address, (*range(1, 21), *range(101, 109))), TELLER)
+        self.book.learn_signed(map(address, (*range(1, 61), *range(101, 109))), TELLER)
         self.sought = {
             **{peer: SoughtFor(frozenset({ISLAND}), "198.51.0.0/16") for peer in HERE},
             **{peer: SoughtFor(frozenset({ELSEWHERE}), "198.51.0.0/16") for peer in THERE},
@@ -124,8 +124,9 @@ def test_where_it_is_in_vain_places_change_hands_ever_more_rarely() -> None:
         if seeker.tick(1.0) is not None:
             times.append(seeker.now_seconds)
     pauses = [after - before for before, after in pairwise(times)]
-    doubled = [LIMITS.further_seconds * 2**number for number in range(20)]
-    assert pauses == [min(pause, LIMITS.most_further_seconds) for pause in doubled][: len(pauses)]
+    doubled = [min(LIMITS.further_seconds * 2**number, LIMITS.most_further_seconds) for number in range(20)]
+    in_turn = [1.0] * (LIMITS.giving_way - 1)
+    assert pauses == [each for pause in doubled for each in (*in_turn, pause)][: len(pauses)]
     assert len(times) >= 12
 
 

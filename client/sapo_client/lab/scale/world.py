@@ -25,7 +25,7 @@ SETTLED_SECONDS: Final = 5.0
 ASKED_PEERS: Final = 3
 """Peers of an island that are asked for certificates when it is joined; some of them may be Sybils."""
 
-TEND_SECONDS: Final = 2.0
+TEND_SECONDS: Final = 1.0
 DRAW_SECONDS: Final = 10.0
 MOST_DRAWERS: Final = 12
 """Honest nodes whose batches are drawn and verified, evenly over the islands, the worst one first; what they

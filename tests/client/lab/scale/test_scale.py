@@ -40,7 +40,7 @@ def report() -> ScaleReport:
 
 def test_honest_groups_arrive_in_time_and_nobody_honest_is_blamed(report: ScaleReport) -> None:
     assert report.nodes_simulated == SMALL.nodes
-    assert report.groups > 40
+    assert report.groups > 30
     assert report.reached > 0.98
     assert report.late_delay < 2.0
     assert (report.worst_score, report.faults) == (0.0, 0)
@@ -68,7 +68,7 @@ def test_every_node_carries_two_islands_at_most_beside_a_move(report: ScaleRepor
 
 
 def test_one_seed_is_one_simulation() -> None:
-    short = replace(SMALL, nodes=12, epochs=1)
+    short = replace(SMALL, nodes=12)
     one, same, other = (_course(short, seed) for seed in (1, 1, 2))
     assert one == same != other
 
@@ -80,7 +80,7 @@ def _course(plan: ScalePlan, seed: int) -> tuple[float, ...]:
 
 
 def test_without_losses_and_churn_everything_arrives() -> None:
-    plan = replace(SMALL, nodes=16, epochs=1, churn=0.0, sybils=0.0, nat=0.0, loss=0.0)
+    plan = replace(SMALL, nodes=16, churn=0.0, sybils=0.0, nat=0.0, loss=0.0)
     world = ScaleWorld(plan, raise_bug)
     world.run(quiet)
     assert world.deliveries.groups > 10
@@ -88,7 +88,7 @@ def test_without_losses_and_churn_everything_arrives() -> None:
 
 
 def test_where_most_copies_are_lost_the_count_and_the_causes_say_so() -> None:
-    plan = replace(SMALL, nodes=16, epochs=1, loss=0.85)
+    plan = replace(SMALL, nodes=16, loss=0.85)
     world = ScaleWorld(plan, raise_bug)
     world.run(quiet)
     deliveries = world.deliveries

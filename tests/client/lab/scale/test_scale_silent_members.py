@@ -5,7 +5,7 @@ from __future__ import annotations
 from sapo_client.lab.scale.plan import Inhabitant, ScalePlan
 from sapo_client.lab.scale.world import ScaleWorld
 
-HIDDEN, SYBILS, OPEN = 12, 12, 2
+HIDDEN, SYBILS, OPEN = 12, 22, 2
 PLAN = ScalePlan(
     nodes=HIDDEN + SYBILS + OPEN,
     islands=1,
@@ -18,7 +18,7 @@ PLAN = ScalePlan(
 
 
 class BesiegedWorld(ScaleWorld):
-    """An island where of fourteen nodes to which one can connect twelve are Sybils."""
+    """An island where of 24 nodes to which one can connect 22 are Sybils."""
 
     def _settle_people(self) -> list[Inhabitant]:
         return [

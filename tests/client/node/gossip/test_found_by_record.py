@@ -81,11 +81,15 @@ class SilentNode(RealNode):
 
 
 def choose(islands: IslandMap, now_seconds: float) -> tuple[Identity, Identity, Identity, Identity]:
-    """Return a bootstrap node, a member of an island, one who seeks it, and a stranger to all of them."""
-    people = [Identity(number) for number in range(1, 40)]
+    """Return a bootstrap node, a member of an island, one who seeks it, and a stranger to all of them.
+
+    Member and seeker live on islands that the other carries: so they take each other's certificates.
+    """
+    people = [Identity(number) for number in range(1, 60)]
     due = {who: islands.due(who.node, who.account, now_seconds) for who in people}
+    homes = {who: islands.home(who.account, epoch_at(SIXTEEN, now_seconds)) for who in people}
     for member, seeker in permutations(people, 2):
-        if due[member] & due[seeker]:
+        if homes[member] in due[seeker] and homes[seeker] in due[member]:
             apart = [who for who in people if not due[who] & (due[seeker] | due[member])]
             for boot, stranger in combinations(apart, 2):
                 if not due[boot] & due[stranger]:
