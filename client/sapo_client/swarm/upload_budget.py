@@ -12,9 +12,9 @@ from typing import Final
 UPLOAD_BITS_PER_SECOND: Final = 3e6
 """What a home connection can spare: a tenth to a third of its uplink."""
 
-FEWEST_NEIGHBOURS: Final = 3
-"""In each mesh of a node that sends too much: one less than others have at least, since it keeps those that
-bring most. With two, what one of them loses has a single way left."""
+FEWEST_NEIGHBOURS: Final = 2
+"""In each mesh of a node that sends too much: it keeps those that bring most. With one, what that one lacks
+would come by announcement alone."""
 
 _FULL_SHARE: Final = 5 / 6
 """Of the budget, above which neighbours are left: answers to requests and own messages come on top."""

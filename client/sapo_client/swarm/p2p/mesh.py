@@ -223,8 +223,7 @@ class Mesh(GossipSub):
         """Repair the mesh, announce recent messages and drop old ones, until cancelled."""
         await trio.sleep(self.heartbeat_initial_delay)
         while True:
-            self.degree_high = self._budget.beat()
-            self.degree = min(DEGREE, self.degree_high)
+            self._follow_budget()
             grafts, prunes = self.mesh_heartbeat()
             self._exchange_neighbours(grafts, prunes)
             announcements = self.gossip_heartbeat()
@@ -239,6 +238,12 @@ class Mesh(GossipSub):
             self._prune_idontwant_entries()
             self._periodic_security_cleanup()
             await trio.sleep(self.heartbeat_interval)
+
+    def _follow_budget(self) -> None:
+        """Have as many neighbours as what was sent in the last heartbeats allows."""
+        self.degree_high = self._budget.beat()
+        self.degree = min(DEGREE, self.degree_high)
+        self.degree_low = min(DEGREE_LOW, self.degree)
 
     async def _send_control(
         self, peer: ID, grafts: Iterable[str], prunes: Iterable[str], announcements: dict[str, list[bytes]]

@@ -351,7 +351,7 @@ class MeshNode:
         wanted = min(self._network.degrees.wanted, most)
         for topic, mesh in self._mesh.items():
             others = [one for one in self._peers if one not in mesh and self._joined(one, topic)]
-            if len(mesh) < self._network.degrees.fewest:
+            if len(mesh) < min(self._network.degrees.fewest, wanted):
                 self._fill(topic, others, wanted)
             elif len(mesh) > most:
                 for peer_id in self._supply.least(topic, mesh)[: len(mesh) - wanted]:
@@ -370,7 +370,7 @@ class MeshNode:
     def _fill(self, topic: str, others: list[str], wanted: int) -> None:
         """Take peers into the mesh of a topic, chosen by lot."""
         candidates = [one for one in others if self._may_graft(one, topic)]
-        missing = max(0, wanted - len(self._mesh[topic]))
+        missing = wanted - len(self._mesh[topic])
         for peer_id in self._network.rng.sample(candidates, min(missing, len(candidates))):
             self._graft(peer_id, topic)
 
