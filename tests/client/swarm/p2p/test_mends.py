@@ -224,7 +224,7 @@ async def test_forwarded_messages_are_not_kept_for_ever(make_transport: Any) -> 
     for number in range(50):
         await router.publish(PEER, _message(bytes([number]), seqno=bytes([number])))
         ours.forward(_message(bytes([number])), came_from=PEER)
-    for _ in range(20):
+    for _ in range(30):
         router.mcache.shift()
         ours.mcache.shift()
     router._periodic_security_cleanup()
