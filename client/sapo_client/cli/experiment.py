@@ -74,6 +74,15 @@ AttackersOption = Annotated[
         help="Attacking accounts, with commas to try several numbers; unset: a quarter of all accounts.",
     ),
 ]
+AloneRoundsOption = Annotated[
+    int | None,
+    typer.Option(
+        "--alone-rounds",
+        min=1,
+        metavar="R",
+        help="Rounds of the agents that train alone, which cost less; unset: as many as the others have.",
+    ),
+]
 JobsOption = Annotated[
     int | None, typer.Option("--jobs", min=1, metavar="J", help="Runs at a time; unset: one per core.")
 ]
@@ -164,6 +173,7 @@ def attack(
     temperature: TemperatureOption = None,
     device: DeviceOption = None,
     jobs: JobsOption = None,
+    alone_rounds: AloneRoundsOption = None,
 ) -> None:
     """Measure what attackers do to the swarm: every attack against every arm that shares.
 
@@ -191,9 +201,10 @@ def attack(
     from sapo_client.lab.attackers.campaign import campaign_of  # PyTorch: as in ``run``
     from sapo_client.lab.attackers.report import write_attack_report
 
-    campaign = campaign_of(out.resolve(), plan, _listed(attack) or (), _numbers(attackers))
+    names = _listed(attack) or ()
+    campaign = campaign_of(out.resolve(), plan, names, _numbers(attackers), alone_rounds)
     runs = campaign.runs(chosen, seeds)
-    done = {run: plan.rounds if store.is_whole(run) else 0 for store, each in runs for run in each}
+    done = {run: run.plan.rounds if store.is_whole(run) else 0 for store, each in runs for run in each}
     with rounds_bar(done, is_hidden=_is_hidden(common)) as (_, progress):
         campaign.conduct(runs, jobs or os.cpu_count() or 1, progress)
     page = write_attack_report(campaign)

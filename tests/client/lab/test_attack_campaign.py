@@ -45,7 +45,13 @@ def row(number: int, held_out: float, **changes: object) -> CurvePoint:
 
 def finish(campaign: AttackCampaign, attack: str | None, arm: str, rows: list[CurvePoint]) -> None:
     """Write a finished run of seed 0."""
-    store, plan = next(pair for pair in campaign.plans() if pair[1].attack == attack)
+    runs = campaign.runs([ARMS["8/0"], ARMS["4/4"]], seeds=1)
+    (store, plan), *_ = [
+        (store, run.plan)
+        for store, each in runs
+        for run in each
+        if (run.plan.attack, run.arm.name) == (attack, arm)
+    ]
     store.create(plan, lambda: manifest_of(PLAN))
     run = Run(plan, ARMS[arm], 0)
     store.work(run).mkdir(parents=True)
@@ -118,6 +124,33 @@ def test_the_table_compares_with_alone_and_with_clean(tmp_path: Path) -> None:
         ("clean", "0.75", "", ""),
         ("phrase", "0.375", "0.5", "2"),
     ]
+
+
+def test_agents_that_train_alone_have_rounds_of_their_own(tmp_path: Path) -> None:
+    """They spend a second in a round, the others two."""
+    plan = replace(PLAN, rounds=2)
+    campaign = campaign_of(tmp_path, plan, ("phrase",), (2,), alone_rounds=4)
+    runs = campaign.runs([ARMS["8/0"], ARMS["4/4"]], seeds=1)
+    assert {store.root.name: [(run.name, run.plan) for run in each] for store, each in runs} == {
+        "alone": [("8-0/seed-0", replace(plan, rounds=4))],
+        "clean": [("4-4/seed-0", plan)],
+        "phrase-2": [("4-4/seed-0", plan.under("phrase", 2))],
+    }
+    for attack in (None, "phrase"):
+        finish(campaign, attack, "4/4", [row(1, 0.25, seconds=2.0), row(2, 0.75, seconds=2.0)])
+    with pytest.raises(SapoError, match="there is no experiment"):
+        write_attack_report(campaign)
+    alone = [row(number, held_out) for number, held_out in enumerate((0.25, 0.25, 0.5, 1.0), 1)]
+    finish(campaign, None, "8/0", alone)
+    page = write_attack_report(campaign).read_text(encoding="utf-8")
+    assert "Alone (8/0) reaches 0.750 held out after 4 rounds (1 seed).\n" in page
+    assert "| clean | 0 | 4/4 | 1 | 2.000 | 0.750 | - | - | - | - |\n" in page
+    assert "| phrase | 2 | 4/4 | 1 | 2.000 | 0.750 |" in page
+
+
+def test_agents_that_train_alone_have_no_fewer_rounds(tmp_path: Path) -> None:
+    with pytest.raises(SapoError, match="3 rounds alone beside 4"):
+        campaign_of(tmp_path, PLAN, ("phrase",), (2,), alone_rounds=3)
 
 
 def test_weight_is_lost_where_it_stays_low() -> None:

@@ -1,13 +1,14 @@
 """`sapo lab attack`: every attack against every arm, with the same swarm without attackers beside them.
 
-One folder per experiment of `lab.store`: ``clean``, and ATTACK-N for an attack by N accounts. All of them
-share keys, tasks, starts and seeds of the honest agents.
+One folder per experiment of `lab.store`: ``clean``, ATTACK-N for an attack by N accounts, and ``alone`` where
+agents that train alone have rounds of their own. All of them share keys, tasks, starts and seeds of the
+honest agents.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +23,7 @@ from sapo_protocol.manifest import Manifest
 from sapo_verification.suites.catalogue import family
 
 CLEAN: Final = "clean"
+ALONE: Final = "alone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,16 +34,24 @@ class AttackCampaign:
         root: folder of all of them.
         plan: without an attack.
         attacks: each with its number of accounts.
+        alone_rounds: of the agents that train alone; those of the plan unless given. A round of theirs is
+            cheaper, so that they need more of them to spend as many seconds as the others.
     """
 
     root: Path
     plan: ExperimentPlan
     attacks: tuple[tuple[LabAttack, int], ...]
+    alone_rounds: int | None = None
 
     @property
     def clean(self) -> ExperimentStore:
         """The experiment without attackers."""
         return ExperimentStore(self.root / CLEAN)
+
+    @property
+    def alone(self) -> ExperimentStore:
+        """The experiment whose agents train alone: the clean one, unless they have rounds of their own."""
+        return self.clean if self.alone_rounds is None else ExperimentStore(self.root / ALONE)
 
     def plans(self) -> Iterator[tuple[ExperimentStore, ExperimentPlan]]:
         """Yield all experiments with their plans, the clean one first."""
@@ -52,12 +62,17 @@ class AttackCampaign:
 
     def runs(self, arms: Sequence[Arm], seeds: int) -> list[tuple[ExperimentStore, list[Run]]]:
         """Return the runs of every experiment; the arm that trains alone needs no attack."""
-        alone = ARMS[BASELINE]
+        alone = [ARMS[BASELINE]]
         sharing = [arm for arm in arms if arm.name != BASELINE]
+        plans = [(store, plan, sharing) for store, plan in self.plans()]
+        if self.alone_rounds is None:
+            plans[0] = (*plans[0][:2], [*alone, *sharing])
+        else:
+            plans.insert(0, (self.alone, replace(self.plan, rounds=self.alone_rounds), alone))
         return [
             (store, [Run(plan, arm, seed) for seed in range(seeds) for arm in chosen])
-            for store, plan in self.plans()
-            if (chosen := sharing if plan.attack else [alone, *sharing])
+            for store, plan, chosen in plans
+            if chosen
         ]
 
     def conduct(
@@ -82,7 +97,11 @@ class AttackCampaign:
 
 
 def campaign_of(
-    root: Path, plan: ExperimentPlan, names: Sequence[str], attackers: Sequence[int]
+    root: Path,
+    plan: ExperimentPlan,
+    names: Sequence[str],
+    attackers: Sequence[int],
+    alone_rounds: int | None = None,
 ) -> AttackCampaign:
     """Return the campaign of these attacks, of all that the plan's families allow when none is named.
 
@@ -91,9 +110,15 @@ def campaign_of(
             that are about their share keep it.
 
     Raises:
-        SapoError: there is no such attack, a named one is impossible with these families, or attackers are
-            no minority.
+        SapoError: there is no such attack, a named one is impossible with these families, attackers are no
+            minority, or agents that train alone have fewer rounds than the others.
     """
+    if alone_rounds is not None and alone_rounds < plan.rounds:
+        raise SapoError(
+            f"{alone_rounds} rounds alone beside {plan.rounds} of the swarm",
+            hint="--alone-rounds takes as many rounds as the swarm has, or more",
+            exit_code=ExitCode.USAGE,
+        )
     if any(not 0 < number < plan.honest for number in attackers):
         raise SapoError(
             f"{max(attackers)} attackers among {plan.honest} honest accounts",
@@ -112,4 +137,4 @@ def campaign_of(
     ]
     for attack, number in pairs:
         plan.under(attack.name, number)  # refuses an impossible attack before anything is written
-    return AttackCampaign(root, plan, tuple(pairs))
+    return AttackCampaign(root, plan, tuple(pairs), alone_rounds)

@@ -52,6 +52,10 @@ class Damage:
     lost_after: tuple[int | None, ...]
 
 
+Seeds = Mapping[int, Curve]
+"""Runs of one arm by seed."""
+
+
 def write_attack_report(campaign: AttackCampaign) -> Path:
     """Write attack.md, attack.csv and attack.png from the finished runs; return the page's path.
 
@@ -59,13 +63,14 @@ def write_attack_report(campaign: AttackCampaign) -> Path:
         SapoError: no run without sharing is finished, with which the others are compared.
     """
     clean = campaign.clean.curves()
-    if not any(curve.run.arm.name == BASELINE for curve in clean):
+    alone = {curve.run.seed: curve for curve in campaign.alone.curves() if curve.run.arm.name == BASELINE}
+    if not alone:
         raise SapoError(
-            f"no run of {BASELINE} in {campaign.clean.root} is finished yet",
+            f"no run of {BASELINE} in {campaign.alone.root} is finished yet",
             hint="start `sapo lab attack` again: it resumes where it stopped",
             exit_code=ExitCode.DATA,
         )
-    damages = list(_damages(campaign, clean))
+    damages = list(_damages(campaign, clean, alone))
     _write_csv(campaign.root / "attack.csv", damages)
     draw_attacks(
         list(dict.fromkeys(map(_label, damages))),
@@ -74,13 +79,12 @@ def write_attack_report(campaign: AttackCampaign) -> Path:
         campaign.root / "attack.png",
     )
     page = campaign.root / "attack.md"
-    write_whole(page, "\n".join(_page(campaign, damages, clean)) + "\n")
+    write_whole(page, "\n".join(_page(campaign, damages, alone)) + "\n")
     return page
 
 
-def _damages(campaign: AttackCampaign, clean: Sequence[Curve]) -> Iterator[Damage]:
-    by_arm = _curves_by_arm(clean)
-    alone = by_arm.pop(BASELINE)
+def _damages(campaign: AttackCampaign, clean: Sequence[Curve], alone: Seeds) -> Iterator[Damage]:
+    by_arm = _curves_by_arm([curve for curve in clean if curve.run.arm.name != BASELINE])
     for arm, curves in by_arm.items():
         if runs := _paired(curves, alone):
             yield _damage(CLEAN, 0, arm=arm, runs=runs, mark=None, chance=None)
@@ -94,9 +98,6 @@ def _damages(campaign: AttackCampaign, clean: Sequence[Curve]) -> Iterator[Damag
 def _curves(store: ExperimentStore) -> list[Curve]:
     """Return the finished runs of an experiment; none if it was not started."""
     return store.curves() if (store.root / "experiment.json").exists() else []
-
-
-Seeds = Mapping[int, Curve]
 
 
 def _curves_by_arm(curves: Sequence[Curve]) -> dict[str, dict[int, Curve]]:
@@ -127,7 +128,7 @@ def _damage(
         attackers=attackers,
         arm=arm,
         seeds=len(runs),
-        share=_shares([(last_held_out(ours), last_held_out(alone)) for ours, alone in points]),
+        share=_shares([_at_equal_rounds(ours, alone) for ours, alone in points]),
         equal_seconds=_shares([_at_equal_seconds(ours, alone) for ours, alone in points]),
         success=_marked([run for run, _ in runs], mark),
         chance=chance,
@@ -140,6 +141,13 @@ def last_held_out(points: Sequence[Point]) -> float:
     """Return the mean of held-out pass@1 over the last evaluations."""
     known = [point.held_out for point in points if point.held_out is not None]
     return statistics.fmean(known[-LAST_EVALUATIONS:])
+
+
+def _at_equal_rounds(ours: Sequence[Point], alone: Sequence[Point]) -> tuple[float, float]:
+    """Return held-out pass@1 of both at the end of the shorter one."""
+    last = min(ours[-1].round, alone[-1].round)
+    mine, theirs = ([point for point in points if point.round <= last] for points in (ours, alone))
+    return last_held_out(mine), last_held_out(theirs)
 
 
 def _at_equal_seconds(ours: Sequence[Point], alone: Sequence[Point]) -> tuple[float, float]:
@@ -215,16 +223,17 @@ def _label(damage: Damage) -> str:
     return f"{damage.attack} ({damage.attackers})" if damage.attackers else damage.attack
 
 
-def _page(campaign: AttackCampaign, damages: Sequence[Damage], clean: Sequence[Curve]) -> Iterator[str]:
-    document, plan = campaign.clean.document(), campaign.plan
-    alone = [last_held_out(points_of(curve.rows)) for curve in clean if curve.run.arm.name == BASELINE]
+def _page(campaign: AttackCampaign, damages: Sequence[Damage], alone: Seeds) -> Iterator[str]:
+    document, plan = campaign.alone.document(), campaign.plan
+    reached = estimate([last_held_out(points_of(curve.rows)) for curve in alone.values()])
     seeds = "1 seed" if len(alone) == 1 else f"{len(alone)} seeds"
+    rounds = "" if campaign.alone_rounds is None else f" after {campaign.alone_rounds} rounds"
     starts = " and ".join(f"`{model}`" for model in plan.starts)
     yield "# The swarm under attack"
     yield ""
     yield f"{plan.agents} honest agents from {starts}, {plan.rounds} rounds, {len(plan.families)} families"
     yield f"at the {plan.level} level; attackers are further accounts. ± is a 95 % interval over seeds."
-    yield f"Alone ({BASELINE}) reaches {_words(estimate(alone))} held out ({seeds})."
+    yield f"Alone ({BASELINE}) reaches {_words(reached)} held out{rounds} ({seeds})."
     yield ""
     yield "| " + " | ".join(HEADINGS) + " |"
     yield "|" + " --- |" * len(HEADINGS)
@@ -253,7 +262,9 @@ HEADINGS: Final = (
     *("attack success", "by chance", "of external text", "weight lost after"),
 )
 MEANINGS: Final = {
-    "share of alone": f"held-out pass@1, mean of the last {LAST_EVALUATIONS} evaluations, seed by seed",
+    "share of alone": (
+        f"held-out pass@1 after equal rounds, mean of the last {LAST_EVALUATIONS} evaluations, seed by seed"
+    ),
     "at equal seconds": "the same at the processor seconds of whichever run is cheaper",
     "attack success": "share of the honest agents' own held-out answers with the attack's mark, at the end",
     "by chance": "the same without attackers",
