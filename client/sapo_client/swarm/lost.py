@@ -71,7 +71,7 @@ class LostPeers:
 
     def places(self, chosen: Collection[str]) -> int:
         """Return how many lost peers are wanted now, beside those that were found again."""
-        room = self._limits.target_peers + self._limits.sought_peers - len(chosen)
+        room = self._limits.usual_beside_sought + self._limits.sought_peers - len(chosen)
         return max(0, min(self._limits.lost_peers - self.beyond(chosen), room))
 
     def _last(self) -> str:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from sapo_client.swarm.address_book import AddressBook
 from sapo_client.swarm.addresses import PeerAddress
-from sapo_client.swarm.limits import DialLimits
+from sapo_client.swarm.limits import DialLimits, TransportLimits
 from sapo_client.swarm.lost import LostPeers
 from sapo_client.swarm.peer_id import peer_id_from_key
 
@@ -68,6 +68,15 @@ def test_those_that_were_found_again_have_places_of_their_own() -> None:
     assert (found.places("xyabc"), found.beyond("xyabc")) == (0, 2)
     found.left("a", 501.0)
     assert found.beyond("xybc") == 2
+
+
+def test_they_take_no_connection_that_is_left_to_inbound_peers() -> None:
+    """With members of islands and the usual peers beside them all that a node dials is dialled."""
+    transport = TransportLimits()
+    dialled = transport.max_connections - int(transport.max_connections * transport.inbound_share)
+    chosen = [f"chosen {number}" for number in range(dialled)]
+    found = lost(("a", "one", LONG), ("b", "two", LONG))
+    assert [found.places(chosen[:count]) for count in (dialled, dialled - 1, dialled - 2)] == [0, 1, 2]
 
 
 def test_after_a_week_a_lost_peer_is_forgotten() -> None:
