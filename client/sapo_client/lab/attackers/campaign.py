@@ -64,14 +64,14 @@ class AttackCampaign:
         """Return the runs of every experiment; the arm that trains alone needs no attack."""
         alone = [ARMS[BASELINE]]
         sharing = [arm for arm in arms if arm.name != BASELINE]
-        plans = [(store, plan, sharing) for store, plan in self.plans()]
+        clean, *attacked = self.plans()
         if self.alone_rounds is None:
-            plans[0] = (*plans[0][:2], [*alone, *sharing])
+            first = [(*clean, [*alone, *sharing])]
         else:
-            plans.insert(0, (self.alone, replace(self.plan, rounds=self.alone_rounds), alone))
+            first = [(self.alone, replace(self.plan, rounds=self.alone_rounds), alone), (*clean, sharing)]
         return [
             (store, [Run(plan, arm, seed) for seed in range(seeds) for arm in chosen])
-            for store, plan, chosen in plans
+            for store, plan, chosen in (*first, *((*each, sharing) for each in attacked))
             if chosen
         ]
 

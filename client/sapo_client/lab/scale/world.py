@@ -75,10 +75,10 @@ class ScaleWorld:
         self._choose_drawers()
         self._repeat(TEND_SECONDS, self._tend)
         self._repeat(DRAW_SECONDS, self._draw)
+        overlap = overlap_seconds(self.plan.manifest)
         for epoch in range(self.plan.first_epoch, self.plan.first_epoch + self.plan.epochs):
             start = epoch_start_seconds(self.plan.manifest, epoch) - self.begin_seconds
             self.queue.at(start, partial(self._forget, epoch))
-            overlap = overlap_seconds(self.plan.manifest)
             for turn in (start + overlap + 0.6, start + self.plan.epoch_seconds - overlap):
                 self.queue.at(turn, self._follow_epochs)
             self._plan_departures(start)
