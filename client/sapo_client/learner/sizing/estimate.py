@@ -42,6 +42,9 @@ LIBRARY_FILE_BYTES: Final = 113 * MIB
 """Of these, pages of the libraries' files: 113 to 147 MiB in two installations of one version, for the kernel
 maps a file in the pieces in which the page cache holds it, and drops them when memory is short."""
 
+ADAPTER_LIBRARY_BYTES: Final = 73 * MIB
+"""What peft and its imports add to the libraries (measured)."""
+
 BASE_BYTES: Final[dict[BaseName, float]] = {"float32": 4.0, "bfloat16": 2.0, "float16": 2.0, "nf4": 0.53}
 """Of a weight; a 4-bit one has a scale per 64 weights, itself in 8 bits."""
 
@@ -145,13 +148,15 @@ def estimate_memory(settings: LearnerSettings, workload: Workload, device: str) 
     rows = _micro_rows(row, workload, settings, device)
     positions = rows * workload.new_tokens
     copies = 2.0 * _FLOAT * _fused(shape) if fast else 0.0
+    adapters = ADAPTER_LIBRARY_BYTES if settings.lora_rank and device == "cpu" else 0
     return MemoryEstimate(
-        libraries=LIBRARY_BYTES[device],
+        libraries=LIBRARY_BYTES[device] + adapters,
         weights=_weights(shape, settings, device)
         + _FLOAT * trained * (bool(settings.lora_rank) + (settings.overlap and not settings.vllm)),
         moments=moments,
         gradients=_FLOAT * trained + copies + _head_gradient(shape, settings),
-        activations=_activations(shape, rows * row, positions, fast=fast)
+        activations=(rows * row if fast else ACTIVATION_MARGIN * rows * row)
+        + _head_bytes(shape, positions, frozen=bool(settings.lora_rank))
         + (_kept(plain, workload) if fast else 0.0),
         sampler=_sampler(shape, workload, fast=fast or _copies_weights(shape, settings, device)),
         trained=trained,
@@ -219,22 +224,16 @@ def _micro_rows(row: float, workload: Workload, settings: LearnerSettings, devic
     return rows
 
 
-def _head_bytes(shape: ModelShape, positions: int) -> float:
-    """Return the bytes of the head: blocks of logits, or all of them with softmax and gradient."""
+def _head_bytes(shape: ModelShape, positions: int, *, frozen: bool) -> float:
+    """Return the bytes of the head: blocks of logits, or all of them with softmax and gradient.
+
+    Of a head that is trained a block is copied, for its gradient or for oneDNN's layout.
+    """
     if shape.vocabulary < MIN_VOCABULARY:
         return 3 * _FLOAT * positions * shape.vocabulary
     entries = block_entries(positions, shape.hidden, shape.vocabulary)
-    return _FLOAT * (2 * entries * positions + entries * shape.hidden + positions * shape.hidden)
-
-
-def _activations(shape: ModelShape, saved: float, positions: int, *, fast: bool) -> float:
-    """Return the bytes of a micro-batch; transformers' path holds the gradients of what it saved, too."""
-    if fast:
-        return saved + _head_bytes(shape, positions)
-    entries = block_entries(positions, shape.hidden, shape.vocabulary)
-    # one more block of logits, and of the head in oneDNN's layout, than in the fast path
-    again = _FLOAT * entries * (positions + shape.hidden) if shape.vocabulary >= MIN_VOCABULARY else 0.0
-    return ACTIVATION_MARGIN * saved + _head_bytes(shape, positions) + again
+    copied = 0 if frozen else entries * shape.hidden
+    return _FLOAT * (2 * entries * positions + copied + positions * shape.hidden)
 
 
 def _head_gradient(shape: ModelShape, settings: LearnerSettings) -> float:
