@@ -26,7 +26,7 @@ AUDITORS: Final = 4
 """Auditors of a swarm on one machine: the fewest of which one may lie or be down, and the others agree."""
 
 CHALLENGE_SHARE: Final = 0.1
-"""Part of an epoch during which a posted root can be challenged: every auditor checks once a second."""
+"""Part of an epoch during which a posted root can be challenged: nodes look once a second, or sixty times."""
 
 
 PUBLIC_EPOCH_SECONDS: Final = 7200

@@ -17,12 +17,7 @@ from sapo_client.ledger.account_bond import Gate
 from sapo_client.ledger.artifact import LEDGER_VERSION
 from sapo_client.ledger.changes import LedgerChanges
 from sapo_client.ledger.clock_check import ClockCheck
-from sapo_client.ledger.contract import (
-    Distributor,
-    EpochLedgerContract,
-    Registry,
-    Token,
-)
+from sapo_client.ledger.contract import Distributor, EpochLedgerContract, Registry, Token
 from sapo_client.ledger.errors import ErrorCounts, LedgerError, LedgerUnavailable, WrongChain
 from sapo_client.ledger.fees import DEFAULT_LIMIT_WEI, STUCK_BLOCKS
 from sapo_client.ledger.fraud import FraudProof, by_signer
@@ -117,6 +112,7 @@ class LedgerClient:
         self._outage: str | None = None
         self._wake = trio.Event()
         self._counts = self._outbox.counts()
+        self._counting = trio.Lock()
         self._last_receipt_seconds = self._outbox.last_settled_seconds()
         self._stuck = 0
         self._live: frozenset[tuple[Account, NodeId]] = frozenset()
@@ -434,12 +430,12 @@ class LedgerClient:
 
     async def _enqueue(self, kind: str, key: str, call: Call) -> None:
         await self._in_thread(lambda: self._outbox.add(kind, key, call))
-        self._counts = await self._in_thread(self._outbox.counts)
+        await self._count()
         self._wake.set()
 
     async def _enqueue_series(self, kind: str, *calls: Call) -> bool:
         added = await self._in_thread(lambda: self._outbox.add_series(kind, calls))
-        self._counts = await self._in_thread(self._outbox.counts)
+        await self._count()
         self._wake.set()
         return added
 
@@ -450,7 +446,12 @@ class LedgerClient:
         self._stuck = await self._in_thread(lambda: self._count_stuck(self._sender.head))
         if counts[EntryState.CONFIRMED] != self._counts[EntryState.CONFIRMED]:
             await self.live_accounts()
-        self._counts = counts
+        await self._count()
+
+    async def _count(self) -> None:
+        """Count what is queued, one task at a time: an older count must not replace a newer one."""
+        async with self._counting:
+            self._counts = await self._in_thread(self._outbox.counts)
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         # A call that hangs must not hold up the node's end: its thread is left to finish by itself.

@@ -15,7 +15,7 @@ from sapo_protocol import merkle
 class LateAuditor(Auditor):
     """An auditor that publishes a false tally after the first proposal of every epoch."""
 
-    async def _advance(self, agreement: Agreement) -> None:
+    async def _advance(self, agreement: Agreement) -> bool:
         parts = self._parts
         record = await parts.ledger.last_record()
         me, cap = parts.author.account, parts.manifest.limits.points_per_epoch
@@ -25,3 +25,4 @@ class LateAuditor(Auditor):
             lie = agreement.tally(epoch, ((me, cap),), merkle.EMPTY_ROOT, parts.clock())
             await self._publish(lie)
             parts.telemetry.events.write("lie", epoch=epoch, points={str(me): cap})
+        return False

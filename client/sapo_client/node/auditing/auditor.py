@@ -25,6 +25,7 @@ import trio
 from sapo_client.node.auditing.accuser import Accuser
 from sapo_client.node.auditing.agreement import Agreement, AgreementTerms, ChainState
 from sapo_client.node.auditing.every_group import EveryGroup
+from sapo_client.node.auditing.pace import settling_pause_seconds, until, watching_pause_seconds
 from sapo_client.node.auditing.pages import PageExchange
 from sapo_client.node.auditing.sample import SampleAudit
 from sapo_client.node.auditing.scrutiny import scrutinise
@@ -54,10 +55,10 @@ from sapo_verification.signing.database import SigningDatabase
 if TYPE_CHECKING:
     from sapo_client.ledger.service import LedgerClient
 
-_LOOK_SECONDS: Final = 0.5
+_LEAST_LOOK_SECONDS: Final = 0.5
 
 _FOLLOW_SECONDS: Final = 2.0
-"""Interval at which the chain is asked for a new record."""
+"""Interval at which the chain is asked for a new record where postings have short windows."""
 
 _LOOKS_PER_EPOCH: Final = 16
 _LONGEST_PAUSE_SECONDS: Final = 30.0
@@ -185,7 +186,7 @@ class Auditor:
         self._last: EpochRoot | None = None
         self._followed = -1
         self._scrutinised = -1
-        self._expiry_seconds = math.inf
+        self._challenge_seconds = 0
         self._asked_seconds = -math.inf
         self._started_seconds = -math.inf
         self._pages = PageExchange(
@@ -221,7 +222,7 @@ class Auditor:
         parts = self._parts
         cap = min(await parts.ledger.points_cap(), parts.manifest.points_cap)
         budget = await parts.ledger.epoch_budget()
-        self._expiry_seconds = await parts.ledger.challenge_seconds() + parts.manifest.epoch_seconds
+        self._challenge_seconds = await parts.ledger.challenge_seconds()
         self._known, quorum = await parts.ledger.changes.auditors()
         self._by_turns = await parts.ledger.can_settle()
         self._set_auditors()
@@ -267,7 +268,7 @@ class Auditor:
                 await beside(parts.contributions.reading_proposal(proposal))
                 shares = cumulative_points(parts.contributions, record.root) or {}
                 self.points = shares.get(parts.author.account, self.points)
-            await trio.sleep(_FOLLOW_SECONDS)
+            await trio.sleep(watching_pause_seconds(self._challenge_seconds, _FOLLOW_SECONDS))
 
     def _obtain(self, root: EpochRoot, *, is_final: bool) -> None:
         """Ask the peers for the proposal behind a posting if it is missing, but not all the time."""
@@ -293,14 +294,26 @@ class Auditor:
             signing=parts.signing,
         )
         while True:
-            await self._advance(agreement)
-            await trio.sleep(_LOOK_SECONDS)
+            is_posted = await self._advance(agreement)
+            await trio.sleep(self._pause_seconds(is_posted=is_posted))
 
-    async def _advance(self, agreement: Agreement) -> None:
-        """Take the next step for all ended epochs."""
+    def _pause_seconds(self, *, is_posted: bool) -> float:
+        """Return when to look again; an epoch that ends meanwhile is not waited for."""
+        manifest, now_seconds = self._parts.manifest, self._parts.clock()
+        if not is_posted:
+            return settling_pause_seconds(grace_seconds(manifest), _LEAST_LOOK_SECONDS)
+        return until(
+            epoch_start_seconds(manifest, epoch_at(manifest, now_seconds) + 1),
+            now_seconds=now_seconds,
+            pause_seconds=watching_pause_seconds(self._challenge_seconds, _LEAST_LOOK_SECONDS),
+            least_seconds=_LEAST_LOOK_SECONDS,
+        )
+
+    async def _advance(self, agreement: Agreement) -> bool:
+        """Take the next step for all ended epochs; return whether the newest one is posted."""
         parts = self._parts
         if not any(map(agreement.is_auditor, agreement.unsettled(parts.clock(), self._last))):
-            return  # nothing to ask the chain about
+            return False  # nothing to ask the chain about
         record = await parts.ledger.last_record()
         self._last = record.root if record else None
         unsettled = agreement.unsettled(parts.clock(), self._last)
@@ -308,18 +321,21 @@ class Auditor:
         if newest is not None and not agreement.has_tallied(newest) and self._may_count(newest):
             await self._publish_tally(agreement, newest)
         if not unsettled:
-            return
-        step = await beside(agreement.stepping(parts.clock(), await self._state(unsettled)))
+            return False
+        state = await self._state(unsettled)
+        step = await beside(agreement.stepping(parts.clock(), state))
         for envelope in step.messages:
             await self._publish(envelope)
         for posting in step.postings:
             await parts.ledger.post(posting.statement, posting.signatures)
+        return state.live is not None and state.live.epoch == unsettled[-1]
 
     async def _state(self, epochs: range) -> ChainState:
         """Return the chain's state; bonds are asked for only where a proposal may need them."""
         ledger, last = self._parts.ledger, self._last
         live = await ledger.live_record()
-        if live is not None and self._parts.clock() >= live.posted_at_seconds + self._expiry_seconds:
+        expiry_seconds = self._challenge_seconds + self._parts.manifest.epoch_seconds
+        if live is not None and self._parts.clock() >= live.posted_at_seconds + expiry_seconds:
             live = None  # nobody made it final: it gives way to the next posting
         granted = sum_of(last.cumulative_root) if last else 0
         is_proposed = any(self._parts.contributions.proposals(epoch) for epoch in epochs)

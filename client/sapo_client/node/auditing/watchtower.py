@@ -8,6 +8,7 @@ sign two roots in one turn are challenged, too.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -22,6 +23,7 @@ from sapo_client.node.auditing.disputes import (
     find_fraud,
     posting_search,
 )
+from sapo_client.node.auditing.pace import until, watching_pause_seconds
 from sapo_client.node.auditing.recall import FinalEpochs
 from sapo_client.node.auditing.settlement import cumulative_points, grace_seconds, settlement_check
 from sapo_client.node.runtime.beside import beside
@@ -41,7 +43,8 @@ if TYPE_CHECKING:
     from sapo_client.ledger.service import LedgerClient
     from sapo_protocol.eip712 import EpochRoot
 
-_LOOK_SECONDS: Final = 1.0
+_LEAST_LOOK_SECONDS: Final = 1.0
+"""Between two looks at a posting whose window is short."""
 
 _SEARCHED_EPOCHS: Final = SETTLED_EPOCHS + 1
 """Ended epochs that are searched for equivocations: approvals come while their epoch can be settled."""
@@ -100,6 +103,7 @@ class LedgerWatchtower:
         self._reported: set[tuple[str, Digest, object]] = set()
         self._formed: tuple[tuple[Dispute, int], _Opinion] | None = None
         self._punished: set[tuple[Account, int, int]] = set()
+        self._due_seconds = math.inf
         self._finals = FinalEpochs(
             account=parts.account,
             ledger=parts.ledger,
@@ -112,7 +116,7 @@ class LedgerWatchtower:
         """Examine postings until cancelled; may be run again after that."""
         while True:
             await self.look()
-            await trio.sleep(_LOOK_SECONDS)
+            await trio.sleep(self._pause_seconds())
 
     async def look(self) -> None:
         """Examine the auditors' signatures and the live posting once; queue the transactions that follow."""
@@ -126,8 +130,18 @@ class LedgerWatchtower:
             is_auditor = self._parts.account in self._parts.auditors(now)
             await self._finals.look(self._challenge_seconds, is_auditor=is_auditor)
         live = await self._parts.ledger.live_record()
+        self._due_seconds = math.inf
         if live is not None:
             await self._examine(live)
+
+    def _pause_seconds(self) -> float:
+        """Return when to look again: soon enough for what this node has to do itself."""
+        return until(
+            self._due_seconds,
+            now_seconds=self._parts.clock(),
+            pause_seconds=watching_pause_seconds(self._challenge_seconds, _LEAST_LOOK_SECONDS),
+            least_seconds=_LEAST_LOOK_SECONDS,
+        )
 
     async def _learn_terms(self) -> None:
         ledger = self._parts.ledger
@@ -159,14 +173,17 @@ class LedgerWatchtower:
             return  # the state changed between these answers, so they do not fit together
         opinion = await self._opinion(dispute)
         if opinion.proof is not None:
-            if parts.clock() >= self._challenge_from_seconds(live):
+            self._due_seconds = self._challenge_from_seconds(live)
+            if parts.clock() >= self._due_seconds:
                 await parts.ledger.challenge(live.root.epoch, opinion.proof)  # queued once
                 self._report("challenge", live.root, proof=opinion.proof.FUNCTION)
         elif not opinion.is_explained:
             self._report("posting_doubted", live.root)
             await self._ask(live, last)
-        elif not await self._answer(live, opinion) and parts.clock() >= self._final_seconds(live):
-            await parts.ledger.finalise(live)
+        elif not await self._answer(live, opinion):
+            self._due_seconds = self._final_seconds(live)
+            if parts.clock() >= self._due_seconds:
+                await parts.ledger.finalise(live)
 
     async def _answer(self, live: EpochRecord, opinion: _Opinion) -> bool:
         """Show the leaves that anyone has asked for; return whether a question is open.
