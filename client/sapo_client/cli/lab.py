@@ -57,7 +57,7 @@ NatOption = Annotated[
     float, typer.Option("--nat", min=0, max=0.9, metavar="S", help="Share that nobody can connect to.")
 ]
 LossOption = Annotated[
-    float, typer.Option("--loss", min=0, max=0.9, metavar="S", help="Share of copies that get lost.")
+    float, typer.Option("--loss", min=0, max=0.9, metavar="S", help="Share of packets that get lost.")
 ]
 RateOption = Annotated[
     float, typer.Option("--rate", min=0.01, metavar="R", help="Groups that an account makes per second.")

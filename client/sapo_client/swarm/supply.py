@@ -139,7 +139,7 @@ class Supply(Generic[P]):
         """Whether a peer has been in the mesh long enough to be judged, and to have got all messages."""
         return self._neighbours[topic][peer] > SETTLED_HEARTBEATS
 
-    def to_tell(self, topic: str, others: Sequence[P]) -> list[P]:
+    def to_tell(self, topic: str, others: Sequence[P], *, sparingly: bool = False) -> list[P]:
         """Return the peers that are told of new messages now: whose turn it is.
 
         To be called at most once in a heartbeat.
@@ -147,10 +147,12 @@ class Supply(Generic[P]):
         Args:
             others: those beside the mesh, and neighbours that have not settled: what came before they joined
                 the mesh was not forwarded to them.
+            sparingly: tell few, for each will ask for what it lacks.
         """
         before = self._told.get(topic, {})
         told = {peer: before.get(peer, -1) for peer in others}
-        count = max(LEAST_ANNOUNCED, math.ceil(len(others) * ANNOUNCED_SHARE))
+        share = 0.0 if sparingly else ANNOUNCED_SHARE
+        count = max(LEAST_ANNOUNCED, math.ceil(len(others) * share))
         chosen = sorted(others, key=lambda peer: (told[peer], self._rng.random()))[:count]
         self._told[topic] = told | dict.fromkeys(chosen, self._number)
         return chosen

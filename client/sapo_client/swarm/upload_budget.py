@@ -51,6 +51,11 @@ class UploadBudget:
         self._mean = 0.0
         self._pause = 0
 
+    @property
+    def is_overdrawn(self) -> bool:
+        """Whether it is exceeded with as few neighbours as a mesh may have."""
+        return self.most == self._fewest and self._mean > _FULL_SHARE * self._bits_per_second
+
     def sent(self, size_bytes: int) -> None:
         """Count bytes that were sent."""
         self._sent_bytes += size_bytes

@@ -115,14 +115,15 @@ def test_the_table_compares_with_alone_and_with_clean(tmp_path: Path) -> None:
     finish(campaign, "phrase", "4/4", attacked)
     page = write_attack_report(campaign).read_text(encoding="utf-8")
     assert "Alone (8/0) reaches 0.500 held out (1 seed).\n" in page
-    assert "| clean | 0 | 4/4 | 1 | 0.750 | 0.667 | - | - | - | - |\n" in page
-    assert "| phrase | 2 | 4/4 | 1 | 0.375 | 0.333 | 0.500 | 0.000 | 0.375 | 2 |\n" in page
+    assert "| clean | 0 | 4/4 | 1 | 0.750 | 0.667 | - | - | - | - | - |\n" in page
+    assert "| phrase | 2 | 4/4 | 1 | 0.375 | 0.333 | 0.375 | 0.062 | 0.312 | 0.375 | 2 |\n" in page
     assert f"* **phrase**: {ATTACKS['phrase'].exploits}. Mark: phrase.\n" in page
     assert (tmp_path / "attack.png").read_bytes().startswith(b"\x89PNG")
     table = list(csv.DictReader((tmp_path / "attack.csv").open(encoding="utf-8")))
-    assert [(each["attack"], each["share"], each["success"], each["lost_after"]) for each in table] == [
-        ("clean", "0.75", "", ""),
-        ("phrase", "0.375", "0.5", "2"),
+    columns = ("attack", "share", "success", "chance", "above_chance", "lost_after")
+    assert [tuple(each[column] for column in columns) for each in table] == [
+        ("clean", "0.75", "", "", "", ""),
+        ("phrase", "0.375", "0.375", "0.0625", "0.3125", "2"),
     ]
 
 
@@ -144,7 +145,7 @@ def test_agents_that_train_alone_have_rounds_of_their_own(tmp_path: Path) -> Non
     finish(campaign, None, "8/0", alone)
     page = write_attack_report(campaign).read_text(encoding="utf-8")
     assert "Alone (8/0) reaches 0.750 held out after 4 rounds (1 seed).\n" in page
-    assert "| clean | 0 | 4/4 | 1 | 2.000 | 0.750 | - | - | - | - |\n" in page
+    assert "| clean | 0 | 4/4 | 1 | 2.000 | 0.750 | - | - | - | - | - |\n" in page
     assert "| phrase | 2 | 4/4 | 1 | 2.000 | 0.750 |" in page
 
 

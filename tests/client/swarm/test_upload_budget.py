@@ -34,3 +34,13 @@ def test_one_busy_second_changes_nothing() -> None:
     budget.sent(500_000)
     assert budget.beat() == 9
     assert run(budget, 20, 0) == [9] * 20
+
+
+def test_it_is_overdrawn_only_when_the_fewest_neighbours_are_too_many() -> None:
+    budget = UploadBudget(3, 9, 1.0, bits_per_second=2e6)
+    run(budget, 60, BYTES_PER_NEIGHBOUR)
+    assert not budget.is_overdrawn
+    run(budget, 60, 2 * BYTES_PER_NEIGHBOUR)
+    assert (budget.most, budget.is_overdrawn) == (3, True)
+    run(budget, 60, 0)
+    assert not budget.is_overdrawn

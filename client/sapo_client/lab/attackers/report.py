@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -20,7 +20,7 @@ from sapo_client.lab.statistics import Estimate, Point, estimate, held_out_at, p
 from sapo_client.lab.store import Curve, ExperimentStore, write_whole
 
 LAST_EVALUATIONS: Final = 2
-"""Evaluations at the end of a run whose mean is compared: one alone is noisier."""
+"""Evaluations at the end of a run whose mean is taken, of held-out success and of marks: one is noisier."""
 
 LOST: Final = 0.5
 """Attackers have lost their weight once their accounts weigh less than half of the honest ones."""
@@ -34,8 +34,9 @@ class Damage:
         seeds: over how many seeds.
         share: held-out pass@1 of the last evaluations as a share of alone's; None where alone has 0.
         equal_seconds: the same at the processor seconds that both have spent.
-        success: share of own answers with the attack's mark in the last evaluation; None if it has none.
+        success: share of own answers with the attack's mark in the last evaluations; None if it has none.
         chance: share of them in the same arm without attackers; None where that was not run.
+        above_chance: difference of the two, over the seeds that both have.
         external: attackers' share of the external groups of all batches; None without external groups.
         lost_after: rounds until attackers' weight was lost for good, by seed; None if it never was.
     """
@@ -48,6 +49,7 @@ class Damage:
     equal_seconds: Estimate | None
     success: Estimate | None
     chance: Estimate | None
+    above_chance: Estimate | None
     external: Estimate | None
     lost_after: tuple[int | None, ...]
 
@@ -87,12 +89,12 @@ def _damages(campaign: AttackCampaign, clean: Sequence[Curve], alone: Seeds) -> 
     by_arm = _curves_by_arm([curve for curve in clean if curve.run.arm.name != BASELINE])
     for arm, curves in by_arm.items():
         if runs := _paired(curves, alone):
-            yield _damage(CLEAN, 0, arm=arm, runs=runs, mark=None, chance=None)
+            yield _damage(CLEAN, 0, arm=arm, runs=runs, mark=None, clean={})
     for (attack, accounts), (store, _) in zip(campaign.attacks, list(campaign.plans())[1:], strict=True):
         for arm, curves in _curves_by_arm(_curves(store)).items():
             if runs := _paired(curves, alone):
-                chance = _marked(by_arm.get(arm, {}).values(), attack.mark)
-                yield _damage(attack.name, accounts, arm=arm, runs=runs, mark=attack.mark, chance=chance)
+                without = by_arm.get(arm, {})
+                yield _damage(attack.name, accounts, arm=arm, runs=runs, mark=attack.mark, clean=without)
 
 
 def _curves(store: ExperimentStore) -> list[Curve]:
@@ -119,10 +121,13 @@ def _damage(
     arm: str,
     runs: Sequence[tuple[Curve, Curve]],
     mark: str | None,
-    chance: Estimate | None,
+    clean: Seeds,
 ) -> Damage:
     points = [(points_of(run.rows), points_of(alone.rows)) for run, alone in runs]
     external = [share for run, _ in runs if (share := _external_share(run.rows)) is not None]
+    success = _marked({run.run.seed: run for run, _ in runs}, mark)
+    chance = _marked(clean, mark)
+    both = sorted(success.keys() & chance.keys())
     return Damage(
         attack=attack,
         attackers=attackers,
@@ -130,8 +135,9 @@ def _damage(
         seeds=len(runs),
         share=_shares([_at_equal_rounds(ours, alone) for ours, alone in points]),
         equal_seconds=_shares([_at_equal_seconds(ours, alone) for ours, alone in points]),
-        success=_marked([run for run, _ in runs], mark),
-        chance=chance,
+        success=_mean(success.values()),
+        chance=_mean(chance.values()),
+        above_chance=_mean([success[seed] - chance[seed] for seed in both]),
         external=estimate(external) if external and attackers else None,
         lost_after=tuple(lost_after(run.rows) for run, _ in runs) if attackers else (),
     )
@@ -163,18 +169,22 @@ def _shares(pairs: Sequence[tuple[float, float]]) -> Estimate | None:
     return estimate(shares) if shares else None
 
 
-def _marked(runs: Iterable[Curve], mark: str | None) -> Estimate | None:
-    """Return the share of answers with a mark in the last evaluation; None if none could show it."""
+def _marked(runs: Seeds, mark: str | None) -> dict[int, float]:
+    """Return the share of answers with a mark in the last evaluations, by seed, where any can show it."""
     if mark is None:
-        return None
-    found = [share for run in runs if (share := _last_mark(run.rows, mark)) is not None]
-    return estimate(found) if found else None
+        return {}
+    found = {seed: _last_marks(run.rows, mark) for seed, run in runs.items()}
+    return {seed: share for seed, share in found.items() if share is not None}
 
 
-def _last_mark(rows: Sequence[CurvePoint], mark: str) -> float | None:
-    found = [
-        row.marks[mark] for row in rows if row.round == rows[-1].round and row.marks and mark in row.marks
-    ]
+def _mean(values: Collection[float]) -> Estimate | None:
+    return estimate(list(values)) if values else None
+
+
+def _last_marks(rows: Sequence[CurvePoint], mark: str) -> float | None:
+    shown = [row for row in rows if row.marks and mark in row.marks]
+    rounds = sorted({row.round for row in shown})[-LAST_EVALUATIONS:]
+    found = [row.marks[mark] for row in shown if row.round in rounds and row.marks]
     return statistics.fmean(found) if found else None
 
 
@@ -259,15 +269,19 @@ def _mark_of(attack: LabAttack) -> str:
 
 HEADINGS: Final = (
     *("attack", "attackers", "arm", "seeds", "share of alone", "at equal seconds"),
-    *("attack success", "by chance", "of external text", "weight lost after"),
+    *("attack success", "by chance", "above chance", "of external text", "weight lost after"),
 )
 MEANINGS: Final = {
     "share of alone": (
         f"held-out pass@1 after equal rounds, mean of the last {LAST_EVALUATIONS} evaluations, seed by seed"
     ),
     "at equal seconds": "the same at the processor seconds of whichever run is cheaper",
-    "attack success": "share of the honest agents' own held-out answers with the attack's mark, at the end",
+    "attack success": (
+        f"share of the honest agents' own held-out answers with the attack's mark, mean of the last "
+        f"{LAST_EVALUATIONS} evaluations"
+    ),
     "by chance": "the same without attackers",
+    "above chance": "difference of the two, seed by seed",
     "of external text": "attackers' share of the groups, tasks and demonstrations of others that agents used",
     "weight lost after": "round from which attackers weigh less than half of honest accounts, seed by seed",
 }
@@ -284,6 +298,7 @@ def _cells(damage: Damage) -> tuple[str, ...]:
         _words(damage.equal_seconds),
         _words(damage.success),
         _words(damage.chance),
+        _words(damage.above_chance),
         _words(damage.external),
         lost or "-",
     )
@@ -299,7 +314,7 @@ def _words(value: Estimate | None) -> str:
 COLUMNS: Final = (
     *("attack", "attackers", "arm", "seeds", "share", "share_half_width"),
     *("equal_seconds", "equal_seconds_half_width", "success", "success_half_width"),
-    *("chance", "external", "lost_after"),
+    *("chance", "above_chance", "above_chance_half_width", "external", "lost_after"),
 )
 
 
@@ -317,6 +332,7 @@ def _csv_row(damage: Damage) -> tuple[object, ...]:
         *_mean_and_width(damage.equal_seconds),
         *_mean_and_width(damage.success),
         damage.chance.mean if damage.chance else None,
+        *_mean_and_width(damage.above_chance),
         damage.external.mean if damage.external else None,
         " ".join("never" if lost is None else str(lost) for lost in damage.lost_after),
     )

@@ -53,7 +53,7 @@ class ScalePlan:
             minutes; with few, many move in a short simulation.
         nat: share of nodes to which nobody can open a connection.
         groups_per_second: that every account publishes.
-        loss: share of copies that get lost.
+        loss: share of packets that get lost; TCP sends them again.
     """
 
     nodes: int = 100

@@ -122,10 +122,7 @@ def _is_new(trace: _Trace, peer_id: str) -> bool:
 def _why_missed(trace: _Trace, peer_id: str) -> str:
     if (rule := trace.refused.get(peer_id)) is not None:
         return f"a copy came and was refused: {rule}"
-    copies = trace.copies.get(peer_id, [])
-    if copies and all(copy.due_seconds is None for copy in copies):
-        return f"{'the only copy' if len(copies) == 1 else 'all copies'} got lost on the way"
-    if copies:
+    if trace.copies.get(peer_id):
         return "copies were on the way when the time was over, or their connection had ended"
     around = trace.around[peer_id]
     if not around.honest_peers:
@@ -157,10 +154,12 @@ def _of_step(trace: _Trace, peer_id: str, seconds: float) -> str:
     copy = next(one for one in copies if one.sender == forwarder and one.due_seconds == came_seconds)
     if copy.waited_seconds > seconds / 2:
         return "the uplink of a node on the way was busy"
+    if copy.repeats:
+        return "packets got lost and were sent again"
     if copy.way is not Way.REQUESTED:
-        return f"a copy {copy.way.value} took long"
-    if any(one.due_seconds is None for one in copies):
-        return "a copy got lost; the next one was sent on request"
+        return f"a copy {copy.way.value} waited for packets before it that were sent again"
+    if any(one.repeats for one in copies):
+        return "packets of a copy got lost; another one was sent on request"
     around = trace.around.get(peer_id)
     if around is not None and not around.honest_neighbours:
         return "no honest neighbour in the mesh; the first copy was sent on request"

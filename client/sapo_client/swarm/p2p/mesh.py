@@ -296,7 +296,8 @@ class Mesh(GossipSub):
             if not identities:
                 continue
             new = [peer for peer in self.mesh[topic] if not self._supply.is_settled(topic, peer)]
-            for peer in self._supply.to_tell(topic, [*self._beside_mesh(topic), *new]):
+            others = [*self._beside_mesh(topic), *new]
+            for peer in self._supply.to_tell(topic, others, sparingly=self._budget.is_overdrawn):
                 announced[peer][topic] = identities
         return announced
 

@@ -1,9 +1,12 @@
 """A gossip mesh of bounded degree in virtual time, for simulations of many nodes in one process.
 
 Intake, scores and rate limits are those of the real transport; what is simulated is what libp2p does: links
-with latency and loss, an uplink that sends one message after another, a mesh of bounded degree in each topic,
-announcements (IHAVE) that repair losses, and requests for what was announced (IWANT). Control messages about
-the mesh itself (GRAFT and PRUNE) take no time, but their bytes are counted.
+with latency that lose packets, an uplink that sends one message after another, a mesh of bounded degree in
+each topic, announcements (IHAVE) of what did not come, and requests for what was announced (IWANT). Control
+messages about the mesh itself (GRAFT and PRUNE) take no time, but their bytes are counted.
+
+Libp2p runs over TCP: a lost packet comes again after a time-out, and what was sent to that peer after it
+waits. Nothing vanishes but what has not left a node when a connection ends.
 
 Nothing waits: all of it runs in one queue of events, which is as fast as the code under it.
 """
@@ -48,6 +51,15 @@ _FRAME_BYTES: Final = 130
 """Around one message or control list: topic name, lengths, encryption, TCP and IP headers."""
 
 _ID_BYTES: Final = 34
+
+_PACKET_BYTES: Final = 1400
+
+_REPEAT_SECONDS: Final = 0.2
+"""TCP's shortest time-out on Linux, on top of a round trip; it doubles until the packet gets through. A busy
+connection repeats sooner, for later packets show what is missing; most links here are quiet."""
+
+_MOST_REPEATS: Final = 6
+"""The last of them is more than ten seconds after the packet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +107,8 @@ class SentCopy:
 
     Attributes:
         waited_seconds: for copies before it on the uplink.
-        due_seconds: when it arrives; none if it got lost.
+        due_seconds: when it arrives.
+        repeats: of its packets, those that got lost.
     """
 
     sender: str
@@ -103,7 +116,8 @@ class SentCopy:
     identity: bytes
     way: Way
     waited_seconds: float
-    due_seconds: float | None
+    due_seconds: float
+    repeats: int = 0
 
 
 class EventQueue:
@@ -156,9 +170,16 @@ class MeshNetwork:
             known = self._latencies[link] = self.rng.uniform(low, high)
         return known
 
-    def is_lost(self) -> bool:
-        """Draw whether one message is lost."""
-        return self.rng.random() < self.conditions.loss_share
+    def repeats(self, size_bytes: int) -> list[int]:
+        """Draw how often each packet of a message is sent again."""
+        share = self.conditions.loss_share
+        if not share:
+            return [0]
+        packets = range(0, size_bytes, _PACKET_BYTES)
+        return [
+            next((n for n in range(_MOST_REPEATS) if self.rng.random() >= share), _MOST_REPEATS)
+            for _ in packets
+        ]
 
 
 class MeshNode:
@@ -189,6 +210,7 @@ class MeshNode:
         self._intake = Intake(limits, self.discipline, self.counters, on_bug)
         self._peers: dict[str, TokenBucket] = {}
         self._ended_seconds: dict[str, float] = {}
+        self._arrived_seconds: dict[str, float] = {}
         self._mesh: dict[str, dict[str, None]] = {}
         self._windows: deque[dict[bytes, MeshMessage]] = deque([{}], maxlen=_WINDOWS)
         self._supply: Supply[str] = Supply(network.rng)
@@ -303,14 +325,22 @@ class MeshNode:
         self._budget.sent(size)
         queue = self._network.queue
         begin = max(queue.now_seconds, self._uplink_free_seconds)
-        self._uplink_free_seconds = begin + size * 8 / self._network.uplink_bits_per_second
-        due = None
-        if not self._network.is_lost():
-            due = self._uplink_free_seconds + self._network.latency_seconds(self.peer_id, peer_id)
-            left = self._uplink_free_seconds
-            queue.at(due, lambda: self._arrive(peer_id, message, left))
+        left = self._uplink_free_seconds = begin + size * 8 / self._network.uplink_bits_per_second
+        due, repeats = self._arrival(peer_id, size, left)
+        queue.at(due, lambda: self._arrive(peer_id, message, left))
         waited = begin - queue.now_seconds
-        self._network.on_copy(SentCopy(self.peer_id, peer_id, message.identity, way, waited, due))
+        self._network.on_copy(SentCopy(self.peer_id, peer_id, message.identity, way, waited, due, repeats))
+
+    def _arrival(self, peer_id: str, size: int, left_seconds: float) -> tuple[float, int]:
+        """Return when what left for a peer arrives there, after all that was sent before, and its repeats."""
+        latency = self._network.latency_seconds(self.peer_id, peer_id)
+        repeats = self._network.repeats(size)
+        self.traffic.sent_bytes += sum(repeats) * _PACKET_BYTES
+        # the packets wait for their time-outs side by side: the one that is repeated most often is the last
+        late = (2 * latency + _REPEAT_SECONDS) * (2 ** max(repeats) - 1)
+        due = max(left_seconds + latency + late, self._arrived_seconds.get(peer_id, 0.0))
+        self._arrived_seconds[peer_id] = due
+        return due, sum(repeats)
 
     def _arrive(self, peer_id: str, message: MeshMessage, left_seconds: float) -> None:
         if (receiver := self._network.nodes.get(peer_id)) is not None:
@@ -412,7 +442,7 @@ class MeshNode:
     def _announce(self, topic: str, others: Sequence[str]) -> None:
         """Announce the messages of the last heartbeats to peers beside the mesh, in turns (IHAVE)."""
         if identities := self._recent(topic, _ANNOUNCED_WINDOWS):
-            for peer_id in self._supply.to_tell(topic, others):
+            for peer_id in self._supply.to_tell(topic, others, sparingly=self._budget.is_overdrawn):
                 self._tell(peer_id, topic, identities)
 
     def _introduce(self, peer_id: str, topic: str) -> None:
@@ -426,10 +456,8 @@ class MeshNode:
         return [one for window in recent for one, message in window.items() if message.topic == topic]
 
     def _tell(self, peer_id: str, topic: str, identities: list[bytes]) -> None:
-        self._count_control(peer_id, len(identities))
-        if not self._network.is_lost():
-            due = self._network.queue.now_seconds + self._network.latency_seconds(self.peer_id, peer_id)
-            self._network.queue.at(due, partial(self._be_asked, peer_id, topic, identities))
+        due = self._control(peer_id, len(identities))
+        self._network.queue.at(due, partial(self._be_asked, peer_id, topic, identities))
 
     def _be_asked(self, peer_id: str, topic: str, identities: list[bytes]) -> None:
         """Let a peer ask for what it lacks (IWANT), a round trip after the announcement."""
@@ -441,8 +469,7 @@ class MeshNode:
             other._ask(self, wanted)
 
     def _ask(self, other: MeshNode, wanted: list[bytes]) -> None:
-        self._count_control(other.peer_id, len(wanted))
-        due = self._network.queue.now_seconds + self._network.latency_seconds(self.peer_id, other.peer_id)
+        due = self._control(other.peer_id, len(wanted))
         self._network.queue.at(due, lambda: other._answer(self, wanted))
 
     def _answer(self, asker: MeshNode, wanted: Iterable[bytes]) -> None:
@@ -453,12 +480,18 @@ class MeshNode:
                 asker.traffic.repaired += 1
                 self._send(asker.peer_id, message, Way.REQUESTED)
 
-    def _count_control(self, peer_id: str, identities: int) -> None:
+    def _control(self, peer_id: str, identities: int) -> float:
+        """Send a control message, ahead of what waits on the uplink; return when it arrives."""
+        size = self._count_control(peer_id, identities)
+        return self._arrival(peer_id, size, self._network.queue.now_seconds)[0]
+
+    def _count_control(self, peer_id: str, identities: int) -> int:
         size = _FRAME_BYTES + identities * _ID_BYTES
         self.traffic.sent_bytes += size
         self._budget.sent(size)
         if (other := self._network.nodes.get(peer_id)) is not None:
             other.traffic.received_bytes += size
+        return size
 
     def _joined(self, peer_id: str, topic: str) -> bool:
         other = self._network.nodes.get(peer_id)
@@ -474,6 +507,7 @@ class MeshNode:
     def _drop(self, peer_id: str) -> None:
         if self._peers.pop(peer_id, None) is not None:
             self._ended_seconds[peer_id] = self._network.queue.now_seconds
+            self._arrived_seconds.pop(peer_id, None)
             self._requested.left(peer_id)
         self._intake.forget_peer(peer_id)
         for mesh in self._mesh.values():

@@ -14,7 +14,7 @@ from sapo_verification.reputation.origins import Network, no_network
 
 GROUP = b"group"
 AROUND = Surroundings(honest_peers=2, honest_neighbours=1, heard_seconds=100.0)
-LOST = SentCopy("author", "node", GROUP, Way.OWN, 0.0, None)
+COPY = SentCopy("author", "node", GROUP, Way.OWN, 0.0, 31.0)
 
 
 def traces(around: Surroundings = AROUND) -> Traces:
@@ -37,19 +37,20 @@ def late(traced: Traces) -> str:
     return cause.text
 
 
-def test_a_lost_copy_is_told_from_none() -> None:
+def test_a_copy_that_did_not_arrive_in_time_is_told_from_none() -> None:
+    text = "copies were on the way when the time was over, or their connection had ended"
     one = traces()
-    one.sent(LOST)
-    assert missed(one) == (Cause("the only copy got lost on the way", 1, 0),)
+    one.sent(COPY)
+    assert missed(one) == (Cause(text, 1, 0),)
     new = traces(replace(AROUND, heard_seconds=6.0))
-    new.sent(LOST)
-    new.sent(replace(LOST, sender="other"))
-    assert missed(new) == (Cause("all copies got lost on the way", 1, 1),)
+    new.sent(COPY)
+    new.sent(replace(COPY, sender="other"))
+    assert missed(new) == (Cause(text, 1, 1),)
 
 
 def test_a_refused_copy_has_its_rule() -> None:
     one = traces()
-    one.sent(replace(LOST, due_seconds=10.1))
+    one.sent(replace(COPY, due_seconds=10.1))
     one.refused(GROUP, "node", "author_introduced")
     assert missed(one) == (Cause("a copy came and was refused: author_introduced", 1, 0),)
 
@@ -91,6 +92,27 @@ def test_a_busy_uplink_before_the_last_step_is_the_cause() -> None:
         one.sent(SentCopy(sender, receiver, GROUP, Way.FORWARDED, waited, due))
         one.admitted(GROUP, receiver, sender, due)
     assert late(one) == "the uplink of a node on the way was busy"
+
+
+@pytest.mark.parametrize(
+    ("way", "repeats", "earlier", "text"),
+    [
+        (Way.FORWARDED, 2, 0, "packets got lost and were sent again"),
+        (
+            Way.FORWARDED,
+            0,
+            0,
+            "a copy forwarded in the mesh waited for packets before it that were sent again",
+        ),
+        (Way.REQUESTED, 0, 1, "packets of a copy got lost; another one was sent on request"),
+    ],
+)
+def test_lost_packets_are_the_cause(way: Way, repeats: int, earlier: int, text: str) -> None:
+    one = traces()
+    one.sent(replace(COPY, sender="other", repeats=earlier))
+    one.sent(SentCopy("author", "node", GROUP, way, 0.0, 13.0, repeats))
+    one.admitted(GROUP, "node", "author", 13.0)
+    assert late(one) == text
 
 
 def test_shares_above_a_cap_are_counted() -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 
 from sapo_client.swarm.simulated.memory import LinkConditions
 from sapo_client.swarm.simulated.mesh import EventQueue, MeshNetwork, MeshNode, SentCopy, Way
+from sapo_client.swarm.supply import LEAST_ANNOUNCED, Supply
 from sapo_protocol.errors import Verdict
 
 TOPIC = "rollouts"
@@ -83,6 +85,33 @@ def test_what_left_a_node_before_it_stopped_arrives_and_what_waited_does_not() -
     author.stop()
     sea.queue.run_until(5.0)
     assert peer.counters.accepted == 1
+
+
+def test_lost_packets_come_later_and_what_was_sent_after_them_waits() -> None:
+    sea = Sea(loss_share=0.2)
+    author, peer = sea.node("author"), sea.node("peer")
+    assert author.connect(peer.peer_id)
+    sea.publish(author, 100)
+    sea.queue.run_until(sea.queue.now_seconds + 60)
+    assert peer.counters.accepted == 400
+    copies = [one for one in sea.copies if one.way is Way.OWN]
+    due = [one.due_seconds for one in copies]
+    assert due == sorted(due)
+    repeats = sum(one.repeats for one in copies)
+    assert 70 < repeats < 130  # a quarter of 400 packets is sent again, once or more often
+    latency = sea.network.latency_seconds(author.peer_id, peer.peer_id)
+    late = [after - before for before, after in pairwise(due)]
+    assert max(late) > 0.2 + 2 * latency
+    assert author.traffic.sent_bytes > 1000 * len(copies) + 1400 * repeats
+
+
+def test_a_node_whose_fewest_neighbours_are_too_many_tells_few_peers_at_a_time() -> None:
+    supply: Supply[str] = Supply(random.Random(0))
+    others = [f"peer-{number}" for number in range(60)]
+    assert len(supply.to_tell(TOPIC, others)) == 20
+    supply.shift()
+    told = supply.to_tell(TOPIC, others, sparingly=True)
+    assert len(told) == LEAST_ANNOUNCED
 
 
 def test_a_node_that_sends_too_much_keeps_fewer_neighbours_and_loses_nothing() -> None:
