@@ -19,7 +19,7 @@ repair what was lost. Differences from the stock router, each a fault that was f
   pruned peer nothing for a minute;
 * a mesh that brings too little takes in a peer that had what was lacking, in place of the neighbour that
   brought least (`swarm/supply.py`), and one that is too large keeps those that bring most; it is
-  smaller where the node sends more than its budget (`swarm/upload_budget.py`);
+  smaller where the node sends more than its budget, which then tells fewer peers (`swarm/upload_budget.py`);
 * the adaptive, spam, equivocation and eclipse features, stock's opportunistic grafting and peer
   replacement are off: they keep full messages without bound, drop honest relays above ten messages a
   second, and change a healthy mesh without need.
