@@ -16,6 +16,7 @@ from typing import Any, Final
 import trio
 from support.auditor_harness import AUDITORS, FAR_SECONDS, QUORUM, WORKERS, AuditorHarness, World, checking
 from support.ledger import keys, make_root, sign
+from web3.types import RPCEndpoint, RPCResponse
 
 from sapo_client.ledger.answers import StrictProvider
 
@@ -31,11 +32,11 @@ class Count(Counter[str]):
         super().__init__()
         make_request = StrictProvider.make_request
 
-        def counted(provider: StrictProvider, method: Any, params: Any) -> Any:
-            self[str(method)] += 1
+        def counted(provider: StrictProvider, method: RPCEndpoint, params: Any) -> RPCResponse:
+            self[method] += 1
             return make_request(provider, method, params)
 
-        StrictProvider.make_request = counted  # type: ignore[method-assign]
+        StrictProvider.make_request = counted  # type: ignore[method-assign, assignment]
 
 
 async def measure(seconds: float) -> None:

@@ -329,7 +329,16 @@ class MeshNode:
         due, repeats = self._arrival(peer_id, size, left)
         queue.at(due, lambda: self._arrive(peer_id, message, left))
         waited = begin - queue.now_seconds
-        self._network.on_copy(SentCopy(self.peer_id, peer_id, message.identity, way, waited, due, repeats))
+        copy = SentCopy(
+            self.peer_id,
+            peer_id,
+            message.identity,
+            way,
+            waited_seconds=waited,
+            due_seconds=due,
+            repeats=repeats,
+        )
+        self._network.on_copy(copy)
 
     def _arrival(self, peer_id: str, size: int, left_seconds: float) -> tuple[float, int]:
         """Return when what left for a peer arrives there, after all that was sent before, and its repeats."""
