@@ -221,7 +221,7 @@ class HealthTrial:
             "metric": _samples(metrics)["sapo_health_finding", code] == level,
             "event": any(finding["code"] == each["code"] for each in self._last_event()),
         }
-        assert (document.stderr, shown.stderr) == ("", "")
+        assert (document.stderr, shown.stderr) == ("", ""), (document.stderr, shown.stderr)
         errors = any(each["level"] == "error" for each in status["findings"])
         assert (healthy.exit_code, health.healthy) == (7 if errors else 0, not errors)
         assert page["healthy"] == (not errors)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from sapo_client.swarm.simulated.mesh import SentCopy, Way
+from sapo_client.swarm.simulated.copies import SentCopy, Way
 
 LATE_SECONDS: Final = 2.0
 """A delivery that takes longer is late."""

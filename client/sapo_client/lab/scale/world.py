@@ -14,8 +14,9 @@ from sapo_client.lab.scale.deliveries import WAIT_SECONDS, Deliveries
 from sapo_client.lab.scale.plan import Inhabitant, ScalePlan
 from sapo_client.lab.scale.resident import Group, Hearing, Resident
 from sapo_client.lab.scale.traces import LATE_SECONDS, Surroundings, Traces
+from sapo_client.swarm.simulated.events import EventQueue
 from sapo_client.swarm.simulated.memory import LinkConditions
-from sapo_client.swarm.simulated.mesh import EventQueue, MeshNetwork
+from sapo_client.swarm.simulated.mesh import MeshNetwork
 from sapo_protocol.epochs import epoch_at, epoch_start_seconds, overlap_seconds
 from sapo_verification.types import AdmittedRollout
 

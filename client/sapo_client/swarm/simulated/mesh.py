@@ -13,12 +13,10 @@ Nothing waits: all of it runs in one queue of events, which is as fast as the co
 
 from __future__ import annotations
 
-import heapq
 import random
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
 from functools import partial
 from typing import Final
 
@@ -29,6 +27,8 @@ from sapo_client.swarm.limits import TransportLimits
 from sapo_client.swarm.peer_score import PeerScores
 from sapo_client.swarm.rate_limit import TokenBucket
 from sapo_client.swarm.requested import Requested
+from sapo_client.swarm.simulated.copies import SentCopy, Way
+from sapo_client.swarm.simulated.events import EventQueue
 from sapo_client.swarm.simulated.memory import LinkConditions
 from sapo_client.swarm.supply import Supply
 from sapo_client.swarm.transport import BugReport, Validator
@@ -91,54 +91,6 @@ class MeshMessage:
     topic: str
     data: bytes
     identity: bytes
-
-
-class Way(Enum):
-    """How a copy of a message comes to be sent."""
-
-    OWN = "from its author"
-    FORWARDED = "forwarded in the mesh"
-    REQUESTED = "on request after an announcement"
-
-
-@dataclass(frozen=True, slots=True)
-class SentCopy:
-    """One copy of a message between two nodes.
-
-    Attributes:
-        waited_seconds: for copies before it on the uplink.
-        due_seconds: when it arrives.
-        repeats: of its packets, those that got lost.
-    """
-
-    sender: str
-    receiver: str
-    identity: bytes
-    way: Way
-    waited_seconds: float
-    due_seconds: float
-    repeats: int = 0
-
-
-class EventQueue:
-    """Events in virtual time; those of one moment run in the order in which they were added."""
-
-    def __init__(self) -> None:
-        self.now_seconds = 0.0
-        self._events: list[tuple[float, int, Callable[[], None]]] = []
-        self._number = 0
-
-    def at(self, due_seconds: float, event: Callable[[], None]) -> None:
-        """Run an event at a time."""
-        self._number += 1
-        heapq.heappush(self._events, (due_seconds, self._number, event))
-
-    def run_until(self, end_seconds: float) -> None:
-        """Run all events up to a time, and what they add."""
-        while self._events and self._events[0][0] <= end_seconds:
-            self.now_seconds, _, event = heapq.heappop(self._events)
-            event()
-        self.now_seconds = end_seconds
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import pytest
 
 from sapo_client.lab.scale.batches import POLICY, cap_violations
 from sapo_client.lab.scale.traces import Cause, Surroundings, Traces
-from sapo_client.swarm.simulated.mesh import SentCopy, Way
+from sapo_client.swarm.simulated.copies import SentCopy, Way
 from sapo_protocol.identifiers import Account
 from sapo_verification.reputation.origins import Network, no_network
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import random
 from itertools import pairwise
 
+from sapo_client.swarm.simulated.copies import SentCopy, Way
+from sapo_client.swarm.simulated.events import EventQueue
 from sapo_client.swarm.simulated.memory import LinkConditions
-from sapo_client.swarm.simulated.mesh import EventQueue, MeshNetwork, MeshNode, SentCopy, Way
+from sapo_client.swarm.simulated.mesh import MeshNetwork, MeshNode
 from sapo_client.swarm.supply import LEAST_ANNOUNCED, Supply
 from sapo_protocol.errors import Verdict
 

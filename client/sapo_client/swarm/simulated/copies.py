@@ -1,0 +1,33 @@
+"""Copies of messages between two nodes of a simulated mesh, as observers are told of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Way(Enum):
+    """How a copy of a message comes to be sent."""
+
+    OWN = "from its author"
+    FORWARDED = "forwarded in the mesh"
+    REQUESTED = "on request after an announcement"
+
+
+@dataclass(frozen=True, slots=True)
+class SentCopy:
+    """One copy of a message between two nodes.
+
+    Attributes:
+        waited_seconds: for copies before it on the uplink.
+        due_seconds: when it arrives.
+        repeats: of its packets, those that got lost.
+    """
+
+    sender: str
+    receiver: str
+    identity: bytes
+    way: Way
+    waited_seconds: float
+    due_seconds: float
+    repeats: int = 0
