@@ -138,7 +138,7 @@ def _damage(
         success=_mean(success.values()),
         chance=_mean(chance.values()),
         above_chance=_mean([success[seed] - chance[seed] for seed in both]),
-        external=estimate(external) if external and attackers else None,
+        external=_mean(external) if attackers else None,
         lost_after=tuple(lost_after(run.rows) for run, _ in runs) if attackers else (),
     )
 
@@ -166,7 +166,7 @@ def _at_equal_seconds(ours: Sequence[Point], alone: Sequence[Point]) -> tuple[fl
 def _shares(pairs: Sequence[tuple[float, float]]) -> Estimate | None:
     """Return the first as a share of the second, seed by seed, without seeds in which the second is 0."""
     shares = [ours / alone for ours, alone in pairs if alone > 0]
-    return estimate(shares) if shares else None
+    return _mean(shares)
 
 
 def _marked(runs: Seeds, mark: str | None) -> dict[int, float]:

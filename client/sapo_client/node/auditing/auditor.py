@@ -25,7 +25,7 @@ import trio
 from sapo_client.node.auditing.accuser import Accuser
 from sapo_client.node.auditing.agreement import Agreement, AgreementTerms, ChainState
 from sapo_client.node.auditing.every_group import EveryGroup
-from sapo_client.node.auditing.pace import settling_pause_seconds, until, watching_pause_seconds
+from sapo_client.node.auditing.pace import settling_pause_seconds, watching_pause_seconds
 from sapo_client.node.auditing.pages import PageExchange
 from sapo_client.node.auditing.sample import SampleAudit
 from sapo_client.node.auditing.scrutiny import scrutinise
@@ -302,12 +302,8 @@ class Auditor:
         manifest, now_seconds = self._parts.manifest, self._parts.clock()
         if not is_posted:
             return settling_pause_seconds(grace_seconds(manifest), _LEAST_LOOK_SECONDS)
-        return until(
-            epoch_start_seconds(manifest, epoch_at(manifest, now_seconds) + 1),
-            now_seconds=now_seconds,
-            pause_seconds=watching_pause_seconds(self._challenge_seconds, _LEAST_LOOK_SECONDS),
-            least_seconds=_LEAST_LOOK_SECONDS,
-        )
+        end_seconds = epoch_start_seconds(manifest, epoch_at(manifest, now_seconds) + 1)
+        return watching_pause_seconds(self._challenge_seconds, _LEAST_LOOK_SECONDS, end_seconds - now_seconds)
 
     async def _advance(self, agreement: Agreement) -> bool:
         """Take the next step for all ended epochs; return whether the newest one is posted."""

@@ -6,6 +6,7 @@ some ten thousand questions a day, so a node looks as often as windows and turns
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 LOOKS_PER_WINDOW: Final = 60
@@ -15,14 +16,19 @@ LONGEST_PAUSE_SECONDS: Final = 30.0
 """The grace of long epochs: nothing that others wait for takes longer."""
 
 
-def watching_pause_seconds(challenge_seconds: float, least_seconds: float) -> float:
+def watching_pause_seconds(
+    challenge_seconds: float, least_seconds: float, until_due_seconds: float = math.inf
+) -> float:
     """Return the pause between two looks at what is posted.
 
     Args:
         challenge_seconds: for which a posting can be challenged.
-        least_seconds: the pause where that window is short.
+        least_seconds: the shortest pause.
+        until_due_seconds: time until a node has something to do itself, which it does not sleep over.
     """
-    return min(LONGEST_PAUSE_SECONDS, max(least_seconds, challenge_seconds / LOOKS_PER_WINDOW))
+    return max(
+        least_seconds, min(LONGEST_PAUSE_SECONDS, challenge_seconds / LOOKS_PER_WINDOW, until_due_seconds)
+    )
 
 
 def settling_pause_seconds(grace_seconds: float, least_seconds: float) -> float:
@@ -33,8 +39,3 @@ def settling_pause_seconds(grace_seconds: float, least_seconds: float) -> float:
         least_seconds: the pause where epochs are short.
     """
     return max(least_seconds, grace_seconds / LOOKS_PER_GRACE)
-
-
-def until(due_seconds: float, *, now_seconds: float, pause_seconds: float, least_seconds: float) -> float:
-    """Return a pause that ends when something is due, if that is sooner."""
-    return max(least_seconds, min(pause_seconds, due_seconds - now_seconds))

@@ -23,7 +23,7 @@ from sapo_client.node.auditing.disputes import (
     find_fraud,
     posting_search,
 )
-from sapo_client.node.auditing.pace import until, watching_pause_seconds
+from sapo_client.node.auditing.pace import watching_pause_seconds
 from sapo_client.node.auditing.recall import FinalEpochs
 from sapo_client.node.auditing.settlement import cumulative_points, grace_seconds, settlement_check
 from sapo_client.node.runtime.beside import beside
@@ -136,12 +136,8 @@ class LedgerWatchtower:
 
     def _pause_seconds(self) -> float:
         """Return when to look again: soon enough for what this node has to do itself."""
-        return until(
-            self._due_seconds,
-            now_seconds=self._parts.clock(),
-            pause_seconds=watching_pause_seconds(self._challenge_seconds, _LEAST_LOOK_SECONDS),
-            least_seconds=_LEAST_LOOK_SECONDS,
-        )
+        until_due_seconds = self._due_seconds - self._parts.clock()
+        return watching_pause_seconds(self._challenge_seconds, _LEAST_LOOK_SECONDS, until_due_seconds)
 
     async def _learn_terms(self) -> None:
         ledger = self._parts.ledger

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from sapo_client.node.auditing.pace import settling_pause_seconds, until, watching_pause_seconds
+from sapo_client.node.auditing.pace import settling_pause_seconds, watching_pause_seconds
 
 
 @pytest.mark.parametrize(
@@ -35,4 +35,4 @@ def test_an_auditor_looks_sixteen_times_in_a_grace(grace_seconds: float, pause_s
     [(math.inf, 30.0), (130.0, 30.0), (112.0, 12.0), (100.5, 1.0), (100.0, 1.0), (50.0, 1.0)],
 )
 def test_what_is_due_is_not_slept_over(due_seconds: float, pause_seconds: float) -> None:
-    assert until(due_seconds, now_seconds=100.0, pause_seconds=30.0, least_seconds=1.0) == pause_seconds
+    assert watching_pause_seconds(3600, 1.0, due_seconds - 100.0) == pause_seconds
