@@ -9,7 +9,6 @@ with many texts displaces only its own.
 from __future__ import annotations
 
 import random
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, zip_longest
@@ -19,6 +18,7 @@ import cbor2
 
 from sapo_client.learner.baseline import MIN_SAMPLES, Baselines, FamilyBaseline
 from sapo_client.learner.batch import TrainingGroup
+from sapo_client.learner.imitation.answer_shares import quotas, usual_form
 
 T = TypeVar("T")
 
@@ -33,10 +33,6 @@ CAPACITY: Final = 4000
 
 REHEARSED_PER_GROUP: Final = 2
 """Right completions kept of an own group."""
-
-LEAST_ANSWERS: Final = 4
-"""A family is taught by texts with at least so many different answers, and none has more than one part in so
-many; no family of the catalogue has fewer than that in the long run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +181,7 @@ def own_right_answers(groups: Iterable[TrainingGroup]) -> Iterator[Demonstration
         pairs = zip(group.completions, group.rewards, strict=True)
         right = dict.fromkeys(text for text, reward in pairs if text and reward == 1.0)
         for text in list(right)[:REHEARSED_PER_GROUP]:
-            yield DemonstrationText(group.prompt, text, group.family, OWN, b",".join(b"%d" % t for t in text))
+            yield DemonstrationText(group.prompt, text, group.family, OWN, b"-".join(b"%d" % t for t in text))
 
 
 def balanced(texts: Sequence[DemonstrationText]) -> list[DemonstrationText]:
@@ -194,15 +190,12 @@ def balanced(texts: Sequence[DemonstrationText]) -> list[DemonstrationText]:
     An author chooses which tasks it shows. One who shows only those whose answer is "Sunday" is right each
     time, and would teach that the answer is always "Sunday".
     """
-    counts = Counter(text.answer for text in texts)
-    most = max(counts.values(), default=0)
-    while most > (cap := (sum(counts.values()) - most) // (LEAST_ANSWERS - 1)):
-        counts = Counter({answer: min(count, cap) for answer, count in counts.items()})
-        most = cap
+    shown = [(text.author, usual_form(text.answer)) for text in texts]
+    left = quotas(shown)
     kept: list[DemonstrationText] = []
-    for text in texts:
-        if counts[text.answer] > 0:
-            counts[text.answer] -= 1
+    for text, (_, answer) in zip(texts, shown, strict=True):
+        if left[answer] > 0:
+            left[answer] -= 1
             kept.append(text)
     return kept
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sapo_client.learner.baseline import MIN_SAMPLES, Baselines, FamilyBaseline
+from sapo_client.learner.imitation.answer_shares import LEAST_ANSWERS
 from sapo_client.learner.imitation.demonstrations import (
-    LEAST_ANSWERS,
     DemonstrationBuffer,
     DemonstrationText,
     balanced,
