@@ -7,13 +7,23 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from statistics import fmean
+from typing import Final
 
 from sapo_client.lab.journal import CurvePoint
 from sapo_protocol.errors import RemoteProtocolError
-from sapo_protocol.identifiers import Account
+from sapo_protocol.identifiers import Account, ContentId
+from sapo_protocol.rules import Rule
 from sapo_verification.engine import Engine
 from sapo_verification.observer import SilentObserver
-from sapo_verification.types import AdmittedRollout, SampledBatch
+from sapo_verification.types import AdmittedRollout, SampledBatch, VerifiedRollout
+
+FAULTS: Final = frozenset(
+    {
+        *(Rule.NOT_BANNED, Rule.VISIBLE_TEXT, Rule.CHECKED_IN_TIME, Rule.CHECKER_SURVIVES, Rule.NO_CODE),
+        *(Rule.ASSIGNED_LEVEL, Rule.OWN_WORK, Rule.LIKELY, Rule.NO_PLANTED_PHRASE),
+    }
+)
+"""Rules that no group of an honest account should break, whatever its policy and tokenizer."""
 
 
 class Exposure(SilentObserver):
@@ -32,6 +42,8 @@ class Exposure(SilentObserver):
         self._attackers: set[Account] = set()
         self._bytes = 0
         self._epoch = 0
+        self._examined: set[ContentId] = set()
+        self._blamed: dict[ContentId, Rule] = {}
 
     def admitted(self, admitted: AdmittedRollout, source: str) -> None:
         """Count a rollout that arrived."""
@@ -39,13 +51,24 @@ class Exposure(SilentObserver):
         self._epoch = max(self._epoch, admitted.rollout.epoch)
         if admitted.account not in self._agents:
             self._attackers.add(admitted.account)
-        elif admitted.account != self._engine.own:
+        elif self._is_honest(admitted.account):
             self._heard[self._number[admitted.account]] += 1
             self._carried = self._engine.islands.carried
 
     def message_refused(self, error: RemoteProtocolError, message: bytes, source: str) -> None:
         """Count a message that was received for nothing."""
         self._bytes += len(message)
+
+    def refused(self, rule: Rule, admitted: AdmittedRollout, detail: str) -> None:
+        """Count an honest group that is blamed, once however often a screen keeps it out."""
+        if rule in FAULTS and self._is_honest(admitted.account):
+            self._examined.add(admitted.content_id)
+            self._blamed.setdefault(admitted.content_id, rule)
+
+    def verified(self, rollout: VerifiedRollout) -> None:
+        """Count an honest group that was checked."""
+        if self._is_honest(rollout.account):
+            self._examined.add(rollout.content_id)
 
     def added_to(self, row: CurvePoint, batch: SampledBatch) -> CurvePoint:
         """Return an agent's row with what it received since the round began."""
@@ -69,6 +92,8 @@ class Exposure(SilentObserver):
             attackers_weight=self._mean_weight(self._attackers),
             honest_set_aside=sum(account in others for account in set_aside),
             attackers_set_aside=sum(account in self._attackers for account in set_aside),
+            examined=len(self._examined),
+            blamed=dict(sorted(Counter(rule.number for rule in self._blamed.values()).items())),
         )
 
     def begin_round(self) -> None:
@@ -76,6 +101,10 @@ class Exposure(SilentObserver):
         self._bytes = 0
         self._heard.clear()
         self._carried = frozenset()
+
+    def _is_honest(self, account: Account) -> bool:
+        """Whether an account is another agent's or teacher's."""
+        return account in self._agents and account != self._engine.own
 
     def _shown(self, batch: SampledBatch) -> dict[str, dict[str, int]]:
         """Return how many demonstrations of each family an agent or teacher made."""

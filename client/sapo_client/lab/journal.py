@@ -52,6 +52,8 @@ class CurvePoint:
             none did; None in a swarm without islands.
         heard: groups that arrived in the round, by the number of the agent or teacher that made them.
         shown: demonstrations that were handed to the learner, by family, then by that number.
+        examined: groups of other agents and teachers that were checked until now.
+        blamed: how many of them were refused for a fault or kept out by a screen, by the rule's number.
     """
 
     round: int
@@ -79,6 +81,8 @@ class CurvePoint:
     carried: Sequence[int] | None = None
     heard: Mapping[str, int] | None = None
     shown: Mapping[str, Mapping[str, int]] | None = None
+    examined: int = 0
+    blamed: Mapping[str, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,20 +110,27 @@ def test_the_table_compares_with_alone_and_with_clean(tmp_path: Path) -> None:
     weights = {"honest_weight": 0.5, "attackers_weight": 0.5}
     attacked = [
         row(1, 0.125, attackers=1, marks={"phrase": 0.25}, **weights),
-        row(2, 0.25, attackers=2, marks={"phrase": 0.5}, **{**weights, "attackers_weight": 0.125}),
+        row(
+            *(2, 0.25),
+            attackers=2,
+            marks={"phrase": 0.5},
+            examined=16,
+            blamed={"R11.1": 1, "R13.1": 1},
+            **{**weights, "attackers_weight": 0.125},
+        ),
     ]
     finish(campaign, "phrase", "4/4", attacked)
     page = write_attack_report(campaign).read_text(encoding="utf-8")
     assert "Alone (8/0) reaches 0.500 held out (1 seed).\n" in page
-    assert "| clean | 0 | 4/4 | 1 | 0.750 | 0.667 | - | - | - | - | - |\n" in page
-    assert "| phrase | 2 | 4/4 | 1 | 0.375 | 0.333 | 0.375 | 0.062 | 0.312 | 0.375 | 2 |\n" in page
+    assert "| clean | 0 | 4/4 | 1 | 0.750 | 0.667 | - | - | - | - | - | - |\n" in page
+    assert "| phrase | 2 | 4/4 | 1 | 0.375 | 0.333 | 0.375 | 0.062 | 0.312 | 0.375 | 0.125 | 2 |\n" in page
     assert f"* **phrase**: {ATTACKS['phrase'].exploits}. Mark: phrase.\n" in page
     assert (tmp_path / "attack.png").read_bytes().startswith(b"\x89PNG")
     table = list(csv.DictReader((tmp_path / "attack.csv").open(encoding="utf-8")))
-    columns = ("attack", "share", "success", "chance", "above_chance", "lost_after")
+    columns = ("attack", "share", "success", "chance", "above_chance", "blamed", "lost_after")
     assert [tuple(each[column] for column in columns) for each in table] == [
-        ("clean", "0.75", "", "", "", ""),
-        ("phrase", "0.375", "0.375", "0.0625", "0.3125", "2"),
+        ("clean", "0.75", "", "", "", "", ""),
+        ("phrase", "0.375", "0.375", "0.0625", "0.3125", "0.125", "2"),
     ]
 
 
@@ -145,7 +152,7 @@ def test_agents_that_train_alone_have_rounds_of_their_own(tmp_path: Path) -> Non
     finish(campaign, None, "8/0", alone)
     page = write_attack_report(campaign).read_text(encoding="utf-8")
     assert "Alone (8/0) reaches 0.750 held out after 4 rounds (1 seed).\n" in page
-    assert "| clean | 0 | 4/4 | 1 | 2.000 | 0.750 | - | - | - | - | - |\n" in page
+    assert "| clean | 0 | 4/4 | 1 | 2.000 | 0.750 | - | - | - | - | - | - |\n" in page
     assert "| phrase | 2 | 4/4 | 1 | 2.000 | 0.750 |" in page
 
 

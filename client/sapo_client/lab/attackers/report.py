@@ -38,6 +38,8 @@ class Damage:
         chance: share of them in the same arm without attackers; None where that was not run.
         above_chance: difference of the two, over the seeds that both have.
         external: attackers' share of the external groups of all batches; None without external groups.
+        blamed: share of honest agents' groups that others refused for a fault or kept out; None where none
+            was checked.
         lost_after: rounds until attackers' weight was lost for good, by seed; None if it never was.
     """
 
@@ -51,6 +53,7 @@ class Damage:
     chance: Estimate | None
     above_chance: Estimate | None
     external: Estimate | None
+    blamed: Estimate | None
     lost_after: tuple[int | None, ...]
 
 
@@ -125,6 +128,7 @@ def _damage(
 ) -> Damage:
     points = [(points_of(run.rows), points_of(alone.rows)) for run, alone in runs]
     external = [share for run, _ in runs if (share := _external_share(run.rows)) is not None]
+    blamed = [share for run, _ in runs if (share := _blamed_share(run.rows)) is not None]
     success = _marked({run.run.seed: run for run, _ in runs}, mark)
     chance = _marked(clean, mark)
     both = sorted(success.keys() & chance.keys())
@@ -139,6 +143,7 @@ def _damage(
         chance=_mean(chance.values()),
         above_chance=_mean([success[seed] - chance[seed] for seed in both]),
         external=_mean(external) if attackers else None,
+        blamed=_mean(blamed),
         lost_after=tuple(lost_after(run.rows) for run, _ in runs) if attackers else (),
     )
 
@@ -192,6 +197,13 @@ def _external_share(rows: Sequence[CurvePoint]) -> float | None:
     """Return the attackers' share of what was used of others: groups, tasks and demonstrations."""
     used = sum(row.external + row.practised + row.demonstrations for row in rows)
     return sum(row.attackers + row.attackers_demonstrations for row in rows) / used if used else None
+
+
+def _blamed_share(rows: Sequence[CurvePoint]) -> float | None:
+    """Return the share of honest groups that were blamed, among those that the agents checked."""
+    last = list({row.agent: row for row in rows}.values())
+    examined = sum(row.examined for row in last)
+    return sum(sum(row.blamed.values()) for row in last if row.blamed) / examined if examined else None
 
 
 def lost_after(rows: Sequence[CurvePoint]) -> int | None:
@@ -269,7 +281,14 @@ def _mark_of(attack: LabAttack) -> str:
 
 HEADINGS: Final = (
     *("attack", "attackers", "arm", "seeds", "share of alone", "at equal seconds"),
-    *("attack success", "by chance", "above chance", "of external text", "weight lost after"),
+    *(
+        "attack success",
+        "by chance",
+        "above chance",
+        "of external text",
+        "honest blamed",
+        "weight lost after",
+    ),
 )
 MEANINGS: Final = {
     "share of alone": (
@@ -283,6 +302,10 @@ MEANINGS: Final = {
     "by chance": "the same without attackers",
     "above chance": "difference of the two, seed by seed",
     "of external text": "attackers' share of the groups, tasks and demonstrations of others that agents used",
+    "honest blamed": (
+        "share of the honest agents' groups that others checked, and then refused for a fault or kept out"
+        " by a screen"
+    ),
     "weight lost after": "round from which attackers weigh less than half of honest accounts, seed by seed",
 }
 
@@ -300,6 +323,7 @@ def _cells(damage: Damage) -> tuple[str, ...]:
         _words(damage.chance),
         _words(damage.above_chance),
         _words(damage.external),
+        _words(damage.blamed),
         lost or "-",
     )
 
@@ -314,7 +338,7 @@ def _words(value: Estimate | None) -> str:
 COLUMNS: Final = (
     *("attack", "attackers", "arm", "seeds", "share", "share_half_width"),
     *("equal_seconds", "equal_seconds_half_width", "success", "success_half_width"),
-    *("chance", "above_chance", "above_chance_half_width", "external", "lost_after"),
+    *("chance", "above_chance", "above_chance_half_width", "external", "blamed", "lost_after"),
 )
 
 
@@ -334,6 +358,7 @@ def _csv_row(damage: Damage) -> tuple[object, ...]:
         damage.chance.mean if damage.chance else None,
         *_mean_and_width(damage.above_chance),
         damage.external.mean if damage.external else None,
+        damage.blamed.mean if damage.blamed else None,
         " ".join("never" if lost is None else str(lost) for lost in damage.lost_after),
     )
 
