@@ -111,7 +111,8 @@ def test_the_table_compares_with_alone_and_with_clean(tmp_path: Path) -> None:
     attacked = [
         row(1, 0.125, attackers=1, marks={"phrase": 0.25}, **weights),
         row(
-            *(2, 0.25),
+            2,
+            0.25,
             attackers=2,
             marks={"phrase": 0.5},
             examined=16,
