@@ -8,7 +8,9 @@ from support.crashing import CrashControl, Killed, WriteBudget
 from support.swarm import EPOCH, Identity, moment
 from support.verification_harness import VerificationHarness
 
+from sapo_protocol.constants import CLOCK_SLACK_SECONDS, EPOCH_WINDOW
 from sapo_protocol.envelope import parse_envelope
+from sapo_protocol.epochs import epoch_start_seconds
 from sapo_protocol.equivocation import EquivocationProof, open_proof, prove_equivocation
 from sapo_protocol.errors import RemoteProtocolError, Verdict
 from sapo_protocol.rules import Rule
@@ -172,14 +174,30 @@ def test_rollouts_are_audited_as_far_as_they_are_drawn_and_have_a_place() -> Non
     assert len(harness.engine.audits) == 0
 
 
-def test_a_second_content_long_after_the_first_one_is_refused_and_not_proved() -> None:
+def test_a_second_content_whose_first_one_is_not_stored_is_refused_and_not_proved() -> None:
     harness, record = open_engine()
     harness.receive(ALICE, 0)
-    harness.engine.forget(EPOCH + KEPT_EPOCHS + 1)
+    harness.engine.envelopes.forget(EPOCH + KEPT_EPOCHS + 1)
     record.decisions.clear()
     assert harness.receive(ALICE, 0, wrong=2) == Received(Verdict.IGNORE, Rule.ONE_CONTENT)
     assert record.decisions == [("message_refused", Rule.ONE_CONTENT, "")]
     assert harness.reputation.evidence(ALICE.account, EPOCH) == Evidence(epoch=EPOCH)
+
+
+def test_slots_are_remembered_as_long_as_their_rollouts_may_arrive() -> None:
+    """Memory of a node does not grow with its age, only with what is said in an epoch."""
+    harness, _ = open_engine()
+    for slot in range(4):
+        harness.receive(ALICE, slot)
+    end = epoch_start_seconds(harness.manifest, EPOCH + EPOCH_WINDOW + 1) + CLOCK_SLACK_SECONDS
+    last = end - 1
+    harness.engine.forget(harness.engine.epoch(last))
+    topic, message = rollouts_topic(harness.manifest.swarm_id), harness.message(ALICE, 0, wrong=2)
+    assert harness.engine.receive(topic, message, last).rule is Rule.ONE_CONTENT
+    assert len(harness.engine.admission) == 4
+    harness.engine.forget(EPOCH + EPOCH_WINDOW + 2)
+    assert len(harness.engine.admission) == 0
+    assert harness.engine.receive(topic, message, end).rule is Rule.ROLLOUT_IN_TIME
 
 
 def test_a_second_content_becomes_a_proof_to_publish() -> None:

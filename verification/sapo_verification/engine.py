@@ -362,6 +362,7 @@ class Engine:
         start = epoch_start_seconds(self.manifest, epoch)
         self.certificates.forget(lambda one: one == self.own or self.islands.is_near(one, start))
         self.pool.expire(epoch - EPOCH_WINDOW)
+        self.admission.forget(epoch - EPOCH_WINDOW - 1)  # one more, which counts until clocks agree
         self.envelopes.forget(epoch)
         self.proofs.forget(epoch)
         self.sampled.commitments.forget(epoch)

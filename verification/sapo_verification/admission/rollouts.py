@@ -35,7 +35,7 @@ from sapo_verification.islands import Heard
 from sapo_verification.types import AdmittedRollout
 
 MAX_SEEN: Final = 65_536
-"""Slots remembered, at about 200 bytes each; beyond it the oldest is dropped first."""
+"""Slots remembered, at about 330 bytes each; beyond it the oldest is dropped first."""
 
 
 class SlotTaken(RemoteProtocolError):
@@ -124,6 +124,10 @@ class Admission:
         self._slots: OrderedDict[tuple[int, Account, int], ContentId] = OrderedDict()
         self._seen: set[ContentId] = set()
 
+    def __len__(self) -> int:
+        """Return the number of slots remembered."""
+        return len(self._slots)
+
     def admit(
         self, data: bytes, now_seconds: float, heard: Heard = None, *, again: bool = False
     ) -> AdmittedRollout:
@@ -152,6 +156,11 @@ class Admission:
         if not is_known:
             self._occupy_slot(rollout, envelope)
         return AdmittedRollout(envelope.content_id, rollout, data)
+
+    def forget(self, before_epoch: int) -> None:
+        """Drop the slots of epochs before one; rollouts of those epochs are admitted no more."""
+        for place in [place for place in self._slots if place[0] < before_epoch]:
+            self._seen.discard(self._slots.pop(place))
 
     def _occupy_slot(self, rollout: Rollout, envelope: SignedEnvelope) -> None:
         place = (rollout.epoch, rollout.account, rollout.slot)
