@@ -152,6 +152,6 @@ def pay(chances):
         for slot, rewards in enumerate(groups(epoch, [chance] * SLOTS)):
             rollout = author.rollout(epoch=epoch, slot=slot)
             id_ = ContentId(bytes([epoch, slot]) + bytes(30))
-            count.record(VerifiedRollout(AdmittedRollout(id_, rollout, b""), Task(0, 0), "", rewards))
+            count.record(VerifiedRollout(AdmittedRollout(id_, rollout), Task(0, 0), "", rewards))
     points = [dict(count.points(epoch, [author.account], SLOTS)) for epoch in range(len(chances))]
     return [earned.get(author.account, 0) for earned in points]

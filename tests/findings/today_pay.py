@@ -28,7 +28,7 @@ def pay(chances: Sequence[float]) -> list[int]:
         for slot, rewards in enumerate(groups(epoch, [_chance(chance, level) for level in levels])):
             rollout = author.rollout(epoch=epoch, slot=slot, family=levels[slot])
             id_ = ContentId(bytes([epoch, slot]) + bytes(30))
-            admitted = AdmittedRollout(id_, rollout, b"")
+            admitted = AdmittedRollout(id_, rollout)
             if len(set(rewards)) == 1:
                 count.refused(Rule.SIGNAL, admitted, "all alike")
             count.verified(VerifiedRollout(admitted, Task(levels[slot], 0), "", rewards))

@@ -183,7 +183,7 @@ class AuditorHarness:
     async def work(self, epoch: int, slot: int, *, right: int = 1, wrong: int = 1) -> AdmittedRollout:
         """Publish a group of right and wrong answers, as the node's rounds do."""
         admitted = await self.make(epoch, slot, right=right, wrong=wrong)
-        await self.node.gossip.publish(admitted)
+        await self.node.gossip.publish(admitted, self.node.message(admitted))
         await self.node.engine.verify(admitted)
         return admitted
 

@@ -125,6 +125,12 @@ class GossipHarness:
         """The engine's origins."""
         return self.engine.origins
 
+    def message(self, admitted: AdmittedRollout) -> bytes:
+        """Return the stored message of a rollout."""
+        message = self.envelopes.envelope(admitted.content_id)
+        assert message is not None
+        return message
+
     def restore(self) -> None:
         """Restore the engine, as a node does at its start."""
         self.engine.restore(self.now())
@@ -137,7 +143,7 @@ class GossipHarness:
         """Admit an own rollout, send it, and return it."""
         message = self.identity.message(self.manifest, **changes)
         admitted = self.engine.admit_own(message, self.now())
-        await self.gossip.publish(admitted)
+        await self.gossip.publish(admitted, message)
         return admitted
 
     def knows(self, other: "GossipHarness | Identity") -> bool:

@@ -219,7 +219,7 @@ class Member:
             self.world.signed.setdefault((account, epoch, slot), set()).add(message)
             process.node.gossip.keep_certificate_valid()
             admitted = process.node.engine.admit_own(message, self.now())
-            await process.node.gossip.publish(admitted)
+            await process.node.gossip.publish(admitted, message)
 
 
 class Mallory:

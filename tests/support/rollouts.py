@@ -21,5 +21,5 @@ def rollout_of(
         completions=tuple(answers),
     )
     content = ContentId(number.to_bytes(32, "big"))
-    admitted = AdmittedRollout(content, rollout, b"")
+    admitted = AdmittedRollout(content, rollout)
     return VerifiedRollout(admitted, Task(family, number), f"task {number}", tuple(answers.values()))

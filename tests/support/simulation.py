@@ -212,7 +212,7 @@ class Simulation:
             message = key.seal(self._harness.manifest, rollout).to_bytes()
             return self._harness.engine.admit_own(message, moment(self._harness.manifest, self.epoch))
         name = f"{rollout.account} {rollout.epoch} {rollout.slot}"
-        return AdmittedRollout(ContentId(sha256(name.encode()).digest()), rollout, b"")
+        return AdmittedRollout(ContentId(sha256(name.encode()).digest()), rollout)
 
     async def _audit(self, admitted: AdmittedRollout) -> None:
         try:

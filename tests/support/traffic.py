@@ -82,7 +82,7 @@ def rollout(
     content = identity.rollout(slot=slot, family=family, epoch=epoch, completions=completions)
     content_id = ContentId(_digest(content.to_payload()))
     rewards = tuple(float(place % 2) for place in range(len(completions)))
-    admitted = AdmittedRollout(content_id, content, b"")
+    admitted = AdmittedRollout(content_id, content)
     return VerifiedRollout(admitted, Task(family, slot), question, rewards)
 
 

@@ -37,7 +37,7 @@ class Record(SilentObserver):
         """Record a refused message."""
         self.decisions.append(("message_refused", error.rule, source))
 
-    def admitted(self, admitted: AdmittedRollout, source: str) -> None:
+    def admitted(self, admitted: AdmittedRollout, message: bytes, source: str) -> None:
         """Record an admission."""
         self.decisions.append(("admitted", admitted.account, source))
 

@@ -262,7 +262,7 @@ class Engine:
             RemoteProtocolError: with the rule that it breaks.
         """
         admitted = self.admission.admit(message, now_seconds)
-        self._keep(admitted, now_seconds, live=True)
+        self._keep(admitted, message, now_seconds, live=True)
         return admitted
 
     async def verify(self, admitted: AdmittedRollout) -> VerifiedRollout:
@@ -420,8 +420,8 @@ class Engine:
         self._connection.execute("BEGIN IMMEDIATE")
         with self._connection:  # all effects below are stored together
             refusal = self._offer(admitted)
-            self._keep(admitted, came.now_seconds, live=came.live)
-            self._observers.admitted(admitted, came.source)
+            self._keep(admitted, came.message, came.now_seconds, live=came.live)
+            self._observers.admitted(admitted, came.message, came.source)
             if admitted.rollout.account == self.own:  # another machine of it made this one
                 self._note_sibling(admitted)
             elif refusal is not None:
@@ -447,9 +447,9 @@ class Engine:
             return error
         return None
 
-    def _keep(self, admitted: AdmittedRollout, now_seconds: float, *, live: bool) -> None:
+    def _keep(self, admitted: AdmittedRollout, message: bytes, now_seconds: float, *, live: bool) -> None:
         self._screens.note_arrival(admitted, now_seconds, live=live)
-        self.envelopes.add(admitted)
+        self.envelopes.add(admitted, message)
 
     def _draw_for_audit(self, admitted: AdmittedRollout) -> None:
         """Queue a rollout if it is drawn, as a newcomer's is; a full queue drops one, possibly this one."""

@@ -20,7 +20,7 @@ class Observer(Protocol):
     def message_refused(self, error: RemoteProtocolError, message: bytes, source: str) -> None:
         """Handle a message that broke a rule of stages 0 to 7."""
 
-    def admitted(self, admitted: AdmittedRollout, source: str) -> None:
+    def admitted(self, admitted: AdmittedRollout, message: bytes, source: str) -> None:
         """Handle a new rollout from outside that passed stages 1 to 7; its account may be the own one."""
 
     def queued(self, admitted: AdmittedRollout) -> None:
@@ -48,7 +48,7 @@ class SilentObserver:
     def message_refused(self, error: RemoteProtocolError, message: bytes, source: str) -> None:
         """Ignore it."""
 
-    def admitted(self, admitted: AdmittedRollout, source: str) -> None:
+    def admitted(self, admitted: AdmittedRollout, message: bytes, source: str) -> None:
         """Ignore it."""
 
     def queued(self, admitted: AdmittedRollout) -> None:
@@ -78,10 +78,10 @@ class Observers(list[Observer]):
         for observer in self:
             observer.message_refused(error, message, source)
 
-    def admitted(self, admitted: AdmittedRollout, source: str) -> None:
+    def admitted(self, admitted: AdmittedRollout, message: bytes, source: str) -> None:
         """See ``Observer.admitted``."""
         for observer in self:
-            observer.admitted(admitted, source)
+            observer.admitted(admitted, message, source)
 
     def queued(self, admitted: AdmittedRollout) -> None:
         """See ``Observer.queued``."""

@@ -23,11 +23,13 @@ from sapo_protocol.tasks import Task
 
 @dataclass(frozen=True, slots=True)
 class AdmittedRollout:
-    """A rollout whose author, epoch and slot are genuine; its answers are not yet scored."""
+    """A rollout whose author, epoch and slot are genuine; its answers are not yet scored.
+
+    Its message is in the store of envelopes, and not here: thousands of rollouts wait at a time.
+    """
 
     content_id: ContentId
     rollout: Rollout
-    envelope: bytes
 
     @property
     def account(self) -> Account:

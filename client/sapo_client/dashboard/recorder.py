@@ -136,7 +136,7 @@ class DashboardRecorder(SilentObserver):
         """Take the refusal of a message that is no event of its own, but counted in a later one."""
         self.refusals.note(fields, self._clock())
 
-    def admitted(self, admitted: AdmittedRollout, source: str) -> None:
+    def admitted(self, admitted: AdmittedRollout, message: bytes, source: str) -> None:
         """Keep a rollout from outside."""
         self._keep(admitted).forwarder = source
 

@@ -45,9 +45,9 @@ class Exposure(SilentObserver):
         self._examined: set[ContentId] = set()
         self._blamed: dict[ContentId, Rule] = {}
 
-    def admitted(self, admitted: AdmittedRollout, source: str) -> None:
+    def admitted(self, admitted: AdmittedRollout, message: bytes, source: str) -> None:
         """Count a rollout that arrived."""
-        self._bytes += len(admitted.envelope)
+        self._bytes += len(message)
         self._epoch = max(self._epoch, admitted.rollout.epoch)
         if admitted.account not in self._agents:
             self._attackers.add(admitted.account)

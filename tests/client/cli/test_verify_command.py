@@ -89,7 +89,7 @@ def test_a_node_that_received_the_envelope_has_its_certificate(
     data.manifest.write_text(manifest_to_json(manifest))
     certificates = CertificateStore(manifest, data.database)
     certificates.admit(AUTHOR.certificate(manifest).to_bytes(), now)
-    EnvelopeStore(data.database).add(Admission(manifest, certificates).admit(envelope, now))
+    EnvelopeStore(data.database).add(Admission(manifest, certificates).admit(envelope, now), envelope)
     taken = sapo("export", "rollouts", tmp_path / "taken", "--data-dir", data.root)
     assert (taken.returncode, taken.stderr) == (0, "")
     [file] = (tmp_path / "taken").iterdir()

@@ -16,6 +16,7 @@ from sapo_verification.types import VerifiedRollout
 NOW = 1_800_000_000.0
 OWN, OTHER = Identity(1).account, Identity(2).account
 ANSWERS = {b"1": 1.0, b"2": 0.0}
+MESSAGE = b"as it came"
 
 
 def recorder() -> DashboardRecorder:
@@ -32,7 +33,7 @@ def outcome(recorded: DashboardRecorder, rollout: VerifiedRollout) -> tuple[str,
 
 def test_the_stages_follow_a_rollout_of_another() -> None:
     recorded, rollout = recorder(), rollout_of(OTHER, 1, ANSWERS)
-    recorded.admitted(rollout.admitted, "peer")
+    recorded.admitted(rollout.admitted, MESSAGE, "peer")
     assert outcome(recorded, rollout) == ("admitted", [True] * 9 + [None] * 5)
     recorded.verified(rollout)
     assert outcome(recorded, rollout) == ("verified", [True] * 12 + [None] * 2)
@@ -48,7 +49,7 @@ def test_the_stages_follow_a_rollout_of_another() -> None:
 def test_a_refusal_ends_the_stages_and_a_group_without_advantage_is_no_fault() -> None:
     recorded, bad, even = recorder(), rollout_of(OTHER, 1, ANSWERS), rollout_of(OTHER, 2, {b"1": 1.0})
     for each in (bad, even):
-        recorded.admitted(each.admitted, "peer")
+        recorded.admitted(each.admitted, MESSAGE, "peer")
     recorded.refused(Rule.VISIBLE_TEXT, bad.admitted, "a control character")
     assert outcome(recorded, bad) == ("refused: text_policy", [True] * 9 + [False] + [None] * 4)
     recorded.verified(even)
@@ -110,9 +111,9 @@ def test_a_final_epoch_is_kept() -> None:
 def test_own_rollouts_push_out_none_of_others() -> None:
     recorded = recorder()
     heard = rollout_of(OTHER, 7, ANSWERS).admitted
-    recorded.admitted(heard, "peer")
+    recorded.admitted(heard, MESSAGE, "peer")
     for number in range(MOST_ROLLOUTS + 10):
-        recorded.admitted(rollout_of(OWN, number, ANSWERS).admitted, "self")
+        recorded.admitted(rollout_of(OWN, number, ANSWERS).admitted, MESSAGE, "self")
     newest = [content_id for content_id, _ in recorded.rollouts.newest()]
     assert len(newest) == 1 + MOST_OWN_ROLLOUTS
     assert recorded.rollouts.get(heard.content_id) is not None
@@ -122,7 +123,7 @@ def test_own_rollouts_push_out_none_of_others() -> None:
 def test_everything_is_bounded() -> None:
     recorded = recorder()
     for number in range(MOST_ROLLOUTS + 10):
-        recorded.admitted(rollout_of(OTHER, number, ANSWERS).admitted, "peer")
+        recorded.admitted(rollout_of(OTHER, number, ANSWERS).admitted, MESSAGE, "peer")
         recorded.note("refused", {"reason": "schema", "account": None})
     assert len(recorded.rollouts) == MOST_ROLLOUTS - MOST_OWN_ROLLOUTS
     kept = list(recorded.since(0))
@@ -134,5 +135,5 @@ def test_everything_is_bounded() -> None:
     large = rollout_of(OTHER, 10**6, {bytes([n]) * 2**20: 0.0 for n in range(12)})
     for number in range(3):
         content = replace(large.admitted, content_id=rollout_of(OTHER, 10**7 + number, ANSWERS).content_id)
-        recorded.admitted(content, "peer")
+        recorded.admitted(content, MESSAGE, "peer")
     assert len(recorded.rollouts) == 1  # 12 MiB each, and 16 MiB are kept

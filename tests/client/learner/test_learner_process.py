@@ -40,7 +40,7 @@ def verified(completions: tuple[bytes, ...], number: int) -> VerifiedRollout:
     manifest, identity = make_manifest(), Identity(number)
     rollout = identity.rollout(completions=completions)
     envelope = identity.seal(manifest, rollout)
-    admitted = AdmittedRollout(envelope.content_id, rollout, envelope.to_bytes())
+    admitted = AdmittedRollout(envelope.content_id, rollout)
     rewards = tuple(float(index % 2) for index in range(len(completions)))
     return VerifiedRollout(admitted, Task(0, 1), PROMPT, rewards)
 

@@ -179,7 +179,7 @@ def test_the_admitted_rollout_is_whole() -> None:
     rollout = ALICE.rollout()
     envelope = ALICE.seal(MANIFEST, rollout)
     admitted = admission().admit(GENUINE, NOW)
-    assert admitted == AdmittedRollout(envelope.content_id, rollout, GENUINE)
+    assert admitted == AdmittedRollout(envelope.content_id, rollout)
     assert admitted.account == ALICE.account
 
 
@@ -295,7 +295,7 @@ def test_a_forged_copy_does_not_shadow_the_genuine_message() -> None:
     gate = admission()
     for forged in (framed(signature=bytes(64)), signed_by(MALLORY), signed_by(MALLORY, completions=(b"9",))):
         assert reason_of(gate.admit, forged, NOW) is Reason.BAD_SIGNATURE
-    assert gate.admit(GENUINE, NOW).envelope == GENUINE
+    assert gate.admit(GENUINE, NOW).rollout == ALICE.rollout()
 
 
 def test_a_message_refused_for_now_is_taken_later() -> None:
@@ -304,7 +304,7 @@ def test_a_message_refused_for_now_is_taken_later() -> None:
     assert reason_of(gate.admit, GENUINE, NOW - EPOCH_SECONDS) is Reason.EPOCH_FUTURE
     assert reason_of(gate.admit, GENUINE, NOW) is Reason.CERTIFICATE_UNKNOWN
     store.admit(ALICE.certificate(MANIFEST).to_bytes(), NOW)
-    assert gate.admit(GENUINE, NOW).envelope == GENUINE
+    assert gate.admit(GENUINE, NOW).rollout == ALICE.rollout()
 
 
 def test_memory_is_bounded_and_forgets_the_oldest_first() -> None:

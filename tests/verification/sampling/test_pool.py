@@ -1,6 +1,5 @@
 """The pool: bounded, fair, and admitted again after a restart."""
 
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -10,7 +9,6 @@ from support.verdicts import reason_of
 from support.verification_harness import VerificationHarness
 
 from sapo_protocol.errors import Reason
-from sapo_protocol.identifiers import ContentId
 from sapo_verification.sampling.newcomers import ENOUGH
 from sapo_verification.sampling.pool import PoolLimits
 from sapo_verification.types import AdmittedRollout
@@ -23,11 +21,6 @@ def plain(harness: VerificationHarness, author: Identity, slot: int, epoch: int 
     """Return an admitted rollout with any answers."""
     message = author.message(harness.manifest, slot=slot, epoch=epoch)
     return harness.engine.admit_own(message, moment(harness.manifest, EPOCH))
-
-
-def stored(*heard: AdmittedRollout) -> Callable[[ContentId], bytes | None]:
-    """Return a lookup of the rollouts' messages by content id."""
-    return {admitted.content_id: admitted.envelope for admitted in heard}.get
 
 
 def test_what_is_offered_waits_until_it_is_taken() -> None:
@@ -103,7 +96,8 @@ def test_a_full_pool_forgets_the_oldest(tmp_path: Path) -> None:
     again = VerificationHarness(EVERYBODY, limits=harness.limits, database=harness.database)
     assert (
         again.pool.restore(
-            stored(*offered), partial(again.engine.admit_own, now_seconds=moment(again.manifest))
+            harness.engine.envelopes.envelope,
+            partial(again.engine.admit_own, now_seconds=moment(again.manifest)),
         )
         == 3
     )
@@ -127,7 +121,7 @@ def test_a_restart_admits_again_and_drops_what_admission_refuses(tmp_path: Path)
     banned = plain(before, CAROL, 0)
     for admitted in (*kept, expired, unknown, banned):
         before.pool.offer(admitted)
-    messages = stored(*kept, expired, unknown, banned)
+    messages = before.engine.envelopes.envelope
     after = VerificationHarness((ALICE, CAROL), database=path)
     after.reputation.record_fault(CAROL.account, 0, EPOCH, Reason.EQUIVOCATION)
     later = moment(after.manifest, EPOCH + 1)
@@ -156,7 +150,8 @@ def test_another_message_in_its_place_waits_in_its_own_name(tmp_path: Path) -> N
     harness.pool.offer(one)
     again = VerificationHarness(EVERYBODY, database=path)
     admit = partial(again.engine.admit_own, now_seconds=moment(again.manifest))
-    assert again.pool.restore(lambda _content_id: other.envelope, admit) == 1
+    message = harness.engine.envelopes.envelope(other.content_id)
+    assert again.pool.restore(lambda _content_id: message, admit) == 1
     rows = again.pool._connection.execute("SELECT content_id FROM waiting").fetchall()
     assert (rows, list(again.pool.waiting())) == ([(other.content_id,)], [other])
 

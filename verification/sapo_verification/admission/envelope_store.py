@@ -32,11 +32,11 @@ class EnvelopeStore:
     def __init__(self, path: Source) -> None:
         self._connection = open_database(path, _SCHEMA)
 
-    def add(self, admitted: AdmittedRollout) -> None:
-        """Store a rollout's envelope."""
+    def add(self, admitted: AdmittedRollout, message: bytes) -> None:
+        """Store a rollout's envelope, which is its message as received."""
         self._connection.execute(
             "INSERT OR IGNORE INTO heard VALUES (?, ?, ?, ?)",
-            (admitted.content_id, admitted.rollout.epoch, admitted.account, admitted.envelope),
+            (admitted.content_id, admitted.rollout.epoch, admitted.account, message),
         )
 
     def forget(self, epoch: int) -> None:

@@ -155,7 +155,7 @@ class Admission:
             raise RemoteProtocolError(Rule.NODE_SIGNED, "not signed by the node that it names")
         if not is_known:
             self._occupy_slot(rollout, envelope)
-        return AdmittedRollout(envelope.content_id, rollout, data)
+        return AdmittedRollout(envelope.content_id, rollout)
 
     def forget(self, before_epoch: int) -> None:
         """Drop the slots of epochs before one; rollouts of those epochs are admitted no more."""

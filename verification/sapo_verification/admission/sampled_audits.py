@@ -152,7 +152,7 @@ class SampledAudits:
             admitted = self._admission.admit(group.message, now_seconds, again=True)
         except RemoteProtocolError:
             return None
-        self._envelopes.add(admitted)
+        self._envelopes.add(admitted, group.message)
         try:
             payable = (await self._verify(admitted)).is_informative
         except RemoteProtocolError as error:

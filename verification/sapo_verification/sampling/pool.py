@@ -30,7 +30,7 @@ class PoolLimits:
     """Limits of the pool.
 
     Attributes:
-        rollouts: in all; with 4 KiB of answers each, kept as received and decoded, 4,096 are about 36 MiB.
+        rollouts: in all; with 4 KiB of answers each, 4,096 are about 22 MiB.
         per_account: of one account in one epoch; a nano node on a busy laptop makes 400 a minute.
         newcomer_share: of all places, for all newcomers together.
     """

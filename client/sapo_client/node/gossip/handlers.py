@@ -201,9 +201,9 @@ class GossipHandlers:
         self._catch_up.reconsider()
         self._sync.repeat_all()
 
-    async def publish(self, admitted: AdmittedRollout) -> None:
-        """Send an own rollout that the engine has admitted."""
-        await self._publisher.publish(admitted)
+    async def publish(self, admitted: AdmittedRollout, message: bytes) -> None:
+        """Send an own rollout, with its message, that the engine has admitted."""
+        await self._publisher.publish(admitted, message)
 
     @property
     def peer_count(self) -> int:

@@ -55,8 +55,8 @@ class Publisher:
             for island in islands:
                 await self._transport.publish(equivocations_topic(self._swarm_id, island), message)
 
-    async def publish(self, admitted: AdmittedRollout) -> None:
-        """Send an own rollout that the engine has admitted, once the home of its epoch is known.
+    async def publish(self, admitted: AdmittedRollout, message: bytes) -> None:
+        """Send the message of an own rollout, which is admitted, once the home of its epoch is known.
 
         Without the bond that the swarm's gate asks for nothing is sent: every node would drop it.
         """
@@ -64,7 +64,7 @@ class Publisher:
             return
         while (home := self._islands.home(admitted.account, admitted.rollout.epoch)) is None:
             await trio.sleep(_RETRY_SECONDS)
-        peers = await self._transport.publish(rollouts_topic(self._swarm_id, home), admitted.envelope)
+        peers = await self._transport.publish(rollouts_topic(self._swarm_id, home), message)
         self._telemetry.published(admitted, peers)
         self._published(home)
 

@@ -104,7 +104,7 @@ class Telemetry:
         if not self.refusal_events.write(refusal):
             self.recorder.note_refusal(refusal)
 
-    def admitted(self, admitted: AdmittedRollout, source: str) -> None:
+    def admitted(self, admitted: AdmittedRollout, message: bytes, source: str) -> None:
         """Report a rollout from outside that passed admission."""
         self.accepted += 1
         self.metrics.message(Verdict.ACCEPT, "admitted")
@@ -112,7 +112,7 @@ class Telemetry:
         self.events.write(
             "admitted",
             content_id=admitted.content_id,
-            message=sha256(admitted.envelope).digest(),
+            message=sha256(message).digest(),
             account=rollout.account,
             node=rollout.node,
             forwarder=source,

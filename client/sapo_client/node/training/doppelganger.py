@@ -65,7 +65,7 @@ class Doppelganger(SilentObserver):
         self._listened = parts.seconds == 0
         self._signed_as = ""
 
-    def admitted(self, admitted: AdmittedRollout, source: str) -> None:
+    def admitted(self, admitted: AdmittedRollout, message: bytes, source: str) -> None:
         """Examine a rollout of the own account that came from outside and was not known here."""
         rollout = admitted.rollout
         if rollout.account != self._parts.account:

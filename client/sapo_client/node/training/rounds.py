@@ -344,10 +344,10 @@ class Rounds:
             family=slot.task.family,
             completions=generation.completions,
         )
-        envelope = seal(Kind.ROLLOUT, parts.manifest.swarm_id, rollout.to_payload(), author.seed)
+        message = seal(Kind.ROLLOUT, parts.manifest.swarm_id, rollout.to_payload(), author.seed).to_bytes()
         parts.gossip.keep_certificate_valid()
-        admitted = parts.engine.admit_own(envelope.to_bytes(), parts.clock())
-        await parts.gossip.publish(admitted)
+        admitted = parts.engine.admit_own(message, parts.clock())
+        await parts.gossip.publish(admitted, message)
         return await parts.engine.verify(admitted)
 
     def _report(self, epoch: int, batch: SampledBatch, report: StepReport, seconds: float) -> None:

@@ -172,8 +172,9 @@ class Island:
         """Make six groups."""
         node, made = self.nodes[who], []
         for slot in range(SLOTS):
-            made.append(node.engine.admit_own(await self.make(who, slot), node.now()))
-            await node.gossip.publish(made[-1])
+            message = await self.make(who, slot)
+            made.append(node.engine.admit_own(message, node.now()))
+            await node.gossip.publish(made[-1], message)
             if checks:
                 await node.engine.verify(made[-1])
         return made
@@ -244,7 +245,7 @@ async def test_each_is_paid_what_it_made_or_less(tmp_path: Path, autojump_clock:
         for who, more in claims.items():
             groups = true[who] | more
             commitments[who] = island.claim(who, groups)
-            shown = {one.rollout.slot: one.envelope for one in made[who]}
+            shown = {one.rollout.slot: island.nodes[who].message(one) for one in made[who]}
             if who is DOUBLER:  # a good group for each slot, the same one twice
                 shown |= {SLOTS + slot: message for slot, message in shown.items()}
             island.serve(who, shown, ContentTree(list(groups.values())))

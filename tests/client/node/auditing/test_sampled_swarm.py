@@ -160,7 +160,9 @@ def _boast(boaster: AuditorHarness, made: list[AdmittedRollout]) -> Commitment:
         asked = parse_group_request(request)
         assert asked is not None
         true = [slot for slot in asked.slots if asked.account == boaster.identity.account and slot < SLOTS]
-        return encode(tuple(OpenedGroup(made[slot].envelope, tree.path(slot)).to_bytes() for slot in true))
+        return encode(
+            tuple(OpenedGroup(boaster.node.message(made[slot]), tree.path(slot)).to_bytes() for slot in true)
+        )
 
     boaster.node.engine.sampled.commitments.admit(_message(boaster, commitment), boaster.world.now())
     boaster.node.transport.serve(groups_protocol(boaster.manifest.swarm_id), show)
@@ -176,7 +178,7 @@ async def _withhold(author: AuditorHarness, friend: AuditorHarness) -> None:
     made = {}
     for slot in range(SLOTS):
         admitted = await author.make(EPOCH, slot)
-        friend.node.envelopes.add(admitted)
+        friend.node.envelopes.add(admitted, author.node.message(admitted))
         made[slot] = admitted.content_id
     commitment = _message(author, _of(author, made))
     author.world.turn_to(EPOCH + 1, 1)

@@ -38,7 +38,7 @@ class Heard(SilentObserver):
     def __init__(self) -> None:
         self.contents: list[bytes] = []
 
-    def admitted(self, admitted: AdmittedRollout, source: str) -> None:
+    def admitted(self, admitted: AdmittedRollout, message: bytes, source: str) -> None:
         """Record it."""
         self.contents.append(bytes(admitted.content_id))
 

@@ -98,7 +98,7 @@ async def test_a_node_that_starts_again_blames_neither_itself_nor_others(
         nursery.cancel_scope.cancel()
     again = start(ALICE)
     again.restore()
-    for heard in (own.envelope, others.envelope):
+    for heard in (alice.message(own), bob.message(others)):
         assert again.gossip.validate_rollout(heard, "peer") is Verdict.IGNORE
     assert again.events("equivocation_proved") == []
     assert [evidence(again, who) for who in (ALICE, BOB)] == [INNOCENT] * 2

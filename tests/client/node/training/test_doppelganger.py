@@ -169,15 +169,15 @@ async def test_hearing_oneself_ends_the_wait_at_once(tmp_path: Path, autojump_cl
 async def test_the_gossip_hands_over_what_strangers_sign_as_us(tmp_path: Path) -> None:
     """Two machines with one key, over the network: the second detects the first, never itself."""
     hub, manifest = MemoryHub(), make_manifest()
-    found: list[AdmittedRollout] = []
+    found: list[tuple[AdmittedRollout, bytes]] = []
 
     class OwnRollouts(SilentObserver):
         """Observer that records the rollouts of the own account."""
 
-        def admitted(self, admitted: AdmittedRollout, source: str) -> None:
+        def admitted(self, admitted: AdmittedRollout, message: bytes, source: str) -> None:
             """Record a rollout."""
             if admitted.account == ME.account:
-                found.append(admitted)
+                found.append((admitted, message))
 
     mine = GossipHarness(hub, ME, manifest, tmp_path / "me", observers=[OwnRollouts()])
     friend = GossipHarness(hub, OTHER, manifest, tmp_path / "friend")
@@ -192,8 +192,8 @@ async def test_the_gossip_hands_over_what_strangers_sign_as_us(tmp_path: Path) -
         await friend.transport.publish(f"{_topic(mine)}", double)
         await until(lambda: found)
         nursery.cancel_scope.cancel()
-    assert [admitted.envelope for admitted in found] == [double]
-    assert own.content_id not in {admitted.content_id for admitted in found}
+    assert [message for _, message in found] == [double]
+    assert own.content_id not in {admitted.content_id for admitted, _ in found}
 
 
 def _topic(node: GossipHarness) -> str:
