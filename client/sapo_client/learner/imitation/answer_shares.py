@@ -1,8 +1,8 @@
 """How many of the demonstrations of a family may have the same answer.
 
 Every demonstration is right, and yet a choice of them can teach something wrong: that an answer is more
-frequent than it is. Authors choose what they show. So an answer may have its median share among the accounts,
-which fewer than half of them cannot raise above what an honest account shows.
+frequent than it is. Authors choose what they show. So an answer may have the share of it that the accounts
+show who show least of it, just more than half of all: a minority cannot raise that.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from fractions import Fraction
-from statistics import median_low
 from typing import Final
 
 LEAST_ANSWERS: Final = 4
@@ -71,9 +70,11 @@ class _Shares:
         if count <= total * self._least:
             return count
         if answer not in self._known:
-            self._known[answer] = min(max(self._least, self._median(answer)), Fraction(1, LEAST_ANSWERS))
+            self._known[answer] = min(max(self._least, self._of_most(answer)), Fraction(1, LEAST_ANSWERS))
         return min(count, int(total * self._known[answer]))
 
-    def _median(self, answer: bytes) -> Fraction:
-        """Return the median of the answer's shares among the accounts, of two in the middle the lower one."""
-        return median_low(Fraction(counts[answer], counts.total()) for counts in self._by_author.values())
+    def _of_most(self, answer: bytes) -> Fraction:
+        """Return the mean of the answer's lowest shares, those of just more than half of the accounts."""
+        shares = sorted(Fraction(counts[answer], counts.total()) for counts in self._by_author.values())
+        most = shares[: len(shares) // 2 + 1]
+        return sum(most, Fraction(0)) / len(most)

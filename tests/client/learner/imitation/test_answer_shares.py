@@ -42,6 +42,17 @@ def test_a_minority_that_shows_one_answer_does_not_make_it_frequent(liars: str) 
     assert quotas(shown) == Counter(dict.fromkeys(DAYS[:-1], 18) | {b"Sunday": 21})
 
 
+def test_a_minority_does_not_raise_an_answer_to_the_most_that_an_honest_account_shows() -> None:
+    """By chance an account has three Sundays in fourteen texts, and another none."""
+    shown = [
+        *shown_by("a", DAYS[:-1] * 2 + [DAYS[0], DAYS[1]]),
+        *shown_by("b", DAYS * 2),
+        *shown_by("c", [*DAYS[:-1], *DAYS[:5], *[b"Sunday"] * 3]),
+        *shown_by("xy", [b"Sunday"] * 14),
+    ]
+    assert share(shown, b"Sunday") <= Fraction(1, 6)
+
+
 def test_a_majority_has_a_quarter_and_no_more() -> None:
     shown = shown_by("ab", DAYS * 6) + shown_by("xyz", [b"Sunday"] * 42)
     assert quotas(shown) == Counter(dict.fromkeys(DAYS[:-1], 12) | {b"Sunday": 24})
