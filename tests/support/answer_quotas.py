@@ -1,7 +1,8 @@
 """`python -m support.answer_quotas`: what the share of an answer costs honest accounts, and leaves attackers.
 
 Honest accounts show answers as they come, drawn from distributions such as families have; attackers show one
-of them only. Printed are the part of the honest texts that may teach, and the attackers' answer's share.
+of them only. Printed are the part of the honest texts that may teach, and the share of the attackers' answer
+among the first texts that do, as many as a step draws of a family. Accounts take turns.
 """
 
 from __future__ import annotations
@@ -9,11 +10,13 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterator
+from itertools import islice
 from typing import Final
 
-from sapo_client.learner.imitation.answer_shares import quotas
+from sapo_client.learner.imitation.answer_shares import in_shares
 
 DRAWS: Final = 50
+FIRST: Final = 10
 PER_ACCOUNT: Final = (2, 5, 20, 100)
 DISTRIBUTIONS: Final = {
     "7 answers, equally often": [1.0] * 7,
@@ -26,16 +29,17 @@ DISTRIBUTIONS: Final = {
 def honest(
     accounts: int, each: int, weights: list[float], draw: random.Random
 ) -> Iterator[tuple[bytes, bytes]]:
-    """Yield author and answer of each account's texts."""
-    for account in range(accounts):
-        for answer in draw.choices(range(len(weights)), weights, k=each):
+    """Yield author and answer of each account's texts, the accounts in turns."""
+    for _ in range(each):
+        for account in range(accounts):
+            (answer,) = draw.choices(range(len(weights)), weights)
             yield b"%d" % account, b"%d" % answer
 
 
 def kept(accounts: int, each: int, weights: list[float]) -> float:
     """Return the part of the honest accounts' texts that may teach."""
     draw = random.Random(1)
-    left = sum(quotas(list(honest(accounts, each, weights, draw))).total() for _ in range(DRAWS))
+    left = sum(len(list(in_shares(list(honest(accounts, each, weights, draw)), draw))) for _ in range(DRAWS))
     return left / (DRAWS * accounts * each)
 
 
@@ -44,7 +48,8 @@ def pushed(attackers: int, each: int) -> float:
     draw, total = random.Random(1), Counter[bytes]()
     for _ in range(DRAWS):
         shown = list(honest(3, each, [1.0] * 7, draw))
-        total += quotas(shown + [(b"x%d" % place, b"0") for place in range(attackers) for _ in range(each)])
+        shown = [(b"x%d" % place, b"0") for _ in range(each) for place in range(attackers)] + shown
+        total.update(shown[place][1] for place in islice(in_shares(shown, draw), FIRST))
     return total[b"0"] / total.total()
 
 

@@ -6,7 +6,7 @@ import json
 import os
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +19,7 @@ from support.namespaces.plan import NODE_PORT, SERVER_PORT, Site, delays, sites
 
 from sapo_client import keystore
 from sapo_client.bench.endurance import children, resident_bytes
+from sapo_client.errors import SapoError
 from sapo_client.keystore import Identity
 from sapo_client.observe.control_client import ControlClient
 from sapo_client.paths import DataDir
@@ -31,6 +32,7 @@ from sapo_protocol.suite import Suite
 from sapo_verification.suites import catalogue
 
 STOP_SECONDS: Final = 120.0
+MOST_QUESTIONS: Final = 6
 
 _LIMITS: Final = Limits(slots_per_epoch=4096, max_completions=8, points_per_epoch=512)
 """More slots than a node fills in an epoch."""
@@ -153,8 +155,18 @@ class Nodes:
                 raise RuntimeError(f"{self.name(number)} ended: {child.log_tail()}")
 
     def ask(self, number: int, report: str) -> Any:
-        """Return what a node answers to a question of its control API, ``status`` or ``peers``."""
+        """Return what a node answers to a question of its control API, ``status`` or ``peers``.
+
+        A busy node is asked again, so that one late answer does not end an hour's run.
+
+        Raises:
+            SapoError: it answered none of the questions in time.
+        """
         client = ControlClient(self.places[number].data)
+        for _ in range(MOST_QUESTIONS - 1):
+            with suppress(SapoError):
+                return kernel.inside(self.world.namespace(number), lambda: client.get(report))
+            self.require_running()
         return kernel.inside(self.world.namespace(number), lambda: client.get(report))
 
     def cpu_seconds(self) -> float:

@@ -18,7 +18,7 @@ import cbor2
 
 from sapo_client.learner.baseline import MIN_SAMPLES, Baselines, FamilyBaseline
 from sapo_client.learner.batch import TrainingGroup
-from sapo_client.learner.imitation.answer_shares import quotas, usual_form
+from sapo_client.learner.imitation.answer_shares import in_shares, usual_form
 
 T = TypeVar("T")
 
@@ -119,12 +119,12 @@ class DemonstrationBuffer:
         """
         waiting = {family: self._in_turns(family, source) for family in sorted(needs) if needs[family] > 0.0}
         drawn: list[DemonstrationText] = []
-        while len(drawn) < count:
-            waiting = {family: texts for family, texts in waiting.items() if texts}
-            if not waiting:
-                break
+        while waiting and len(drawn) < count:
             (family,) = source.choices(list(waiting), [needs[family] for family in waiting])
-            drawn.append(waiting[family].pop())
+            if (text := next(waiting[family], None)) is None:
+                del waiting[family]
+            else:
+                drawn.append(text)
         return drawn
 
     def to_bytes(self) -> bytes:
@@ -159,15 +159,15 @@ class DemonstrationBuffer:
         if not own:
             del self._texts[author]
 
-    def _in_turns(self, family: int, source: random.Random) -> list[DemonstrationText]:
-        """Return a family's texts, the next one last; accounts take turns until they have no more."""
+    def _in_turns(self, family: int, source: random.Random) -> Iterator[DemonstrationText]:
+        """Yield a family's texts; accounts take turns until they have no more."""
         queues = [
             _shuffled([text for text in own.values() if text.family == family], source)
             for own in self._texts.values()
         ]
         rounds = zip_longest(*_shuffled(queues, source))
         in_turns = [text for turn in rounds for text in turn if text is not None]
-        return balanced(in_turns)[::-1]
+        return balanced(in_turns, source)
 
 
 def own_right_answers(groups: Iterable[TrainingGroup]) -> Iterator[DemonstrationText]:
@@ -184,20 +184,14 @@ def own_right_answers(groups: Iterable[TrainingGroup]) -> Iterator[Demonstration
             yield DemonstrationText(group.prompt, text, group.family, OWN, b"-".join(b"%d" % t for t in text))
 
 
-def balanced(texts: Sequence[DemonstrationText]) -> list[DemonstrationText]:
-    """Return the first texts of each answer, as many as leave none more than its share of them.
+def balanced(texts: Sequence[DemonstrationText], source: random.Random) -> Iterator[DemonstrationText]:
+    """Yield texts of one family in their order, as far as no answer has more than its share of those yielded.
 
     An author chooses which tasks it shows. One who shows only those whose answer is "Sunday" is right each
     time, and would teach that the answer is always "Sunday".
     """
     shown = [(text.author, usual_form(text.answer)) for text in texts]
-    left = quotas(shown)
-    kept: list[DemonstrationText] = []
-    for text, (_, answer) in zip(texts, shown, strict=True):
-        if left[answer] > 0:
-            left[answer] -= 1
-            kept.append(text)
-    return kept
+    return (texts[place] for place in in_shares(shown, source))
 
 
 def need(baselines: Baselines, family: int, need_below: float) -> float:

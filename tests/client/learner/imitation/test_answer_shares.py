@@ -13,7 +13,7 @@ from sapo_client.lab.held_out import fresh_item
 from sapo_client.learner.imitation.answer_shares import (
     LEAST_ANSWERS,
     USUAL_ANSWERS,
-    quotas,
+    in_shares,
     usual_form,
 )
 from sapo_verification.suites.catalogue import family
@@ -29,6 +29,11 @@ SPELLINGS = (str.upper, str.lower, str.title, str.swapcase, "0{}".format, "{}.0"
 def shown_by(accounts: Iterable[str], answers: Sequence[bytes]) -> Shown:
     """Return each account's texts with such answers."""
     return [(account.encode(), answer) for account in accounts for answer in answers]
+
+
+def quotas(shown: Shown) -> Counter[bytes]:
+    """Return how many texts of each answer may teach."""
+    return Counter(shown[place][1] for place in in_shares(shown, random.Random(0)))
 
 
 def share(shown: Shown, answer: bytes) -> Fraction:
