@@ -468,9 +468,8 @@ class Engine:
     def _refuse(self, error: RemoteProtocolError, came: Incoming, *, is_rollout: bool) -> Received:
         if error.reason in (_EXPECTED_OF_LIVE_ROLLOUTS if is_rollout and came.live else _EXPECTED):
             return Received(verdict(error.reason), error.rule)
-        proof = (
-            self._prove(came.message, error.first, came.now_seconds) if isinstance(error, SlotTaken) else None
-        )
+        first = error.first if isinstance(error, SlotTaken) else None
+        proof = None if first is None else self._prove(came.message, first, came.now_seconds)
         self._observers.message_refused(error, came.message, came.source)
         if proof is not None:
             rollout = parse_rollout(parse_envelope(came.message, self.manifest.swarm_id).payload)
