@@ -12,6 +12,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
+from functools import lru_cache
 from typing import Final
 
 LEAST_ANSWERS: Final = 4
@@ -24,6 +25,7 @@ USUAL_ANSWERS: Final = 8
 _NUMBER: Final = re.compile(r"[+-]?[0-9][0-9,]{,63}(?:\.[0-9]{1,64})?", re.ASCII)
 
 
+@lru_cache(maxsize=8192)  # twice the texts of a buffer, all of which each draw looks at
 def usual_form(answer: bytes) -> bytes:
     """Return one form for the spellings of a word or a number that scorers take for the same answer.
 
@@ -80,14 +82,15 @@ class _Shares:
         for author, answer in shown:
             self._by_author[author][answer] += 1
         # one answer fewer than there are, so that a rare one does not decide how often the others are shown
-        answers = min(max(len(self._counts) - 1, LEAST_ANSWERS), USUAL_ANSWERS)
-        self._least = Fraction(1, answers)
+        self._usual = min(max(len(self._counts) - 1, LEAST_ANSWERS), USUAL_ANSWERS)
         self._known: dict[bytes, Fraction] = {}
 
     def of(self, answer: bytes) -> Fraction:
         """Return an answer's largest share."""
         if answer not in self._known:
-            self._known[answer] = min(max(self._least, self._of_most(answer)), Fraction(1, LEAST_ANSWERS))
+            self._known[answer] = min(
+                max(Fraction(1, self._usual), self._of_most(answer)), Fraction(1, LEAST_ANSWERS)
+            )
         return self._known[answer]
 
     def quotas(self) -> Counter[bytes]:
@@ -108,11 +111,11 @@ class _Shares:
             shown = counts.total() * len(self._by_author)
             for answer, count in counts.items():
                 means[answer] += count / shown
-        return [answer for answer, mean in means.items() if mean > self._least and mean > self.of(answer)]
+        return [answer for answer, mean in means.items() if mean * self._usual > 1 and mean > self.of(answer)]
 
     def _fitting(self, count: int, answer: bytes, total: int) -> int:
         """Return how many of an answer's texts are no more than its share of so many."""
-        return count if count <= total * self._least else min(count, int(total * self.of(answer)))
+        return count if count * self._usual <= total else min(count, int(total * self.of(answer)))
 
     def _of_most(self, answer: bytes) -> Fraction:
         """Return the mean of the answer's lowest shares, those of just more than half of the accounts."""
