@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.curves import curve_point
 from typer.testing import CliRunner
 
 from sapo_client.cli.app import app
@@ -26,21 +27,9 @@ PLAN = ExperimentPlan("bundled", "nano", ("calendar_arithmetic",), agents=8, rou
 
 def row(number: int, held_out: float, **changes: object) -> CurvePoint:
     """Return a round of a single agent that was evaluated after it."""
-    made = CurvePoint(
-        round=number,
-        agent=0,
-        batch=0.5,
-        local=0.5,
-        informative=0.5,
-        external=4,
-        generated_tokens=10,
-        trained_tokens=8,
-        entropy=1.0,
-        seconds=1.0,
-        held_out={"calendar_arithmetic": held_out},
-        greedy={"calendar_arithmetic": held_out},
-    )
-    return replace(made, **changes)  # type: ignore[arg-type]  # fields of the caller's choice
+    evaluated = {"calendar_arithmetic": held_out}
+    usual = {"round": number, "external": 4, "held_out": evaluated, "greedy": evaluated}
+    return curve_point(**{**usual, **changes})
 
 
 def finish(campaign: AttackCampaign, attack: str | None, arm: str, rows: list[CurvePoint]) -> None:

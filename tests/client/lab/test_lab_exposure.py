@@ -1,30 +1,16 @@
 """What an agent's row says of the groups of honest accounts that it checked."""
 
 import pytest
+from support.curves import curve_point
 from support.swarm import Identity, moment
 from support.verification_harness import BYSTANDER, VerificationHarness
 
 from sapo_client.lab.exposure import Exposure
-from sapo_client.lab.journal import CurvePoint
 from sapo_protocol.errors import RemoteProtocolError
 from sapo_verification.types import SampledBatch
 
 TEACHER, LIAR = Identity(1), Identity(2)
 HIDDEN = "\u200b7".encode()
-ROW = CurvePoint(
-    round=1,
-    agent=0,
-    batch=0.5,
-    local=0.5,
-    informative=0.5,
-    external=0,
-    generated_tokens=1,
-    trained_tokens=1,
-    entropy=1.0,
-    seconds=1.0,
-    held_out=None,
-    greedy=None,
-)
 
 
 async def test_honest_groups_that_are_blamed_are_counted_once_and_attackers_not() -> None:
@@ -39,5 +25,5 @@ async def test_honest_groups_that_are_blamed_are_counted_once_and_attackers_not(
         for _ in range(2):
             with pytest.raises(RemoteProtocolError):
                 await harness.engine.verify(hidden)
-    row = exposure.added_to(ROW, SampledBatch(()))
+    row = exposure.added_to(curve_point(), SampledBatch(()))
     assert (row.examined, row.blamed) == (3, {"R9.1": 1})

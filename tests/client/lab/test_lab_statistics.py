@@ -7,6 +7,7 @@ from dataclasses import astuple, replace
 from pathlib import Path
 
 import pytest
+from support.curves import curve_point
 
 from sapo_client.errors import SapoError
 from sapo_client.lab.arms import ARMS
@@ -32,16 +33,12 @@ from sapo_client.lab.store import Curve, ExperimentStore
 
 
 def row(number: int, agent: int, reward: float, held_out: dict[str, float] | None = None) -> CurvePoint:
-    return CurvePoint(
+    return curve_point(
         round=number,
         agent=agent,
         batch=reward + 0.25,
         local=reward,
-        informative=0.5,
         external=2,
-        generated_tokens=10,
-        trained_tokens=8,
-        entropy=1.0,
         seconds=0.5,
         held_out=held_out,
         greedy=held_out,
