@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -12,13 +13,14 @@ import pytest
 import trio
 from support import hostile_scorers
 from support.jail_processes import ENVIRONMENT
+from trio.testing import MockClock
 
 from sapo_protocol.errors import LocalProtocolError
 from sapo_protocol.identifiers import Digest
 from sapo_protocol.suite import Suite
 from sapo_protocol.tasks import Task
 from sapo_verification.jail import probe as jail_probe
-from sapo_verification.jail.checkers import CheckerPool, CheckFailed, Failure
+from sapo_verification.jail.checkers import RETRY_SECONDS, START_SECONDS, CheckerPool, CheckFailed, Failure
 from sapo_verification.jail.launch import command, describe, environment
 from sapo_verification.jail.worker import MAX_CALLS
 from sapo_verification.suites.catalogue import REASONING_GYM, family
@@ -180,6 +182,58 @@ async def test_killing_a_worker_ends_its_child_and_costs_nothing_but_a_restart()
         assert await commit(pool, "honest") in (Failure.CRASH, 1.0)
         assert await commit(pool, "honest") == 1.0
         assert not is_running(child)
+        nursery.cancel_scope.cancel()
+
+
+async def the_only_child(other_than: int) -> int:
+    """Return the worker that replaces another one, once its program runs."""
+    while True:
+        for child in children_of(os.getpid()) - {other_than}:
+            if b"serve" in Path(f"/proc/{child}/cmdline").read_bytes():
+                return child
+        await trio.sleep(0.01)
+
+
+async def test_a_replacement_that_does_not_start_in_time_is_tried_again(mock_clock: MockClock) -> None:
+    """A busy machine may take more than two minutes to start one; that ended the whole node."""
+    mock_clock.rate = 1.0
+    async with trio.open_nursery() as nursery:
+        pool = hostile_pool()
+        await nursery.start(pool.run)
+        (worker,) = children_of(os.getpid())
+        os.kill(worker, signal.SIGKILL)
+        assert await commit(pool, "honest") is Failure.CRASH
+        late = await the_only_child(other_than=worker)
+        os.kill(late, signal.SIGSTOP)
+        while late in children_of(os.getpid()):
+            mock_clock.jump(START_SECONDS)
+            await trio.sleep(0.01)
+        while not children_of(os.getpid()):
+            mock_clock.jump(RETRY_SECONDS)
+            await trio.sleep(0.01)
+        assert await commit(pool, "honest") == 1.0
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_replacement_for_which_there_are_no_files_is_tried_again(
+    mock_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    mock_clock.rate = 1.0
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    async with trio.open_nursery() as nursery:
+        pool = hostile_pool()
+        await nursery.start(pool.run)
+        (worker,) = children_of(os.getpid())
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+        try:
+            os.kill(worker, signal.SIGKILL)
+            assert await commit(pool, "honest") is Failure.CRASH
+            while "a checker worker did not start (Too many open files)" not in caplog.text:
+                await trio.sleep(0.01)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        mock_clock.jump(RETRY_SECONDS)
+        assert await commit(pool, "honest") == 1.0
         nursery.cancel_scope.cancel()
 
 

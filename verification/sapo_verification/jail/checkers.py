@@ -43,6 +43,9 @@ _LOG = logging.getLogger(__name__)
 START_SECONDS: Final = 120
 """Importing ReasoningGYM takes 3 s on an idle machine, and much longer on a loaded one."""
 
+RETRY_SECONDS: Final = 5
+"""Pause after a replacement that did not start: the machine was too busy for it, or had no memory."""
+
 GRACE_SECONDS: Final = 5
 """Time after its child's deadline in which a worker may still answer: it has to kill and reap that child."""
 
@@ -90,7 +93,8 @@ class CheckerPool:
         """Keep the workers running until cancelled; report the start when all of them are ready.
 
         Raises:
-            LocalProtocolError: a worker cannot be started.
+            LocalProtocolError: a worker cannot be started. A worker that replaces a failed one may be late:
+                checks wait for it.
         """
         async with self._queue, trio.open_nursery() as nursery:
             for _ in range(self._workers):
@@ -126,11 +130,21 @@ class CheckerPool:
 
     async def _supervise(self, *, task_status: "TaskStatus[None]" = trio.TASK_STATUS_IGNORED) -> None:
         """Run a worker until it fails, and then another, until cancelled."""
+        worker = await _Worker.start(self._setup)
+        task_status.started()
         while True:
-            async with aclosing(await _Worker.start(self._setup)) as worker:
-                task_status.started()
-                task_status = trio.TASK_STATUS_IGNORED
+            async with aclosing(worker):
                 await self._feed(worker)
+            worker = await self._replacement()
+
+    async def _replacement(self) -> "_Worker":
+        """Return another worker; try again until one starts, for one has started on this machine before."""
+        while True:
+            try:
+                return await _Worker.start(self._setup)
+            except LocalProtocolError as error:
+                _LOG.warning("%s; it is tried again in %d s", error, RETRY_SECONDS)
+                await trio.sleep(RETRY_SECONDS)
 
     async def _feed(self, worker: "_Worker") -> None:
         """Send jobs to a worker until one breaks it."""
@@ -167,11 +181,14 @@ class _Worker:
         """Start a worker and return it when it is ready.
 
         Raises:
-            LocalProtocolError: it does not become ready.
+            LocalProtocolError: it does not become ready, or the system starts no process.
         """
-        process = await trio.lowlevel.open_process(
-            command("serve"), stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env=environment(), cwd="/"
-        )
+        try:
+            process = await trio.lowlevel.open_process(
+                command("serve"), stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env=environment(), cwd="/"
+            )
+        except OSError as error:
+            raise LocalProtocolError(f"a checker worker did not start ({error.strerror})") from error
         worker = cls(setup, process)
         ready = b""
         try:
