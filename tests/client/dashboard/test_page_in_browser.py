@@ -325,7 +325,7 @@ def test_a_swarm_is_drawn_with_its_attacks_and_the_one_that_is_alone(tmp_path: P
         assert process.stdout is not None
         chrome.get(process.stdout.readline().strip())
         whole = "document.querySelector('main .chart')"
-        assert wait(chrome, f"{whole}.querySelectorAll('polyline').length === 2")
+        assert wait(chrome, f"{whole}?.querySelectorAll('polyline').length === 2")
         assert (
             chrome.execute_script(f"return {whole}.querySelectorAll('polygon').length") == 1
         )  # of two nodes

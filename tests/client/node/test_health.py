@@ -300,8 +300,11 @@ async def test_own_training_goes_on_while_the_chain_is_away(
         await trial.until_status(lambda _: len(home.events("published")) > shared)
         kinds = {(bool(step["private"]), bool(step["local"])) for step in home.events("step")}
         assert kinds == {(True, False), (False, True)}
-        assert [event["epoch"] for event in home.events("training_privately")] == [0, 0]
-        assert len(home.events("training_shared")) == 2
+        alone = [event["epoch"] for event in home.events("training_privately")]
+        # once in each life; once more at a start on a busy machine, whose chain answers late
+        assert len(alone) >= 2
+        assert set(alone) == {0}
+        assert len(home.events("training_shared")) >= 2
         await trial.stop()
     on_chain.chain.close()
 
