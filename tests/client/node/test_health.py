@@ -301,7 +301,7 @@ async def test_own_training_goes_on_while_the_chain_is_away(
         kinds = {(bool(step["private"]), bool(step["local"])) for step in home.events("step")}
         assert kinds == {(True, False), (False, True)}
         alone = [event["epoch"] for event in home.events("training_privately")]
-        # once in each life; once more at a start on a busy machine, whose chain answers late
+        # once in each life, and more often where a busy machine keeps the chain silent for ten seconds
         assert len(alone) >= 2
         assert set(alone) == {0}
         assert len(home.events("training_shared")) >= 2

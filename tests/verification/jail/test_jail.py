@@ -185,10 +185,10 @@ async def test_killing_a_worker_ends_its_child_and_costs_nothing_but_a_restart()
         nursery.cancel_scope.cancel()
 
 
-async def the_only_child(other_than: int) -> int:
+async def replacement_of(worker: int) -> int:
     """Return the worker that replaces another one, once its program runs."""
     while True:
-        for child in children_of(os.getpid()) - {other_than}:
+        for child in children_of(os.getpid()) - {worker}:
             if b"serve" in Path(f"/proc/{child}/cmdline").read_bytes():
                 return child
         await trio.sleep(0.01)
@@ -203,7 +203,7 @@ async def test_a_replacement_that_does_not_start_in_time_is_tried_again(mock_clo
         (worker,) = children_of(os.getpid())
         os.kill(worker, signal.SIGKILL)
         assert await commit(pool, "honest") is Failure.CRASH
-        late = await the_only_child(other_than=worker)
+        late = await replacement_of(worker)
         os.kill(late, signal.SIGSTOP)
         while late in children_of(os.getpid()):
             mock_clock.jump(START_SECONDS)
