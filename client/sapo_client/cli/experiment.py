@@ -27,7 +27,16 @@ PresetOption = Annotated[
 ArmsOption = Annotated[
     str | None, typer.Option("--arms", metavar="A,B", help="Arms by name, with commas; unset: all of them.")
 ]
-SeedsOption = Annotated[int, typer.Option("--seeds", min=1, metavar="N", help="Seeds 0 to N-1 of each arm.")]
+SeedsOption = Annotated[
+    str,
+    typer.Option(
+        "--seeds", metavar="N", help="Seeds 0 to N-1 of each arm; 3-4: these, to share them among machines."
+    ),
+]
+HeldOutOption = Annotated[
+    int | None,
+    typer.Option("--held-out", min=1, metavar="N", help="Held-out items per family, not the preset's."),
+]
 RoundsOption = Annotated[
     int | None, typer.Option("--rounds", min=1, metavar="R", help="Rounds instead of the preset's.")
 ]
@@ -103,12 +112,13 @@ def run(
     out: OutOption,
     preset: PresetOption = "quick",
     arms: ArmsOption = None,
-    seeds: SeedsOption = 5,
+    seeds: SeedsOption = "5",
     rounds: RoundsOption = None,
     agents: AgentsOption = None,
     model: ModelOption = None,
     families: FamiliesOption = None,
     level: LevelOption = None,
+    held_out: HeldOutOption = None,
     learning_rate: RateOption = None,
     temperature: TemperatureOption = None,
     device: DeviceOption = None,
@@ -122,7 +132,7 @@ def run(
     a killed experiment; on a CPU its curves are then the same to the last bit.
     """
     from sapo_client.lab.arms import ARMS, arms_named
-    from sapo_client.lab.plan import Run, planned
+    from sapo_client.lab.plan import Run, planned, seeds_of
 
     plan = planned(
         preset,
@@ -131,6 +141,7 @@ def run(
         **_starts(model),
         families=_listed(families),
         level=level,
+        held_out_per_family=held_out,
         learning_rate=learning_rate,
         temperature=temperature,
         device=device,
@@ -140,7 +151,7 @@ def run(
     from sapo_client.lab.simulate import manifest_of
     from sapo_client.lab.store import ExperimentStore
 
-    runs = [Run(plan, arm, seed) for seed in range(seeds) for arm in chosen]
+    runs = [Run(plan, arm, seed) for seed in seeds_of(seeds) for arm in chosen]
     store = ExperimentStore(out.resolve())
     store.create(plan, lambda: manifest_of(plan))
     done = {each: plan.rounds if store.is_whole(each) else 0 for each in runs}
@@ -163,12 +174,13 @@ def attack(
     attack: AttackOption = None,
     attackers: AttackersOption = None,
     arms: ArmsOption = None,
-    seeds: SeedsOption = 5,
+    seeds: SeedsOption = "5",
     rounds: RoundsOption = None,
     agents: AgentsOption = None,
     model: ModelOption = None,
     families: FamiliesOption = None,
     level: LevelOption = None,
+    held_out: HeldOutOption = None,
     learning_rate: RateOption = None,
     temperature: TemperatureOption = None,
     device: DeviceOption = None,
@@ -183,7 +195,7 @@ def attack(
     """
     from sapo_client import extras
     from sapo_client.lab.arms import ARMS, arms_named
-    from sapo_client.lab.plan import planned
+    from sapo_client.lab.plan import planned, seeds_of
 
     extras.require(extras.LAB)  # before runs that take hours
     plan = planned(
@@ -193,6 +205,7 @@ def attack(
         **_starts(model),
         families=_listed(families),
         level=level,
+        held_out_per_family=held_out,
         learning_rate=learning_rate,
         temperature=temperature,
         device=device,
@@ -203,7 +216,7 @@ def attack(
 
     names = _listed(attack) or ()
     campaign = campaign_of(out.resolve(), plan, names, _numbers(attackers), alone_rounds)
-    runs = campaign.runs(chosen, seeds)
+    runs = campaign.runs(chosen, seeds_of(seeds))
     done = {run: run.plan.rounds if store.is_whole(run) else 0 for store, each in runs for run in each}
     with rounds_bar(done, is_hidden=_is_hidden(common)) as (_, progress):
         campaign.conduct(runs, jobs or os.cpu_count() or 1, progress)
@@ -214,7 +227,7 @@ def attack(
 def islands(
     common: Common,
     out: OutOption,
-    seeds: SeedsOption = 1,
+    seeds: SeedsOption = "1",
     rounds: RoundsOption = None,
     jobs: JobsOption = None,
     so_far: Annotated[bool, typer.Option("--so-far", help="Run nothing: report what is done.")] = False,
@@ -231,9 +244,10 @@ def islands(
     extras.require(extras.LAB)  # before runs that take an hour
     from sapo_client.lab.islands.campaign import PLAN, IslandCampaign
     from sapo_client.lab.islands.report import COLUMNS, IslandResults, document, summary, write_islands
+    from sapo_client.lab.plan import seeds_of
 
     campaign = IslandCampaign(
-        out.resolve(), PLAN if rounds is None else dataclasses.replace(PLAN, rounds=rounds), seeds
+        out.resolve(), PLAN if rounds is None else dataclasses.replace(PLAN, rounds=rounds), seeds_of(seeds)
     )
     runs = [(store, run) for store, each in campaign.runs() for run in each]
     done = {run: run.plan.rounds if store.is_whole(run) else 0 for store, run in runs}

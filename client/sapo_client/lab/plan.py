@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
@@ -235,7 +236,7 @@ size and have a tokenizer of their own. Each of the two agents of `specialists` 
 families that the other one does not; six teachers of each kind stand for a larger swarm.
 """
 
-SEEDS: Final = 5
+_SEEDS: Final = re.compile(r"(\d{1,6})(?:-(\d{1,6}))?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,6 +336,24 @@ def planned(preset: str, **changes: Any) -> ExperimentPlan:
         for name in plan.models:
             require_packaged(name)
     return plan
+
+
+def seeds_of(text: str) -> range:
+    """Return the seeds that an option names: ``5`` the first five, ``3-4`` these two.
+
+    Raises:
+        SapoError: it names none.
+    """
+    if (named := _SEEDS.fullmatch(text)) is not None:
+        first, last = named.groups()
+        seeds = range(int(first)) if last is None else range(int(first), int(last) + 1)
+        if seeds:
+            return seeds
+    raise SapoError(
+        f"{text!r} names no seeds",
+        hint="write 5 for seeds 0 to 4, or 3-4 for these two",
+        exit_code=ExitCode.USAGE,
+    )
 
 
 def require_packaged(model: str) -> None:

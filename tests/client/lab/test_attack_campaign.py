@@ -18,7 +18,7 @@ from sapo_client.lab.attackers.campaign import AttackCampaign, campaign_of
 from sapo_client.lab.attackers.catalogue import ATTACKS
 from sapo_client.lab.attackers.report import lost_after, write_attack_report
 from sapo_client.lab.journal import CurvePoint
-from sapo_client.lab.plan import PRESETS, ExperimentPlan, Run, planned, require_packaged
+from sapo_client.lab.plan import PRESETS, ExperimentPlan, Run, planned, require_packaged, seeds_of
 from sapo_client.lab.simulate import manifest_of
 from sapo_client.lab.starts import kind_of
 
@@ -34,7 +34,7 @@ def row(number: int, held_out: float, **changes: object) -> CurvePoint:
 
 def finish(campaign: AttackCampaign, attack: str | None, arm: str, rows: list[CurvePoint]) -> None:
     """Write a finished run of seed 0."""
-    runs = campaign.runs([ARMS["8/0"], ARMS["4/4"]], seeds=1)
+    runs = campaign.runs([ARMS["8/0"], ARMS["4/4"]], seeds=range(1))
     (store, plan), *_ = [
         (store, run.plan)
         for store, each in runs
@@ -47,9 +47,18 @@ def finish(campaign: AttackCampaign, attack: str | None, arm: str, rows: list[Cu
     store.finish(run, rows, 1.0)
 
 
+def test_machines_share_the_seeds_of_a_campaign() -> None:
+    assert [seeds_of(text) for text in ("5", "0-2", "3-4", "4-4")] == [
+        range(5),
+        range(3),
+        range(3, 5),
+        range(4, 5),
+    ]
+
+
 def test_a_campaign_has_every_attack_beside_a_clean_swarm_and_alone(tmp_path: Path) -> None:
     campaign = campaign_of(tmp_path, PLAN, ("phrase", "sybil-49"), (1, 3))
-    runs = campaign.runs([ARMS["8/0"], ARMS["4/4"]], seeds=2)
+    runs = campaign.runs([ARMS["8/0"], ARMS["4/4"]], seeds=range(2))
     assert {store.root.name: [run.name for run in each] for store, each in runs} == {
         "clean": ["8-0/seed-0", "4-4/seed-0", "8-0/seed-1", "4-4/seed-1"],
         "phrase-1": ["4-4/seed-0", "4-4/seed-1"],
@@ -128,7 +137,7 @@ def test_agents_that_train_alone_have_rounds_of_their_own(tmp_path: Path) -> Non
     """They spend a second in a round, the others two."""
     plan = replace(PLAN, rounds=2)
     campaign = campaign_of(tmp_path, plan, ("phrase",), (2,), alone_rounds=4)
-    runs = campaign.runs([ARMS["8/0"], ARMS["4/4"]], seeds=1)
+    runs = campaign.runs([ARMS["8/0"], ARMS["4/4"]], seeds=range(1))
     assert {store.root.name: [(run.name, run.plan) for run in each] for store, each in runs} == {
         "alone": [("8-0/seed-0", replace(plan, rounds=4))],
         "clean": [("4-4/seed-0", plan)],
@@ -220,6 +229,9 @@ def test_specialists_know_different_families() -> None:
         (("--attack", "rain"), "no attack 'rain'"),
         (("--attackers", "two"), "'two' are not numbers"),
         (("--arms", "9/0"), "no arm '9/0'"),
+        (("--seeds", "four"), "'four' names no seeds"),
+        (("--seeds", "0"), "'0' names no seeds"),
+        (("--seeds", "4-3"), "'4-3' names no seeds"),
     ],
 )
 def test_an_invalid_campaign_makes_no_folder(
@@ -235,14 +247,18 @@ def test_an_invalid_campaign_makes_no_folder(
 @pytest.mark.long
 def test_a_campaign_is_run_and_reported(plan: ExperimentPlan, tmp_path: Path) -> None:
     options = [
-        *("--attack", "pad", "--attackers", "1", "--arms", "4/4", "--seeds", "1", "--rounds", "2"),
+        *("--attack", "pad", "--attackers", "1", "--arms", "4/4", "--seeds", "3-3", "--rounds", "2"),
         *("--agents", "2", "--model", plan.model, "--families", "calendar_arithmetic", "--jobs", "1"),
+        *("--held-out", "5"),
     ]
     first = CliRunner().invoke(app, ["lab", "attack", *options, "--out", str(tmp_path), "--json"])
     assert first.exit_code == 0, first.output
     assert json.loads(first.stdout) == {"folder": str(tmp_path), "runs": 3, "page": f"{tmp_path}/attack.md"}
     page = (tmp_path / "attack.md").read_text(encoding="utf-8")
     assert "| pad | 1 | 4/4 | 1 | " in page
+    assert {path.name for path in tmp_path.glob("*/*/seed-*")} == {"seed-3"}
+    plans = [json.loads(path.read_bytes())["plan"] for path in tmp_path.glob("*/experiment.json")]
+    assert [each["held_out_per_family"] for each in plans] == [5, 5]
     curves = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("rounds.jsonl")}
     assert len(curves) == 3
     again = CliRunner().invoke(app, ["lab", "attack", *options, "--out", str(tmp_path)])

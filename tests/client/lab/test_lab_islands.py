@@ -49,7 +49,7 @@ def campaign(tmp_path_factory: pytest.TempPathFactory) -> IslandCampaign:
         islands=4,
         period_epochs=1,
     )
-    made = IslandCampaign(tmp_path_factory.mktemp("islands"), plan, seeds=1, hidden=FAMILY)
+    made = IslandCampaign(tmp_path_factory.mktemp("islands"), plan, seeds=range(1), hidden=FAMILY)
     made.create()
     for store, runs in made.runs():
         for run in runs:

@@ -60,7 +60,7 @@ class AttackCampaign:
             plan = self.plan.under(attack.name, accounts)
             yield ExperimentStore(self.root / f"{attack.name}-{accounts}"), plan
 
-    def runs(self, arms: Sequence[Arm], seeds: int) -> list[tuple[ExperimentStore, list[Run]]]:
+    def runs(self, arms: Sequence[Arm], seeds: Sequence[int]) -> list[tuple[ExperimentStore, list[Run]]]:
         """Return the runs of every experiment; the arm that trains alone needs no attack."""
         alone = [ARMS[BASELINE]]
         sharing = [arm for arm in arms if arm.name != BASELINE]
@@ -70,7 +70,7 @@ class AttackCampaign:
         else:
             first = [(self.alone, replace(self.plan, rounds=self.alone_rounds), alone), (*clean, sharing)]
         return [
-            (store, [Run(plan, arm, seed) for seed in range(seeds) for arm in chosen])
+            (store, [Run(plan, arm, seed) for seed in seeds for arm in chosen])
             for store, plan, chosen in (*first, *((*each, sharing) for each in attacked))
             if chosen
         ]

@@ -7,7 +7,7 @@ visit brings nothing. Islands that are visited and those that are not also share
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -62,14 +62,14 @@ class IslandCampaign:
     Attributes:
         root: folder of all experiments.
         plan: of islands that are visited.
-        seeds: of each experiment, from 0.
+        seeds: of each experiment.
         hidden: the family that the first island's teachers alone know.
         arm: of all runs.
     """
 
     root: Path
     plan: ExperimentPlan
-    seeds: int
+    seeds: Sequence[int]
     hidden: str = HIDDEN
     arm: Arm = ARM
 
@@ -88,7 +88,7 @@ class IslandCampaign:
     def runs(self) -> Iterator[tuple[ExperimentStore, list[Run]]]:
         """Yield the experiments with their runs."""
         for name, plan in self.plans().items():
-            yield self.store(name), [Run(plan, self.arm, seed) for seed in range(self.seeds)]
+            yield self.store(name), [Run(plan, self.arm, seed) for seed in self.seeds]
 
     def create(self) -> None:
         """Create the folders of all experiments, or open them again.
