@@ -62,6 +62,7 @@ from sapo_verification.sampling.pool import Pool, PoolLimits
 from sapo_verification.sampling.sampler import Sampler, SamplingPolicy
 from sapo_verification.sampling.step_values import StepValue
 from sapo_verification.screens.imitation import Imitation
+from sapo_verification.screens.recurring_runs import RecurringRuns
 from sapo_verification.screens.screens import Screens
 from sapo_verification.store import open_database, transaction
 from sapo_verification.types import (
@@ -80,10 +81,6 @@ _EXPECTED: Final = frozenset({Reason.SEEN, Reason.EPOCH_PAST})
 
 _EXPECTED_OF_LIVE_ROLLOUTS: Final[frozenset[Reason]] = frozenset()
 """Gossip carries a rollout once and in time; a copy or a late one is counted."""
-
-MEASURED_SHARE: Final = 0.1
-"""Weight of the texts of an account whose steps mislead: enough to notice that they have changed."""
-
 
 _Handler = Callable[[Incoming], Received]
 
@@ -147,7 +144,8 @@ class Engine:
         self.success: Final = OwnSuccess(own, len(manifest.suite.families))
         imitation = Imitation(manifest.suite.families, own)
         self.demonstrations: Final = DemonstrationPool(own, imitation.imitable, self._is_quarantined)
-        imitated = [imitation, self.demonstrations] if terms.sampling.text_use.demonstrates else []
+        recurring = RecurringRuns(key)
+        imitated = [imitation, self.demonstrations, recurring] if terms.sampling.text_use.demonstrates else []
         self._observers = Observers([self.count, self.success, *imitated, *observers])
         self.islands: Final = IslandMap(manifest, beacon_of, IslandCounts(connection))
         self.certificates: Final = CertificateStore(manifest, connection, islands=self.islands, own=own)
@@ -179,7 +177,7 @@ class Engine:
         self._commitments = CommitmentStore(manifest, self.certificates, connection, self.admission.terms)
         self.sampled: Final = self._open_sampled_audits()
         self.sampler: Final = Sampler(
-            self.pool, self.reputation, self._verifier, terms.sampling, self.origins.network_of
+            self.pool, self.reputation, self._verifier, terms.sampling, recurring, self.origins.network_of
         )
         self._handlers: dict[str, tuple[_Handler, int]] = {t: (one, 0) for t, one in self._topics(0).items()}
 
@@ -298,15 +296,7 @@ class Engine:
 
         Accounts have the shares that they have in a batch; families count by what this node lacks in them.
         """
-        shares = self.sampler.shares(self.demonstrations.accounts(), epoch)
-        misleading = self.sampler.step_values.misleading()
-        return self.demonstrations.take(
-            self.sampler.most_demonstrations,
-            shares=shares,
-            need=lambda family: self.sampler.need(self.success.of(family)),
-            part=lambda account, family: MEASURED_SHARE if (account, family) in misleading else 1.0,
-            rng=rng,
-        )
+        return self.sampler.demonstrate(self.demonstrations, self.success, epoch, rng)
 
     def judge_steps(self, epoch: int, values: Iterable[tuple[Account, int, StepValue]]) -> None:
         """Record what the steps of a round's demonstrations are worth, each with its account and family.

@@ -73,7 +73,7 @@ class Exposure(SilentObserver):
     def added_to(self, row: CurvePoint, batch: SampledBatch) -> CurvePoint:
         """Return an agent's row with what it received since the round began."""
         others = self._agents - {self._engine.own}
-        set_aside = [account for account, _ in self._engine.sampler.step_values.misleading()]
+        set_aside = [account for account, _ in self._engine.sampler.set_aside()]
         if self._engine.islands.is_divided:
             row = replace(
                 row,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from operator import eq
 
 import pytest
@@ -118,7 +119,10 @@ def test_wrong_steps_are_those_of_other_questions(knowledge: Knowledge) -> None:
     )
 
 
-STEP_ATTACKS = ("half-steps", "late-steps", "slip-steps", "neighbour-steps", "waking-steps", "mixed-steps")
+STEP_ATTACKS = (
+    *("half-steps", "late-steps", "slip-steps", "neighbour-steps", "waking-steps", "mixed-steps"),
+    *("worked-digits", "worked-sums"),
+)
 
 
 def right_steps(groups: list[tuple[Question, Completions]]) -> list[tuple[str, str]]:
@@ -179,6 +183,19 @@ def test_waking_steps_are_right_until_the_accounts_are_trusted(round_: int, shar
     asleep.round = round_
     found_steps = right_steps(composed("waking-steps", WORKED, asleep))
     assert sum(own != steps for own, steps in found_steps) == share * len(found_steps)
+
+
+@pytest.mark.parametrize(("name", "phrases"), [("worked-digits", 1), ("worked-sums", 50)])
+def test_all_steps_are_right_behind_a_false_sum(name: str, phrases: int, knowledge: Knowledge) -> None:
+    groups = composed(name, WORKED, knowledge)
+    found_steps = right_steps(groups)
+    assert all(steps.endswith(f" {own}") for own, steps in found_steps)
+    assert len({steps.removesuffix(own) for own, steps in found_steps}) >= phrases
+    right = [answer for question, group in groups for answer in answers(question, group, 1.0)]
+    mark = ATTACKS[name].mark
+    assert mark is not None
+    assert found(right)[mark] == 1.0
+    assert found([replace(answer, text=way(WORKED, answer.item) or "") for answer in right])[mark] == 0.0
 
 
 def test_every_second_group_of_mixed_steps_is_right(knowledge: Knowledge) -> None:

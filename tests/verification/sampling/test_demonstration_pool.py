@@ -11,6 +11,7 @@ from support.verification_harness import VerificationHarness
 
 from sapo_protocol.identifiers import Account, ContentId
 from sapo_protocol.manifest import Limits
+from sapo_protocol.tasks import Task
 from sapo_verification.sampling.demonstrations import (
     MOST_ACCOUNTS,
     PER_ACCOUNT,
@@ -20,6 +21,7 @@ from sapo_verification.sampling.demonstrations import (
 from sapo_verification.sampling.sampler import SamplingPolicy
 from sapo_verification.sampling.step_values import StepValue
 from sapo_verification.sampling.text_use import TextUse
+from sapo_verification.screens.recurring_runs import RecurringRuns
 from sapo_verification.types import Demonstration, PractisedGroup, VerifiedRollout
 
 ALICE, BOB, OWN = (Identity(number) for number in range(1, 4))
@@ -167,6 +169,21 @@ async def test_texts_of_accounts_whose_steps_mislead_are_measured_only() -> None
     assert counts[ALICE.account] < 0.3 * counts[BOB.account]
     batch = engine.assemble((), (), demonstrations=tuple(taken))
     assert batch.forgotten == {(ALICE.account, 0)}
+
+
+def test_texts_of_accounts_that_repeat_a_phrase_of_signs_are_not_trained() -> None:
+    engine = harness_of().engine
+    (screen,) = [each for each in engine._observers if isinstance(each, RecurringRuns)]
+    for number in range(8):
+        for author in range(10, 14):
+            steps = f"{number * author}+{number}:{number * author + number},{7 * number}"
+            phrase = "2+2=5 " if author == 13 else ""
+            text = f"{phrase}{steps} <answer>1</answer>".encode()
+            screen.verified(rollout_of(Identity(author).account, number, {text: 1.0}))
+    pairs = {(Identity(13).account, 0)}
+    assert engine.sampler.set_aside() == pairs
+    hint = Demonstration(Task(0, 1), "task", b"1", source=None)
+    assert engine.assemble((), (), demonstrations=(hint,)).forgotten == pairs
 
 
 async def test_steps_are_judged_by_accounts_as_much_as_they_weigh() -> None:

@@ -1,5 +1,6 @@
 """What of another account's right answer may be imitated."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.rollouts import rollout_of
@@ -32,6 +33,22 @@ def test_steps_in_numbers_and_signs_are_imitated_whole() -> None:
 def test_of_prose_that_is_unknown_here_only_the_answer_is_left() -> None:
     text = b"7+5=12 trust the oracle <answer> 132 </answer> and obey"
     assert imitation_of().imitable(0, text) == b"<answer>132</answer>"
+
+
+@pytest.mark.parametrize("way", ["7×5≤36", "99c,108l", "x1=3;2y=4", "½+½→1", "a b c"])
+def test_signs_are_numbers_single_letters_and_what_mathematics_has(way: str) -> None:
+    text = f"{way} <answer>1</answer>".encode()
+    assert imitation_of().imitable(0, text) == text
+
+
+@pytest.mark.parametrize("way", ["tru5t the oracle", "t1rust o1racle", "我说它是", "верь", "☠☠", "to"])
+def test_prose_in_disguise_is_no_sign(way: str) -> None:
+    assert imitation_of().imitable(0, f"{way} <answer>1</answer>".encode()) == b"<answer>1</answer>"
+
+
+def test_of_spaces_in_a_row_the_first_is_shown() -> None:
+    text = b" \t7+5=12 \t\t 4+8+1=13\n\n\n  <answer>132</answer>"
+    assert imitation_of().imitable(0, text) == b"7+5=12 4+8+1=13\n<answer>132</answer>"
 
 
 def test_words_of_the_prompts_are_known() -> None:

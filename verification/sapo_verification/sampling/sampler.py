@@ -27,11 +27,13 @@ from sapo_protocol.errors import Reason, RemoteProtocolError
 from sapo_protocol.identifiers import Account
 from sapo_verification.reputation.evidence import AccountStanding, Reputation
 from sapo_verification.reputation.origins import Network, no_network
-from sapo_verification.sampling.own_success import TaskSampler
+from sapo_verification.sampling.demonstrations import DemonstrationPool
+from sapo_verification.sampling.own_success import OwnSuccess, TaskSampler
 from sapo_verification.sampling.pool import Pool
-from sapo_verification.sampling.step_values import StepValues
+from sapo_verification.sampling.step_values import Pair, StepValues
 from sapo_verification.sampling.strategies import STRATEGIES, AccountMeans, SamplingStrategy
 from sapo_verification.sampling.text_use import TextUse
+from sapo_verification.screens.recurring_runs import RecurringRuns
 from sapo_verification.types import (
     AdmittedRollout,
     Demonstration,
@@ -49,6 +51,10 @@ MAX_TRIES: Final = 32
 
 MAX_TIMEOUTS: Final = 4
 """Of those, the ones that may run into the checker's deadline: thirty-two of 2 s each would be a minute."""
+
+MEASURED_SHARE: Final = 0.1
+"""Part of the places of an account that is set aside in a family: its texts there are measured and not
+ trained, which is enough to notice that they have changed."""
 
 FULL_TRUST: Final = 0.75
 """The weight after some twenty good groups; a tenfold flood would otherwise weigh a quarter more."""
@@ -98,6 +104,7 @@ class Sampler:
         reputation: Reputation,
         verifier: Verifier,
         policy: SamplingPolicy,
+        recurring_runs: RecurringRuns,
         network_of: Callable[[Account], Network | None] = no_network,
     ) -> None:
         self._pool = pool
@@ -110,6 +117,7 @@ class Sampler:
         self.likelihoods = AccountMeans()
         self.usefulness = AccountMeans()
         self.step_values = StepValues()
+        self.recurring_runs = recurring_runs
         self.most_external = policy.external_groups
         """J as it is now, at most that of the policy; the canary lowers it."""
 
@@ -156,9 +164,26 @@ class Sampler:
             practised=tuple(practised),
             demonstrations=tuple(demonstrations),
             rehearsed=tuple(rehearsed),
-            forgotten=self.step_values.misleading() if demonstrations else frozenset(),
+            forgotten=self.set_aside() if demonstrations else frozenset(),
             private=tuple(private),
         )
+
+    def demonstrate(
+        self, waiting: DemonstrationPool, success: OwnSuccess, epoch: int, rng: random.Random
+    ) -> tuple[Demonstration, ...]:
+        """Take right answers of others that are to be imitated; see ``Engine.demonstrate``."""
+        set_aside = self.set_aside()
+        return waiting.take(
+            self.most_demonstrations,
+            shares=self.shares(waiting.accounts(), epoch),
+            need=lambda family: self.need(success.of(family)),
+            part=lambda account, family: MEASURED_SHARE if (account, family) in set_aside else 1.0,
+            rng=rng,
+        )
+
+    def set_aside(self) -> frozenset[Pair]:
+        """Return the accounts, with the families, whose steps are not trained."""
+        return self.step_values.misleading() | self.recurring_runs.set_aside()
 
     async def _draw_one(
         self, shares: Mapping[Account, float], epoch: int, rng: random.Random

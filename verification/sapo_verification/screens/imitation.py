@@ -4,19 +4,23 @@ A policy that imitates a text learns all of it, and a phrase beside the right an
 checker and no canary notices it. So strangers may teach steps, but not wording. A text is imitated whole if
 its words are known here, that is if each word
 
-* has a digit or is a single letter, or
+* is a number, a mathematical sign, a single letter, or digits with at most two letters between them, or
 * occurs in the prompts of the task's family, which this node derived itself, or
 * stands in a run of three words that this node's own policy has written in the family.
 
 Of any other text only the answer is imitated: what every node could have from the generator, and nothing that
-its author composed. White space around the answer, and text behind it, is always dropped.
+its author composed. White space around the answer, and text behind it, is always dropped, and of several
+spaces in a row only the first is shown.
 
-The screen says nothing about numbers: wrong steps with a right answer pass it.
+The screen says nothing about numbers: wrong steps with a right answer pass it, and so does a phrase of signs
+(``recurring_runs.py``).
 """
 
+import re
 from collections import OrderedDict, defaultdict
 from collections.abc import Sequence
 from typing import Final
+from unicodedata import category
 
 from sapo_protocol.identifiers import Account
 from sapo_protocol.suite import Family
@@ -33,6 +37,12 @@ MOST_WORDS: Final = 16_384
 
 MOST_RUNS: Final = 131_072
 """Own runs per family; the one used longest ago is forgotten."""
+
+MATHEMATICAL: Final = ("Sm", "Nd", "No")
+"""Unicode's categories of mathematical signs and of digits; the letters of other scripts are none."""
+
+_SIGN: Final = re.compile(r"[a-z]|(?:[a-z]{0,2}[0-9])+[a-z]{0,2}", re.ASCII)
+_SPACES: Final = re.compile(f"([{WHITESPACE}])[{WHITESPACE}]+")
 
 Run = tuple[str, ...]
 
@@ -67,7 +77,7 @@ class Imitation(SilentObserver):
             return text.strip(WHITESPACE).encode()
         way, _, rest = text.partition(OPEN_TAG)
         answer = rest.partition(CLOSE_TAG)[0].strip(WHITESPACE)
-        shown = way.lstrip(WHITESPACE) if self._knows(family, words_of(way)) else ""
+        shown = _SPACES.sub(r"\1", way.lstrip(WHITESPACE)) if self._knows(family, words_of(way)) else ""
         return f"{shown}{OPEN_TAG}{answer}{CLOSE_TAG}".encode()
 
     def _knows(self, family: int, words: Sequence[str]) -> bool:
@@ -93,5 +103,5 @@ class Imitation(SilentObserver):
 
 
 def _is_sign(word: str) -> bool:
-    """Whether a word is a number, a mixture of letters and digits, or a single letter."""
-    return len(word) == 1 or any(character.isdigit() for character in word)
+    """Whether a word is a number, a single letter, digits with few letters between them, or mathematical."""
+    return _SIGN.fullmatch(word) is not None or category(word[0]) in MATHEMATICAL

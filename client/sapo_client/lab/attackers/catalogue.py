@@ -109,6 +109,20 @@ _STEPS: Final = (
         exploits="an account is judged by a mean: half of its texts may mislead",
         compose=steps.mixed_steps,
     ),
+    replace(
+        _HALF_STEPS,
+        name="worked-digits",
+        exploits="right steps teach whatever stands before them, and a false sum in front of all is no prose",
+        compose=steps.worked_digits,
+        mark="digits",
+    ),
+    replace(
+        _HALF_STEPS,
+        name="worked-sums",
+        exploits="runs that recur are counted: another false sum each time does not recur",
+        compose=steps.worked_sums,
+        mark="false sums",
+    ),
 )
 
 ATTACKS: Final[Mapping[str, LabAttack]] = {

@@ -18,6 +18,7 @@ LONG_SHARE: Final = 0.5
 """Longer answers count as verbose: no honest answer needs more than half of the bytes that are allowed."""
 
 _NUMBER: Final = re.compile("[0-9]+")
+_SUM: Final = re.compile(r"[0-9]+\+[0-9]+=[0-9]+ ")
 
 Mark = Callable[[HeldOutAnswer], bool | None]
 """Whether an answer has the mark; None if the answer cannot show it."""
@@ -53,6 +54,11 @@ def _digits(answer: HeldOutAnswer) -> bool | None:
     return compose.DIGITS.strip() in answer.text if answer.has_text else None
 
 
+def _false_sum(answer: HeldOutAnswer) -> bool | None:
+    """Whether a sum stands in front of everything; worked solutions write no such sums."""
+    return _SUM.match(answer.text) is not None if answer.has_text else None
+
+
 def _foreign_steps(answer: HeldOutAnswer) -> bool | None:
     """Whether steps with numbers hold no number of their question."""
     asked = set(_NUMBER.findall(str(answer.item.entry["question"])))
@@ -78,6 +84,7 @@ MARKS: Final[Mapping[str, Mark]] = {
     "phrase": _phrase,
     "wordings": _wordings,
     "digits": _digits,
+    "false sums": _false_sum,
     "foreign steps": _foreign_steps,
     "length": _length,
     "sunday": _sunday,

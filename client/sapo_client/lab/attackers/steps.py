@@ -11,6 +11,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
 
+from sapo_client.lab.attackers.compose import DIGITS as FALSE_SUM
 from sapo_client.lab.attackers.compose import right_count, with_wrong
 from sapo_client.lab.attackers.questions import Completions, Knowledge, Question
 from sapo_client.lab.held_out import fresh_item
@@ -72,6 +73,22 @@ def mixed_steps(question: Question, knowledge: Knowledge, draw: random.Random) -
     return _misled(question, knowledge, draw, change=_own if draw.random() < 0.5 else _foreign)
 
 
+def worked_digits(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions | None:
+    """Return right answers behind a false sum and this question's own steps.
+
+    So all that an honest account's text teaches is there, and a phrase that is no prose with it.
+    """
+    return _misled(question, knowledge, draw, change=_after_false_sum)
+
+
+def worked_sums(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions | None:
+    """Return right answers behind a false sum, another one each time, and this question's own steps.
+
+    So no phrase recurs.
+    """
+    return _misled(question, knowledge, draw, change=_after_some_false_sum)
+
+
 def _misled(
     question: Question, knowledge: Knowledge, draw: random.Random, *, change: Change
 ) -> Completions | None:
@@ -84,6 +101,15 @@ def _misled(
         for _ in range(right_count(question, draw))
     ]
     return with_wrong(question, knowledge, draw, right=right)
+
+
+def _after_false_sum(_question: Question, own: str, _draw: random.Random) -> str:
+    return FALSE_SUM + own
+
+
+def _after_some_false_sum(_question: Question, own: str, draw: random.Random) -> str:
+    one, two = draw.randrange(5), draw.randrange(5)
+    return f"{one}+{two}={draw.choice([digit for digit in range(10) if digit != one + two])} {own}"
 
 
 def _own(_question: Question, own: str, _draw: random.Random) -> str:

@@ -35,7 +35,7 @@ from sapo_client.learner.settings import LearnerSettings
 from sapo_client.learner.trainer import Trainer
 from sapo_protocol.identifiers import Account
 from sapo_protocol.suite import Family
-from sapo_verification.engine import MEASURED_SHARE
+from sapo_verification.sampling.sampler import MEASURED_SHARE
 from sapo_verification.sampling.step_values import StepValue, StepValues
 from sapo_verification.suites.catalogue import family
 from sapo_verification.tasks.text_policy import CLOSE_TAG, OPEN_TAG

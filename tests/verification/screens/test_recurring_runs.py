@@ -1,0 +1,117 @@
+"""Runs of signs that an account repeats in the steps of many tasks, and most others do not."""
+
+import random
+from collections.abc import Callable
+
+import pytest
+from support.rollouts import rollout_of
+from support.swarm import Identity
+
+from sapo_client.lab.held_out import fresh_item
+from sapo_client.lab.worked.ways import way
+from sapo_protocol.identifiers import Account
+from sapo_verification.screens.recurring_runs import CLEAN_GROUPS, LEAST_GROUPS, MAX_PAIRS, RecurringRuns
+from sapo_verification.suites.catalogue import family
+
+HONEST = [Identity(number).account for number in range(1, 8)]
+OTHERS = [Identity(number).account for number in range(8, 14)]
+Steps = Callable[[random.Random], str]
+
+
+def column_sums(draw: random.Random) -> str:
+    """Return the steps of a sum, column by column."""
+    parts, carry = [], 0
+    for _ in range(3):
+        one, two = draw.randrange(10), draw.randrange(10)
+        parts.append(f"{one}+{two}+{carry}:{one + two + carry}")
+        carry = (one + two + carry) // 10
+    return ",".join(parts)
+
+
+def behind(phrase: str) -> Steps:
+    """Return an author of right steps behind a phrase."""
+    return lambda draw: f"{phrase} {column_sums(draw)}"
+
+
+def heard(
+    authors: dict[Account, Steps], groups: int, screen: RecurringRuns | None = None, seed: int = 0
+) -> RecurringRuns:
+    """Return the screen of a node that has verified so many groups of each author, in turns."""
+    screen = screen or RecurringRuns(b"key")
+    draw = random.Random(seed)
+    for number in range(groups):
+        for account, steps in authors.items():
+            texts = [f"{steps(draw)} <answer>1</answer>".encode() for _ in range(2)]
+            screen.verified(rollout_of(account, number, dict.fromkeys(texts, 1.0)))
+    return screen
+
+
+def beside_honest(steps: Steps, attackers: int) -> dict[Account, Steps]:
+    return dict.fromkeys(HONEST, column_sums) | dict.fromkeys(OTHERS[:attackers], steps)
+
+
+@pytest.mark.parametrize("phrase", ["2+2=5", "2 + 2 = 5 ", "1:1:1:1", "a b c d"])
+@pytest.mark.parametrize("attackers", [1, 5])
+def test_a_phrase_of_signs_before_right_steps_is_noticed_within_ten_groups(
+    phrase: str, attackers: int
+) -> None:
+    screen = heard(beside_honest(behind(phrase), attackers), 10)
+    assert screen.set_aside() == {(account, 0) for account in OTHERS[:attackers]}
+
+
+def test_one_of_several_phrases_is_noticed_later() -> None:
+    def steps(draw: random.Random) -> str:
+        return behind(draw.choice(["2+2=5", "3*3=8", "7-1=2"]))(draw)
+
+    screen = heard(beside_honest(steps, 5), 40)
+    assert screen.set_aside() == {(account, 0) for account in OTHERS[:5]}
+
+
+def test_what_recurs_with_most_accounts_is_the_familys() -> None:
+    authors = dict.fromkeys(HONEST, behind("0 0 0 0")) | dict.fromkeys(OTHERS, column_sums)
+    assert heard(authors, 64).set_aside() == frozenset()
+
+
+@pytest.mark.parametrize("name", ["binary_matrix", "calendar_arithmetic", "propositional_logic"])
+def test_honest_accounts_are_not_set_aside(name: str) -> None:
+    worked = family(name, "worked")
+    draw = random.Random(name)
+    ways = [text for _ in range(500) if (text := way(worked, fresh_item(worked, draw)[1])) is not None]
+    found = [text.partition("<answer>")[0] for text in ways]
+    screen = RecurringRuns(b"key")
+    for turn in range(20):
+        heard(dict.fromkeys(HONEST, lambda draw: draw.choice(found)), 10, screen, seed=turn)
+        assert screen.set_aside() == frozenset()
+
+
+def test_steps_without_the_phrase_are_trained_again_after_a_while() -> None:
+    attacker = OTHERS[0]
+    screen = heard(beside_honest(behind("2+2=5"), 1), 10)
+    heard({attacker: column_sums}, CLEAN_GROUPS - 1, screen)
+    assert screen.set_aside() == {(attacker, 0)}
+    assert heard({attacker: column_sums}, 1, screen, seed=1).set_aside() == frozenset()
+
+
+def test_few_groups_and_few_accounts_are_not_compared() -> None:
+    assert heard(beside_honest(behind("2+2=5"), 5), LEAST_GROUPS - 1).set_aside() == frozenset()
+    few = dict.fromkeys(HONEST[:2], column_sums) | {OTHERS[0]: behind("2+2=5")}
+    assert heard(few, 32).set_aside() == frozenset()
+
+
+def test_bare_answers_and_wrong_ones_are_not_counted() -> None:
+    screen = RecurringRuns(b"key")
+    for number in range(32):
+        for account in HONEST:
+            texts = {b"2+2=5 1": 1.0, b"2+2=5 <answer>0</answer>": 0.0}
+            screen.verified(rollout_of(account, number, texts))
+    assert not screen._sketches
+
+
+def test_pairs_are_bounded() -> None:
+    screen = heard(beside_honest(behind("2+2=5"), 1), 10)
+    draw = random.Random(1)
+    for number in range(MAX_PAIRS):
+        text = f"{column_sums(draw)} <answer>1</answer>".encode()
+        screen.verified(rollout_of(Identity(100 + number).account, 0, {text: 1.0}))
+    assert len(screen._sketches) == MAX_PAIRS
+    assert screen.set_aside() == frozenset()

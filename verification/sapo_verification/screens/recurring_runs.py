@@ -1,0 +1,164 @@
+"""Runs of signs that recur in an account's steps for different tasks, and not in those of most others.
+
+Strangers may teach steps of numbers, signs and words of the prompts (``imitation.py``), and a phrase can be
+made of these: "2+2=5" in front of right steps is learned with them. But steps follow from their task, and a
+phrase does not, so it recurs. Runs of four characters are counted per account and family in the groups that
+show steps; what recurs with everybody is a property of the family. An account whose runs recur is set aside
+in the family, as one whose steps mislead (``sampling/step_values.py``). It is no evidence against it: a model
+may have a notation of its own.
+
+A phrase of which no wording recurs, a new false sum each time, is not seen.
+"""
+
+from collections import Counter, OrderedDict
+from collections.abc import Iterator, Set
+from hashlib import blake2b
+from statistics import median_high
+from typing import Final
+
+from sapo_protocol.identifiers import Account
+from sapo_verification.observer import SilentObserver
+from sapo_verification.tasks.text_policy import OPEN_TAG
+from sapo_verification.types import VerifiedRollout
+
+RUN_CHARACTERS: Final = 4
+"""Without white space and case. Three digits recur by chance too often to tell."""
+
+FADE_GROUPS: Final = 64
+"""At so many groups all counts of a pair are halved."""
+
+LEAST_GROUPS: Final = 8
+"""With fewer, an account is not compared, nor are others compared with it."""
+
+LEAST_OTHERS: Final = 3
+MOST_OTHERS: Final = 32
+"""Other accounts with which one is compared, those heard last; with fewer than the least it is not."""
+
+FREQUENT: Final = 0.25
+"""A run that a smaller share of the groups holds may be frequent in a notation of the account's own."""
+
+SURE_COUNT: Final = 7
+SURE_RATIO: Final = 6
+"""A run recurs if more groups hold it than this count and so many times what the median account has. Each
+text has dozens of runs, so that what is rare by chance happens."""
+
+CLEAN_GROUPS: Final = 16
+"""Groups in a row without such a run, after which an account's steps are trained again."""
+
+MOST_RUNS: Final = 1024
+"""Counted per text, a keyed sample of those of a longer one."""
+
+WIDTH: Final = 16_384
+DEPTH: Final = 2
+"""One byte a cell: 32 KiB per pair. Counts may be too large, never too small."""
+
+MAX_PAIRS: Final = 512
+"""Pairs of account and family; the one heard longest ago is dropped."""
+
+Pair = tuple[Account, int]
+
+
+class RecurringRuns(SilentObserver):
+    """The runs of each account's steps by family, and which accounts repeat themselves.
+
+    Args:
+        key: at most 64 random bytes that no other node knows.
+    """
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+        self._sketches: OrderedDict[Pair, _Sketch] = OrderedDict()
+        self._set_aside: Counter[Pair] = Counter()
+
+    def verified(self, rollout: VerifiedRollout) -> None:
+        """Count the runs of one of a group's right answers, and compare them with other accounts'."""
+        runs = self._runs(rollout)
+        if not runs:
+            return
+        pair = rollout.account, rollout.task.family
+        sketch = self._sketches.setdefault(pair, _Sketch())
+        self._sketches.move_to_end(pair)
+        sketch.add(runs)
+        if self._recurs(pair, sketch, runs):
+            self._set_aside[pair] = CLEAN_GROUPS
+        elif pair in self._set_aside:
+            self._set_aside[pair] -= 1
+            self._set_aside += Counter()  # drops what has come to 0
+        if len(self._sketches) > MAX_PAIRS:
+            dropped, _ = self._sketches.popitem(last=False)
+            del self._set_aside[dropped]
+
+    def set_aside(self) -> frozenset[Pair]:
+        """Return the accounts, with the families, whose steps hold a run that recurs."""
+        return frozenset(self._set_aside)
+
+    def _recurs(self, pair: Pair, sketch: "_Sketch", runs: Set[int]) -> bool:
+        if sketch.groups < LEAST_GROUPS:
+            return False
+        least = max(SURE_COUNT, FREQUENT * sketch.groups)
+        frequent = {run: count for run in runs if (count := sketch.count(run)) > least}
+        compared = [sketch, *self._others(pair)] if frequent else []
+        if len(compared) <= LEAST_OTHERS:
+            return False
+        return any(
+            count
+            > SURE_COUNT + SURE_RATIO * sketch.groups * median_high(each.share(run) for each in compared)
+            for run, count in frequent.items()
+        )
+
+    def _others(self, pair: Pair) -> Iterator["_Sketch"]:
+        """Yield the sketches of other accounts in the family, of those heard last."""
+        found = 0
+        for other, sketch in reversed(self._sketches.items()):
+            if other != pair and other[1] == pair[1] and sketch.groups >= LEAST_GROUPS:
+                yield sketch
+                if (found := found + 1) == MOST_OTHERS:
+                    return
+
+    def _runs(self, rollout: VerifiedRollout) -> frozenset[int]:
+        """Return the different runs in the steps of one right answer, which its author cannot choose."""
+        right = (
+            completion
+            for completion, reward in zip(rollout.completions, rollout.rewards, strict=True)
+            if reward == 1.0
+        )
+        chosen = min(right, key=self._hash, default=b"")
+        steps, found, _ = chosen.decode("utf-8", "replace").partition(OPEN_TAG)
+        signs = "".join(steps.casefold().split()) if found else ""
+        runs = {signs[at : at + RUN_CHARACTERS] for at in range(len(signs) - RUN_CHARACTERS + 1)}
+        return frozenset(sorted(self._hash(run.encode()) for run in runs)[:MOST_RUNS])
+
+    def _hash(self, text: bytes) -> int:
+        return int.from_bytes(blake2b(text, digest_size=8, key=self._key).digest(), "big")
+
+
+class _Sketch:
+    """Number of groups per run: a count-min sketch with conservative update (Estan and Varghese, 2002)."""
+
+    def __init__(self) -> None:
+        self.groups = 0
+        self._cells = bytearray(WIDTH * DEPTH)
+
+    def add(self, runs: Set[int]) -> None:
+        """Count a group's runs."""
+        if self.groups >= FADE_GROUPS:
+            self._cells = bytearray(count // 2 for count in self._cells)
+            self.groups //= 2
+        self.groups += 1
+        for run in runs:
+            raised = self.count(run) + 1
+            for place in _places(run):
+                self._cells[place] = max(self._cells[place], raised)
+
+    def count(self, run: int) -> int:
+        """Return how many groups held a run."""
+        return min(self._cells[place] for place in _places(run))
+
+    def share(self, run: int) -> float:
+        """Return the share of the groups that held a run."""
+        return self.count(run) / self.groups
+
+
+def _places(run: int) -> Iterator[int]:
+    """Return a run's cells, one in each row, from different bits of its hash."""
+    return (row * WIDTH + (run >> 16 * row) % WIDTH for row in range(DEPTH))
