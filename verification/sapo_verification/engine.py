@@ -305,7 +305,9 @@ class Engine:
         """
         values, judged = list(values), self.sampler.step_values
         heard = {account for account, _, _ in values}
-        judged.learn(values, self.sampler.shares(judged.accounts() | heard, epoch))
+        weights = self.sampler.shares(judged.accounts() | heard, epoch)
+        judged.learn(values, weights)
+        self.sampler.recurring_runs.weigh(weights)
 
     def assemble(
         self,

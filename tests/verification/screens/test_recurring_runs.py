@@ -98,6 +98,16 @@ def test_few_groups_and_few_accounts_are_not_compared() -> None:
     assert heard(few, 32).set_aside() == frozenset()
 
 
+def test_a_flood_of_accounts_does_not_decide_what_is_usual() -> None:
+    """Forty newcomers share what is reserved for newcomers, and repeat something else."""
+    newcomers = [Identity(number).account for number in range(20, 60)]
+    screen = RecurringRuns(b"key")
+    screen.weigh(dict.fromkeys(HONEST, 0.1) | dict.fromkeys([*newcomers, *OTHERS[:1]], 0.002))
+    authors = dict.fromkeys(newcomers, behind("9-9=1")) | dict.fromkeys(HONEST, behind("0+0:0"))
+    heard(authors | {OTHERS[0]: behind("2+2=5")}, 12, screen)
+    assert screen.set_aside() == {(account, 0) for account in [*newcomers, OTHERS[0]]}
+
+
 def test_bare_answers_and_wrong_ones_are_not_counted() -> None:
     screen = RecurringRuns(b"key")
     for number in range(32):

@@ -3,17 +3,18 @@
 Strangers may teach steps of numbers, signs and words of the prompts (``imitation.py``), and a phrase can be
 made of these: "2+2=5" in front of right steps is learned with them. But steps follow from their task, and a
 phrase does not, so it recurs. Runs of four characters are counted per account and family in the groups that
-show steps; what recurs with everybody is a property of the family. An account whose runs recur is set aside
-in the family, as one whose steps mislead (``sampling/step_values.py``). It is no evidence against it: a model
-may have a notation of its own.
+show steps. What recurs with most accounts is a property of the family; they weigh as much as in a batch, so
+that a flood of new ones does not decide what is usual. An account whose own runs recur is set aside in the
+family, as one whose steps mislead (``sampling/step_values.py``). It is no evidence against it: a model may
+have a notation of its own.
 
 A phrase of which no wording recurs, a new false sum each time, is not seen.
 """
 
 from collections import Counter, OrderedDict
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Mapping, Set
 from hashlib import blake2b
-from statistics import median_high
+from heapq import nlargest
 from typing import Final
 
 from sapo_protocol.identifiers import Account
@@ -31,8 +32,13 @@ LEAST_GROUPS: Final = 8
 """With fewer, an account is not compared, nor are others compared with it."""
 
 LEAST_OTHERS: Final = 3
-MOST_OTHERS: Final = 32
-"""Other accounts with which one is compared, those heard last; with fewer than the least it is not."""
+"""Other accounts with which one is compared; with fewer it is not."""
+
+MOST_COMPARED: Final = 32
+"""Accounts in a median, those that weigh most."""
+
+ROUNDING: Final = 1e-9
+"""Part of a sum of weights that may be a rounding error."""
 
 FREQUENT: Final = 0.25
 """A run that a smaller share of the groups holds may be frequent in a notation of the account's own."""
@@ -69,6 +75,7 @@ class RecurringRuns(SilentObserver):
         self._key = key
         self._sketches: OrderedDict[Pair, _Sketch] = OrderedDict()
         self._set_aside: Counter[Pair] = Counter()
+        self._weights: Mapping[Account, float] | None = None
 
     def verified(self, rollout: VerifiedRollout) -> None:
         """Count the runs of one of a group's right answers, and compare them with other accounts'."""
@@ -88,6 +95,13 @@ class RecurringRuns(SilentObserver):
             dropped, _ = self._sketches.popitem(last=False)
             del self._set_aside[dropped]
 
+    def weigh(self, weights: Mapping[Account, float]) -> None:
+        """Compare with accounts by these weights from now on, in any unit; an account without one has none.
+
+        Until the first call all are equal.
+        """
+        self._weights = weights
+
     def set_aside(self) -> frozenset[Pair]:
         """Return the accounts, with the families, whose steps hold a run that recurs."""
         return frozenset(self._set_aside)
@@ -97,23 +111,42 @@ class RecurringRuns(SilentObserver):
             return False
         least = max(SURE_COUNT, FREQUENT * sketch.groups)
         frequent = {run: count for run in runs if (count := sketch.count(run)) > least}
-        compared = [sketch, *self._others(pair)] if frequent else []
-        if len(compared) <= LEAST_OTHERS:
+        if not frequent:
+            return False
+        known = self._known(pair[1])
+        if len(known) - (pair[0] in known) < LEAST_OTHERS:
             return False
         return any(
-            count
-            > SURE_COUNT + SURE_RATIO * sketch.groups * median_high(each.share(run) for each in compared)
+            count > SURE_COUNT + SURE_RATIO * sketch.groups * self._usual_share(run, known)
             for run, count in frequent.items()
         )
 
-    def _others(self, pair: Pair) -> Iterator["_Sketch"]:
-        """Yield the sketches of other accounts in the family, of those heard last."""
-        found = 0
-        for other, sketch in reversed(self._sketches.items()):
-            if other != pair and other[1] == pair[1] and sketch.groups >= LEAST_GROUPS:
-                yield sketch
-                if (found := found + 1) == MOST_OTHERS:
-                    return
+    def _known(self, family: int) -> dict[Account, "_Sketch"]:
+        """Return the sketches with which one is compared: of accounts that weigh most, at most so many."""
+        known = {
+            account: sketch
+            for (account, each), sketch in self._sketches.items()
+            if each == family and sketch.groups >= LEAST_GROUPS and self._weight(account) > 0.0
+        }
+        if len(known) <= MOST_COMPARED:
+            return known
+        chosen = nlargest(MOST_COMPARED, known, lambda account: (self._weight(account), self._hash(account)))
+        return {account: known[account] for account in chosen}
+
+    def _usual_share(self, run: int, known: Mapping[Account, "_Sketch"]) -> float:
+        """Return the weighted median of the accounts' shares of a run, of two middle ones the larger."""
+        half = sum(map(self._weight, known)) / 2
+        reached = 0.0
+        for share, weight in sorted(
+            ((sketch.share(run), self._weight(account)) for account, sketch in known.items()), reverse=True
+        ):
+            reached += weight
+            if reached >= half * (1 - ROUNDING):
+                return share
+        return 0.0
+
+    def _weight(self, account: Account) -> float:
+        return 1.0 if self._weights is None else self._weights.get(account, 0.0)
 
     def _runs(self, rollout: VerifiedRollout) -> frozenset[int]:
         """Return the different runs in the steps of one right answer, which its author cannot choose."""
