@@ -142,9 +142,8 @@ class Engine:
         self.levels: Final = Levels(manifest, beacon_of, record_of)
         self._check = check
         self.success: Final = OwnSuccess(own, len(manifest.suite.families))
-        imitation = Imitation(manifest.suite.families, own)
+        imitation, recurring = Imitation(manifest.suite.families, own), RecurringRuns(key)
         self.demonstrations: Final = DemonstrationPool(own, imitation.imitable, self._is_quarantined)
-        recurring = RecurringRuns(key)
         imitated = [imitation, self.demonstrations, recurring] if terms.sampling.text_use.demonstrates else []
         self._observers = Observers([self.count, self.success, *imitated, *observers])
         self.islands: Final = IslandMap(manifest, beacon_of, IslandCounts(connection))
