@@ -11,7 +11,6 @@ then no group is quarantined. If more than half of the accounts plant one phrase
 all; against that there are the caps on newcomers and accounts.
 """
 
-from array import array
 from collections import OrderedDict
 from collections.abc import Sequence
 from statistics import median
@@ -19,6 +18,7 @@ from typing import Final
 
 from sapo_protocol.identifiers import Account
 from sapo_protocol.suite import Family
+from sapo_verification.screens.run_counts import RunCounts
 from sapo_verification.tasks.text_policy import reasoning
 from sapo_verification.tasks.words import window_hashes, words_of
 from sapo_verification.types import VerifiedRollout
@@ -43,38 +43,12 @@ MOST_WINDOWS: Final = 4096
 """Counted per group; a group of full size has three times as many, and a keyed sample of them is counted."""
 
 WIDTH: Final = 32_768
-DEPTH: Final = 3
-"""192 KiB per sketch; a hundred thousand different runs are overcounted by less than 1 % of 256 groups."""
+"""192 KiB of counts per account and family. A hundred thousand different runs are overcounted by less than
+1 % of 256 groups."""
 
 MOST_SKETCHES: Final = 64
 
 _Key = tuple[Account, int]
-
-
-class _Sketch:
-    """Number of groups per run: a count-min sketch with conservative update (Estan and Varghese, 2002)."""
-
-    def __init__(self) -> None:
-        self.groups = 0
-        self._cells = array("H", bytes(2 * WIDTH * DEPTH))
-
-    def add(self, runs: Sequence[int]) -> None:
-        """Record the runs of a group."""
-        if self.groups >= FADE_GROUPS:
-            self._cells = array("H", [count // 2 for count in self._cells])
-            self.groups //= 2
-        self.groups += 1
-        cells = self._cells
-        for run in runs:
-            places = _places(run)
-            raised = min(cells[place] for place in places) + 1
-            for place in places:
-                if cells[place] < raised:
-                    cells[place] = raised
-
-    def share(self, run: int) -> float:
-        """Return the share of groups that held a run; only the halving of counts makes it too small."""
-        return min(self._cells[place] for place in _places(run)) / self.groups if self.groups else 0.0
 
 
 class Phrases:
@@ -88,7 +62,7 @@ class Phrases:
         self._families = families
         self._key = key
         self._most_sketches = most_sketches
-        self._sketches: OrderedDict[_Key, _Sketch] = OrderedDict()
+        self._sketches: OrderedDict[_Key, RunCounts] = OrderedDict()
         self._conspicuous: set[_Key] = set()
 
     def learn(self, rollout: VerifiedRollout) -> None:
@@ -97,7 +71,7 @@ class Phrases:
         if not runs:
             return
         key = _key(rollout)
-        self._sketches.setdefault(key, _Sketch()).add(runs)
+        self._sketches.setdefault(key, RunCounts(WIDTH, FADE_GROUPS)).add(runs)
         self._sketches.move_to_end(key)
         if len(self._sketches) > self._most_sketches:
             forgotten, _ = self._sketches.popitem(last=False)
@@ -117,7 +91,7 @@ class Phrases:
         (self._conspicuous.add if stands_out else self._conspicuous.discard)(key)
         return stands_out and self._is_one_of_few(key[1])
 
-    def _known(self, family: int) -> list[tuple[_Key, _Sketch]]:
+    def _known(self, family: int) -> list[tuple[_Key, RunCounts]]:
         """Return the sketches of a family that cover at least ``LEAST_GROUPS`` groups."""
         return [
             (key, sketch)
@@ -141,7 +115,3 @@ class Phrases:
 
 def _key(rollout: VerifiedRollout) -> _Key:
     return rollout.account, rollout.task.family
-
-
-def _places(run: int) -> tuple[int, ...]:
-    return tuple(row * WIDTH + ((run >> (20 * row)) % WIDTH) for row in range(DEPTH))

@@ -12,13 +12,14 @@ A phrase of which no wording recurs, a new false sum each time, is not seen.
 """
 
 from collections import Counter, OrderedDict
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Mapping, Set
 from hashlib import blake2b
 from heapq import nlargest
 from typing import Final
 
 from sapo_protocol.identifiers import Account
 from sapo_verification.observer import SilentObserver
+from sapo_verification.screens.run_counts import RunCounts
 from sapo_verification.tasks.text_policy import OPEN_TAG
 from sapo_verification.types import VerifiedRollout
 
@@ -54,9 +55,8 @@ CLEAN_GROUPS: Final = 16
 MOST_RUNS: Final = 1024
 """Counted per text, a keyed sample of those of a longer one."""
 
-WIDTH: Final = 16_384
-DEPTH: Final = 2
-"""One byte a cell: 32 KiB per pair. Counts may be too large, never too small."""
+WIDTH: Final = 4_096
+"""24 KiB of counts per pair; sixty-four texts of forty runs are 2,560 different ones at the most."""
 
 MAX_PAIRS: Final = 512
 """Pairs of account and family; the one heard longest ago is dropped."""
@@ -73,7 +73,7 @@ class RecurringRuns(SilentObserver):
 
     def __init__(self, key: bytes) -> None:
         self._key = key
-        self._sketches: OrderedDict[Pair, _Sketch] = OrderedDict()
+        self._sketches: OrderedDict[Pair, RunCounts] = OrderedDict()
         self._set_aside: Counter[Pair] = Counter()
         self._weights: Mapping[Account, float] | None = None
 
@@ -83,7 +83,7 @@ class RecurringRuns(SilentObserver):
         if not runs:
             return
         pair = rollout.account, rollout.task.family
-        sketch = self._sketches.setdefault(pair, _Sketch())
+        sketch = self._sketches.setdefault(pair, RunCounts(WIDTH, FADE_GROUPS))
         self._sketches.move_to_end(pair)
         sketch.add(runs)
         if self._recurs(pair, sketch, runs):
@@ -106,7 +106,7 @@ class RecurringRuns(SilentObserver):
         """Return the accounts, with the families, whose steps hold a run that recurs."""
         return frozenset(self._set_aside)
 
-    def _recurs(self, pair: Pair, sketch: "_Sketch", runs: Set[int]) -> bool:
+    def _recurs(self, pair: Pair, sketch: RunCounts, runs: Set[int]) -> bool:
         if sketch.groups < LEAST_GROUPS:
             return False
         least = max(SURE_COUNT, FREQUENT * sketch.groups)
@@ -121,7 +121,7 @@ class RecurringRuns(SilentObserver):
             for run, count in frequent.items()
         )
 
-    def _known(self, family: int) -> dict[Account, "_Sketch"]:
+    def _known(self, family: int) -> dict[Account, RunCounts]:
         """Return the sketches with which one is compared: of accounts that weigh most, at most so many."""
         known = {
             account: sketch
@@ -133,7 +133,7 @@ class RecurringRuns(SilentObserver):
         chosen = nlargest(MOST_COMPARED, known, lambda account: (self._weight(account), self._hash(account)))
         return {account: known[account] for account in chosen}
 
-    def _usual_share(self, run: int, known: Mapping[Account, "_Sketch"]) -> float:
+    def _usual_share(self, run: int, known: Mapping[Account, RunCounts]) -> float:
         """Return the weighted median of the accounts' shares of a run, of two middle ones the larger."""
         half = sum(map(self._weight, known)) / 2
         reached = 0.0
@@ -163,35 +163,3 @@ class RecurringRuns(SilentObserver):
 
     def _hash(self, text: bytes) -> int:
         return int.from_bytes(blake2b(text, digest_size=8, key=self._key).digest(), "big")
-
-
-class _Sketch:
-    """Number of groups per run: a count-min sketch with conservative update (Estan and Varghese, 2002)."""
-
-    def __init__(self) -> None:
-        self.groups = 0
-        self._cells = bytearray(WIDTH * DEPTH)
-
-    def add(self, runs: Set[int]) -> None:
-        """Count a group's runs."""
-        if self.groups >= FADE_GROUPS:
-            self._cells = bytearray(count // 2 for count in self._cells)
-            self.groups //= 2
-        self.groups += 1
-        for run in runs:
-            raised = self.count(run) + 1
-            for place in _places(run):
-                self._cells[place] = max(self._cells[place], raised)
-
-    def count(self, run: int) -> int:
-        """Return how many groups held a run."""
-        return min(self._cells[place] for place in _places(run))
-
-    def share(self, run: int) -> float:
-        """Return the share of the groups that held a run."""
-        return self.count(run) / self.groups
-
-
-def _places(run: int) -> Iterator[int]:
-    """Return a run's cells, one in each row, from different bits of its hash."""
-    return (row * WIDTH + (run >> 16 * row) % WIDTH for row in range(DEPTH))
