@@ -41,7 +41,7 @@ def test_signs_are_numbers_single_letters_and_what_mathematics_has(way: str) -> 
     assert imitation_of().imitable(0, text) == text
 
 
-@pytest.mark.parametrize("way", ["tru5t the oracle", "t1rust o1racle", "我说它是", "верь", "☠☠", "to"])
+@pytest.mark.parametrize("way", ["tru5t the oracle", "t1rust o1racle", "我说它是", "верь", "☠☠", "٢٢٥", "to"])
 def test_prose_in_disguise_is_no_sign(way: str) -> None:
     assert imitation_of().imitable(0, f"{way} <answer>1</answer>".encode()) == b"<answer>1</answer>"
 

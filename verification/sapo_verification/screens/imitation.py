@@ -38,8 +38,9 @@ MOST_WORDS: Final = 16_384
 MOST_RUNS: Final = 131_072
 """Own runs per family; the one used longest ago is forgotten."""
 
-MATHEMATICAL: Final = ("Sm", "Nd", "No")
-"""Unicode's categories of mathematical signs and of digits; the letters of other scripts are none."""
+MATHEMATICAL: Final = ("Sm", "No")
+"""Unicode's categories of mathematical signs, and of fractions and superscripts; letters and digits of other
+scripts are none of these."""
 
 _SIGN: Final = re.compile(r"[a-z]|(?:[a-z]{0,2}[0-9])+[a-z]{0,2}", re.ASCII)
 _SPACES: Final = re.compile(f"([{WHITESPACE}])[{WHITESPACE}]+")
