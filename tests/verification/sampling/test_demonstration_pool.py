@@ -199,6 +199,8 @@ async def test_steps_are_judged_by_accounts_as_much_as_they_weigh() -> None:
         engine.judge_steps(EPOCH, [*honest, *((account, 0, StepValue(0.3)) for account in flood)])
     assert engine.sampler.step_values.standards(0)[0] == pytest.approx(0.9)
     assert engine.sampler.step_values.misleading() == {(account, 0) for account in flood}
+    weights = [engine.sampler.recurring_runs._weight(account) for account in (ALICE.account, *flood)]
+    assert weights[0] > 10 * max(weights[1:]) > 0.0, "the same weights say whose runs are usual"
 
 
 async def test_an_engine_hands_out_what_it_verified_by_what_it_lacks() -> None:

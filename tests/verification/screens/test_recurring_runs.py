@@ -59,6 +59,20 @@ def test_a_phrase_of_signs_before_right_steps_is_noticed_within_ten_groups(
     assert screen.set_aside() == {(account, 0) for account in OTHERS[:attackers]}
 
 
+def test_spaces_and_case_do_not_hide_a_phrase() -> None:
+    def steps(draw: random.Random) -> str:
+        signs = [draw.choice([sign, sign.upper()]) + " " * draw.randrange(3) for sign in "a=b+c;x=y"]
+        return f"{''.join(signs)} {column_sums(draw)}"
+
+    screen = heard(beside_honest(steps, 5), 10)
+    assert screen.set_aside() == {(account, 0) for account in OTHERS[:5]}
+
+
+def test_half_of_the_accounts_are_not_noticed() -> None:
+    authors = dict.fromkeys(HONEST[:6], column_sums) | dict.fromkeys(OTHERS, behind("2+2=5"))
+    assert heard(authors, 40).set_aside() == frozenset()
+
+
 def test_one_of_several_phrases_is_noticed_later() -> None:
     def steps(draw: random.Random) -> str:
         return behind(draw.choice(["2+2=5", "3*3=8", "7-1=2"]))(draw)
@@ -96,6 +110,9 @@ def test_few_groups_and_few_accounts_are_not_compared() -> None:
     assert heard(beside_honest(behind("2+2=5"), 5), LEAST_GROUPS - 1).set_aside() == frozenset()
     few = dict.fromkeys(HONEST[:2], column_sums) | {OTHERS[0]: behind("2+2=5")}
     assert heard(few, 32).set_aside() == frozenset()
+    weighed = RecurringRuns(b"key")
+    weighed.weigh(dict.fromkeys([*HONEST[:2], OTHERS[0]], 0.1))
+    assert heard(beside_honest(behind("2+2=5"), 1), 32, weighed).set_aside() == frozenset()
 
 
 def test_a_flood_of_accounts_does_not_decide_what_is_usual() -> None:
@@ -112,7 +129,7 @@ def test_bare_answers_and_wrong_ones_are_not_counted() -> None:
     screen = RecurringRuns(b"key")
     for number in range(32):
         for account in HONEST:
-            texts = {b"2+2=5 1": 1.0, b"2+2=5 <answer>0</answer>": 0.0}
+            texts = {b"2+2=5 %d" % number: 1.0, b"2+2=5 <answer>%d</answer>" % number: 0.0}
             screen.verified(rollout_of(account, number, texts))
     assert not screen._sketches
 
@@ -125,3 +142,15 @@ def test_pairs_are_bounded() -> None:
         screen.verified(rollout_of(Identity(100 + number).account, 0, {text: 1.0}))
     assert len(screen._sketches) == MAX_PAIRS
     assert screen.set_aside() == frozenset()
+
+
+def test_an_account_that_is_heard_again_is_not_dropped() -> None:
+    attacker = OTHERS[0]
+    screen = heard(beside_honest(behind("2+2=5"), 1), 10)
+    draw = random.Random(1)
+    for number in range(MAX_PAIRS + 50):
+        author = attacker if number % 100 == 0 else Identity(100 + number).account
+        phrase = "2+2=5 " if author == attacker else ""
+        text = f"{phrase}{column_sums(draw)} <answer>1</answer>".encode()
+        screen.verified(rollout_of(author, 20 + number, {text: 1.0}))
+    assert screen.set_aside() == {(attacker, 0)}
