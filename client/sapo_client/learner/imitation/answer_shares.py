@@ -2,7 +2,8 @@
 
 Every demonstration is right, and yet a choice of them can teach something wrong: that an answer is more
 frequent than it is. Authors choose what they show. So an answer may have the share of it that the accounts
-show who show least of it, just more than half of all: a minority cannot raise that.
+show who show least of it, half of the others: together with this node they are a majority, and a minority of
+all cannot raise that.
 """
 
 from __future__ import annotations
@@ -118,7 +119,7 @@ class _Shares:
         return count if count * self._usual <= total else min(count, int(total * self.of(answer)))
 
     def _of_most(self, answer: bytes) -> Fraction:
-        """Return the mean of the answer's lowest shares, those of just more than half of the accounts."""
+        """Return the mean of the answer's lowest shares, those of half of the authors, who are all others."""
         shares = sorted(Fraction(counts[answer], counts.total()) for counts in self._by_author.values())
-        most = shares[: len(shares) // 2 + 1]
+        most = shares[: (len(shares) + 1) // 2]
         return sum(most, Fraction(0)) / len(most)

@@ -47,6 +47,12 @@ def test_a_minority_that_shows_one_answer_does_not_make_it_frequent(liars: str) 
     assert quotas(shown) == Counter(dict.fromkeys(DAYS[:-1], 18) | {b"Sunday": 21})
 
 
+def test_half_of_the_others_are_no_majority_beside_this_node() -> None:
+    """Two liars among four others are two of five."""
+    shown = shown_by("ab", DAYS * 6) + shown_by("xy", [b"Sunday"] * 42)
+    assert quotas(shown) == Counter(dict.fromkeys(DAYS[:-1], 12) | {b"Sunday": 14})
+
+
 def test_a_minority_does_not_raise_an_answer_to_the_most_that_an_honest_account_shows() -> None:
     """By chance an account has three Sundays in fourteen texts, and another none."""
     shown = [
