@@ -111,7 +111,8 @@ class OldSwarm:
 def swarm(tmp_path: Path) -> OldSwarm:
     root = tmp_path / "moved"
     with tarfile.open(ARCHIVE) as archive:
-        archive.extractall(root, filter="data")
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)  # since Python 3.11.4
+        archive.extractall(root)
     old = OldSwarm(root)
     old.identity.path.chmod(0o600)
     old.replace(MADE_IN, str(root))

@@ -284,9 +284,11 @@ print(json.dumps([restriction.name for restriction in jail_probe.probe() if not 
 """Another Unix, as far as the jail can tell: no Landlock, no seccomp, no prctl."""
 
 
-def test_the_portable_layers_alone_stop_all_but_signals_among_processes_of_one_user() -> None:
+def test_the_portable_layers_alone_stop_all_but_programs_and_signals_among_processes_of_one_user() -> None:
+    """An interpreter that everybody may run begins, but opens no file, not even its libraries."""
     done = subprocess.run([sys.executable, "-c", ELSEWHERE], env=ENVIRONMENT, capture_output=True, check=True)
-    assert json.loads(done.stdout) == ([] if os.geteuid() == 0 else ["signal another process"])
+    allowed = {"run a program"} if os.geteuid() == 0 else {"run a program", "signal another process"}
+    assert set(json.loads(done.stdout)) <= allowed
 
 
 @pytest.mark.parametrize("name", [name for name in jail_probe.ACTS if name != "take a gigabyte of memory"])
