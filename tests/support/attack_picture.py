@@ -16,7 +16,7 @@ PICTURE: Final = ROOT / "docs" / "images" / "attacks.png"
 HEAD: Final = "| attack | `bundled` | `bundled-small` | `bundled-chatty` |"
 STARTS: Final = ("bundled", "bundled-small", "bundled-chatty")
 FLOOR: Final = 0.97
-"""What issue and page ask for, as a share of what training alone reaches."""
+"""What the page asks for, as a share of what training alone reaches."""
 
 _SHARE: Final = re.compile(r"(\d\.\d\d) ± (\d\.\d\d)")
 

@@ -20,6 +20,9 @@ from sapo_protocol.identifiers import Account, ContentId
 from sapo_protocol.rollout import Rollout
 from sapo_protocol.tasks import Task
 
+Pair = tuple[Account, int]
+"""Account and index of a family."""
+
 
 @dataclass(frozen=True, slots=True)
 class AdmittedRollout:
@@ -198,7 +201,7 @@ class SampledBatch:
     practised: tuple[PractisedGroup, ...] = ()
     demonstrations: tuple[Demonstration, ...] = ()
     rehearsed: tuple[OwnAnswer, ...] = ()
-    forgotten: frozenset[tuple[Account, int]] = frozenset()
+    forgotten: frozenset[Pair] = frozenset()
     private: tuple[PrivateGroup, ...] = ()
 
     @property

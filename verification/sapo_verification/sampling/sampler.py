@@ -30,7 +30,7 @@ from sapo_verification.reputation.origins import Network, no_network
 from sapo_verification.sampling.demonstrations import DemonstrationPool
 from sapo_verification.sampling.own_success import OwnSuccess, TaskSampler
 from sapo_verification.sampling.pool import Pool
-from sapo_verification.sampling.step_values import Pair, StepValues
+from sapo_verification.sampling.step_values import StepValues
 from sapo_verification.sampling.strategies import STRATEGIES, AccountMeans, SamplingStrategy
 from sapo_verification.sampling.text_use import TextUse
 from sapo_verification.screens.recurring_runs import RecurringRuns
@@ -38,6 +38,7 @@ from sapo_verification.types import (
     AdmittedRollout,
     Demonstration,
     OwnAnswer,
+    Pair,
     PractisedGroup,
     PrivateGroup,
     SampledBatch,

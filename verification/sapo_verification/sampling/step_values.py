@@ -21,12 +21,14 @@ teach a family cannot move the standard below honest texts. No opinion of anothe
 from __future__ import annotations
 
 from collections import OrderedDict, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import sqrt
 from typing import Final
 
 from sapo_protocol.identifiers import Account
+from sapo_verification.types import Pair
+from sapo_verification.weighted import at_half_of_the_weight
 
 TEXTS_IN_MEAN: Final = 16
 """Latest texts of an account in a family that its part of a standard covers: standards rise with learning."""
@@ -52,14 +54,8 @@ LEAST_SHARE: Final = -1.0
 MOST_SHARE: Final = 2.0
 """Bounds of one text's part of the standard: a single text must not widen the error of its account's mean."""
 
-ROUNDING: Final = 1e-9
-"""Part of a sum of weights that may be a rounding error."""
-
 MAX_PAIRS: Final = 16_384
 """Pairs of account and family that are kept; the one updated longest ago is dropped."""
-
-Pair = tuple[Account, int]
-"""Account and index of a family."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,18 +250,7 @@ def _median(means: Iterable[tuple[Mean, float]]) -> float:
     known = sorted((mean.value, weight) for mean, weight in means if mean.count >= LEAST_TEXTS and weight > 0)
     if len(known) < LEAST_ACCOUNTS:
         return 0.0
-    half = sum(weight for _, weight in known) / 2
-    return (_at_weight(known, half) + _at_weight(known[::-1], half)) / 2
-
-
-def _at_weight(known: Sequence[tuple[float, float]], half: float) -> float:
-    """Return the first value up to which there is half of the weight."""
-    reached = 0.0
-    for value, weight in known:
-        reached += weight
-        if reached >= half * (1 - ROUNDING):
-            return value
-    return known[-1][0]
+    return (at_half_of_the_weight(known) + at_half_of_the_weight(known[::-1])) / 2
 
 
 def _bounded(share: float) -> float:

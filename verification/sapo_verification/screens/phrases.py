@@ -16,12 +16,11 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Final
 
-from sapo_protocol.identifiers import Account
 from sapo_protocol.suite import Family
 from sapo_verification.screens.run_counts import RunCounts
 from sapo_verification.tasks.text_policy import reasoning
 from sapo_verification.tasks.words import window_hashes, words_of
-from sapo_verification.types import VerifiedRollout
+from sapo_verification.types import Pair, VerifiedRollout
 
 PHRASE_WORDS: Final = 4
 FREQUENT: Final = 0.30
@@ -48,8 +47,6 @@ WIDTH: Final = 32_768
 
 MOST_SKETCHES: Final = 64
 
-_Key = tuple[Account, int]
-
 
 class Phrases:
     """The runs of words that accounts use, family by family.
@@ -62,8 +59,8 @@ class Phrases:
         self._families = families
         self._key = key
         self._most_sketches = most_sketches
-        self._sketches: OrderedDict[_Key, RunCounts] = OrderedDict()
-        self._conspicuous: set[_Key] = set()
+        self._sketches: OrderedDict[Pair, RunCounts] = OrderedDict()
+        self._conspicuous: set[Pair] = set()
 
     def learn(self, rollout: VerifiedRollout) -> None:
         """Record the runs of a verified group; call it once for each group."""
@@ -91,7 +88,7 @@ class Phrases:
         (self._conspicuous.add if stands_out else self._conspicuous.discard)(key)
         return stands_out and self._is_one_of_few(key[1])
 
-    def _known(self, family: int) -> list[tuple[_Key, RunCounts]]:
+    def _known(self, family: int) -> list[tuple[Pair, RunCounts]]:
         """Return the sketches of a family that cover at least ``LEAST_GROUPS`` groups."""
         return [
             (key, sketch)
@@ -113,5 +110,5 @@ class Phrases:
         return sorted(runs)[:MOST_WINDOWS]
 
 
-def _key(rollout: VerifiedRollout) -> _Key:
+def _key(rollout: VerifiedRollout) -> Pair:
     return rollout.account, rollout.task.family

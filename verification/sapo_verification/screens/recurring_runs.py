@@ -21,7 +21,8 @@ from sapo_protocol.identifiers import Account
 from sapo_verification.observer import SilentObserver
 from sapo_verification.screens.run_counts import RunCounts
 from sapo_verification.tasks.text_policy import OPEN_TAG
-from sapo_verification.types import VerifiedRollout
+from sapo_verification.types import Pair, VerifiedRollout
+from sapo_verification.weighted import at_half_of_the_weight
 
 RUN_CHARACTERS: Final = 4
 """Without white space and case. Three digits recur by chance too often to tell."""
@@ -37,9 +38,6 @@ LEAST_OTHERS: Final = 3
 
 MOST_COMPARED: Final = 32
 """Accounts in a median, those that weigh most."""
-
-ROUNDING: Final = 1e-9
-"""Part of a sum of weights that may be a rounding error."""
 
 FREQUENT: Final = 0.25
 """A run that a smaller share of the groups holds may be frequent in a notation of the account's own."""
@@ -60,8 +58,6 @@ WIDTH: Final = 4_096
 
 MAX_PAIRS: Final = 512
 """Pairs of account and family; the one heard longest ago is dropped."""
-
-Pair = tuple[Account, int]
 
 
 class RecurringRuns(SilentObserver):
@@ -90,7 +86,8 @@ class RecurringRuns(SilentObserver):
             self._set_aside[pair] = CLEAN_GROUPS
         elif pair in self._set_aside:
             self._set_aside[pair] -= 1
-            self._set_aside += Counter()  # drops what has come to 0
+            if not self._set_aside[pair]:
+                del self._set_aside[pair]
         if len(self._sketches) > MAX_PAIRS:
             dropped, _ = self._sketches.popitem(last=False)
             del self._set_aside[dropped]
@@ -135,15 +132,8 @@ class RecurringRuns(SilentObserver):
 
     def _usual_share(self, run: int, known: Mapping[Account, RunCounts]) -> float:
         """Return the weighted median of the accounts' shares of a run, of two middle ones the larger."""
-        half = sum(map(self._weight, known)) / 2
-        reached = 0.0
-        for share, weight in sorted(
-            ((sketch.share(run), self._weight(account)) for account, sketch in known.items()), reverse=True
-        ):
-            reached += weight
-            if reached >= half * (1 - ROUNDING):
-                return share
-        return 0.0
+        shares = [(sketch.share(run), self._weight(account)) for account, sketch in known.items()]
+        return at_half_of_the_weight(sorted(shares, reverse=True))
 
     def _weight(self, account: Account) -> float:
         return 1.0 if self._weights is None else self._weights.get(account, 0.0)

@@ -1,0 +1,23 @@
+"""Medians of values whose accounts weigh differently."""
+
+from collections.abc import Sequence
+from typing import Final
+
+ROUNDING: Final = 1e-9
+"""Part of a sum of weights that may be a rounding error."""
+
+
+def at_half_of_the_weight(values: Sequence[tuple[float, float]]) -> float:
+    """Return the first value up to which there is half of the weight.
+
+    Args:
+        values: each with its weight, sorted, at least one: ascending for the lower median, descending for the
+            upper one.
+    """
+    half = sum(weight for _, weight in values) / 2
+    reached = 0.0
+    for value, weight in values:
+        reached += weight
+        if reached >= half * (1 - ROUNDING):
+            return value
+    return values[-1][0]
