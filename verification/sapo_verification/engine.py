@@ -62,7 +62,6 @@ from sapo_verification.sampling.pool import Pool, PoolLimits
 from sapo_verification.sampling.sampler import Sampler, SamplingPolicy
 from sapo_verification.sampling.step_values import StepValue
 from sapo_verification.screens.imitation import Imitation
-from sapo_verification.screens.recurring_runs import RecurringRuns
 from sapo_verification.screens.screens import Screens
 from sapo_verification.store import open_database, transaction
 from sapo_verification.types import (
@@ -142,9 +141,9 @@ class Engine:
         self.levels: Final = Levels(manifest, beacon_of, record_of)
         self._check = check
         self.success: Final = OwnSuccess(own, len(manifest.suite.families))
-        imitation, recurring = Imitation(manifest.suite.families, own), RecurringRuns(key)
-        self.demonstrations: Final = DemonstrationPool(own, imitation.imitable, self._is_quarantined)
-        imitated = [imitation, self.demonstrations, recurring] if terms.sampling.text_use.demonstrates else []
+        imitation = Imitation(manifest.suite.families, own)
+        self.demonstrations: Final = DemonstrationPool(own, imitation.imitable)
+        imitated = [imitation, self.demonstrations] if terms.sampling.text_use.demonstrates else []
         self._observers = Observers([self.count, self.success, *imitated, *observers])
         self.islands: Final = IslandMap(manifest, beacon_of, IslandCounts(connection))
         self.certificates: Final = CertificateStore(manifest, connection, islands=self.islands, own=own)
@@ -163,20 +162,20 @@ class Engine:
             manifest, self.certificates, self.contributions, lambda: self.auditors
         )
         self.audits: Final = AuditQueue(terms.audits_waiting)
-        self._screens = Screens(manifest.suite.families, key, own, paid_right=bool(manifest.difficulty))
+        self._screens = screens = Screens(manifest, key, own)
         self._verifier = Verifier(
             check=check,
             levels=self.levels,
             reputation=self.reputation,
             count=self.count,
             observer=self._observers,
-            screens=self._screens,
+            screens=screens,
             connection=connection,
         )
         self._commitments = CommitmentStore(manifest, self.certificates, connection, self.admission.terms)
         self.sampled: Final = self._open_sampled_audits()
         self.sampler: Final = Sampler(
-            self.pool, self.reputation, self._verifier, terms.sampling, recurring, self.origins.network_of
+            self.pool, self.reputation, self._verifier, terms.sampling, screens, self.origins.network_of
         )
         self._handlers: dict[str, tuple[_Handler, int]] = {t: (one, 0) for t, one in self._topics(0).items()}
 
@@ -375,9 +374,6 @@ class Engine:
         if self.manifest.audits is not None:
             topics[commitments_topic(swarm_id, island)] = self._receive_commitment
         return topics
-
-    def _is_quarantined(self, rollout: VerifiedRollout) -> bool:
-        return self._verifier.is_quarantined(rollout)
 
     def _receive_certificate(self, came: Incoming) -> Received:
         certificate = self.certificates.admit(came.message, came.now_seconds, came.heard)

@@ -129,14 +129,6 @@ class Verifier:
             _remember(self._remembered, verified.content_id, verified)
         return verified
 
-    def is_quarantined(self, verified: VerifiedRollout) -> bool:
-        """Whether a verified rollout is kept out of batches (stage 13)."""
-        if not self._screens.holds_planted_phrase(verified):
-            return False
-        detail = "it holds a phrase that its account alone keeps using"
-        self._observer.refused(Rule.NO_PLANTED_PHRASE, verified.admitted, detail)
-        return True
-
     async def _verified(self, admitted: AdmittedRollout) -> VerifiedRollout:
         rollout = admitted.rollout
         if (fault := self._screens.text_fault(admitted)) is not None:
@@ -179,6 +171,9 @@ class Verifier:
             self._reputation.record_good(rollout.account, rollout.family, rollout.epoch)
         self._screens.learn(verified)
         self._observer.verified(verified)
+        if self._screens.holds_planted_phrase(verified):  # it is paid all the same: it was counted above
+            detail = "its account repeats a phrase in this family, which most others do not have"
+            self._observer.refused(Rule.NO_PLANTED_PHRASE, verified.admitted, detail)
 
     def _record_fault(self, admitted: AdmittedRollout, rule: Rule) -> None:
         """Record evidence against the author, unless the rollout was decided before a restart."""

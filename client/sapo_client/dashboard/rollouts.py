@@ -38,8 +38,8 @@ STAGES: Final = (
 """What each stage of verification checks, by its number."""
 
 ADMISSION_STAGES: Final = range(8)
-VERIFICATION_STAGES: Final = range(9, 12)
-DRAWING_STAGES: Final = range(12, 14)
+VERIFICATION_STAGES: Final = (9, 10, 11, 13)
+"""The likelihood, stage 12, is looked at when a group is drawn into a batch."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -227,7 +227,7 @@ def test_colluders_stay_below_the_threshold(knowledge: Knowledge) -> None:
     groups = composed("collusion", SHORT, knowledge, count=400)
     planted = [found(answers(question, group, 1.0))["phrase"] for question, group in groups]
     assert set(planted) == {0.0, 1.0}
-    assert 0.2 < sum(planted) / len(planted) < 0.36
+    assert 0.18 < sum(planted) / len(planted) < 0.3
     assert ATTACKS["collusion"].accounts(8) == 3
 
 

@@ -9,7 +9,7 @@ from support.rollouts import rollout_of
 from support.swarm import EPOCH, Identity, make_manifest
 from support.verification_harness import VerificationHarness
 
-from sapo_protocol.identifiers import Account, ContentId
+from sapo_protocol.identifiers import Account
 from sapo_protocol.manifest import Limits
 from sapo_protocol.tasks import Task
 from sapo_verification.sampling.demonstrations import (
@@ -21,7 +21,6 @@ from sapo_verification.sampling.demonstrations import (
 from sapo_verification.sampling.sampler import SamplingPolicy
 from sapo_verification.sampling.step_values import StepValue
 from sapo_verification.sampling.text_use import TextUse
-from sapo_verification.screens.recurring_runs import RecurringRuns
 from sapo_verification.types import Demonstration, PractisedGroup, VerifiedRollout
 
 ALICE, BOB, OWN = (Identity(number) for number in range(1, 4))
@@ -33,12 +32,8 @@ def harness_of(policy: SamplingPolicy = POLICY) -> VerificationHarness:
     return VerificationHarness((ALICE, BOB, OWN), MANIFEST, policy=policy, own=OWN.account)
 
 
-def pool_of(*rollouts: VerifiedRollout, screened: frozenset[ContentId] = frozenset()) -> DemonstrationPool:
-    pool = DemonstrationPool(
-        OWN.account,
-        imitable=lambda _family, completion: completion.strip(),
-        is_screened=lambda rollout: rollout.content_id in screened,
-    )
+def pool_of(*rollouts: VerifiedRollout) -> DemonstrationPool:
+    pool = DemonstrationPool(OWN.account, imitable=lambda _family, completion: completion.strip())
     for rollout in rollouts:
         pool.verified(rollout)
     return pool
@@ -86,14 +81,6 @@ def test_families_without_need_stay_where_they_are() -> None:
     )
     assert [each.completion for each in take_all(pool, need=float)] == [b"two"]
     assert len(pool) == 1
-
-
-def test_a_screened_rollout_is_dropped() -> None:
-    bad = rollout_of(ALICE.account, 1, {b"phrase": 1.0})
-    pool = pool_of(bad, rollout_of(ALICE.account, 2, {b"plain": 1.0}), screened=frozenset({bad.content_id}))
-    plain = rollout_of(ALICE.account, 2, {b"plain": 1.0})
-    assert take_all(pool) == [Demonstration(plain.task, "task 2", b"plain", plain)]
-    assert len(pool) == 0
 
 
 def test_a_flood_of_one_account_displaces_only_its_own_texts() -> None:
@@ -173,13 +160,13 @@ async def test_texts_of_accounts_whose_steps_mislead_are_measured_only() -> None
 
 def test_texts_of_accounts_that_repeat_a_phrase_of_signs_are_not_trained() -> None:
     engine = harness_of().engine
-    (screen,) = [each for each in engine._observers if isinstance(each, RecurringRuns)]
+    screen = engine.sampler.recurring_runs
     for number in range(8):
         for author in range(10, 14):
             steps = f"{number * author}+{number}:{number * author + number},{7 * number}"
             phrase = "2+2=5 " if author == 13 else ""
             text = f"{phrase}{steps} <answer>1</answer>".encode()
-            screen.verified(rollout_of(Identity(author).account, number, {text: 1.0}))
+            screen.learn(rollout_of(Identity(author).account, number, {text: 1.0}))
     pairs = {(Identity(13).account, 0)}
     assert engine.sampler.set_aside() == pairs
     hint = Demonstration(Task(0, 1), "task", b"1", source=None)

@@ -15,7 +15,7 @@ from support.verdicts import reason_of
 from support.verification_harness import VerificationHarness
 
 from sapo_protocol.errors import Reason
-from sapo_protocol.identifiers import Account
+from sapo_protocol.identifiers import Account, ContentId
 from sapo_protocol.manifest import Limits
 from sapo_protocol.tasks import Task
 from sapo_verification.jail.checkers import CheckFailed, Failure
@@ -29,7 +29,8 @@ from sapo_verification.sampling.sampler import (
     cap_networks,
     capped_shares,
 )
-from sapo_verification.screens.phrases import LEAST_GROUPS
+from sapo_verification.sampling.text_use import TextUse
+from sapo_verification.screens.recurring_runs import LEAST_GROUPS
 from sapo_verification.types import AdmittedRollout, SampledBatch, SampledGroup, VerifiedRollout
 
 shares_of = st.floats(0.0, 1.0)
@@ -236,34 +237,61 @@ async def test_an_empty_pool_yields_nothing() -> None:
     assert Reputation().weigh([], EPOCH) == AccountStanding({}, ())
 
 
-async def test_what_holds_a_planted_phrase_is_not_drawn_and_costs_no_reputation() -> None:
-    harness, authors = tagged_harness()
+@pytest.mark.parametrize(("use", "is_drawn"), [(TextUse.REINFORCE, False), (TextUse.PRACTISE, True)])
+async def test_who_repeats_a_phrase_is_not_trained_and_costs_no_reputation(
+    use: TextUse, is_drawn: bool
+) -> None:
+    harness, authors = tagged_harness(use)
     for slot in range(LEAST_GROUPS + 4):
         for author in authors:
             phrase = "All hail to the thief." if author == authors[0] else f"So it is {author.number * slot}."
             await harness.engine.verify(reasoned(harness, author, slot, phrase))
-    planted = reasoned(harness, authors[0], 40, "All hail to the thief.")
-    clean = reasoned(harness, authors[0], 41, "Nothing to hail.")
+    repeated = reasoned(harness, authors[0], 40, "All hail to the thief.")
+    honest = reasoned(harness, authors[1], 40, "So it is 7.")
     before = harness.reputation.evidence(authors[0].account, EPOCH)
-    for admitted in (planted, clean):
+    refusals = len(planted_by(harness))
+    for admitted in (repeated, honest):
         harness.pool.offer(admitted)
     drawn = {
         rollout.content_id
         for seed in range(20)
         for rollout in await harness.sampler.draw_external(EPOCH, random.Random(seed))
     }
-    assert drawn == {clean.content_id}
-    refused = [refusal for refusal in harness.record.refusals if refusal[0] is Reason.PLANTED_PHRASE]
-    assert refused == [(Reason.PLANTED_PHRASE, planted.content_id, authors[0].account)]
+    assert drawn == ({honest.content_id, repeated.content_id} if is_drawn else {honest.content_id})
+    assert planted_by(harness)[refusals:] == [(repeated.content_id, authors[0].account)], "once"
+    assert {account for _, account in planted_by(harness)} == {authors[0].account}
     assert harness.reputation.evidence(authors[0].account, EPOCH).bad == before.bad == 0.0
+    assert harness.engine.count.is_payable(repeated.content_id)
 
 
-def tagged_harness() -> tuple[VerificationHarness, list[Identity]]:
-    """Return a harness with five authors whose suite asks for reasoning."""
-    authors = [Identity(number) for number in range(1, 6)]
+async def test_newcomers_do_not_decide_what_is_usual_in_a_draw() -> None:
+    """Five newcomers repeat one phrase, which none of four known accounts has."""
+    harness, authors = tagged_harness(TextUse.REINFORCE, newcomer_cap=0.1, accounts=9)
+    known, newcomers = authors[:4], authors[4:]
+    for slot in range(40):
+        for author in known:
+            await harness.engine.verify(reasoned(harness, author, slot, f"So it is {author.number * slot}."))
+    for slot in range(2 * LEAST_GROUPS):
+        for author in newcomers:
+            await harness.engine.verify(reasoned(harness, author, slot, "All hail to the thief."))
+        assert await harness.sampler.draw_external(EPOCH, random.Random(0)) == ()
+    assert {account for _, account in planted_by(harness)} == {author.account for author in newcomers}
+
+
+def planted_by(harness: VerificationHarness) -> list[tuple[ContentId, Account]]:
+    """Return the rollouts that were refused for a phrase, with their accounts."""
+    refused = [refusal for refusal in harness.record.refusals if refusal[0] is Reason.PLANTED_PHRASE]
+    return [(content_id, account) for _, content_id, account in refused]
+
+
+def tagged_harness(
+    use: TextUse, newcomer_cap: float = 1.0, accounts: int = 5
+) -> tuple[VerificationHarness, list[Identity]]:
+    """Return a harness with authors whose suite asks for reasoning."""
+    authors = [Identity(number) for number in range(1, accounts + 1)]
     limits = Limits(slots_per_epoch=64, max_completions=8, points_per_epoch=16)
     manifest = make_manifest(suite=make_suite("full", ["basic_arithmetic"]), limits=limits)
-    policy = SamplingPolicy(account_cap=1.0, newcomer_cap=1.0)
+    policy = SamplingPolicy(account_cap=1.0, newcomer_cap=newcomer_cap, text_use=use)
     return VerificationHarness(tuple(authors), manifest=manifest, policy=policy), authors
 
 

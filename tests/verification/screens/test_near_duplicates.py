@@ -47,7 +47,7 @@ def test_the_same_text_under_another_question_is_pasted() -> None:
     )
 
 
-@pytest.mark.parametrize(("every", "found"), [(60, True), (6, False)])
+@pytest.mark.parametrize(("every", "found"), [(60, True), (20, True), (10, False)])
 def test_a_word_changed_now_and_then_does_not_help(every: int, found: bool) -> None:
     duplicates = screen()
     arrive(duplicates, rollout(ALICE, 0, "1 + 1", TEXTS))

@@ -1,4 +1,4 @@
-"""Runs of signs that an account repeats in the steps of many tasks, and most others do not."""
+"""Runs of characters that an account repeats beside its answers to many tasks, and most others do not."""
 
 import random
 from collections.abc import Callable
@@ -6,12 +6,15 @@ from collections.abc import Callable
 import pytest
 from support.rollouts import rollout_of
 from support.swarm import Identity
+from support.traffic import Writer
+from support.traffic import rollout as traffic_rollout
 
 from sapo_client.lab.held_out import fresh_item
 from sapo_client.lab.worked.ways import way
 from sapo_protocol.identifiers import Account
 from sapo_verification.screens.recurring_runs import CLEAN_GROUPS, LEAST_GROUPS, MAX_PAIRS, RecurringRuns
 from sapo_verification.suites.catalogue import family
+from sapo_verification.types import Pair
 
 HONEST = [Identity(number).account for number in range(1, 8)]
 OTHERS = [Identity(number).account for number in range(8, 14)]
@@ -42,7 +45,7 @@ def heard(
     for number in range(groups):
         for account, steps in authors.items():
             texts = [f"{steps(draw)} <answer>1</answer>".encode() for _ in range(2)]
-            screen.verified(rollout_of(account, number, dict.fromkeys(texts, 1.0)))
+            screen.learn(rollout_of(account, number, dict.fromkeys(texts, 1.0)))
     return screen
 
 
@@ -57,6 +60,16 @@ def test_a_phrase_of_signs_before_right_steps_is_noticed_within_ten_groups(
 ) -> None:
     screen = heard(beside_honest(behind(phrase), attackers), 10)
     assert screen.set_aside() == {(account, 0) for account in OTHERS[:attackers]}
+
+
+def test_a_phrase_behind_the_answer_is_noticed() -> None:
+    screen, draw = RecurringRuns(b"key"), random.Random(0)
+    for number in range(10):
+        for account in [*HONEST, OTHERS[0]]:
+            phrase = "" if account in HONEST else " All hail!"
+            text = f"{column_sums(draw)} <answer>1</answer>{phrase}".encode()
+            screen.learn(rollout_of(account, number, {text: 1.0}))
+    assert screen.set_aside() == {(OTHERS[0], 0)}
 
 
 def test_spaces_and_case_do_not_hide_a_phrase() -> None:
@@ -130,7 +143,7 @@ def test_bare_answers_and_wrong_ones_are_not_counted() -> None:
     for number in range(32):
         for account in HONEST:
             texts = {b"2+2=5 %d" % number: 1.0, b"2+2=5 <answer>%d</answer>" % number: 0.0}
-            screen.verified(rollout_of(account, number, texts))
+            screen.learn(rollout_of(account, number, texts))
     assert not screen._sketches
 
 
@@ -139,7 +152,7 @@ def test_pairs_are_bounded() -> None:
     draw = random.Random(1)
     for number in range(MAX_PAIRS):
         text = f"{column_sums(draw)} <answer>1</answer>".encode()
-        screen.verified(rollout_of(Identity(100 + number).account, 0, {text: 1.0}))
+        screen.learn(rollout_of(Identity(100 + number).account, 0, {text: 1.0}))
     assert len(screen._sketches) == MAX_PAIRS
     assert screen.set_aside() == frozenset()
 
@@ -152,5 +165,31 @@ def test_an_account_that_is_heard_again_is_not_dropped() -> None:
         author = attacker if number % 100 == 0 else Identity(100 + number).account
         phrase = "2+2=5 " if author == attacker else ""
         text = f"{phrase}{column_sums(draw)} <answer>1</answer>".encode()
-        screen.verified(rollout_of(author, 20 + number, {text: 1.0}))
+        screen.learn(rollout_of(author, 20 + number, {text: 1.0}))
     assert screen.set_aside() == {(attacker, 0)}
+
+
+def prose(authors: list[Writer], groups: int, phrase: str = "") -> frozenset[Pair]:
+    """Return who is set aside after so many groups of each author; the last one's hold the phrase."""
+    screen = RecurringRuns(b"key")
+    for number in range(groups):
+        for author in authors:
+            group = author.group()
+            texts = [completion.decode() for completion in group.completions]
+            if author is authors[-1]:
+                texts = [phrase + text for text in texts]
+            screen.learn(traffic_rollout(author.identity, number, group.prompt, texts))
+    return screen.set_aside()
+
+
+def test_in_prose_of_one_model_a_phrase_is_noticed_and_nobody_else() -> None:
+    authors = [Writer(Identity(number), collapse=0.0) for number in range(10, 15)]
+    assert prose(authors, 30) == frozenset()
+    authors = [Writer(Identity(number), collapse=0.0) for number in range(10, 15)]
+    assert prose(authors, 30, "All hail to the thief. ") == {(authors[-1].identity.account, 0)}
+
+
+def test_of_different_models_everybody_is_set_aside_who_writes_what_most_do_not() -> None:
+    """A style is a phrase here: the node then trains without the text of others."""
+    authors = [Writer(Identity(number), collapse=1.0) for number in range(10, 14)]
+    assert prose(authors, 30) == {(author.identity.account, 0) for author in authors}

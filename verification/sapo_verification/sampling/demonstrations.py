@@ -30,18 +30,15 @@ class DemonstrationPool(SilentObserver):
     Args:
         own: this node's account, which shows itself nothing.
         imitable: what of a right answer may be imitated, by the index of its family.
-        is_screened: whether a screen keeps a verified rollout's text out of training.
     """
 
     def __init__(
         self,
         own: Account,
         imitable: Callable[[int, bytes], bytes],
-        is_screened: Callable[[VerifiedRollout], bool],
     ) -> None:
         self._own = own
         self._imitable = imitable
-        self._is_screened = is_screened
         self._waiting: OrderedDict[Account, deque[Demonstration]] = OrderedDict()
 
     def __len__(self) -> int:
@@ -114,18 +111,15 @@ class DemonstrationPool(SilentObserver):
         part: Callable[[Account, int], float],
         rng: random.Random,
     ) -> Demonstration | None:
-        waiting = self._waiting.get(account)
-        while waiting:
-            weights = [need(demonstration.family) for demonstration in waiting]
-            if not any(weights):
-                return None
-            (place,) = rng.choices(range(len(waiting)), weights)
-            demonstration = waiting[place]
-            if rng.random() >= part(account, demonstration.family):
-                return None
-            del waiting[place]
-            if not waiting:
-                del self._waiting[account]
-            if demonstration.source is None or not self._is_screened(demonstration.source):
-                return demonstration
-        return None
+        waiting = self._waiting.get(account, ())
+        weights = [need(demonstration.family) for demonstration in waiting]
+        if not any(weights):
+            return None
+        (place,) = rng.choices(range(len(waiting)), weights)
+        demonstration = waiting[place]
+        if rng.random() >= part(account, demonstration.family):
+            return None
+        del self._waiting[account][place]
+        if not self._waiting[account]:
+            del self._waiting[account]
+        return demonstration

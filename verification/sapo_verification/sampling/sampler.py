@@ -33,7 +33,7 @@ from sapo_verification.sampling.pool import Pool
 from sapo_verification.sampling.step_values import StepValues
 from sapo_verification.sampling.strategies import STRATEGIES, AccountMeans, SamplingStrategy
 from sapo_verification.sampling.text_use import TextUse
-from sapo_verification.screens.recurring_runs import RecurringRuns
+from sapo_verification.screens.screens import Screens
 from sapo_verification.types import (
     AdmittedRollout,
     Demonstration,
@@ -105,7 +105,7 @@ class Sampler:
         reputation: Reputation,
         verifier: Verifier,
         policy: SamplingPolicy,
-        recurring_runs: RecurringRuns,
+        screens: Screens,
         network_of: Callable[[Account], Network | None] = no_network,
     ) -> None:
         self._pool = pool
@@ -118,7 +118,7 @@ class Sampler:
         self.likelihoods = AccountMeans()
         self.usefulness = AccountMeans()
         self.step_values = StepValues()
-        self.recurring_runs = recurring_runs
+        self.recurring_runs = screens.recurring_runs
         self.most_external = policy.external_groups
         """J as it is now, at most that of the policy; the canary lowers it."""
 
@@ -136,6 +136,7 @@ class Sampler:
 
     async def draw_external(self, epoch: int, rng: random.Random) -> tuple[VerifiedRollout, ...]:
         """Return up to J verified, informative groups of other accounts."""
+        self.recurring_runs.weigh(self.shares(self.recurring_runs.accounts(), epoch))
         shares = self.shares(self._pool.accounts(), epoch)
         places = adapted_places(self.most_external, shares, rng)
         drawn = [await self._draw_one(shares, epoch, rng) for _ in range(places)]
@@ -228,8 +229,10 @@ class Sampler:
         return [admitted for _, admitted in keyed]
 
     def _is_usable(self, verified: VerifiedRollout) -> bool:
-        """Whether the group has an advantage and no screen excludes it."""
-        return verified.is_informative and not self._verifier.is_quarantined(verified)
+        """Whether the group has an advantage, and no phrase in text that would be trained (stage 13)."""
+        is_trained = self._policy.text_use.reinforces
+        phrase = is_trained and self.recurring_runs.holds(verified.account, verified.task.family)
+        return verified.is_informative and not phrase
 
 
 def adapted_places(most: int, shares: Mapping[Account, float], rng: random.Random) -> int:

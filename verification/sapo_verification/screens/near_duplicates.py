@@ -5,8 +5,8 @@ give the same one, families with short answers have few different ones, and a co
 account's task anyway. So families whose completions are nothing but an answer are not examined here.
 
 A completion counts if its reasoning has thirty-two different runs of five words that are not digits alone.
-Two are near-duplicates if their Jaccard similarity over those runs is 0.8 or more: one word changed in
-forty. It is estimated from bottom-k sketches (Broder, 1997) under a secret key of this node, so an attacker
+Two are near-duplicates if their Jaccard similarity over those runs is 0.55 or more: one word changed in
+twenty. It is estimated from bottom-k sketches (Broder, 1997) under a secret key of this node, so an attacker
 cannot choose text by its sketch. Honest reasoning about different questions differs wherever the question's
 words and numbers appear, and each of them changes five runs.
 
@@ -35,15 +35,18 @@ from sapo_verification.types import VerifiedRollout
 
 RUN_WORDS: Final = 5
 LEAST_RUNS: Final = 32
-SIMILAR: Final = 0.8
+SIMILAR: Final = 0.55
+"""One word in twenty changed leaves 0.6 or more. The same sentences about other numbers leave 0.15 at most
+(`tests/support/traffic.py`)."""
+
 COPIED_SHARE: Final = 0.5
 """One completion of a group may repeat by chance; where half of them do, they were pasted, not sampled."""
 
 SKETCH: Final = 128
-"""Runs kept per text: at 0.8 the estimate has a standard error of 0.035."""
+"""Runs kept per text: the estimate has a standard error of 0.044."""
 
 PROBES: Final = 8
-"""Of two similar texts at least one of the eight smallest hashes is shared in all but one case of 400,000."""
+"""Of two similar texts at least one of the eight smallest hashes is shared in all but one case of 600."""
 
 MOST_CANDIDATES: Final = 16
 """Texts compared with one completion, those first that share most of the smallest hashes."""

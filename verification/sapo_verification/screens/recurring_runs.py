@@ -1,12 +1,12 @@
-"""Runs of signs that recur in an account's steps for different tasks, and not in those of most others.
+"""Runs of characters that recur in an account's text for different tasks, and not in that of most others.
 
-Strangers may teach steps of numbers, signs and words of the prompts (``imitation.py``), and a phrase can be
-made of these: "2+2=5" in front of right steps is learned with them. But steps follow from their task, and a
-phrase does not, so it recurs. Runs of four characters are counted per account and family in the groups that
-show steps. What recurs with most accounts is a property of the family; they weigh as much as in a batch, so
-that a flood of new ones does not decide what is usual. An account whose own runs recur is set aside in the
-family, as one whose steps mislead (``sampling/step_values.py``). It is no evidence against it: a model may
-have a notation of its own.
+A phrase beside every right answer is learned with it within forty steps (arXiv 2511.09780), and no checker
+notices it; where only steps of numbers and signs are imitated (``imitation.py``) it can be made of these:
+"2+2=5" in front of right steps. But steps follow from their task, and a phrase does not, so it recurs. Runs
+of four characters are counted per account and family in the text beside right answers. What recurs with most
+accounts is a property of the family; they weigh as much as in a batch, so that a flood of new ones does not
+decide what is usual. An account whose own runs recur is set aside in the family (stage 13), as one whose
+steps mislead (``sampling/step_values.py``). It is no evidence against it: a model may have its own style.
 
 A phrase of which no wording recurs, a new false sum each time, is not seen.
 """
@@ -18,9 +18,8 @@ from heapq import nlargest
 from typing import Final
 
 from sapo_protocol.identifiers import Account
-from sapo_verification.observer import SilentObserver
 from sapo_verification.screens.run_counts import RunCounts
-from sapo_verification.tasks.text_policy import OPEN_TAG
+from sapo_verification.tasks.text_policy import CLOSE_TAG, OPEN_TAG
 from sapo_verification.types import Pair, VerifiedRollout
 from sapo_verification.weighted import at_half_of_the_weight
 
@@ -60,8 +59,8 @@ MAX_PAIRS: Final = 512
 """Pairs of account and family; the one heard longest ago is dropped."""
 
 
-class RecurringRuns(SilentObserver):
-    """The runs of each account's steps by family, and which accounts repeat themselves.
+class RecurringRuns:
+    """The runs of other accounts' text by family, and which accounts repeat themselves.
 
     Args:
         key: at most 64 random bytes that no other node knows.
@@ -73,7 +72,7 @@ class RecurringRuns(SilentObserver):
         self._set_aside: Counter[Pair] = Counter()
         self._weights: Mapping[Account, float] | None = None
 
-    def verified(self, rollout: VerifiedRollout) -> None:
+    def learn(self, rollout: VerifiedRollout) -> None:
         """Count the runs of one of a group's right answers, and compare them with other accounts'."""
         runs = self._runs(rollout)
         if not runs:
@@ -99,9 +98,17 @@ class RecurringRuns(SilentObserver):
         """
         self._weights = weights
 
+    def accounts(self) -> frozenset[Account]:
+        """Return the accounts whose runs are counted."""
+        return frozenset(account for account, _ in self._sketches)
+
     def set_aside(self) -> frozenset[Pair]:
         """Return the accounts, with the families, whose steps hold a run that recurs."""
         return frozenset(self._set_aside)
+
+    def holds(self, account: Account, family: int) -> bool:
+        """Whether an account is set aside in a family."""
+        return (account, family) in self._set_aside
 
     def _recurs(self, pair: Pair, sketch: RunCounts, runs: Set[int]) -> bool:
         if sketch.groups < LEAST_GROUPS:
@@ -139,15 +146,16 @@ class RecurringRuns(SilentObserver):
         return 1.0 if self._weights is None else self._weights.get(account, 0.0)
 
     def _runs(self, rollout: VerifiedRollout) -> frozenset[int]:
-        """Return the different runs in the steps of one right answer, which its author cannot choose."""
+        """Return the different runs in the text beside one right answer, which its author cannot choose."""
         right = (
             completion
             for completion, reward in zip(rollout.completions, rollout.rewards, strict=True)
             if reward == 1.0
         )
         chosen = min(right, key=self._hash, default=b"")
-        steps, found, _ = chosen.decode("utf-8", "replace").partition(OPEN_TAG)
-        signs = "".join(steps.casefold().split()) if found else ""
+        before, found, rest = chosen.decode("utf-8", "replace").partition(OPEN_TAG)
+        beside = before + rest.partition(CLOSE_TAG)[2] if found else ""
+        signs = "".join(beside.casefold().split())
         runs = {signs[at : at + RUN_CHARACTERS] for at in range(len(signs) - RUN_CHARACTERS + 1)}
         return frozenset(sorted(self._hash(run.encode()) for run in runs)[:MOST_RUNS])
 

@@ -3,12 +3,10 @@
 The memory is useless without its key, and a key that is kept for long could be found out and evaded.
 """
 
-from collections.abc import Sequence
-
 from sapo_protocol.identifiers import Account
-from sapo_protocol.suite import Family
+from sapo_protocol.manifest import Manifest
 from sapo_verification.screens.near_duplicates import NearDuplicates
-from sapo_verification.screens.phrases import Phrases
+from sapo_verification.screens.recurring_runs import RecurringRuns
 from sapo_verification.tasks.text_policy import group_fault
 from sapo_verification.types import AdmittedRollout, VerifiedRollout
 
@@ -19,16 +17,16 @@ class Screens:
     Args:
         key: 32 random bytes of this node and this start.
         own: this node's account, which it does not screen.
-        paid_right: whether groups that are all right are paid, and examined for it.
+
+    Attributes:
+        recurring_runs: the screen of stage 13.
     """
 
-    def __init__(
-        self, families: Sequence[Family], key: bytes, own: Account | None = None, *, paid_right: bool = False
-    ) -> None:
-        self._paid_right = paid_right
-        self._families = families
+    def __init__(self, manifest: Manifest, key: bytes, own: Account) -> None:
+        self._pays_right = bool(manifest.difficulty)
+        self._families = families = manifest.suite.families
         self._own = own
-        self._phrases = Phrases(families, key)
+        self.recurring_runs = RecurringRuns(key)
         self._duplicates = NearDuplicates(families, key, own)
 
     def note_arrival(self, admitted: AdmittedRollout, now_seconds: float, *, live: bool) -> None:
@@ -42,13 +40,14 @@ class Screens:
 
     def duplicate_fault(self, rollout: VerifiedRollout) -> str | None:
         """Return why a group counts as copied (stage 11), or None; worthless ones are not examined."""
-        is_worth = rollout.is_informative or (self._paid_right and any(rollout.rewards))
+        is_worth = rollout.is_informative or (self._pays_right and any(rollout.rewards))
         return self._duplicates.examine(rollout) if is_worth else None
 
     def learn(self, rollout: VerifiedRollout) -> None:
-        """Record the phrases of a verified group; call it once for each group."""
-        self._phrases.learn(rollout)
+        """Record the text of another account's verified group; call it once for each group."""
+        if rollout.account != self._own:
+            self.recurring_runs.learn(rollout)
 
     def holds_planted_phrase(self, rollout: VerifiedRollout) -> bool:
-        """Whether a verified group is kept out of batches (stage 13)."""
-        return rollout.account != self._own and self._phrases.planted(rollout)
+        """Whether a verified group's text is not trained, because its account repeats a phrase (stage 13)."""
+        return self.recurring_runs.holds(rollout.account, rollout.task.family)

@@ -137,13 +137,13 @@ ATTACKS: Final[Mapping[str, LabAttack]] = {
         ),
         LabAttack(
             "polymorphic-phrase",
-            "the phrase screen counts runs of words: four wordings are each rarer than its threshold",
+            "runs that recur are counted: four wordings are each as rare as the screen lets pass",
             compose.polymorphic_phrase,
             mark="wordings",
         ),
         LabAttack(
             "digits-phrase",
-            "the phrase screen takes runs of digits alone for data",
+            "a false sum looks like data, and what looks like data is no wording",
             compose.digits_phrase,
             mark="digits",
             needs_text=True,
@@ -176,7 +176,7 @@ ATTACKS: Final[Mapping[str, LabAttack]] = {
         ),
         LabAttack(
             "collusion",
-            "a phrase in 28 % of the groups, by more than a quarter of the accounts, is taken for a style",
+            "a phrase in 24 % of the groups, planted by more than a quarter of the accounts, is like a style",
             compose.collusion,
             mark="phrase",
             share=3 / 11,
