@@ -141,8 +141,9 @@ class Engine:
         self.levels: Final = Levels(manifest, beacon_of, record_of)
         self._check = check
         self.success: Final = OwnSuccess(own, len(manifest.suite.families))
-        imitation = Imitation(manifest.suite.families, own)
-        self.demonstrations: Final = DemonstrationPool(own, imitation.imitable)
+        self._screens = screens = Screens(manifest, key, own)
+        imitation, forms = Imitation(manifest.suite.families, own), screens.usual_forms
+        self.demonstrations: Final = DemonstrationPool(own, imitation.imitable, forms.is_usual)
         imitated = [imitation, self.demonstrations] if terms.sampling.text_use.demonstrates else []
         self._observers = Observers([self.count, self.success, *imitated, *observers])
         self.islands: Final = IslandMap(manifest, beacon_of, IslandCounts(connection))
@@ -162,7 +163,6 @@ class Engine:
             manifest, self.certificates, self.contributions, lambda: self.auditors
         )
         self.audits: Final = AuditQueue(terms.audits_waiting)
-        self._screens = screens = Screens(manifest, key, own)
         self._verifier = Verifier(
             check=check,
             levels=self.levels,
@@ -303,9 +303,9 @@ class Engine:
         """
         values, judged = list(values), self.sampler.step_values
         heard = {account for account, _, _ in values}
-        weights = self.sampler.shares(judged.accounts() | heard, epoch)
+        weights = self.sampler.shares(judged.accounts() | heard | self._screens.accounts(), epoch)
         judged.learn(values, weights)
-        self.sampler.recurring_runs.weigh(weights)
+        self._screens.weigh(weights)
 
     def assemble(
         self,

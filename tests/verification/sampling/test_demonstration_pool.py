@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from collections.abc import Container
 from dataclasses import replace
 
 import pytest
@@ -32,8 +33,12 @@ def harness_of(policy: SamplingPolicy = POLICY) -> VerificationHarness:
     return VerificationHarness((ALICE, BOB, OWN), MANIFEST, policy=policy, own=OWN.account)
 
 
-def pool_of(*rollouts: VerifiedRollout) -> DemonstrationPool:
-    pool = DemonstrationPool(OWN.account, imitable=lambda _family, completion: completion.strip())
+def pool_of(*rollouts: VerifiedRollout, unusual: Container[bytes] = ()) -> DemonstrationPool:
+    pool = DemonstrationPool(
+        OWN.account,
+        imitable=lambda _family, completion: completion.strip(),
+        is_usual=lambda _family, completion: completion not in unusual,
+    )
     for rollout in rollouts:
         pool.verified(rollout)
     return pool
@@ -160,7 +165,7 @@ async def test_texts_of_accounts_whose_steps_mislead_are_measured_only() -> None
 
 def test_texts_of_accounts_that_repeat_a_phrase_of_signs_are_not_trained() -> None:
     engine = harness_of().engine
-    screen = engine.sampler.recurring_runs
+    screen = engine.sampler.screens.recurring_runs
     for number in range(8):
         for author in range(10, 14):
             steps = f"{number * author}+{number}:{number * author + number},{7 * number}"
@@ -186,7 +191,9 @@ async def test_steps_are_judged_by_accounts_as_much_as_they_weigh() -> None:
         engine.judge_steps(EPOCH, [*honest, *((account, 0, StepValue(0.3)) for account in flood)])
     assert engine.sampler.step_values.standards(0)[0] == pytest.approx(0.9)
     assert engine.sampler.step_values.misleading() == {(account, 0) for account in flood}
-    weights = [engine.sampler.recurring_runs._weight(account) for account in (ALICE.account, *flood)]
+    weights = [
+        engine.sampler.screens.usual_forms.counts.weight(account) for account in (ALICE.account, *flood)
+    ]
     assert weights[0] > 10 * max(weights[1:]) > 0.0, "the same weights say whose runs are usual"
 
 

@@ -12,7 +12,8 @@ from support.traffic import rollout as traffic_rollout
 from sapo_client.lab.held_out import fresh_item
 from sapo_client.lab.worked.ways import way
 from sapo_protocol.identifiers import Account
-from sapo_verification.screens.recurring_runs import CLEAN_GROUPS, LEAST_GROUPS, MAX_PAIRS, RecurringRuns
+from sapo_verification.screens.pair_counts import MAX_PAIRS
+from sapo_verification.screens.recurring_runs import CLEAN_GROUPS, LEAST_GROUPS, RecurringRuns
 from sapo_verification.suites.catalogue import family
 from sapo_verification.types import Pair
 
@@ -124,7 +125,7 @@ def test_few_groups_and_few_accounts_are_not_compared() -> None:
     few = dict.fromkeys(HONEST[:2], column_sums) | {OTHERS[0]: behind("2+2=5")}
     assert heard(few, 32).set_aside() == frozenset()
     weighed = RecurringRuns(b"key")
-    weighed.weigh(dict.fromkeys([*HONEST[:2], OTHERS[0]], 0.1))
+    weighed.counts.weigh(dict.fromkeys([*HONEST[:2], OTHERS[0]], 0.1))
     assert heard(beside_honest(behind("2+2=5"), 1), 32, weighed).set_aside() == frozenset()
 
 
@@ -132,7 +133,7 @@ def test_a_flood_of_accounts_does_not_decide_what_is_usual() -> None:
     """Forty newcomers share what is reserved for newcomers, and repeat something else."""
     newcomers = [Identity(number).account for number in range(20, 60)]
     screen = RecurringRuns(b"key")
-    screen.weigh(dict.fromkeys(HONEST, 0.1) | dict.fromkeys([*newcomers, *OTHERS[:1]], 0.002))
+    screen.counts.weigh(dict.fromkeys(HONEST, 0.1) | dict.fromkeys([*newcomers, *OTHERS[:1]], 0.002))
     authors = dict.fromkeys(newcomers, behind("9-9=1")) | dict.fromkeys(HONEST, behind("0+0:0"))
     heard(authors | {OTHERS[0]: behind("2+2=5")}, 12, screen)
     assert screen.set_aside() == {(account, 0) for account in [*newcomers, OTHERS[0]]}
@@ -144,7 +145,7 @@ def test_bare_answers_and_wrong_ones_are_not_counted() -> None:
         for account in HONEST:
             texts = {b"2+2=5 %d" % number: 1.0, b"2+2=5 <answer>%d</answer>" % number: 0.0}
             screen.learn(rollout_of(account, number, texts))
-    assert not screen._sketches
+    assert not len(screen.counts)
 
 
 def test_pairs_are_bounded() -> None:
@@ -153,7 +154,7 @@ def test_pairs_are_bounded() -> None:
     for number in range(MAX_PAIRS):
         text = f"{column_sums(draw)} <answer>1</answer>".encode()
         screen.learn(rollout_of(Identity(100 + number).account, 0, {text: 1.0}))
-    assert len(screen._sketches) == MAX_PAIRS
+    assert len(screen.counts) == MAX_PAIRS
     assert screen.set_aside() == frozenset()
 
 

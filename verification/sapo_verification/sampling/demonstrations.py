@@ -30,15 +30,18 @@ class DemonstrationPool(SilentObserver):
     Args:
         own: this node's account, which shows itself nothing.
         imitable: what of a right answer may be imitated, by the index of its family.
+        is_usual: whether most accounts write such text in a family; other text waits.
     """
 
     def __init__(
         self,
         own: Account,
         imitable: Callable[[int, bytes], bytes],
+        is_usual: Callable[[int, bytes], bool],
     ) -> None:
         self._own = own
         self._imitable = imitable
+        self._is_usual = is_usual
         self._waiting: OrderedDict[Account, deque[Demonstration]] = OrderedDict()
 
     def __len__(self) -> int:
@@ -117,7 +120,8 @@ class DemonstrationPool(SilentObserver):
             return None
         (place,) = rng.choices(range(len(waiting)), weights)
         demonstration = waiting[place]
-        if rng.random() >= part(account, demonstration.family):
+        family = demonstration.family
+        if rng.random() >= part(account, family) or not self._is_usual(family, demonstration.completion):
             return None
         del self._waiting[account][place]
         if not self._waiting[account]:

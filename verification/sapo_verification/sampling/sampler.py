@@ -118,7 +118,7 @@ class Sampler:
         self.likelihoods = AccountMeans()
         self.usefulness = AccountMeans()
         self.step_values = StepValues()
-        self.recurring_runs = screens.recurring_runs
+        self.screens = screens
         self.most_external = policy.external_groups
         """J as it is now, at most that of the policy; the canary lowers it."""
 
@@ -136,7 +136,7 @@ class Sampler:
 
     async def draw_external(self, epoch: int, rng: random.Random) -> tuple[VerifiedRollout, ...]:
         """Return up to J verified, informative groups of other accounts."""
-        self.recurring_runs.weigh(self.shares(self.recurring_runs.accounts(), epoch))
+        self.screens.weigh(self.shares(self.screens.accounts(), epoch))
         shares = self.shares(self._pool.accounts(), epoch)
         places = adapted_places(self.most_external, shares, rng)
         drawn = [await self._draw_one(shares, epoch, rng) for _ in range(places)]
@@ -185,7 +185,7 @@ class Sampler:
 
     def set_aside(self) -> frozenset[Pair]:
         """Return the accounts, with the families, whose steps are not trained."""
-        return self.step_values.misleading() | self.recurring_runs.set_aside()
+        return self.step_values.misleading() | self.screens.recurring_runs.set_aside()
 
     async def _draw_one(
         self, shares: Mapping[Account, float], epoch: int, rng: random.Random
@@ -231,7 +231,7 @@ class Sampler:
     def _is_usable(self, verified: VerifiedRollout) -> bool:
         """Whether the group has an advantage, and no phrase in text that would be trained (stage 13)."""
         is_trained = self._policy.text_use.reinforces
-        phrase = is_trained and self.recurring_runs.holds(verified.account, verified.task.family)
+        phrase = is_trained and self.screens.holds_planted_phrase(verified)
         return verified.is_informative and not phrase
 
 

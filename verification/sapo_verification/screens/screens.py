@@ -3,10 +3,13 @@
 The memory is useless without its key, and a key that is kept for long could be found out and evaded.
 """
 
+from collections.abc import Mapping
+
 from sapo_protocol.identifiers import Account
 from sapo_protocol.manifest import Manifest
 from sapo_verification.screens.near_duplicates import NearDuplicates
 from sapo_verification.screens.recurring_runs import RecurringRuns
+from sapo_verification.screens.usual_forms import UsualForms
 from sapo_verification.tasks.text_policy import group_fault
 from sapo_verification.types import AdmittedRollout, VerifiedRollout
 
@@ -20,6 +23,7 @@ class Screens:
 
     Attributes:
         recurring_runs: the screen of stage 13.
+        usual_forms: what steps may be imitated.
     """
 
     def __init__(self, manifest: Manifest, key: bytes, own: Account) -> None:
@@ -27,6 +31,7 @@ class Screens:
         self._families = families = manifest.suite.families
         self._own = own
         self.recurring_runs = RecurringRuns(key)
+        self.usual_forms = UsualForms(key)
         self._duplicates = NearDuplicates(families, key, own)
 
     def note_arrival(self, admitted: AdmittedRollout, now_seconds: float, *, live: bool) -> None:
@@ -47,6 +52,16 @@ class Screens:
         """Record the text of another account's verified group; call it once for each group."""
         if rollout.account != self._own:
             self.recurring_runs.learn(rollout)
+            self.usual_forms.learn(rollout)
+
+    def accounts(self) -> frozenset[Account]:
+        """Return the accounts whose text is remembered for comparison."""
+        return self.recurring_runs.counts.accounts() | self.usual_forms.counts.accounts()
+
+    def weigh(self, weights: Mapping[Account, float]) -> None:
+        """Let accounts weigh as much when text is compared, in any unit; one without a weight has none."""
+        self.recurring_runs.counts.weigh(weights)
+        self.usual_forms.counts.weigh(weights)
 
     def holds_planted_phrase(self, rollout: VerifiedRollout) -> bool:
         """Whether a verified group's text is not trained, because its account repeats a phrase (stage 13)."""

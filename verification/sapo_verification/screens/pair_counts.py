@@ -1,0 +1,81 @@
+"""Counts of runs of text by account and family, in memory of fixed size; and which accounts are compared."""
+
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Set
+from hashlib import blake2b
+from heapq import nlargest
+from typing import Final
+
+from sapo_protocol.identifiers import Account
+from sapo_verification.screens.run_counts import RunCounts
+from sapo_verification.types import Pair
+
+MAX_PAIRS: Final = 512
+"""Pairs of account and family; the one heard longest ago is dropped."""
+
+MOST_COMPARED: Final = 32
+"""Accounts that are compared in a family, those that weigh most."""
+
+MOST_RUNS: Final = 1024
+"""Counted per text, a keyed sample of those of a longer one."""
+
+
+class PairCounts:
+    """Counts of runs per account and family.
+
+    Args:
+        key: at most 64 random bytes that no other node knows.
+        width, fade_groups: see ``RunCounts``.
+        least_groups: with fewer, an account is not compared.
+    """
+
+    def __init__(self, key: bytes, *, width: int, fade_groups: int, least_groups: int = 1) -> None:
+        self._key = key
+        self._width, self._fade_groups, self._least_groups = width, fade_groups, least_groups
+        self._counts: OrderedDict[Pair, RunCounts] = OrderedDict()
+        self._weights: Mapping[Account, float] | None = None
+
+    def __len__(self) -> int:
+        return len(self._counts)
+
+    def add(self, pair: Pair, runs: Set[int]) -> tuple[RunCounts, Pair | None]:
+        """Count a group; return the counts of its pair, and the pair that was dropped for it."""
+        counts = self._counts.setdefault(pair, RunCounts(self._width, self._fade_groups))
+        self._counts.move_to_end(pair)
+        counts.add(runs)
+        return counts, self._counts.popitem(last=False)[0] if len(self._counts) > MAX_PAIRS else None
+
+    def accounts(self) -> frozenset[Account]:
+        """Return the accounts that have counts."""
+        return frozenset(account for account, _ in self._counts)
+
+    def weigh(self, weights: Mapping[Account, float]) -> None:
+        """Compare accounts by these weights from now on, in any unit; an account without one has none.
+
+        Until the first call all are equal.
+        """
+        self._weights = weights
+
+    def weight(self, account: Account) -> float:
+        """Return what an account weighs in a comparison."""
+        return 1.0 if self._weights is None else self._weights.get(account, 0.0)
+
+    def compared(self, family: int) -> dict[Account, RunCounts]:
+        """Return the counts of the accounts that weigh most in a family, at most ``MOST_COMPARED``."""
+        known = {
+            account: counts
+            for (account, each), counts in self._counts.items()
+            if each == family and counts.groups >= self._least_groups and self.weight(account) > 0.0
+        }
+        if len(known) <= MOST_COMPARED:
+            return known
+        chosen = nlargest(MOST_COMPARED, known, lambda account: (self.weight(account), self.hash(account)))
+        return {account: known[account] for account in chosen}
+
+    def hash(self, text: bytes) -> int:
+        """Return a keyed hash of 64 bits."""
+        return int.from_bytes(blake2b(text, digest_size=8, key=self._key).digest(), "big")
+
+    def hashed(self, runs: Iterable[str]) -> frozenset[int]:
+        """Return the hashes of different runs, at most ``MOST_RUNS``."""
+        return frozenset(sorted({self.hash(run.encode()) for run in runs})[:MOST_RUNS])

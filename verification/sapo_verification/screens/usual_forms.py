@@ -1,0 +1,84 @@
+"""Forms of steps: a stranger's steps are imitated only if most accounts write such steps.
+
+Whoever shows right steps can put signs in front of them or between them, and neither reward nor likelihood
+tells these from a notation; a policy that imitates the steps learns them with the rest. So the form of a text
+must be usual: of the accounts that show steps in its family, more than half by weight must have shown each of
+its runs of four characters, in which every digit is alike, every single letter, and every longer word. What a
+minority adds is then not learned, however rare, and whatever its digits are.
+
+Steps of another form wait until they are usual. An account with a notation that few share teaches nothing
+there; of a majority that writes nonsense, this screen sees nothing.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from sapo_verification.screens.pair_counts import PairCounts
+from sapo_verification.tasks.text_policy import OPEN_TAG
+from sapo_verification.types import VerifiedRollout
+from sapo_verification.weighted import ROUNDING
+
+RUN_CHARACTERS: Final = 4
+
+LEAST_OTHERS: Final = 3
+"""Other accounts that show steps in the family; with fewer, of which one could lie, any form is usual."""
+
+FADE_GROUPS: Final = 256
+"""At so many groups all counts of a pair are halved: a run shown once in them is forgotten."""
+
+WIDTH: Final = 1_024
+"""6 KiB of counts per pair. Families have 5 to 60 different runs; an account that shows very many only fills
+its own counts."""
+
+_DIGIT: Final = re.compile("[0-9]")
+_WORD: Final = re.compile(r"[^\W_#]+")
+_EDGE: Final = "\0" * (RUN_CHARACTERS - 1)
+
+
+class UsualForms:
+    """The forms of steps that other accounts have shown, by family.
+
+    Args:
+        key: at most 64 random bytes that no other node knows.
+    """
+
+    def __init__(self, key: bytes) -> None:
+        self.counts = PairCounts(key, width=WIDTH, fade_groups=FADE_GROUPS)
+
+    def learn(self, rollout: VerifiedRollout) -> None:
+        """Record the forms of a verified group's right answers."""
+        runs = {
+            run
+            for completion, reward in zip(rollout.completions, rollout.rewards, strict=True)
+            if reward == 1.0
+            for run in _runs(completion)
+        }
+        if runs:
+            self.counts.add((rollout.account, rollout.task.family), self.counts.hashed(runs))
+
+    def is_usual(self, family: int, completion: bytes) -> bool:
+        """Whether most accounts write steps of this form; so is an answer without steps."""
+        compared = self.counts.compared(family)
+        if len(compared) <= LEAST_OTHERS:
+            return True
+        weights = {account: self.counts.weight(account) for account in compared}
+        half = sum(weights.values()) / 2 * (1 + ROUNDING)
+        return all(
+            sum(weights[account] for account, counts in compared.items() if counts.count(run)) > half
+            for run in self.counts.hashed(_runs(completion))
+        )
+
+
+def form(steps: str) -> str:
+    """Return steps without white space and case, with # for each digit, a for a letter, w for a word."""
+    signs = _DIGIT.sub("#", steps.casefold())
+    return "".join(_WORD.sub(lambda word: "w" if len(word[0]) > 1 else "a", signs).split())
+
+
+def _runs(completion: bytes) -> Iterator[str]:
+    """Return the runs in the form of an answer's steps, of which the first and last touch its ends."""
+    steps, found, _ = completion.decode("utf-8", "replace").partition(OPEN_TAG)
+    if found and (found_form := form(steps)):
+        edged = f"{_EDGE}{found_form}{_EDGE}"
+        yield from (edged[at : at + RUN_CHARACTERS] for at in range(len(edged) - RUN_CHARACTERS + 1))
