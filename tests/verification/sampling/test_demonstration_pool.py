@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from support.rollouts import rollout_of
-from support.swarm import EPOCH, Identity, make_manifest
+from support.swarm import EPOCH, Identity, make_manifest, make_suite, moment
 from support.verification_harness import VerificationHarness
 
 from sapo_protocol.identifiers import Account
@@ -26,6 +26,10 @@ from sapo_verification.types import Demonstration, PractisedGroup, VerifiedRollo
 
 ALICE, BOB, OWN = (Identity(number) for number in range(1, 4))
 MANIFEST = make_manifest(limits=Limits(slots_per_epoch=4096, max_completions=8, points_per_epoch=16))
+TAGGED = make_manifest(
+    suite=make_suite("full", ["basic_arithmetic"]),
+    limits=Limits(slots_per_epoch=64, max_completions=8, points_per_epoch=16),
+)
 POLICY = SamplingPolicy(account_cap=1.0, newcomer_cap=1.0, text_use=TextUse.HYBRID, demonstrations=8)
 
 
@@ -57,6 +61,15 @@ def take_all(pool: DemonstrationPool, **options: object) -> list[Demonstration]:
     shares = {account: 1.0 / len(accounts) for account in accounts}
     settings = {"shares": shares, "need": _alike, "part": _whole, "rng": random.Random(0), **options}
     return sorted(pool.take(200, **settings), key=lambda each: (each.prompt, each.completion))  # type: ignore[arg-type]
+
+
+def test_text_of_an_unusual_form_waits_until_it_is_usual() -> None:
+    unusual = {b"strange"}
+    pool = pool_of(rollout_of(ALICE.account, 1, {b"strange": 1.0, b"plain": 1.0}), unusual=unusual)
+    assert [each.completion for each in take_all(pool)] == [b"plain"]
+    assert (take_all(pool), len(pool)) == ([], 1)
+    unusual.clear()
+    assert [each.completion for each in take_all(pool)] == [b"strange"]
 
 
 def test_different_right_answers_of_others_are_kept_and_nothing_else() -> None:
@@ -176,6 +189,27 @@ def test_texts_of_accounts_that_repeat_a_phrase_of_signs_are_not_trained() -> No
     assert engine.sampler.set_aside() == pairs
     hint = Demonstration(Task(0, 1), "task", b"1", source=None)
     assert engine.assemble((), (), demonstrations=(hint,)).forgotten == pairs
+
+
+async def test_an_engine_shows_steps_of_usual_forms_alone_and_weighs_who_is_not_shown() -> None:
+    authors = [Identity(number) for number in range(10, 18)]
+    harness = VerificationHarness(tuple(authors), TAGGED, policy=POLICY, own=OWN.account)
+    engine, liars = harness.engine, authors[5:]
+    for slot in range(24):
+        for author in authors:
+            right = harness.solution(author.account, slot).decode()
+            steps = f"{slot}+1={slot + 2} {slot}:{slot}" if author in liars else f"{slot}:{slot}"
+            text = f"{steps} <answer>{right}</answer>".encode()
+            message = author.message(TAGGED, slot=slot, completions=(text, b"1 <answer>none</answer>"))
+            await engine.verify(engine.admit_own(message, moment(TAGGED)))
+    honest = {author.account for author in authors[:5]}
+    rng = random.Random(1)
+    for _ in range(2):
+        taken = [each for _ in range(6) for each in engine.demonstrate(EPOCH, rng)]
+        assert {each.account for each in taken} == honest
+        engine.judge_steps(EPOCH, [(account, 0, StepValue(0.9)) for account in honest])
+    weigh = engine.sampler.screens.usual_forms.counts.weight
+    assert all(weigh(liar.account) > 0.0 for liar in liars)
 
 
 async def test_steps_are_judged_by_accounts_as_much_as_they_weigh() -> None:
