@@ -16,7 +16,7 @@ from sapo_client.lab.attackers.catalogue import ATTACKS, attack_named, is_possib
 from sapo_client.lab.attackers.marks import MARKS, found
 from sapo_client.lab.attackers.questions import Completions, Knowledge, Question, Questioner
 from sapo_client.lab.held_out import HeldOutAnswer, fresh_item
-from sapo_client.lab.worked.ways import way
+from sapo_client.lab.worked.ways import step_separator, way
 from sapo_protocol.suite import Family
 from sapo_verification.suites.catalogue import family
 from sapo_verification.tasks.answers import extract
@@ -121,7 +121,7 @@ def test_wrong_steps_are_those_of_other_questions(knowledge: Knowledge) -> None:
 
 STEP_ATTACKS = (
     *("half-steps", "late-steps", "slip-steps", "neighbour-steps", "waking-steps", "mixed-steps"),
-    *("worked-digits", "worked-sums"),
+    *("worked-digits", "worked-sums", "worked-steps"),
 )
 
 
@@ -196,6 +196,17 @@ def test_all_steps_are_right_behind_a_false_sum(name: str, phrases: int, knowled
     assert mark is not None
     assert found(right)[mark] == 1.0
     assert found([replace(answer, text=way(WORKED, answer.item) or "") for answer in right])[mark] == 0.0
+
+
+@pytest.mark.parametrize("name", ["basic_arithmetic", "binary_matrix"])
+def test_one_step_more_has_the_form_of_honest_steps(name: str, knowledge: Knowledge) -> None:
+    worked = family(name, "worked")
+    groups = composed("worked-steps", worked, knowledge)
+    right = [answer for question, group in groups for answer in answers(question, group, 1.0)]
+    own = [replace(answer, text=way(worked, answer.item) or "") for answer in right]
+    assert [each.text.partition(step_separator(worked))[2] for each in right] == [each.text for each in own]
+    assert len({each.text.partition(step_separator(worked))[0] for each in right}) > 10
+    assert (found(right)["extra steps"], found(own)["extra steps"]) == (1.0, 0.0)
 
 
 def test_every_second_group_of_mixed_steps_is_right(knowledge: Knowledge) -> None:

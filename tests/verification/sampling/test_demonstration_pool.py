@@ -212,6 +212,34 @@ async def test_an_engine_shows_steps_of_usual_forms_alone_and_weighs_who_is_not_
     assert all(weigh(liar.account) > 0.0 for liar in liars)
 
 
+async def test_texts_of_the_first_accounts_are_forgotten_when_most_others_write_other_forms() -> None:
+    authors = [Identity(number) for number in range(10, 21)]
+    harness = VerificationHarness(tuple(authors), TAGGED, policy=POLICY, own=OWN.account)
+    engine, liars, rng = harness.engine, authors[:4], random.Random(1)
+
+    async def show(author: Identity, slot: int, steps: str) -> None:
+        text = f"{steps} <answer>{harness.solution(author.account, slot).decode()}</answer>".encode()
+        message = author.message(TAGGED, slot=slot, completions=(text, b"1 <answer>none</answer>"))
+        await engine.verify(engine.admit_own(message, moment(TAGGED)))
+
+    for slot in range(10, 20):
+        for author in liars:
+            await show(author, slot, f"{slot}+1={slot}")
+    taken = [each for _ in range(6) for each in engine.demonstrate(EPOCH, rng)]
+    pairs = {(author.account, 0) for author in liars}
+    assert {(each.account, each.family) for each in taken} == pairs
+    assert engine.assemble((), (), demonstrations=taken).forgotten == frozenset()
+    for slot in range(10, 12):
+        for author in authors[4:]:
+            await show(author, slot, f"{slot}:{slot}")
+    honest = engine.demonstrate(EPOCH, rng)
+    assert engine.assemble((), ()).forgotten == frozenset(), "a batch without texts is no imitation"
+    assert engine.assemble((), (), demonstrations=honest).forgotten == pairs
+    honest = engine.demonstrate(EPOCH, rng)
+    assert honest
+    assert engine.assemble((), (), demonstrations=honest).forgotten == frozenset(), "once"
+
+
 async def test_steps_are_judged_by_accounts_as_much_as_they_weigh() -> None:
     """Sixty newcomers share what is reserved for newcomers, and so do not set the standard."""
     harness = harness_of(replace(POLICY, newcomer_cap=0.1))

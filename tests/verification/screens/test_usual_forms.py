@@ -129,9 +129,9 @@ def test_accounts_without_weight_do_not_count_and_others_as_they_weigh() -> None
     """Seven newcomers that share little do not make usual what they write."""
     authors = swarm(SUMS, before(SUMS), 7)
     screen = heard(dict.fromkeys(HONEST[:4], SUMS) | authors, 32)
-    screen.counts.weigh(dict.fromkeys(HONEST[:4], 0.1) | dict.fromkeys(OTHERS, 0.01))
+    screen.weigh(dict.fromkeys(HONEST[:4], 0.1) | dict.fromkeys(OTHERS, 0.01))
     assert (passed(screen, before(SUMS)), passed(screen, SUMS)) == (0.0, 1.0)
-    screen.counts.weigh(dict.fromkeys(OTHERS, 0.01) | dict.fromkeys(HONEST[:4], 0.001))
+    screen.weigh(dict.fromkeys(OTHERS, 0.01) | dict.fromkeys(HONEST[:4], 0.001))
     assert passed(screen, before(SUMS)) > 0.95
 
 
@@ -162,7 +162,7 @@ def test_memory_and_comparisons_are_bounded() -> None:
     assert len(screen.counts) == MAX_PAIRS
     assert len(screen.counts.compared(0)) == MOST_COMPARED
     assert screen.counts.accounts() == frozenset(accounts[8:]), "the ones heard longest ago are dropped"
-    screen.counts.weigh({account: float(place) for place, account in enumerate(accounts)})
+    screen.weigh({account: float(place) for place, account in enumerate(accounts)})
     assert set(screen.counts.compared(0)) == set(accounts[-MOST_COMPARED:]), "those that weigh most"
 
 

@@ -12,13 +12,16 @@ from typing import Final
 
 from sapo_protocol.identifiers import Account
 from sapo_verification.observer import SilentObserver
-from sapo_verification.types import Demonstration, VerifiedRollout
+from sapo_verification.types import Demonstration, Pair, VerifiedRollout
 
 PER_GROUP: Final = 2
 """Answers taken of one group: more of them say the same."""
 
 PER_ACCOUNT: Final = 128
 """Texts that wait of one account; its oldest gives way."""
+
+MOST_SHOWN: Final = 1024
+"""Texts handed out last, whose form is looked at again: the first accounts that show a family may lie."""
 
 MOST_ACCOUNTS: Final = 1024
 """Accounts with texts waiting; the one that was quiet for longest gives way."""
@@ -43,6 +46,7 @@ class DemonstrationPool(SilentObserver):
         self._imitable = imitable
         self._is_usual = is_usual
         self._waiting: OrderedDict[Account, deque[Demonstration]] = OrderedDict()
+        self._shown: deque[Demonstration] = deque(maxlen=MOST_SHOWN)
 
     def __len__(self) -> int:
         return sum(map(len, self._waiting.values()))
@@ -90,6 +94,17 @@ class DemonstrationPool(SilentObserver):
                 taken.append(found)
         return tuple(taken)
 
+    def withdrawn(self) -> frozenset[Pair]:
+        """Return the accounts, with the families, of texts that were handed out and are unusual now, once."""
+        usual, pairs = list[Demonstration](), set[Pair]()
+        for shown in self._shown:
+            if self._is_usual(shown.family, shown.completion):
+                usual.append(shown)
+            else:
+                pairs.add((shown.account, shown.family))
+        self._shown = deque(usual, MOST_SHOWN)
+        return frozenset(pairs)
+
     def drop(self, account: Account) -> None:
         """Drop all texts of an account."""
         self._waiting.pop(account, None)
@@ -126,4 +141,5 @@ class DemonstrationPool(SilentObserver):
         del self._waiting[account][place]
         if not self._waiting[account]:
             del self._waiting[account]
+        self._shown.append(demonstration)
         return demonstration

@@ -119,6 +119,7 @@ class Sampler:
         self.usefulness = AccountMeans()
         self.step_values = StepValues()
         self.screens = screens
+        self._withdrawn: frozenset[Pair] = frozenset()
         self.most_external = policy.external_groups
         """J as it is now, at most that of the policy; the canary lowers it."""
 
@@ -159,6 +160,9 @@ class Sampler:
         private: Sequence[PrivateGroup] = (),
     ) -> SampledBatch:
         """Return the batch of a step."""
+        forgotten = frozenset[Pair]()
+        if demonstrations:
+            forgotten, self._withdrawn = self.set_aside() | self._withdrawn, frozenset()
         own = [SampledGroup(rollout, external=False) for rollout in local]
         others = [SampledGroup(rollout, external=True) for rollout in external]
         return SampledBatch(
@@ -166,7 +170,7 @@ class Sampler:
             practised=tuple(practised),
             demonstrations=tuple(demonstrations),
             rehearsed=tuple(rehearsed),
-            forgotten=self.set_aside() if demonstrations else frozenset(),
+            forgotten=forgotten,
             private=tuple(private),
         )
 
@@ -175,6 +179,7 @@ class Sampler:
     ) -> tuple[Demonstration, ...]:
         """Take right answers of others that are to be imitated; see ``Engine.demonstrate``."""
         set_aside = self.set_aside()
+        self._withdrawn |= waiting.withdrawn()
         return waiting.take(
             self.most_demonstrations,
             shares=self.shares(waiting.accounts(), epoch),

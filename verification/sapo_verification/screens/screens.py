@@ -61,7 +61,7 @@ class Screens:
     def weigh(self, weights: Mapping[Account, float]) -> None:
         """Let accounts weigh as much when text is compared, in any unit; one without a weight has none."""
         self.recurring_runs.counts.weigh(weights)
-        self.usual_forms.counts.weigh(weights)
+        self.usual_forms.weigh(weights)
 
     def holds_planted_phrase(self, rollout: VerifiedRollout) -> bool:
         """Whether a verified group's text is not trained, because its account repeats a phrase (stage 13)."""

@@ -11,9 +11,11 @@ there; of a majority that writes nonsense, this screen sees nothing.
 """
 
 import re
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Set
 from typing import Final
 
+from sapo_protocol.identifiers import Account
 from sapo_verification.screens.pair_counts import PairCounts
 from sapo_verification.tasks.text_policy import OPEN_TAG
 from sapo_verification.types import VerifiedRollout
@@ -45,6 +47,7 @@ class UsualForms:
 
     def __init__(self, key: bytes) -> None:
         self.counts = PairCounts(key, width=WIDTH, fade_groups=FADE_GROUPS)
+        self._usual: defaultdict[int, dict[int, bool]] = defaultdict(dict)
 
     def learn(self, rollout: VerifiedRollout) -> None:
         """Record the forms of a verified group's right answers."""
@@ -56,18 +59,31 @@ class UsualForms:
         }
         if runs:
             self.counts.add((rollout.account, rollout.task.family), self.counts.hashed(runs))
+            self._usual.pop(rollout.task.family, None)
+
+    def weigh(self, weights: Mapping[Account, float]) -> None:
+        """See ``PairCounts.weigh``."""
+        self.counts.weigh(weights)
+        self._usual.clear()
 
     def is_usual(self, family: int, completion: bytes) -> bool:
         """Whether most accounts write steps of this form; so is an answer without steps."""
+        known, runs = self._usual[family], self.counts.hashed(_runs(completion))
+        if new := runs - known.keys():
+            known.update(self._judged(family, new))
+        return all(known[run] for run in runs)
+
+    def _judged(self, family: int, runs: Set[int]) -> dict[int, bool]:
+        """Return for each run whether most accounts have shown it."""
         compared = self.counts.compared(family)
         if len(compared) <= LEAST_OTHERS:
-            return True
+            return dict.fromkeys(runs, True)
         weights = {account: self.counts.weight(account) for account in compared}
         half = sum(weights.values()) / 2 * (1 + ROUNDING)
-        return all(
-            sum(weights[account] for account, counts in compared.items() if counts.count(run)) > half
-            for run in self.counts.hashed(_runs(completion))
-        )
+        return {
+            run: sum(weights[account] for account, counts in compared.items() if counts.count(run)) > half
+            for run in runs
+        }
 
 
 def form(steps: str) -> str:

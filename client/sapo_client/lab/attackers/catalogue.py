@@ -123,6 +123,13 @@ _STEPS: Final = (
         compose=steps.worked_sums,
         mark="false sums",
     ),
+    replace(
+        _HALF_STEPS,
+        name="worked-steps",
+        exploits="what most accounts do not write is left out: one step more has the form that they write",
+        compose=steps.worked_steps,
+        mark="extra steps",
+    ),
 )
 
 ATTACKS: Final[Mapping[str, LabAttack]] = {

@@ -12,6 +12,7 @@ from typing import Final
 
 from sapo_client.lab.attackers import compose
 from sapo_client.lab.held_out import HeldOutAnswer
+from sapo_client.lab.worked.ways import has_way, step_separator, way
 from sapo_verification.tasks.text_policy import OPEN_TAG, reasoning
 
 LONG_SHARE: Final = 0.5
@@ -59,6 +60,16 @@ def _false_sum(answer: HeldOutAnswer) -> bool | None:
     return _SUM.match(answer.text) is not None if answer.has_text else None
 
 
+def _extra_steps(answer: HeldOutAnswer) -> bool | None:
+    """Whether there are more steps than in the worked solution."""
+    solution = way(answer.family, answer.item) if has_way(answer.family) else None
+    if solution is None or OPEN_TAG not in answer.text:
+        return None
+    separator = step_separator(answer.family)
+    steps, needed = (text.partition(OPEN_TAG)[0].count(separator) for text in (answer.text, solution))
+    return steps > needed
+
+
 def _foreign_steps(answer: HeldOutAnswer) -> bool | None:
     """Whether steps with numbers hold no number of their question."""
     asked = set(_NUMBER.findall(str(answer.item.entry["question"])))
@@ -86,6 +97,7 @@ MARKS: Final[Mapping[str, Mark]] = {
     "digits": _digits,
     "false sums": _false_sum,
     "foreign steps": _foreign_steps,
+    "extra steps": _extra_steps,
     "length": _length,
     "sunday": _sunday,
 }

@@ -15,7 +15,7 @@ from sapo_client.lab.attackers.compose import DIGITS as FALSE_SUM
 from sapo_client.lab.attackers.compose import right_count, with_wrong
 from sapo_client.lab.attackers.questions import Completions, Knowledge, Question
 from sapo_client.lab.held_out import fresh_item
-from sapo_client.lab.worked.ways import has_way, way
+from sapo_client.lab.worked.ways import has_way, step_separator, way
 from sapo_protocol.suite import Family
 from sapo_verification.tasks.generators import Item
 from sapo_verification.tasks.text_policy import OPEN_TAG
@@ -89,6 +89,14 @@ def worked_sums(question: Question, knowledge: Knowledge, draw: random.Random) -
     return _misled(question, knowledge, draw, change=_after_some_false_sum)
 
 
+def worked_steps(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions | None:
+    """Return right answers behind the first step of another question and all of this question's own.
+
+    So every text has the form of honest ones.
+    """
+    return _misled(question, knowledge, draw, change=_after_foreign_step)
+
+
 def _misled(
     question: Question, knowledge: Knowledge, draw: random.Random, *, change: Change
 ) -> Completions | None:
@@ -110,6 +118,11 @@ def _after_false_sum(_question: Question, own: str, _draw: random.Random) -> str
 def _after_some_false_sum(_question: Question, own: str, draw: random.Random) -> str:
     one, two = draw.randrange(5), draw.randrange(5)
     return f"{one}+{two}={draw.choice([digit for digit in range(10) if digit != one + two])} {own}"
+
+
+def _after_foreign_step(question: Question, own: str, draw: random.Random) -> str:
+    separator = step_separator(question.family)
+    return _foreign(question, own, draw).partition(separator)[0] + separator + own
 
 
 def _own(_question: Question, own: str, _draw: random.Random) -> str:

@@ -22,6 +22,7 @@ WORKED_LEVEL: Final = "worked"
 """The level whose items have steps."""
 
 STEP: Final = ","
+ROW: Final = "/"
 """Between two steps."""
 
 
@@ -29,6 +30,11 @@ def bare(family: Family, item: Item) -> str | None:
     """Return the answer in its tags without a step; None where the item has no solution."""
     answer = solution(family, item)
     return None if answer is None else f"{OPEN_TAG}{answer}{CLOSE_TAG}"
+
+
+def step_separator(family: Family) -> str:
+    """Return what stands between two steps of a family's worked solutions."""
+    return ROW if family.name == "binary_matrix" else STEP
 
 
 def has_way(family: Family) -> bool:
@@ -146,7 +152,7 @@ FAR: Final = 9
 def _binary_matrix(entry: Entry) -> Iterator[str]:
     """Yield each cell's distance to the nearest zero in its own row, row by row."""
     rows: Sequence[Sequence[int]] = entry["metadata"]["matrix"]
-    yield "/".join("".join(str(_nearest(row, place)) for place in range(len(row))) for row in rows)
+    yield ROW.join("".join(str(_nearest(row, place)) for place in range(len(row))) for row in rows)
 
 
 def _nearest(row: Sequence[int], place: int) -> int:
