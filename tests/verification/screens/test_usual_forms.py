@@ -119,6 +119,14 @@ def test_half_of_the_accounts_do_not_make_a_form_usual_and_more_do() -> None:
         assert passed(heard(authors, 32), before(SUMS)) == pytest.approx(expected, abs=0.05)
 
 
+def test_half_of_the_weight_is_not_more_than_half_for_a_rounding_error() -> None:
+    screen = heard({HONEST[0]: SUMS} | dict.fromkeys(OTHERS[:3], before(SUMS)), 32)
+    screen.weigh(dict(zip([HONEST[0], *OTHERS[:3]], [0.6, 0.1, 0.2, 0.3], strict=True)))
+    assert passed(screen, before(SUMS)) == 0.0
+    screen.weigh(dict(zip([HONEST[0], *OTHERS[:3]], [0.59, 0.1, 0.2, 0.3], strict=True)))
+    assert passed(screen, before(SUMS)) > 0.95
+
+
 @pytest.mark.parametrize(("accounts", "share"), [(LEAST_OTHERS, 1.0), (LEAST_OTHERS + 1, 0.0)])
 def test_among_few_accounts_any_form_is_usual(accounts: int, share: float) -> None:
     screen = heard(dict.fromkeys(HONEST[:accounts], SUMS), 16)
