@@ -87,8 +87,8 @@ class UsualForms:
 
 
 def form(steps: str) -> str:
-    """Return steps without white space and case, with # for each digit, a for a letter, w for a word."""
-    signs = _DIGIT.sub("#", steps.casefold())
+    """Return steps without white space, with # for each digit, a for a letter, w for a word."""
+    signs = _DIGIT.sub("#", steps)
     return "".join(_WORD.sub(lambda word: "w" if len(word[0]) > 1 else "a", signs).split())
 
 
