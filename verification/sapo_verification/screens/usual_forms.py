@@ -11,12 +11,12 @@ there; of a majority that writes nonsense, this screen sees nothing.
 """
 
 import re
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from sapo_protocol.identifiers import Account
 from sapo_verification.screens.pair_counts import PairCounts
+from sapo_verification.screens.run_counts import RunCounts
 from sapo_verification.tasks.text_policy import OPEN_TAG
 from sapo_verification.types import VerifiedRollout
 from sapo_verification.weighted import ROUNDING
@@ -47,7 +47,7 @@ class UsualForms:
 
     def __init__(self, key: bytes) -> None:
         self.counts = PairCounts(key, width=WIDTH, fade_groups=FADE_GROUPS)
-        self._usual: defaultdict[int, dict[int, bool]] = defaultdict(dict)
+        self._majorities: dict[int, _Majority] = {}
 
     def learn(self, rollout: VerifiedRollout) -> None:
         """Record the forms of a verified group's right answers."""
@@ -59,31 +59,36 @@ class UsualForms:
         }
         if runs:
             self.counts.add((rollout.account, rollout.task.family), self.counts.hashed(runs))
-            self._usual.pop(rollout.task.family, None)
+            self._majorities.pop(rollout.task.family, None)
 
     def weigh(self, weights: Mapping[Account, float]) -> None:
         """See ``PairCounts.weigh``."""
         self.counts.weigh(weights)
-        self._usual.clear()
+        self._majorities.clear()
 
     def is_usual(self, family: int, completion: bytes) -> bool:
         """Whether most accounts write steps of this form; so is an answer without steps."""
-        known, runs = self._usual[family], self.counts.hashed(_runs(completion))
-        if new := runs - known.keys():
-            known.update(self._judged(family, new))
-        return all(known[run] for run in runs)
+        if family not in self._majorities:
+            compared = self.counts.compared(family).items()
+            self._majorities[family] = _Majority(
+                [(counts, self.counts.weight(account)) for account, counts in compared]
+            )
+        return all(map(self._majorities[family].has_shown, self.counts.hashed(_runs(completion))))
 
-    def _judged(self, family: int, runs: Set[int]) -> dict[int, bool]:
-        """Return for each run whether most accounts have shown it."""
-        compared = self.counts.compared(family)
-        if len(compared) <= LEAST_OTHERS:
-            return dict.fromkeys(runs, True)
-        weights = {account: self.counts.weight(account) for account in compared}
-        half = sum(weights.values()) / 2 * (1 + ROUNDING)
-        return {
-            run: sum(weights[account] for account, counts in compared.items() if counts.count(run)) > half
-            for run in runs
-        }
+
+class _Majority:
+    """The accounts of a family with their weights, and which runs most of them have shown."""
+
+    def __init__(self, accounts: Sequence[tuple[RunCounts, float]]) -> None:
+        self._accounts = accounts
+        self._half = sum(weight for _, weight in accounts) / 2 * (1 + ROUNDING)
+        self._has_shown: dict[int, bool] = {}
+
+    def has_shown(self, run: int) -> bool:
+        if run not in self._has_shown:
+            shown = sum(weight for counts, weight in self._accounts if counts.count(run))
+            self._has_shown[run] = len(self._accounts) <= LEAST_OTHERS or shown > self._half
+        return self._has_shown[run]
 
 
 def form(steps: str) -> str:
