@@ -152,7 +152,26 @@ def test_answers_without_steps_and_wrong_ones_say_nothing_of_forms() -> None:
     screen = heard(dict.fromkeys(HONEST, SUMS), 16)
     assert screen.is_usual(0, answer(""))
     assert screen.is_usual(0, b"8")
-    assert screen.is_usual(1, answer("2+2=5")), "another family"
+
+
+def test_each_family_has_forms_of_its_own() -> None:
+    screen = heard(dict.fromkeys(HONEST, SUMS), 16)
+    for account in HONEST:
+        screen.learn(rollout_of(account, 1, {answer("2+2=5"): 1.0}, family=1))
+    usual = [
+        (family, text)
+        for family in (0, 1)
+        for text in ("4+4:8", "4+4=8")
+        if screen.is_usual(family, answer(text))
+    ]
+    assert usual == [(0, "4+4:8"), (1, "4+4=8")]
+
+
+def test_hardly_a_run_that_an_account_has_not_shown_counts_as_shown() -> None:
+    screen = heard(dict.fromkeys(HONEST, solutions("propositional_logic")), 64)
+    (counts, *_) = screen.counts.compared(0).values()
+    others = [screen.counts.hash(f"not shown {number}".encode()) for number in range(10_000)]
+    assert sum(counts.count(run) > 0 for run in others) < 10
 
 
 def test_what_is_not_written_any_more_is_forgotten() -> None:
