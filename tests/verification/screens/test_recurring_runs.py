@@ -124,6 +124,8 @@ def test_few_groups_and_few_accounts_are_not_compared() -> None:
     assert heard(beside_honest(behind("2+2=5"), 5), LEAST_GROUPS - 1).set_aside() == frozenset()
     few = dict.fromkeys(HONEST[:2], column_sums) | {OTHERS[0]: behind("2+2=5")}
     assert heard(few, 32).set_aside() == frozenset()
+    rare = heard(dict.fromkeys(HONEST, column_sums), LEAST_GROUPS - 1)
+    assert heard({OTHERS[0]: behind("2+2=5")}, 32, rare).set_aside() == frozenset()
     weighed = RecurringRuns(b"key")
     weighed.counts.weigh(dict.fromkeys([*HONEST[:2], OTHERS[0]], 0.1))
     assert heard(beside_honest(behind("2+2=5"), 1), 32, weighed).set_aside() == frozenset()

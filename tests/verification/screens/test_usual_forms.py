@@ -10,7 +10,7 @@ from support.swarm import Identity
 from sapo_client.lab.held_out import fresh_item
 from sapo_client.lab.worked.ways import way
 from sapo_protocol.identifiers import Account
-from sapo_verification.screens.pair_counts import MAX_PAIRS, MOST_COMPARED
+from sapo_verification.screens.pair_counts import MAX_PAIRS, MOST_COMPARED, MOST_RUNS
 from sapo_verification.screens.usual_forms import FADE_GROUPS, LEAST_OTHERS, UsualForms, form
 from sapo_verification.suites.catalogue import family
 
@@ -188,6 +188,7 @@ def test_memory_and_comparisons_are_bounded() -> None:
         screen.learn(rollout_of(account, 1, {answer("4+4:8"): 1.0}))
     assert len(screen.counts) == MAX_PAIRS
     assert len(screen.counts.compared(0)) == MOST_COMPARED
+    assert len(screen.counts.hashed(map(str, range(5000)))) == MOST_RUNS
     assert screen.counts.accounts() == frozenset(accounts[8:]), "the ones heard longest ago are dropped"
     screen.weigh({account: float(place) for place, account in enumerate(accounts)})
     assert set(screen.counts.compared(0)) == set(accounts[-MOST_COMPARED:]), "those that weigh most"
