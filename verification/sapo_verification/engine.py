@@ -142,8 +142,8 @@ class Engine:
         self._check = check
         self.success: Final = OwnSuccess(own, len(manifest.suite.families))
         self._screens = screens = Screens(manifest, key, own)
-        imitation, forms = Imitation(manifest.suite.families, own), screens.usual_forms
-        self.demonstrations: Final = DemonstrationPool(own, imitation.imitable, forms.is_usual)
+        imitation = Imitation(manifest.suite.families, own)
+        self.demonstrations: Final = DemonstrationPool(own, imitation.imitable, screens.usual_forms.is_usual)
         imitated = [imitation, self.demonstrations] if terms.sampling.text_use.demonstrates else []
         self._observers = Observers([self.count, self.success, *imitated, *observers])
         self.islands: Final = IslandMap(manifest, beacon_of, IslandCounts(connection))

@@ -71,6 +71,12 @@ class VerifiedRollout:
         return self.admitted.rollout.completions
 
     @property
+    def right(self) -> tuple[bytes, ...]:
+        """The completions that are right."""
+        scored = zip(self.completions, self.rewards, strict=True)
+        return tuple(completion for completion, reward in scored if reward == 1.0)
+
+    @property
     def mean_reward(self) -> float:
         """The share of completions that are right."""
         return sum(self.rewards) / len(self.rewards)

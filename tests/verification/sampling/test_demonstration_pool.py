@@ -191,17 +191,21 @@ def test_texts_of_accounts_that_repeat_a_phrase_of_signs_are_not_trained() -> No
     assert engine.assemble((), (), demonstrations=(hint,)).forgotten == pairs
 
 
+async def show(harness: VerificationHarness, author: Identity, slot: int, steps: str) -> None:
+    """Verify a group of a right answer behind these steps and a wrong one."""
+    text = f"{steps} <answer>{harness.solution(author.account, slot).decode()}</answer>".encode()
+    message = author.message(TAGGED, slot=slot, completions=(text, b"1 <answer>none</answer>"))
+    await harness.engine.verify(harness.engine.admit_own(message, moment(TAGGED)))
+
+
 async def test_an_engine_shows_steps_of_usual_forms_alone_and_weighs_who_is_not_shown() -> None:
     authors = [Identity(number) for number in range(10, 18)]
     harness = VerificationHarness(tuple(authors), TAGGED, policy=POLICY, own=OWN.account)
     engine, liars = harness.engine, authors[5:]
     for slot in range(24):
         for author in authors:
-            right = harness.solution(author.account, slot).decode()
             steps = f"{slot}+1={slot + 2} {slot}:{slot}" if author in liars else f"{slot}:{slot}"
-            text = f"{steps} <answer>{right}</answer>".encode()
-            message = author.message(TAGGED, slot=slot, completions=(text, b"1 <answer>none</answer>"))
-            await engine.verify(engine.admit_own(message, moment(TAGGED)))
+            await show(harness, author, slot, steps)
     honest = {author.account for author in authors[:5]}
     rng = random.Random(1)
     for _ in range(2):
@@ -217,21 +221,16 @@ async def test_texts_of_the_first_accounts_are_forgotten_when_most_others_write_
     harness = VerificationHarness(tuple(authors), TAGGED, policy=POLICY, own=OWN.account)
     engine, liars, rng = harness.engine, authors[:4], random.Random(1)
 
-    async def show(author: Identity, slot: int, steps: str) -> None:
-        text = f"{steps} <answer>{harness.solution(author.account, slot).decode()}</answer>".encode()
-        message = author.message(TAGGED, slot=slot, completions=(text, b"1 <answer>none</answer>"))
-        await engine.verify(engine.admit_own(message, moment(TAGGED)))
-
     for slot in range(10, 20):
         for author in liars:
-            await show(author, slot, f"{slot}+1={slot}")
+            await show(harness, author, slot, f"{slot}+1={slot}")
     taken = [each for _ in range(6) for each in engine.demonstrate(EPOCH, rng)]
     pairs = {(author.account, 0) for author in liars}
     assert {(each.account, each.family) for each in taken} == pairs
     assert engine.assemble((), (), demonstrations=taken).forgotten == frozenset()
     for slot in range(10, 12):
         for author in authors[4:]:
-            await show(author, slot, f"{slot}:{slot}")
+            await show(harness, author, slot, f"{slot}:{slot}")
     honest = engine.demonstrate(EPOCH, rng)
     assert engine.assemble((), ()).forgotten == frozenset(), "a batch without texts is no imitation"
     assert engine.assemble((), (), demonstrations=honest).forgotten == pairs

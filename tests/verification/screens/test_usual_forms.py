@@ -10,8 +10,8 @@ from support.swarm import Identity
 from sapo_client.lab.held_out import fresh_item
 from sapo_client.lab.worked.ways import way
 from sapo_protocol.identifiers import Account
-from sapo_verification.screens.pair_counts import MAX_PAIRS, MOST_COMPARED, MOST_RUNS
-from sapo_verification.screens.usual_forms import FADE_GROUPS, LEAST_OTHERS, UsualForms, form
+from sapo_verification.screens.pair_counts import LEAST_OTHERS, MAX_PAIRS, MOST_COMPARED, MOST_RUNS
+from sapo_verification.screens.usual_forms import FADE_GROUPS, UsualForms, form
 from sapo_verification.suites.catalogue import family
 
 HONEST = [Identity(number).account for number in range(1, 8)]

@@ -55,12 +55,10 @@ class DemonstrationPool(SilentObserver):
         """Keep a few different right answers of another account's group."""
         if rollout.account == self._own:
             return
-        right = dict.fromkeys(
-            self._imitable(rollout.task.family, completion)
-            for completion, reward in zip(rollout.completions, rollout.rewards, strict=True)
-            if reward == 1.0
+        imitable = dict.fromkeys(
+            self._imitable(rollout.task.family, completion) for completion in rollout.right
         )
-        for completion in list(right)[:PER_GROUP]:
+        for completion in list(imitable)[:PER_GROUP]:
             self._add(rollout, completion)
 
     def accounts(self) -> frozenset[Account]:

@@ -13,6 +13,9 @@ from sapo_verification.types import Pair
 MAX_PAIRS: Final = 512
 """Pairs of account and family; the one heard longest ago is dropped."""
 
+LEAST_OTHERS: Final = 3
+"""Other accounts in a family with which one is compared; with fewer, of which one could lie, it is not."""
+
 MOST_COMPARED: Final = 32
 """Accounts that are compared in a family, those that weigh most."""
 

@@ -16,23 +16,17 @@ from collections.abc import Mapping, Set
 from typing import Final
 
 from sapo_protocol.identifiers import Account
-from sapo_verification.screens.pair_counts import PairCounts
-from sapo_verification.screens.run_counts import RunCounts
+from sapo_verification.screens.pair_counts import LEAST_OTHERS, PairCounts
+from sapo_verification.screens.run_counts import RunCounts, runs_of
 from sapo_verification.tasks.text_policy import CLOSE_TAG, OPEN_TAG
 from sapo_verification.types import Pair, VerifiedRollout
 from sapo_verification.weighted import at_half_of_the_weight
-
-RUN_CHARACTERS: Final = 4
-"""Without white space and case. Three digits recur by chance too often to tell."""
 
 FADE_GROUPS: Final = 64
 """At so many groups all counts of a pair are halved."""
 
 LEAST_GROUPS: Final = 8
 """With fewer, an account is not compared, nor are others compared with it."""
-
-LEAST_OTHERS: Final = 3
-"""Other accounts with which one is compared; with fewer it is not."""
 
 FREQUENT: Final = 0.25
 """A run that a smaller share of the groups holds may be frequent in a notation of the account's own."""
@@ -106,15 +100,7 @@ class RecurringRuns:
 
     def _runs(self, rollout: VerifiedRollout) -> frozenset[int]:
         """Return the different runs in the text beside one right answer, which its author cannot choose."""
-        right = (
-            completion
-            for completion, reward in zip(rollout.completions, rollout.rewards, strict=True)
-            if reward == 1.0
-        )
-        chosen = min(right, key=self.counts.hash, default=b"")
+        chosen = min(rollout.right, key=self.counts.hash, default=b"")
         before, found, rest = chosen.decode("utf-8", "replace").partition(OPEN_TAG)
         beside = before + rest.partition(CLOSE_TAG)[2] if found else ""
-        signs = "".join(beside.casefold().split())
-        return self.counts.hashed(
-            signs[at : at + RUN_CHARACTERS] for at in range(len(signs) - RUN_CHARACTERS + 1)
-        )
+        return self.counts.hashed(runs_of("".join(beside.casefold().split())))

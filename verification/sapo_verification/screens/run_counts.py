@@ -5,12 +5,21 @@ different runs share cells, and only the halving of all counts makes one too sma
 """
 
 from array import array
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Final
 
 DEPTH: Final = 3
 _ROW_BITS: Final = 20
 """Bits of a run's hash that choose its cell in each row; three times as many are fewer than 64."""
+
+
+RUN_CHARACTERS: Final = 4
+"""Of runs of characters. Three recur by chance too often to tell."""
+
+
+def runs_of(text: str) -> Iterator[str]:
+    """Yield the runs of ``RUN_CHARACTERS`` in a text; none of a shorter one."""
+    return (text[at : at + RUN_CHARACTERS] for at in range(len(text) - RUN_CHARACTERS + 1))
 
 
 class RunCounts:

@@ -15,16 +15,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from sapo_protocol.identifiers import Account
-from sapo_verification.screens.pair_counts import PairCounts
-from sapo_verification.screens.run_counts import RunCounts
+from sapo_verification.screens.pair_counts import LEAST_OTHERS, PairCounts
+from sapo_verification.screens.run_counts import RUN_CHARACTERS, RunCounts, runs_of
 from sapo_verification.tasks.text_policy import OPEN_TAG
 from sapo_verification.types import VerifiedRollout
 from sapo_verification.weighted import ROUNDING
-
-RUN_CHARACTERS: Final = 4
-
-LEAST_OTHERS: Final = 3
-"""Other accounts that show steps in the family; with fewer, of which one could lie, any form is usual."""
 
 FADE_GROUPS: Final = 256
 """At so many groups all counts of a pair are halved: a run shown once in them is forgotten."""
@@ -51,12 +46,7 @@ class UsualForms:
 
     def learn(self, rollout: VerifiedRollout) -> None:
         """Record the forms of a verified group's right answers."""
-        runs = {
-            run
-            for completion, reward in zip(rollout.completions, rollout.rewards, strict=True)
-            if reward == 1.0
-            for run in _runs(completion)
-        }
+        runs = {run for completion in rollout.right for run in _runs(completion)}
         if runs:
             self.counts.add((rollout.account, rollout.task.family), self.counts.hashed(runs))
             self._majorities.pop(rollout.task.family, None)
@@ -67,7 +57,10 @@ class UsualForms:
         self._majorities.clear()
 
     def is_usual(self, family: int, completion: bytes) -> bool:
-        """Whether most accounts write steps of this form; so is an answer without steps."""
+        """Whether most accounts write steps of this form; so is an answer without steps.
+
+        Where not even ``LEAST_OTHERS`` other accounts show steps, any form is usual.
+        """
         if family not in self._majorities:
             compared = self.counts.compared(family).items()
             self._majorities[family] = _Majority(
@@ -101,5 +94,4 @@ def _runs(completion: bytes) -> Iterator[str]:
     """Return the runs in the form of an answer's steps, of which the first and last touch its ends."""
     steps, found, _ = completion.decode("utf-8", "replace").partition(OPEN_TAG)
     if found and (found_form := form(steps)):
-        edged = f"{_EDGE}{found_form}{_EDGE}"
-        yield from (edged[at : at + RUN_CHARACTERS] for at in range(len(edged) - RUN_CHARACTERS + 1))
+        yield from runs_of(f"{_EDGE}{found_form}{_EDGE}")
