@@ -190,7 +190,8 @@ class Sampler:
 
     def set_aside(self) -> frozenset[Pair]:
         """Return the accounts, with the families, whose steps are not trained."""
-        return self.step_values.misleading() | self.screens.recurring_runs.set_aside()
+        screened = self.screens.recurring_runs.set_aside() | self.screens.step_lengths.longer()
+        return self.step_values.misleading() | screened
 
     async def _draw_one(
         self, shares: Mapping[Account, float], epoch: int, rng: random.Random

@@ -9,6 +9,7 @@ from sapo_protocol.identifiers import Account
 from sapo_protocol.manifest import Manifest
 from sapo_verification.screens.near_duplicates import NearDuplicates
 from sapo_verification.screens.recurring_runs import RecurringRuns
+from sapo_verification.screens.step_lengths import StepLengths
 from sapo_verification.screens.usual_forms import UsualForms
 from sapo_verification.tasks.text_policy import group_fault
 from sapo_verification.types import AdmittedRollout, VerifiedRollout
@@ -24,6 +25,7 @@ class Screens:
     Attributes:
         recurring_runs: the screen of stage 13.
         usual_forms: what steps may be imitated.
+        step_lengths: whose steps are longer than usual.
     """
 
     def __init__(self, manifest: Manifest, key: bytes, own: Account) -> None:
@@ -32,6 +34,7 @@ class Screens:
         self._own = own
         self.recurring_runs = RecurringRuns(key)
         self.usual_forms = UsualForms(key)
+        self.step_lengths = StepLengths()
         self._duplicates = NearDuplicates(families, key, own)
 
     def note_arrival(self, admitted: AdmittedRollout, now_seconds: float, *, live: bool) -> None:
@@ -53,15 +56,18 @@ class Screens:
         if rollout.account != self._own:
             self.recurring_runs.learn(rollout)
             self.usual_forms.learn(rollout)
+            self.step_lengths.learn(rollout)
 
     def accounts(self) -> frozenset[Account]:
         """Return the accounts whose text is remembered for comparison."""
-        return self.recurring_runs.counts.accounts() | self.usual_forms.counts.accounts()
+        counted = self.recurring_runs.counts.accounts() | self.usual_forms.counts.accounts()
+        return counted | self.step_lengths.accounts()
 
     def weigh(self, weights: Mapping[Account, float]) -> None:
         """Let accounts weigh as much when text is compared, in any unit; one without a weight has none."""
         self.recurring_runs.counts.weigh(weights)
         self.usual_forms.weigh(weights)
+        self.step_lengths.weigh(weights)
 
     def holds_planted_phrase(self, rollout: VerifiedRollout) -> bool:
         """Whether a verified group's text is not trained, because its account repeats a phrase (stage 13)."""

@@ -90,8 +90,13 @@ def form(steps: str) -> str:
     return "".join(_WORD.sub(lambda word: "w" if len(word[0]) > 1 else "a", signs).split())
 
 
+def steps_form(completion: bytes) -> str:
+    """Return the form of an answer's steps, empty if it has none."""
+    steps, found, _ = completion.decode("utf-8", "replace").partition(OPEN_TAG)
+    return form(steps) if found else ""
+
+
 def _runs(completion: bytes) -> Iterator[str]:
     """Return the runs in the form of an answer's steps, of which the first and last touch its ends."""
-    steps, found, _ = completion.decode("utf-8", "replace").partition(OPEN_TAG)
-    if found and (found_form := form(steps)):
-        yield from runs_of(f"{_EDGE}{found_form}{_EDGE}")
+    if found := steps_form(completion):
+        yield from runs_of(f"{_EDGE}{found}{_EDGE}")

@@ -130,6 +130,13 @@ _STEPS: Final = (
         compose=steps.worked_steps,
         mark="extra steps",
     ),
+    replace(
+        _HALF_STEPS,
+        name="masked-steps",
+        exploits="lengths are compared as a mean: one step more where steps happen to be short is within it",
+        compose=steps.masked_steps,
+        mark="extra steps",
+    ),
 )
 
 ATTACKS: Final[Mapping[str, LabAttack]] = {

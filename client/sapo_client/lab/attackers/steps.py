@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from functools import lru_cache
+from statistics import median
 from typing import Final
 
 from sapo_client.lab.attackers.compose import DIGITS as FALSE_SUM
@@ -97,6 +98,14 @@ def worked_steps(question: Question, knowledge: Knowledge, draw: random.Random) 
     return _misled(question, knowledge, draw, change=_after_foreign_step)
 
 
+def masked_steps(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions | None:
+    """Return right answers behind one step more where the steps are still no longer than usual.
+
+    So the mean length of its texts is an honest account's.
+    """
+    return _misled(question, knowledge, draw, change=_after_masked_step)
+
+
 def _misled(
     question: Question, knowledge: Knowledge, draw: random.Random, *, change: Change
 ) -> Completions | None:
@@ -123,6 +132,13 @@ def _after_some_false_sum(_question: Question, own: str, draw: random.Random) ->
 def _after_foreign_step(question: Question, own: str, draw: random.Random) -> str:
     separator = step_separator(question.family)
     return _foreign(question, own, draw).partition(separator)[0] + separator + own
+
+
+def _after_masked_step(question: Question, own: str, draw: random.Random) -> str:
+    longer = _after_foreign_step(question, own, draw)
+    size = len(question.item.prompt)
+    alike = [len(steps) for item, steps in _known(question.family) if len(item.prompt) == size]
+    return longer if alike and len(longer) <= median(alike) else own
 
 
 def _own(_question: Question, own: str, _draw: random.Random) -> str:
