@@ -1,45 +1,55 @@
 """Lengths of steps: who writes more than others for prompts of the same length is not imitated.
 
 One step too many, in the notation of everybody, has a usual form (``usual_forms.py``), no run of it recurs, and
-the answer after it is right. But it takes room, so the steps are longer than those that others write for such a
-prompt. That is compared as a mean over an account's latest groups in a family, of their form, in which digits
-and words are alike. In families whose steps have one length for a prompt's it is seen after a few groups; where
-the length varies with the task, after dozens, and not at all if the account leaves out tasks of long steps.
+the answer after it is right. But it takes room: the steps are longer than those that others write for such a
+prompt. Of an account's latest groups in a family the mean is taken, of the form of the steps, in which words
+are alike. The account is set aside if its mean is surely above those of accounts that have more than half of
+the weight, so that others who write short steps do not make it look long.
 
-An account that is set aside loses nothing else: a model may have a longer way of its own.
+Where the length of steps follows from the prompt's, a few groups tell; where it varies with the task, dozens,
+and they tell nothing of an account that adds to short steps only.
+
+It is no evidence against an account: a model may have a longer way of its own.
 """
 
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
-from math import log2, sqrt
+from heapq import nlargest
+from math import hypot, log2, sqrt
 from statistics import fmean, pvariance
-from typing import Final
+from typing import Final, NamedTuple
 
 from sapo_protocol.identifiers import Account
-from sapo_verification.screens.pair_counts import LEAST_OTHERS, MAX_PAIRS
+from sapo_verification.screens.pair_counts import LEAST_OTHERS, MAX_PAIRS, MOST_COMPARED
 from sapo_verification.screens.usual_forms import steps_form
 from sapo_verification.types import Pair, VerifiedRollout
-from sapo_verification.weighted import at_half_of_the_weight
+from sapo_verification.weighted import ROUNDING, at_half_of_the_weight
 
 GROUPS: Final = 64
 """Latest groups of an account in a family that are compared."""
 
 LEAST_GROUPS: Final = 8
-"""With fewer it is not judged."""
+"""With fewer it is not compared, nor are others compared with it."""
 
 SURE_ERRORS: Final = 3.0
-"""Standard errors by which its mean must be above the bound."""
+"""Standard errors by which two means must differ from what is allowed."""
 
 LONGER: Final = 0.05
 """Part of the usual length by which steps may be longer: policies that learn repeat a step now and then."""
 
 CLASSES_PER_DOUBLING: Final = 16
-"""Prompts of about the same length are compared: up to 24 characters each length, then a class for 4 %."""
-
+"""Prompts of about the same length are compared: up to 24 characters of the same, above within 4 %."""
 
 _Groups = deque[tuple[int, float]]
 """Of each group the class of its prompt's length, and the mean length of its steps."""
+
+
+class _Excess(NamedTuple):
+    """By how much an account's steps are longer than usual, as a part of the usual length."""
+
+    mean: float
+    error: float
+    weight: float
 
 
 class StepLengths:
@@ -47,7 +57,7 @@ class StepLengths:
 
     def __init__(self) -> None:
         self._groups: OrderedDict[Pair, _Groups] = OrderedDict()
-        self._weights: Mapping[Account, float] | None = None
+        self._longer: frozenset[Pair] = frozenset()
 
     def learn(self, rollout: VerifiedRollout) -> None:
         """Record the mean length of the steps of a verified group's right answers."""
@@ -66,56 +76,77 @@ class StepLengths:
         return frozenset(account for account, _ in self._groups)
 
     def weigh(self, weights: Mapping[Account, float]) -> None:
-        """Compare accounts by these weights from now on, in any unit; an account without one has none."""
-        self._weights = weights
-
-    def longer(self) -> frozenset[Pair]:
-        """Return the accounts, with the families, whose steps are longer than usual.
-
-        They are surely so in the family, or in another one or over all families, and not surely usual in it.
-        """
+        """Compare the accounts, with these weights in any unit; an account without one has none."""
         by_family: defaultdict[int, dict[Account, _Groups]] = defaultdict(dict)
         for (account, family), groups in self._groups.items():
             by_family[family][account] = groups
-        excess: defaultdict[Account, dict[int, list[float]]] = defaultdict(dict)
+        by_account: defaultdict[Account, dict[int, bool | None]] = defaultdict(dict)
         for family, each in by_family.items():
-            usual = self._usual(each)
-            for account, groups in each.items():
-                known = [length / usual[prompt] - 1 for prompt, length in groups if prompt in usual]
-                excess[account][family] = known
-        return frozenset(
-            (account, family) for account, families in excess.items() for family in _longer_in(families)
+            for account, is_longer in _compared(_excesses(each, weights)):
+                by_account[account][family] = is_longer
+        self._longer = frozenset(
+            pair
+            for pair in self._groups
+            if any(by_account[pair[0]].values()) and by_account[pair[0]].get(pair[1]) is not False
         )
 
-    def _usual(self, groups: Mapping[Account, _Groups]) -> Mapping[int, float]:
-        """Return the median account's mean length for prompts of each length that enough accounts had."""
-        means: defaultdict[int, list[tuple[float, float]]] = defaultdict(list)
-        for account, lengths in groups.items():
-            weight = 1.0 if self._weights is None else self._weights.get(account, 0.0)
-            by_prompt: defaultdict[int, list[float]] = defaultdict(list)
-            for prompt, length in lengths:
-                by_prompt[prompt].append(length)
-            for prompt, each in by_prompt.items() if weight > 0.0 else ():
-                means[prompt].append((fmean(each), weight))
-        return {
-            prompt: (at_half_of_the_weight(found) + at_half_of_the_weight(found[::-1])) / 2
-            for prompt, each in means.items()
-            if len(found := sorted(each)) > LEAST_OTHERS
-        }
+    def longer(self) -> frozenset[Pair]:
+        """Return the accounts, with the families, whose steps were longer than usual when last compared.
+
+        They are surely so in the family, or in another one and not surely usual in it.
+        """
+        return self._longer
 
 
-def _longer_in(excess: Mapping[int, Sequence[float]]) -> Iterator[int]:
-    """Yield the families in which an account's steps are longer, or may be, because others are, or all."""
-    if any(_surely(each, above=True) for each in (list(chain(*excess.values())), *excess.values())):
-        yield from (family for family, each in excess.items() if not _surely(each, above=False))
+def _excesses(groups: Mapping[Account, _Groups], weights: Mapping[Account, float]) -> dict[Account, _Excess]:
+    """Return how much longer than usual the steps of each account are that has enough groups in a family."""
+    usual = _usual(groups, weights)
+    found = {}
+    for account, lengths in groups.items():
+        parts = [length / usual[prompt] - 1 for prompt, length in lengths if prompt in usual]
+        if len(parts) >= LEAST_GROUPS:
+            error = sqrt(pvariance(parts) / len(parts))
+            found[account] = _Excess(fmean(parts), error, weights.get(account, 0.0))
+    return found
 
 
-def _surely(excess: Sequence[float], *, above: bool) -> bool:
-    """Whether the mean is surely above the bound, or surely below it."""
-    if len(excess) < LEAST_GROUPS:
-        return False
-    error = SURE_ERRORS * sqrt(pvariance(excess) / len(excess))
-    return fmean(excess) - error > LONGER if above else fmean(excess) + error < LONGER
+def _usual(groups: Mapping[Account, _Groups], weights: Mapping[Account, float]) -> Mapping[int, float]:
+    """Return the median account's mean length for prompts of each length that enough accounts had."""
+    means: defaultdict[int, list[tuple[float, float]]] = defaultdict(list)
+    for account, lengths in groups.items():
+        by_prompt: defaultdict[int, list[float]] = defaultdict(list)
+        for prompt, length in lengths if weights.get(account) else ():
+            by_prompt[prompt].append(length)
+        for prompt, each in by_prompt.items():
+            means[prompt].append((fmean(each), weights[account]))
+    return {
+        prompt: at_half_of_the_weight(sorted(each))
+        for prompt, each in means.items()
+        if len(each) > LEAST_OTHERS
+    }
+
+
+def _compared(excesses: Mapping[Account, _Excess]) -> Iterator[tuple[Account, bool | None]]:
+    """Yield of each account whether its steps are surely longer than those of most others, or surely not."""
+    known = {account: each for account, each in excesses.items() if each.weight > 0.0}
+    chosen = nlargest(MOST_COMPARED, known, key=lambda account: (known[account].weight, bytes(account)))
+    for account, own in excesses.items():
+        others = [known[other] for other in chosen if other != account]
+        if len(others) >= LEAST_OTHERS:
+            half = sum(other.weight for other in others) / 2 * (1 + ROUNDING)
+            for verdict in (True, False):
+                if _weight(own, others, longer=verdict) > half:
+                    yield account, verdict
+
+
+def _weight(own: _Excess, others: Sequence[_Excess], *, longer: bool) -> float:
+    """Return the weight of those than which one is surely longer, or surely not."""
+    sign = 1 if longer else -1
+    return sum(
+        other.weight
+        for other in others
+        if sign * (own.mean - other.mean - LONGER) > SURE_ERRORS * hypot(own.error, other.error)
+    )
 
 
 def _length_class(prompt: str) -> int:
