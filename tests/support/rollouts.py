@@ -9,9 +9,13 @@ from sapo_verification.types import AdmittedRollout, VerifiedRollout
 
 
 def rollout_of(
-    account: Account, number: int, answers: dict[bytes, float], family: int = 0
+    account: Account,
+    number: int,
+    answers: dict[bytes, float],
+    family: int = 0,
+    prompt: str | None = None,
 ) -> VerifiedRollout:
-    """Return a verified rollout with these completions and their rewards."""
+    """Return a verified rollout with these completions and their rewards; unset: with a prompt of its own."""
     rollout = Rollout(
         node=Identity(1).node,
         account=account,
@@ -22,4 +26,5 @@ def rollout_of(
     )
     content = ContentId(number.to_bytes(32, "big"))
     admitted = AdmittedRollout(content, rollout)
-    return VerifiedRollout(admitted, Task(family, number), f"task {number}", tuple(answers.values()))
+    prompt = f"task {number}" if prompt is None else prompt
+    return VerifiedRollout(admitted, Task(family, number), prompt, tuple(answers.values()))

@@ -297,3 +297,19 @@ async def test_practice_is_scored_on_the_hints_task() -> None:
     assert group.is_informative
     assert group.mean_reward == 0.5
     assert harness.engine.success.of(0) == 0.0, "the hint's author chose the task"
+
+
+async def test_texts_of_accounts_that_write_a_step_too_many_are_not_trained() -> None:
+    authors = [Identity(number) for number in range(10, 18)]
+    harness = VerificationHarness(tuple(authors), TAGGED, policy=POLICY, own=OWN.account)
+    engine, liars, rng = harness.engine, authors[5:], random.Random(1)
+    for slot in range(10, 34):
+        for author in authors:
+            await show(harness, author, slot, f"{slot}:{slot}" + f",{slot}:{slot}" * (1 + (author in liars)))
+    await engine.draw(EPOCH, rng)
+    pairs = {(author.account, 0) for author in liars}
+    assert engine.sampler.set_aside() == pairs
+    taken = [each for _ in range(20) for each in engine.demonstrate(EPOCH, rng)]
+    counts = Counter(each.account in {author.account for author in liars} for each in taken)
+    assert 0 < counts[True] < 0.15 * counts[False]
+    assert engine.assemble((), (), demonstrations=taken).forgotten == pairs

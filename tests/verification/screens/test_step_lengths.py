@@ -1,0 +1,225 @@
+"""Lengths of steps: who writes more than most others for like prompts is not imitated."""
+
+import random
+from collections.abc import Callable, Mapping
+
+import pytest
+from support.rollouts import rollout_of
+from support.swarm import Identity
+
+from sapo_client.lab.held_out import fresh_item
+from sapo_client.lab.worked.ways import step_separator, way
+from sapo_protocol.identifiers import Account
+from sapo_verification.screens.pair_counts import LEAST_OTHERS, MAX_PAIRS
+from sapo_verification.screens.step_lengths import GROUPS, LEAST_GROUPS, StepLengths
+from sapo_verification.suites.catalogue import family
+
+HONEST = [Identity(number).account for number in range(1, 8)]
+OTHERS = [Identity(number).account for number in range(8, 16)]
+SUMS, FRACTIONS = 0, 1
+Text = tuple[str, str]
+"""Prompt and steps."""
+Author = Callable[[random.Random], Text]
+
+
+def solutions(name: str) -> list[Text]:
+    worked, draw = family(name, "worked"), random.Random(name)
+    items = [fresh_item(worked, draw)[1] for _ in range(800)]
+    found = [(item.prompt, way(worked, item)) for item in items]
+    return [(prompt, text.partition("<answer>")[0]) for prompt, text in found if text is not None]
+
+
+def honest(name: str) -> Author:
+    """Return an author of worked solutions."""
+    found = solutions(name)
+    return lambda draw: draw.choice(found)
+
+
+def longer(name: str, share: float = 1.0) -> Author:
+    """Return an author of worked solutions behind a step of another one, in a share of the texts."""
+    right, separator = honest(name), step_separator(family(name, "worked"))
+
+    def author(draw: random.Random) -> Text:
+        prompt, steps = right(draw)
+        first, _, _ = right(draw)[1].partition(separator)
+        return prompt, f"{first}{separator}{steps}" if draw.random() < share else steps
+
+    return author
+
+
+def of_length(length: int, prompt: int = 8) -> Author:
+    """Return an author of steps of one length for prompts of one length."""
+    return lambda _: ("x" * prompt, ":" * length)
+
+
+def heard(
+    authors: Mapping[Account, Author],
+    groups: int,
+    screen: StepLengths | None = None,
+    *,
+    of: int = SUMS,
+    weights: Mapping[Account, float] | None = None,
+) -> StepLengths:
+    """Return the screen of a node that has verified so many groups of each author and compared them."""
+    screen, draw = screen or StepLengths(), random.Random(of)
+    for number in range(groups):
+        for account, author in authors.items():
+            prompt, steps = author(draw)
+            screen.learn(
+                rollout_of(account, number, {f"{steps}<answer>1</answer>".encode(): 1.0}, of, prompt)
+            )
+    screen.weigh(dict.fromkeys(screen.accounts(), 1.0) if weights is None else weights)
+    return screen
+
+
+def swarm(right: Author, others: Author, attackers: int) -> dict[Account, Author]:
+    return dict.fromkeys(HONEST, right) | dict.fromkeys(OTHERS[:attackers], others)
+
+
+def pairs(accounts: list[Account], of: int = SUMS) -> frozenset[tuple[Account, int]]:
+    return frozenset((account, of) for account in accounts)
+
+
+@pytest.mark.parametrize("attackers", [1, 5])
+@pytest.mark.parametrize(
+    ("name", "groups"),
+    [("basic_arithmetic", 16), ("propositional_logic", 48), ("binary_matrix", 8)],
+)
+def test_one_step_too_many_in_every_text_is_noticed(name: str, groups: int, attackers: int) -> None:
+    screen = heard(swarm(honest(name), longer(name), attackers), groups)
+    assert screen.longer() == pairs(OTHERS[:attackers])
+
+
+@pytest.mark.parametrize(
+    "name", ["basic_arithmetic", "propositional_logic", "fraction_simplification", "calendar_arithmetic"]
+)
+def test_accounts_that_write_like_others_and_slip_now_and_then_are_not_longer(name: str) -> None:
+    authors = swarm(honest(name), longer(name, 0.1), 5)
+    for groups in (LEAST_GROUPS, 16, 32, GROUPS):
+        assert heard(authors, groups).longer() == frozenset()
+
+
+@pytest.mark.parametrize("name", ["fraction_simplification", "calendar_arithmetic"])
+def test_who_is_longer_where_it_can_be_told_is_not_believed_where_it_cannot(name: str) -> None:
+    screen = heard(swarm(honest(name), honest(name), 5), LEAST_GROUPS, of=FRACTIONS)
+    assert screen.longer() == frozenset()
+    heard(swarm(honest("basic_arithmetic"), longer("basic_arithmetic"), 5), 32, screen)
+    assert screen.longer() == pairs(OTHERS[:5]) | pairs(OTHERS[:5], FRACTIONS)
+
+
+def test_who_is_surely_not_longer_in_a_family_is_believed_there() -> None:
+    screen = heard(swarm(of_length(20), of_length(20), 5), 32, of=FRACTIONS)
+    heard(swarm(of_length(20), of_length(25), 5), 32, screen)
+    assert screen.longer() == pairs(OTHERS[:5])
+
+
+@pytest.mark.parametrize("name", ["fraction_simplification", "calendar_arithmetic"])
+def test_who_shows_short_steps_alone_makes_nobody_look_long(name: str) -> None:
+    """Five of twelve move the median, and no honest account is longer than the honest ones."""
+    lengths: dict[int, list[int]] = {}
+    for prompt, steps in solutions(name):
+        lengths.setdefault(len(prompt), []).append(len(steps))
+    short = [each for each in solutions(name) if len(each[1]) <= min(lengths[len(each[0])])]
+    assert heard(swarm(honest(name), lambda draw: draw.choice(short), 5), GROUPS).longer() == frozenset()
+
+
+def test_long_steps_for_long_prompts_are_usual() -> None:
+    mixed = {account: of_length(20, 8) for account in HONEST}
+    screen = heard(mixed, 32)
+    heard({account: of_length(60, 24) for account in [*HONEST, OTHERS[0]]}, 32, screen)
+    assert screen.longer() == frozenset()
+    heard({OTHERS[0]: of_length(60, 8)}, GROUPS, screen)
+    assert screen.longer() == pairs(OTHERS[:1])
+
+
+def test_prompts_of_about_the_same_length_are_compared() -> None:
+    screen = heard({account: of_length(20, 200 + place) for place, account in enumerate(HONEST)}, 16)
+    heard({OTHERS[0]: of_length(25, 203)}, 16, screen)
+    assert screen.longer() == pairs(OTHERS[:1])
+
+
+@pytest.mark.parametrize(("length", "is_longer"), [(104, False), (106, True), (90, False)])
+def test_a_twentieth_more_is_allowed(length: int, *, is_longer: bool) -> None:
+    screen = heard({**dict.fromkeys(HONEST, of_length(100)), OTHERS[0]: of_length(length)}, 16)
+    assert screen.longer() == (pairs(OTHERS[:1]) if is_longer else frozenset())
+
+
+@pytest.mark.parametrize(("attackers", "noticed"), [(7, 7), (8, 0)])
+def test_others_that_write_the_same_need_more_than_half(attackers: int, noticed: int) -> None:
+    screen = heard(swarm(of_length(20), of_length(25), attackers), 16)
+    assert screen.longer() == pairs(OTHERS[:noticed])
+
+
+def test_accounts_weigh_as_in_a_batch() -> None:
+    authors = swarm(of_length(20), of_length(25), 7)
+    weights = dict.fromkeys(HONEST, 1.0) | dict.fromkeys(OTHERS, 0.1)
+    assert heard(authors, 16, weights=weights).longer() == pairs(OTHERS[:7])
+    turned = dict.fromkeys(HONEST, 0.1) | dict.fromkeys(OTHERS, 1.0)
+    assert heard(authors, 16, weights=turned).longer() == frozenset()
+
+
+def test_newcomers_without_weight_are_compared_and_nobody_is_compared_with_them() -> None:
+    authors = swarm(of_length(25), of_length(20), 7)
+    assert heard(authors, 16, weights=dict.fromkeys(HONEST, 1.0)).longer() == frozenset()
+    authors = swarm(of_length(20), of_length(25), 7)
+    assert heard(authors, 16, weights=dict.fromkeys(HONEST, 1.0)).longer() == pairs(OTHERS[:7])
+
+
+@pytest.mark.parametrize("others", [LEAST_OTHERS - 1, LEAST_OTHERS])
+def test_with_few_others_nobody_is_longer(others: int) -> None:
+    authors = {**dict.fromkeys(HONEST[:others], of_length(20)), OTHERS[0]: of_length(25)}
+    found = heard(authors, 16).longer()
+    assert found == (frozenset() if others < LEAST_OTHERS else pairs(OTHERS[:1]))
+
+
+def test_few_groups_say_nothing_of_their_account_nor_of_others() -> None:
+    assert heard(swarm(of_length(20), of_length(25), 1), LEAST_GROUPS - 1).longer() == frozenset()
+    screen = heard({account: of_length(20) for account in HONEST}, LEAST_GROUPS - 1)
+    assert heard({OTHERS[0]: of_length(25)}, 32, screen).longer() == frozenset()
+
+
+def test_who_stops_is_believed_again() -> None:
+    screen = heard(swarm(of_length(20), of_length(25), 1), GROUPS)
+    assert screen.longer() == pairs(OTHERS[:1])
+    assert heard(swarm(of_length(20), of_length(20), 1), GROUPS, screen).longer() == frozenset()
+
+
+def test_accounts_are_compared_when_weights_are_given() -> None:
+    screen = heard(swarm(of_length(20), of_length(25), 1), 16)
+    for number in range(GROUPS):
+        screen.learn(rollout_of(OTHERS[0], number, {b":" * 20 + b"<answer>1</answer>": 1.0}, SUMS, "x" * 8))
+    assert screen.longer() == pairs(OTHERS[:1])
+    screen.weigh(dict.fromkeys(screen.accounts(), 1.0))
+    assert screen.longer() == frozenset()
+
+
+def test_answers_without_steps_and_wrong_ones_say_nothing() -> None:
+    screen = StepLengths()
+    texts = {b"<answer>1</answer>": 1.0, b"::<answer>2</answer>": 0.0, b"::1": 1.0}
+    for account in HONEST:
+        screen.learn(rollout_of(account, 1, texts))
+    assert screen.accounts() == frozenset()
+
+
+def test_the_mean_over_a_groups_right_answers_counts() -> None:
+    """Which of them is compared is not the author's choice."""
+    screen = heard(dict.fromkeys(HONEST, of_length(20)), 16)
+    texts = {b":" * length + b"<answer>1</answer>": 1.0 for length in (20, 21, 30)}
+    for number in range(16):
+        screen.learn(rollout_of(OTHERS[0], number, texts, SUMS, "x" * 8))
+    screen.weigh(dict.fromkeys(screen.accounts(), 1.0))
+    assert screen.longer() == pairs(OTHERS[:1])
+
+
+def test_words_of_any_length_and_spaces_are_alike() -> None:
+    screen = heard({account: lambda _: ("x" * 8, "Monday+3, Friday+2") for account in HONEST}, 16)
+    heard({OTHERS[0]: lambda _: ("x" * 8, "Wednesday + 3,  Thursday + 2")}, 16, screen)
+    assert screen.longer() == frozenset()
+
+
+def test_the_pairs_heard_longest_ago_are_dropped() -> None:
+    accounts = [Identity(number).account for number in range(1, MAX_PAIRS + 9)]
+    screen = StepLengths()
+    for account in [*accounts[:1], *accounts, *accounts[8:9]]:
+        screen.learn(rollout_of(account, 1, {b"::<answer>1</answer>": 1.0}))
+    assert screen.accounts() == frozenset(accounts[8:])
