@@ -1,10 +1,10 @@
 """Lengths of steps: who writes more than others for prompts of the same length is not imitated.
 
 One step too many, in the notation of everybody, has a usual form (``usual_forms.py``), no run of it recurs,
-and the answer after it is right. But it takes room: the steps are longer than those that others write for such
-a prompt. The mean over an account's latest groups in a family is taken, of the form of the steps, in which
-words are alike. The account is set aside if its mean is surely above those of accounts that have more than
-half of the weight, so that others who write short steps do not make it look long.
+and the answer after it is right. But it takes room: the steps are longer than those that others write for
+such a prompt. The mean over an account's latest groups in a family is taken, of the form of the steps, in
+which words are alike. The account is set aside if its mean is surely above those of accounts that have more
+than half of the weight, so that others who write short steps do not make it look long.
 
 Where the length of steps follows from the prompt's, a few groups tell; where it varies with the task, dozens,
 and they tell nothing of an account that adds to short steps only.
