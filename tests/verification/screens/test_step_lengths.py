@@ -10,12 +10,13 @@ from support.swarm import Identity
 from sapo_client.lab.held_out import fresh_item
 from sapo_client.lab.worked.ways import step_separator, way
 from sapo_protocol.identifiers import Account
-from sapo_verification.screens.pair_counts import LEAST_OTHERS, MAX_PAIRS
+from sapo_verification.screens.pair_counts import LEAST_OTHERS, MAX_PAIRS, MOST_COMPARED
 from sapo_verification.screens.step_lengths import GROUPS, LEAST_GROUPS, StepLengths
 from sapo_verification.suites.catalogue import family
 
 HONEST = [Identity(number).account for number in range(1, 8)]
 OTHERS = [Identity(number).account for number in range(8, 16)]
+ALIKE = dict.fromkeys([*HONEST, *OTHERS], 1.0)
 SUMS, FRACTIONS = 0, 1
 Text = tuple[str, str]
 """Prompt and steps."""
@@ -68,7 +69,7 @@ def heard(
             screen.learn(
                 rollout_of(account, number, {f"{steps}<answer>1</answer>".encode(): 1.0}, of, prompt)
             )
-    screen.weigh(dict.fromkeys(screen.accounts(), 1.0) if weights is None else weights)
+    screen.weigh(ALIKE if weights is None else weights)
     return screen
 
 
@@ -172,6 +173,53 @@ def test_with_few_others_nobody_is_longer(others: int) -> None:
     assert found == (frozenset() if others < LEAST_OTHERS else pairs(OTHERS[:1]))
 
 
+def test_those_with_few_groups_and_those_without_weight_are_no_others() -> None:
+    right = of_length(20)
+    screen = heard(dict.fromkeys(HONEST[: LEAST_OTHERS + 2], right), LEAST_GROUPS - 1)
+    authors = {**dict.fromkeys(HONEST[: LEAST_OTHERS - 1], right), OTHERS[0]: of_length(25)}
+    assert heard(authors, 16, screen).longer() == frozenset()
+    newcomers = dict.fromkeys(HONEST[-2:], right)
+    weights = {account: 1.0 for account in ALIKE if account not in newcomers}
+    assert heard(newcomers, 16, screen, weights=weights).longer() == frozenset()
+    assert heard({}, 0, screen).longer() == pairs(OTHERS[:1])
+
+
+def test_half_of_the_weight_is_not_more_than_half_for_a_rounding_error() -> None:
+    authors = dict.fromkeys(HONEST[:3], of_length(20)) | dict.fromkeys(OTHERS[:2], of_length(25))
+    weights = dict(zip([OTHERS[0], *HONEST[:3], OTHERS[1]], [0.6, 0.1, 0.2, 0.3, 1e-12], strict=True))
+    assert heard(authors, 16, weights=weights).longer() == pairs(OTHERS[:1])
+    weights[OTHERS[0]] = 0.59
+    assert heard(authors, 16, weights=weights).longer() == pairs(OTHERS[:2])
+
+
+def test_those_that_weigh_most_are_compared() -> None:
+    numbers = range(20, 20 + 2 * MOST_COMPARED + 8)
+    accounts = [Identity(number).account for number in numbers]
+    heavy, light = accounts[:MOST_COMPARED], accounts[MOST_COMPARED:]
+    weights = dict.fromkeys(heavy, 1.0) | dict.fromkeys(light, 0.9)
+    authors = dict.fromkeys(light, of_length(25)) | dict.fromkeys(heavy, of_length(20))
+    assert heard(authors, 16, weights=weights).longer() == pairs(light)
+
+
+def test_prompts_that_only_attackers_have_hide_nothing() -> None:
+    """Three quarters of their texts are for prompts that nobody else has."""
+    screen = heard(swarm(of_length(20), of_length(25), LEAST_OTHERS), 16)
+    heard(dict.fromkeys(OTHERS[:LEAST_OTHERS], of_length(20, 60)), 48, screen)
+    assert screen.longer() == pairs(OTHERS[:LEAST_OTHERS])
+
+
+@pytest.mark.parametrize(("gang", "weight"), [(3, 1.0), (7, 0.1)])
+def test_what_few_write_or_newcomers_does_not_make_a_length_usual(gang: int, weight: float) -> None:
+    """If very long steps for some prompts were usual, one step more would look short there."""
+    screen = StepLengths()
+    for prompt in (8, 24):
+        heard(dict.fromkeys(HONEST, of_length(20, prompt)), 16, screen)
+        heard({OTHERS[0]: of_length(25, prompt)}, 16, screen)
+    weights = dict.fromkeys(HONEST, 1.0) | dict.fromkeys(OTHERS, weight)
+    long = dict.fromkeys(OTHERS[1 : 1 + gang], of_length(900))
+    assert heard(long, 16, screen, weights=weights).longer() == pairs(OTHERS[: 1 + gang])
+
+
 def test_few_groups_say_nothing_of_their_account_nor_of_others() -> None:
     assert heard(swarm(of_length(20), of_length(25), 1), LEAST_GROUPS - 1).longer() == frozenset()
     screen = heard({account: of_length(20) for account in HONEST}, LEAST_GROUPS - 1)
@@ -189,16 +237,22 @@ def test_accounts_are_compared_when_weights_are_given() -> None:
     for number in range(GROUPS):
         screen.learn(rollout_of(OTHERS[0], number, {b":" * 20 + b"<answer>1</answer>": 1.0}, SUMS, "x" * 8))
     assert screen.longer() == pairs(OTHERS[:1])
-    screen.weigh(dict.fromkeys(screen.accounts(), 1.0))
+    screen.weigh(ALIKE)
     assert screen.longer() == frozenset()
 
 
 def test_answers_without_steps_and_wrong_ones_say_nothing() -> None:
-    screen = StepLengths()
-    texts = {b"<answer>1</answer>": 1.0, b"::<answer>2</answer>": 0.0, b"::1": 1.0}
-    for account in HONEST:
-        screen.learn(rollout_of(account, 1, texts))
-    assert screen.accounts() == frozenset()
+    texts = {b":" * 900 + b"<answer>2</answer>": 0.0, b":" * 900: 1.0, b"<answer>1</answer>": 1.0}
+    screen = heard(dict.fromkeys([*HONEST, OTHERS[0]], of_length(20)), 16)
+    for number in range(16):
+        screen.learn(rollout_of(OTHERS[0], number, texts, SUMS, "x" * 8))
+    screen.weigh(ALIKE)
+    assert screen.longer() == frozenset()
+    short = {**texts, b":" * 20 + b"<answer>1</answer>": 1.0}
+    for number in range(16):
+        screen.learn(rollout_of(OTHERS[0], number, short, SUMS, "x" * 8))
+    screen.weigh(ALIKE)
+    assert screen.longer() == frozenset()
 
 
 def test_the_mean_over_a_groups_right_answers_counts() -> None:
@@ -207,7 +261,7 @@ def test_the_mean_over_a_groups_right_answers_counts() -> None:
     texts = {b":" * length + b"<answer>1</answer>": 1.0 for length in (20, 21, 30)}
     for number in range(16):
         screen.learn(rollout_of(OTHERS[0], number, texts, SUMS, "x" * 8))
-    screen.weigh(dict.fromkeys(screen.accounts(), 1.0))
+    screen.weigh(ALIKE)
     assert screen.longer() == pairs(OTHERS[:1])
 
 
@@ -217,9 +271,16 @@ def test_words_of_any_length_and_spaces_are_alike() -> None:
     assert screen.longer() == frozenset()
 
 
-def test_the_pairs_heard_longest_ago_are_dropped() -> None:
-    accounts = [Identity(number).account for number in range(1, MAX_PAIRS + 9)]
-    screen = StepLengths()
-    for account in [*accounts[:1], *accounts, *accounts[8:9]]:
-        screen.learn(rollout_of(account, 1, {b"::<answer>1</answer>": 1.0}))
-    assert screen.accounts() == frozenset(accounts[8:])
+@pytest.mark.parametrize("is_heard_again", [True, False])
+def test_the_pairs_heard_longest_ago_are_dropped(*, is_heard_again: bool) -> None:
+    honest = dict.fromkeys(HONEST, of_length(20))
+    screen = heard(honest, 16)
+    flood = {Identity(number).account: of_length(20) for number in range(20, 20 + MAX_PAIRS - len(HONEST))}
+    heard(flood, 1, screen)
+    heard(honest if is_heard_again else {}, 1, screen)
+    heard({OTHERS[0]: of_length(25)}, 16, screen)
+    assert screen.longer() == pairs(OTHERS[:1]), (
+        "the first to go is the first of the flood, or of these seven"
+    )
+    heard(dict.fromkeys(OTHERS[1:5], of_length(20)), 1, screen)
+    assert screen.longer() == (pairs(OTHERS[:1]) if is_heard_again else frozenset())

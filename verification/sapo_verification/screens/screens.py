@@ -59,9 +59,8 @@ class Screens:
             self.step_lengths.learn(rollout)
 
     def accounts(self) -> frozenset[Account]:
-        """Return the accounts whose text is remembered for comparison."""
-        counted = self.recurring_runs.counts.accounts() | self.usual_forms.counts.accounts()
-        return counted | self.step_lengths.accounts()
+        """Return the accounts whose text is remembered for comparison; lengths are of those whose forms are."""
+        return self.recurring_runs.counts.accounts() | self.usual_forms.counts.accounts()
 
     def weigh(self, weights: Mapping[Account, float]) -> None:
         """Let accounts weigh as much when text is compared, in any unit; one without a weight has none."""

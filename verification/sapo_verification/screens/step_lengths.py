@@ -71,10 +71,6 @@ class StepLengths:
         if len(self._groups) > MAX_PAIRS:
             self._groups.popitem(last=False)
 
-    def accounts(self) -> frozenset[Account]:
-        """Return the accounts of which there are groups."""
-        return frozenset(account for account, _ in self._groups)
-
     def weigh(self, weights: Mapping[Account, float]) -> None:
         """Compare the accounts, with these weights in any unit; an account without one has none."""
         by_family: defaultdict[int, dict[Account, _Groups]] = defaultdict(dict)
