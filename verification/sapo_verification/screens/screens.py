@@ -59,7 +59,7 @@ class Screens:
             self.step_lengths.learn(rollout)
 
     def accounts(self) -> frozenset[Account]:
-        """Return the accounts whose text is remembered for comparison; lengths are of those whose forms are."""
+        """Return the accounts whose text is remembered; lengths are of those whose forms are."""
         return self.recurring_runs.counts.accounts() | self.usual_forms.counts.accounts()
 
     def weigh(self, weights: Mapping[Account, float]) -> None:
