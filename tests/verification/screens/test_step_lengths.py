@@ -15,7 +15,7 @@ from sapo_verification.screens.step_lengths import GROUPS, LEAST_GROUPS, StepLen
 from sapo_verification.suites.catalogue import family
 
 HONEST = [Identity(number).account for number in range(1, 8)]
-OTHERS = [Identity(number).account for number in range(8, 16)]
+OTHERS = [Identity(number).account for number in range(8, 18)]
 ALIKE = dict.fromkeys([*HONEST, *OTHERS], 1.0)
 SUMS, FRACTIONS = 0, 1
 Text = tuple[str, str]
@@ -186,9 +186,9 @@ def test_those_with_few_groups_and_those_without_weight_are_no_others() -> None:
 
 def test_half_of_the_weight_is_not_more_than_half_for_a_rounding_error() -> None:
     authors = dict.fromkeys(HONEST[:3], of_length(20)) | dict.fromkeys(OTHERS[:2], of_length(25))
-    weights = dict(zip([OTHERS[0], *HONEST[:3], OTHERS[1]], [0.6, 0.1, 0.2, 0.3, 1e-12], strict=True))
+    weights = dict(zip([OTHERS[0], *HONEST[:3], OTHERS[1]], [1.2, 0.1, 0.3, 0.8, 1e-20], strict=True))
     assert heard(authors, 16, weights=weights).longer() == pairs(OTHERS[:1])
-    weights[OTHERS[0]] = 0.59
+    weights[OTHERS[0]] = 1.19
     assert heard(authors, 16, weights=weights).longer() == pairs(OTHERS[:2])
 
 
@@ -208,16 +208,15 @@ def test_prompts_that_only_attackers_have_hide_nothing() -> None:
     assert screen.longer() == pairs(OTHERS[:LEAST_OTHERS])
 
 
-@pytest.mark.parametrize(("gang", "weight"), [(3, 1.0), (7, 0.1)])
+@pytest.mark.parametrize(("gang", "weight"), [(3, 1.0), (9, 0.1)])
 def test_what_few_write_or_newcomers_does_not_make_a_length_usual(gang: int, weight: float) -> None:
     """If very long steps for some prompts were usual, one step more would look short there."""
-    screen = StepLengths()
-    for prompt in (8, 24):
-        heard(dict.fromkeys(HONEST, of_length(20, prompt)), 16, screen)
-        heard({OTHERS[0]: of_length(25, prompt)}, 16, screen)
+    screen = heard(dict.fromkeys(OTHERS[1 : 1 + gang], of_length(900)), 16)
     weights = dict.fromkeys(HONEST, 1.0) | dict.fromkeys(OTHERS, weight)
-    long = dict.fromkeys(OTHERS[1 : 1 + gang], of_length(900))
-    assert heard(long, 16, screen, weights=weights).longer() == pairs(OTHERS[: 1 + gang])
+    for prompt in (8, 24):
+        heard({OTHERS[0]: of_length(25, prompt)}, 16, screen)
+        heard(dict.fromkeys(HONEST, of_length(20, prompt)), 16, screen, weights=weights)
+    assert screen.longer() == pairs(OTHERS[: 1 + gang])
 
 
 def test_few_groups_say_nothing_of_their_account_nor_of_others() -> None:
@@ -248,21 +247,22 @@ def test_answers_without_steps_and_wrong_ones_say_nothing() -> None:
         screen.learn(rollout_of(OTHERS[0], number, texts, SUMS, "x" * 8))
     screen.weigh(ALIKE)
     assert screen.longer() == frozenset()
-    short = {**texts, b":" * 20 + b"<answer>1</answer>": 1.0}
-    for number in range(16):
-        screen.learn(rollout_of(OTHERS[0], number, short, SUMS, "x" * 8))
+    long = {**texts, b":" * 25 + b"<answer>1</answer>": 1.0}
+    for number in range(64):
+        screen.learn(rollout_of(OTHERS[0], number, long, SUMS, "x" * 8))
     screen.weigh(ALIKE)
-    assert screen.longer() == frozenset()
+    assert screen.longer() == pairs(OTHERS[:1]), "the bare answer beside it is no short one"
 
 
-def test_the_mean_over_a_groups_right_answers_counts() -> None:
+@pytest.mark.parametrize(("lengths", "is_longer"), [((40, 41, 44), False), ((40, 41, 60), True)])
+def test_the_mean_over_a_groups_right_answers_counts(lengths: tuple[int, ...], *, is_longer: bool) -> None:
     """Which of them is compared is not the author's choice."""
-    screen = heard(dict.fromkeys(HONEST, of_length(20)), 16)
-    texts = {b":" * length + b"<answer>1</answer>": 1.0 for length in (20, 21, 30)}
+    screen = heard(dict.fromkeys(HONEST, of_length(40)), 16)
+    texts = {b":" * length + b"<answer>1</answer>": 1.0 for length in lengths}
     for number in range(16):
         screen.learn(rollout_of(OTHERS[0], number, texts, SUMS, "x" * 8))
     screen.weigh(ALIKE)
-    assert screen.longer() == pairs(OTHERS[:1])
+    assert screen.longer() == (pairs(OTHERS[:1]) if is_longer else frozenset())
 
 
 def test_words_of_any_length_and_spaces_are_alike() -> None:
