@@ -208,14 +208,17 @@ def test_prompts_that_only_attackers_have_hide_nothing() -> None:
     assert screen.longer() == pairs(OTHERS[:LEAST_OTHERS])
 
 
-@pytest.mark.parametrize(("gang", "weight"), [(3, 1.0), (9, 0.1)])
+@pytest.mark.parametrize(("gang", "weight"), [(6, 1.0), (9, 0.1)])
 def test_what_few_write_or_newcomers_does_not_make_a_length_usual(gang: int, weight: float) -> None:
     """If very long steps for some prompts were usual, one step more would look short there."""
-    screen = heard(dict.fromkeys(OTHERS[1 : 1 + gang], of_length(900)), 16)
     weights = dict.fromkeys(HONEST, 1.0) | dict.fromkeys(OTHERS, weight)
-    for prompt in (8, 24):
-        heard({OTHERS[0]: of_length(25, prompt)}, 16, screen)
-        heard(dict.fromkeys(HONEST, of_length(20, prompt)), 16, screen, weights=weights)
+    long = dict.fromkeys(OTHERS[1 : 1 + gang], of_length(900))
+    screen = StepLengths()
+    for prompt in (24, 8):
+        right, long_one = of_length(20, prompt), of_length(25, prompt)
+        heard(dict.fromkeys(HONEST[:3], right), 16, screen)
+        heard(long if prompt == 8 else {}, 16, screen)
+        heard({OTHERS[0]: long_one, **dict.fromkeys(HONEST[3:], right)}, 16, screen, weights=weights)
     assert screen.longer() == pairs(OTHERS[: 1 + gang])
 
 
