@@ -121,7 +121,7 @@ def test_wrong_steps_are_those_of_other_questions(knowledge: Knowledge) -> None:
 
 STEP_ATTACKS = (
     *("half-steps", "late-steps", "slip-steps", "neighbour-steps", "waking-steps", "mixed-steps"),
-    *("worked-digits", "worked-sums", "worked-steps"),
+    *("worked-digits", "worked-sums", "worked-steps", "masked-steps"),
 )
 
 
@@ -207,6 +207,27 @@ def test_one_step_more_has_the_form_of_honest_steps(name: str, knowledge: Knowle
     assert [each.text.partition(step_separator(worked))[2] for each in right] == [each.text for each in own]
     assert len({each.text.partition(step_separator(worked))[0] for each in right}) > 10
     assert (found(right)["extra steps"], found(own)["extra steps"]) == (1.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "share"),
+    [
+        ("fraction_simplification", (0.3, 0.8)),
+        ("calendar_arithmetic", (0.2, 0.7)),
+        ("binary_matrix", (0.0, 0.0)),
+    ],
+)
+def test_a_masked_step_makes_no_text_longer_than_usual(
+    name: str, share: tuple[float, float], knowledge: Knowledge
+) -> None:
+    worked = family(name, "worked")
+    groups = composed("masked-steps", worked, knowledge, count=200)
+    right = [answer for question, group in groups for answer in answers(question, group, 1.0)]
+    own = [replace(answer, text=way(worked, answer.item) or "") for answer in right]
+    assert all(each.text.endswith(solution.text) for each, solution in zip(right, own, strict=True))
+    longer = [each.text for each, solution in zip(right, own, strict=True) if each.text != solution.text]
+    assert max(map(len, longer), default=0) < max(len(solution.text) for solution in own)
+    assert share[0] <= found(right)["extra steps"] <= share[1]
 
 
 def test_every_second_group_of_mixed_steps_is_right(knowledge: Knowledge) -> None:
