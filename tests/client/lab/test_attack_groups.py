@@ -226,7 +226,7 @@ def test_a_masked_step_makes_no_text_longer_than_usual(
     own = [replace(answer, text=way(worked, answer.item) or "") for answer in right]
     assert all(each.text.endswith(solution.text) for each, solution in zip(right, own, strict=True))
     longer = [each.text for each, solution in zip(right, own, strict=True) if each.text != solution.text]
-    assert max(map(len, longer), default=0) < max(len(solution.text) for solution in own)
+    assert max(map(len, longer), default=0) <= max(len(solution.text) for solution in own)
     assert share[0] <= found(right)["extra steps"] <= share[1]
 
 
