@@ -212,7 +212,7 @@ def test_one_step_more_has_the_form_of_honest_steps(name: str, knowledge: Knowle
 @pytest.mark.parametrize(
     ("name", "share"),
     [
-        ("fraction_simplification", (0.3, 0.8)),
+        ("fraction_simplification", (0.03, 0.3)),
         ("calendar_arithmetic", (0.2, 0.7)),
         ("binary_matrix", (0.0, 0.0)),
     ],
