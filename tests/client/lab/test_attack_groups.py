@@ -121,7 +121,7 @@ def test_wrong_steps_are_those_of_other_questions(knowledge: Knowledge) -> None:
 
 STEP_ATTACKS = (
     *("half-steps", "late-steps", "slip-steps", "neighbour-steps", "waking-steps", "mixed-steps"),
-    *("worked-digits", "worked-sums", "worked-steps", "masked-steps"),
+    *("worked-digits", "worked-sums", "worked-steps", "masked-steps", "some-steps"),
 )
 
 
@@ -228,6 +228,12 @@ def test_a_masked_step_makes_no_text_longer_than_usual(
     longer = [each.text for each, solution in zip(right, own, strict=True) if each.text != solution.text]
     assert max(map(len, longer), default=0) <= max(len(solution.text) for solution in own)
     assert share[0] <= found(right)["extra steps"] <= share[1]
+
+
+def test_every_fourth_text_of_some_steps_has_one_step_more(knowledge: Knowledge) -> None:
+    groups = composed("some-steps", WORKED, knowledge, count=200)
+    right = [answer for question, group in groups for answer in answers(question, group, 1.0)]
+    assert 0.2 < found(right)["extra steps"] < 0.3
 
 
 def test_every_second_group_of_mixed_steps_is_right(knowledge: Knowledge) -> None:

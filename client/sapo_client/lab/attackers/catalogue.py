@@ -137,6 +137,13 @@ _STEPS: Final = (
         compose=steps.masked_steps,
         mark="extra steps",
     ),
+    replace(
+        _HALF_STEPS,
+        name="some-steps",
+        exploits="a mean that is hardly longer is not surely so: one step more now and then",
+        compose=steps.some_steps,
+        mark="extra steps",
+    ),
 )
 
 ATTACKS: Final[Mapping[str, LabAttack]] = {

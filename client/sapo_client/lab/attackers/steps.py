@@ -27,6 +27,9 @@ NEIGHBOURS: Final = 256
 WAKES_AT: Final = 0.3
 """Share of the run after which a sleeper's steps mislead: it is trusted, and families are not yet learnt."""
 
+SOME_SHARE: Final = 0.25
+"""Share of the texts with one step more, where only some have it."""
+
 DIGITS: Final = "0123456789"
 
 Change = Callable[[Question, str, random.Random], str]
@@ -106,6 +109,14 @@ def masked_steps(question: Question, knowledge: Knowledge, draw: random.Random) 
     return _misled(question, knowledge, draw, change=_after_masked_step)
 
 
+def some_steps(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions | None:
+    """Return right answers of which every fourth has one step more, and the others this question's own.
+
+    So the mean length of its texts is hardly above an honest account's.
+    """
+    return _misled(question, knowledge, draw, change=_after_some_foreign_step)
+
+
 def _misled(
     question: Question, knowledge: Knowledge, draw: random.Random, *, change: Change
 ) -> Completions | None:
@@ -132,6 +143,10 @@ def _after_some_false_sum(_question: Question, own: str, draw: random.Random) ->
 def _after_foreign_step(question: Question, own: str, draw: random.Random) -> str:
     separator = step_separator(question.family)
     return _foreign(question, own, draw).partition(separator)[0] + separator + own
+
+
+def _after_some_foreign_step(question: Question, own: str, draw: random.Random) -> str:
+    return _after_foreign_step(question, own, draw) if draw.random() < SOME_SHARE else own
 
 
 def _after_masked_step(question: Question, own: str, draw: random.Random) -> str:
