@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import logging
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -24,6 +26,10 @@ _PR_SET_PDEATHSIG: Final = 1
 _POLL_SECONDS: Final = 0.1
 
 _LOG_TAIL_BYTES: Final = 2000
+
+PORTS: Final = range(20_000, 32_768)
+"""Where free ports are looked for: below those that Linux, macOS and Windows give to a bind to port 0 or to a
+connection. A node binds its port seconds after it was found, when the page may have been given it."""
 
 _KEPT_VARIABLES: Final = frozenset({"SAPO_LOCKS_DIR", "SAPO_KEYS_DIR"})
 """The user's other `SAPO_*` variables would override the settings of the testnet's nodes."""
@@ -56,12 +62,23 @@ class ChildProcess:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return free loopback ports, all different: each is held open until the last is found."""
+    """Return free loopback ports, all different, that the system gives to nobody before they are used.
+
+    Raises:
+        OSError: so many are not free.
+    """
     with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [int(one.getsockname()[1]) for one in sockets]
+        found: list[int] = []
+        for port in random.SystemRandom().sample(PORTS, len(PORTS)):
+            if len(found) == count:
+                break
+            one = stack.enter_context(socket.socket())
+            with contextlib.suppress(OSError):  # somebody has it
+                one.bind(("127.0.0.1", port))
+                found.append(port)
+    if len(found) < count:
+        raise OSError(errno.EADDRNOTAVAIL, f"of {len(PORTS)} ports {len(found)} are free, not {count}")
+    return found
 
 
 def python(module: str, *arguments: str) -> tuple[str, ...]:

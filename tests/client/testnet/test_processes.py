@@ -2,15 +2,19 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from sapo_client.testnet import processes
 from sapo_client.testnet.processes import (
+    PORTS,
     ChildProcess,
     _started_by_ps,
+    free_ports,
     sapo,
     spawn,
     started_at,
@@ -111,3 +115,22 @@ def test_sapo_is_the_one_beside_this_interpreter() -> None:
     argv = sapo("--version")
     done = subprocess.run(argv, capture_output=True, text=True, check=True)
     assert done.stdout.startswith("sapo ")
+
+
+def test_free_ports_are_different_and_none_that_the_system_gives_by_itself() -> None:
+    ports = free_ports(64)
+    assert len(set(ports)) == 64
+    assert set(ports) <= set(PORTS)
+    with socket.socket() as given:
+        given.bind(("127.0.0.1", 0))
+        assert given.getsockname()[1] not in PORTS
+
+
+def test_a_port_in_use_is_not_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    few = free_ports(3)
+    monkeypatch.setattr(processes, "PORTS", few)
+    with socket.socket() as used:
+        used.bind(("127.0.0.1", few[1]))
+        assert sorted(free_ports(2)) == sorted([few[0], few[2]])
+        with pytest.raises(OSError, match="of 3 ports 2 are free, not 3"):
+            free_ports(3)
