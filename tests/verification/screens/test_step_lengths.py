@@ -62,7 +62,7 @@ def heard(
     weights: Mapping[Account, float] | None = None,
 ) -> StepLengths:
     """Return the screen of a node that has verified so many groups of each author and compared them."""
-    screen, draw = screen or StepLengths(), random.Random(of)
+    screen, draw = screen or StepLengths(b"key"), random.Random(of)
     for number in range(groups):
         for account, author in authors.items():
             prompt, steps = author(draw)
@@ -201,6 +201,14 @@ def test_those_that_weigh_most_are_compared() -> None:
     assert heard(authors, 16, weights=weights).longer() == pairs(light)
 
 
+def test_no_account_can_be_made_that_is_compared_before_its_equals() -> None:
+    """As many accounts as are compared have the highest addresses, and write longer steps."""
+    first = dict.fromkeys((Account(b"\xff" * 19 + bytes([n])) for n in range(MOST_COMPARED)), of_length(25))
+    others = [Identity(number).account for number in range(20, 20 + 3 * MOST_COMPARED)]
+    authors = dict.fromkeys(others, of_length(20)) | first
+    assert heard(authors, 8, weights=dict.fromkeys(authors, 1.0)).longer() == {(each, SUMS) for each in first}
+
+
 def test_prompts_that_only_attackers_have_hide_nothing() -> None:
     """Three quarters of their texts are for prompts that nobody else has."""
     screen = heard(swarm(of_length(20), of_length(25), LEAST_OTHERS), 16)
@@ -213,7 +221,7 @@ def test_what_few_write_or_newcomers_does_not_make_a_length_usual(gang: int, wei
     """If very long steps for some prompts were usual, one step more would look short there."""
     weights = dict.fromkeys(HONEST, 1.0) | dict.fromkeys(OTHERS, weight)
     long = dict.fromkeys(OTHERS[1 : 1 + gang], of_length(900))
-    screen = StepLengths()
+    screen = StepLengths(b"key")
     for prompt in (24, 8):
         right, long_one = of_length(20, prompt), of_length(25, prompt)
         heard(dict.fromkeys(HONEST[:3], right), 16, screen)

@@ -1,7 +1,7 @@
 """Counts of runs of text by account and family, in memory of fixed size; and which accounts are compared."""
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Collection, Iterable, Mapping, Set
 from hashlib import blake2b
 from heapq import nlargest
 from typing import Final
@@ -21,6 +21,21 @@ MOST_COMPARED: Final = 32
 
 MOST_RUNS: Final = 1024
 """Counted per text, a keyed sample of those of a longer one."""
+
+
+def keyed_hash(text: bytes, key: bytes) -> int:
+    """Return a hash of 64 bits."""
+    return int.from_bytes(blake2b(text, digest_size=8, key=key).digest(), "big")
+
+
+def heaviest(weights: Mapping[Account, float], key: bytes) -> Collection[Account]:
+    """Return the ``MOST_COMPARED`` accounts that weigh most, in the order given if they are no more.
+
+    Of equals the key decides, so that no account can be made that comes first.
+    """
+    if len(weights) <= MOST_COMPARED:
+        return weights.keys()
+    return nlargest(MOST_COMPARED, weights, lambda account: (weights[account], keyed_hash(account, key)))
 
 
 class PairCounts:
@@ -70,14 +85,12 @@ class PairCounts:
             for (account, each), counts in self._counts.items()
             if each == family and counts.groups >= self._least_groups and self.weight(account) > 0.0
         }
-        if len(known) <= MOST_COMPARED:
-            return known
-        chosen = nlargest(MOST_COMPARED, known, lambda account: (self.weight(account), self.hash(account)))
+        chosen = heaviest({account: self.weight(account) for account in known}, self._key)
         return {account: known[account] for account in chosen}
 
     def hash(self, text: bytes) -> int:
         """Return a keyed hash of 64 bits."""
-        return int.from_bytes(blake2b(text, digest_size=8, key=self._key).digest(), "big")
+        return keyed_hash(text, self._key)
 
     def hashed(self, runs: Iterable[str]) -> frozenset[int]:
         """Return the hashes of different runs, at most ``MOST_RUNS``."""

@@ -34,7 +34,7 @@ class Screens:
         self._own = own
         self.recurring_runs = RecurringRuns(key)
         self.usual_forms = UsualForms(key)
-        self.step_lengths = StepLengths()
+        self.step_lengths = StepLengths(key)
         self._duplicates = NearDuplicates(families, key, own)
 
     def note_arrival(self, admitted: AdmittedRollout, now_seconds: float, *, live: bool) -> None:

@@ -14,13 +14,12 @@ It is no evidence against an account: a model may have a longer way of its own.
 
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
-from heapq import nlargest
 from math import hypot, log2, sqrt
 from statistics import fmean, pvariance
 from typing import Final, NamedTuple
 
 from sapo_protocol.identifiers import Account
-from sapo_verification.screens.pair_counts import LEAST_OTHERS, MAX_PAIRS, MOST_COMPARED
+from sapo_verification.screens.pair_counts import LEAST_OTHERS, MAX_PAIRS, heaviest
 from sapo_verification.screens.usual_forms import steps_form
 from sapo_verification.types import Pair, VerifiedRollout
 from sapo_verification.weighted import ROUNDING, at_half_of_the_weight
@@ -53,9 +52,14 @@ class _Excess(NamedTuple):
 
 
 class StepLengths:
-    """The lengths of the steps of each account's latest groups, by family, with those of their prompts."""
+    """The lengths of the steps of each account's latest groups, by family, with those of their prompts.
 
-    def __init__(self) -> None:
+    Args:
+        key: at most 64 random bytes that no other node knows.
+    """
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
         self._groups: OrderedDict[Pair, _Groups] = OrderedDict()
         self._longer: frozenset[Pair] = frozenset()
 
@@ -76,14 +80,14 @@ class StepLengths:
         by_family: defaultdict[int, dict[Account, _Groups]] = defaultdict(dict)
         for (account, family), groups in self._groups.items():
             by_family[family][account] = groups
-        by_account: defaultdict[Account, dict[int, bool | None]] = defaultdict(dict)
+        by_account: defaultdict[Account, dict[int, bool]] = defaultdict(dict)
         for family, each in by_family.items():
-            for account, is_longer in _compared(_excesses(each, weights)):
+            for account, is_longer in _compared(_excesses(each, weights), self._key):
                 by_account[account][family] = is_longer
         self._longer = frozenset(
-            pair
-            for pair in self._groups
-            if any(by_account[pair[0]].values()) and by_account[pair[0]].get(pair[1]) is not False
+            (account, family)
+            for account, family in self._groups
+            if any(by_account[account].values()) and by_account[account].get(family, True)
         )
 
     def longer(self) -> frozenset[Pair]:
@@ -122,12 +126,12 @@ def _usual(groups: Mapping[Account, _Groups], weights: Mapping[Account, float]) 
     }
 
 
-def _compared(excesses: Mapping[Account, _Excess]) -> Iterator[tuple[Account, bool | None]]:
+def _compared(excesses: Mapping[Account, _Excess], key: bytes) -> Iterator[tuple[Account, bool]]:
     """Yield of each account whether its steps are surely longer than those of most others, or surely not."""
-    known = {account: each for account, each in excesses.items() if each.weight > 0.0}
-    chosen = nlargest(MOST_COMPARED, known, key=lambda account: (known[account].weight, bytes(account)))
+    weights = {account: each.weight for account, each in excesses.items() if each.weight > 0.0}
+    chosen = heaviest(weights, key)
     for account, own in excesses.items():
-        others = [known[other] for other in chosen if other != account]
+        others = [excesses[other] for other in chosen if other != account]
         if len(others) >= LEAST_OTHERS:
             half = sum(other.weight for other in others) / 2 * (1 + ROUNDING)
             for verdict in (True, False):
