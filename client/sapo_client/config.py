@@ -303,7 +303,7 @@ class CanaryConfig(_Section):
     """Held-out items that detect harm by others' text to the policy, which is then rolled back."""
 
     every_rounds: int = Field(
-        default=20, ge=0, le=100_000, description="rounds between two checks; 0 disables the canary"
+        default=10, ge=0, le=100_000, description="rounds between two checks; 0 disables the canary"
     )
     items: int = Field(default=64, ge=1, le=4096, description="held-out items per check")
     tolerance: float = Field(

@@ -69,6 +69,10 @@ TemperatureOption = Annotated[
     typer.Option("--temperature", min=0.0, metavar="T", help="Temperature of sampling and of pass@1."),
 ]
 DeviceOption = Annotated[str | None, typer.Option("--device", metavar="D", help="auto, cpu or cuda.")]
+CanaryOption = Annotated[
+    int | None,
+    typer.Option("--canary", min=1, metavar="R", help="Rounds between checks of a canary; unset: no canary."),
+]
 AttackOption = Annotated[
     str | None,
     typer.Option(
@@ -122,6 +126,7 @@ def run(
     learning_rate: RateOption = None,
     temperature: TemperatureOption = None,
     device: DeviceOption = None,
+    canary: CanaryOption = None,
     jobs: JobsOption = None,
     ray: RayOption = None,
 ) -> None:
@@ -145,6 +150,7 @@ def run(
         learning_rate=learning_rate,
         temperature=temperature,
         device=device,
+        canary=canary,
     )
     chosen = arms_named(arms.split(",") if arms else list(ARMS))
     from sapo_client.lab.campaign import conduct  # PyTorch: after the names, whose mistakes are told at once
@@ -184,6 +190,7 @@ def attack(
     learning_rate: RateOption = None,
     temperature: TemperatureOption = None,
     device: DeviceOption = None,
+    canary: CanaryOption = None,
     jobs: JobsOption = None,
     alone_rounds: AloneRoundsOption = None,
 ) -> None:
@@ -209,6 +216,7 @@ def attack(
         learning_rate=learning_rate,
         temperature=temperature,
         device=device,
+        canary=canary,
     )
     chosen = arms_named(arms.split(",") if arms else list(ARMS))
     from sapo_client.lab.attackers.campaign import campaign_of  # PyTorch: as in ``run``

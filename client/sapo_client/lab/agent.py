@@ -25,7 +25,8 @@ from sapo_client.node.runtime.beacons import Beacons
 from sapo_client.node.runtime.clock import Clock
 from sapo_client.node.runtime.context import Author
 from sapo_client.node.runtime.telemetry import Telemetry
-from sapo_client.node.training.canary import NoCanary
+from sapo_client.node.training.canary import Canary, CanaryParts, CanaryRole, CanarySettings, NoCanary
+from sapo_client.node.training.canary_state import CanaryFile
 from sapo_client.node.training.doppelganger import Doppelganger, DoppelgangerParts
 from sapo_client.node.training.judge_client import NoJudge
 from sapo_client.node.training.rationalise import Rationaliser
@@ -158,7 +159,7 @@ class Agent:
             telemetry=self._telemetry,
             clock=world.clock,
             rng=PairedStream(f"{identity.name}/rounds", lambda: engine.epoch(world.clock())),
-            canary=NoCanary(),
+            canary=self._canary(engine, learner) if trains and plan.canary else NoCanary(),
             judge=NoJudge(),
             demonstrations=self._demonstrations(engine),
             rationaliser=Rationaliser(learner, world.checker, self._telemetry.events),
@@ -188,6 +189,21 @@ class Agent:
             plan.demonstrations,
             lambda family: policy.need(success.of(family)),
         )
+
+    def _canary(self, engine: Engine, learner: LocalLearner) -> CanaryRole:
+        world, identity, plan = self._world, self._identity, self._world.run.plan
+        parts = CanaryParts(
+            learner=learner,
+            checkers=world.checker,
+            sampler=engine.sampler,
+            pool=engine.pool,
+            demonstrations=engine.demonstrations,
+            events=self._telemetry.events,
+            file=CanaryFile(world.folder / f"canary-{identity.node.hex()[:8]}.json", fresh=True),
+            secret=identity.node_seed,
+            families=len(world.manifest.suite.families),
+        )
+        return Canary(CanarySettings(every_rounds=plan.canary, temperature=plan.temperature), parts)
 
     def _rehearsal(self, engine: Engine, learner: LocalLearner) -> Rehearsal:
         return Rehearsal(

@@ -53,6 +53,7 @@ class CurvePoint:
         heard: groups that arrived in the round, by the number of the agent or teacher that made them.
         shown: demonstrations that were handed to the learner, by family, then by that number.
         examined: groups of other agents and teachers that were checked until now.
+        rolled_back: how often the agent's canary has rolled its policy back.
         blamed: how many of them were refused for a fault or kept out by a screen, by the rule's number.
     """
 
@@ -83,6 +84,7 @@ class CurvePoint:
     shown: Mapping[str, Mapping[str, int]] | None = None
     examined: int = 0
     blamed: Mapping[str, int] | None = None
+    rolled_back: int = 0
 
 
 @dataclass(frozen=True, slots=True)

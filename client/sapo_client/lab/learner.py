@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from itertools import count
-from typing import Final
+from typing import Final, TypeVar
 
 import trio
 
@@ -32,6 +32,8 @@ ROUND_SECONDS: Final = GENERATE_SECONDS + TRAIN_SECONDS
 
 INTRODUCTION_SECONDS: Final = 4
 """Virtual time before the first round: by then every certificate has reached every agent that hears it."""
+
+T = TypeVar("T")
 
 Groups = tuple[tuple[str, ...], ...]
 
@@ -79,6 +81,7 @@ class LocalLearner:
         self._replayed = journal.rewind(service.about()["step"])
         self._handles = count(1)
         self._round = _Round([], [])
+        self._rolled_back = 0
 
     def see(self, own: VerifiedRollout) -> None:
         """Record an own rollout that was scored, trained or not."""
@@ -115,6 +118,34 @@ class LocalLearner:
             self._on_round(entry.row)
         return entry.report
 
+    async def evaluate(
+        self, prompts: Sequence[str], *, temperature: float = 0.0, seed: int = 0
+    ) -> tuple[bytes, ...]:
+        """See ``Learner.evaluate``."""
+        return self._timed(lambda: self._service.evaluate(list(prompts), temperature, seed)["completions"])
+
+    async def keep_good(self) -> None:
+        """See ``Learner.keep_good``."""
+        self._timed(self._service.keep_good)
+
+    async def roll_back(self) -> None:
+        """See ``Learner.roll_back``."""
+        self._rolled_back += 1
+        self._timed(self._service.roll_back)
+
+    async def shadow(
+        self, prompts: Sequence[str], *, temperature: float = 0.0, seed: int = 0
+    ) -> tuple[bytes, ...]:
+        """See ``Learner.shadow``."""
+        return self._timed(lambda: self._service.shadow(list(prompts), temperature, seed)["completions"])
+
+    def _timed(self, call: Callable[[], T]) -> T:
+        """Return what a call of the canary returns; its time counts in the next round."""
+        started = time.process_time()
+        found = call()
+        self._round.seconds += time.process_time() - started
+        return found
+
     @property
     def _is_replaying(self) -> bool:
         return self.step < len(self._replayed)
@@ -134,7 +165,7 @@ class LocalLearner:
         self._round.seconds += time.process_time() - started
         entry = JournalEntry(self._row(batch, report), report, tuple(self._round.calls), digest)
         self._journal.append(entry)
-        if report.step % self._run.plan.checkpoint_every == 0:
+        if not self._run.plan.canary and report.step % self._run.plan.checkpoint_every == 0:
             self._service.checkpoint()
         return entry
 
@@ -153,6 +184,7 @@ class LocalLearner:
             seconds=self._round.seconds,
             held_out=None,
             greedy=None,
+            rolled_back=self._rolled_back,
         )
         row = row if self.exposure is None else self.exposure.added_to(row, batch)
         is_due = self._trains and (report.step in (1, plan.rounds) or report.step % plan.evaluate_every == 0)

@@ -49,6 +49,8 @@ class ExperimentPlan:
             on the first, for the whole run (``islands.keys``).
         period_epochs: for which a node visits one island.
         visits: whether nodes hear the island that they visit.
+        canary: rounds between two checks of each agent's canary; 0: there is none. A killed run with canaries
+            starts over.
     """
 
     model: str
@@ -79,6 +81,7 @@ class ExperimentPlan:
     islands: int = 0
     period_epochs: int = 1
     visits: bool = True
+    canary: int = 0
 
     def __post_init__(self) -> None:
         self._require_starts()

@@ -162,6 +162,8 @@ def settings_of(run: Run, number: int, home: Path) -> LearnerSettings:
         device=plan.device,
         bfloat16=plan.bfloat16,
         checkpoint_share=0.0,
+        fresh=bool(plan.canary),
+        own_steps_kept=plan.canary,
         demonstration_steps=plan.demonstration_steps,
         demonstrations_per_step=plan.texts_per_step,
         shows_steps=any(family(name, plan.level).answer != "plain" for name in plan.families),

@@ -125,6 +125,16 @@ class Backend(Learning, Protocol):
         """Return to the policy that was last kept as good."""
         ...
 
+    async def shadow(
+        self, prompts: Sequence[str], *, temperature: float = 0.0, seed: int = 0
+    ) -> tuple[bytes, ...]:
+        """Train the good policy on the own groups since then, and keep that one instead.
+
+        Returns:
+            Its completion of every prompt, greedy at temperature 0; the present policy does not change.
+        """
+        ...
+
     async def export(self, folder: Path) -> int:
         """Write the model so that transformers loads it; return the step."""
         ...

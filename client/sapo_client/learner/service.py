@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
@@ -17,7 +17,7 @@ from sapo_client.learner.ahead import require_possible, sampled_meanwhile
 from sapo_client.learner.batch import TrainingGroup
 from sapo_client.learner.checkpoint import CheckpointStore, LearnerCounters
 from sapo_client.learner.generate import Completion, Generator, SampleRequest, generator_for
-from sapo_client.learner.imitation.demonstrations import OWN, DemonstrationText
+from sapo_client.learner.imitation.demonstrations import OWN, DemonstrationBuffer, DemonstrationText
 from sapo_client.learner.policy import Policy, load_policy
 from sapo_client.learner.ranks.group import ALONE, RankGroup
 from sapo_client.learner.ranks.sampling import Replica, ReplicaGenerator
@@ -67,6 +67,7 @@ class Service:
         self._store = CheckpointStore(settings.directory / "checkpoints", settings.model, ranks)
         self._good = CheckpointStore(settings.directory / "good", settings.model, ranks)
         self._held: OrderedDict[int, _HeldGroup] = OrderedDict()
+        self._own_steps: deque[list[TrainingGroup]] = deque(maxlen=settings.own_steps_kept)
         self._samples = 0
         self._last_save = time.monotonic()
         self._save_seconds = 0.0
@@ -78,6 +79,7 @@ class Service:
             "checkpoint": self.checkpoint,
             "keep_good": self.keep_good,
             "roll_back": self.roll_back,
+            "shadow": self.shadow,
             "export": self.export,
         }
 
@@ -196,6 +198,7 @@ class Service:
                 forgotten={(author, family) for author, family in forgotten},
                 reencoded=sum(group.behaviour is None for group in own),
             )
+        self._own_steps.append([replace(group, states=None) for group in own])
         for group in groups:
             self._held.pop(group["handle"], None)
         self._held = OrderedDict((handle, held.without_states()) for handle, held in self._held.items())
@@ -217,7 +220,7 @@ class Service:
 
     def keep_good(self) -> Message:
         """Keep the present policy, to which ``roll_back`` returns; return its step."""
-        self._good.save(self._trainer, self._counters("good"), kept=1)
+        self._save_good()
         return {"step": self._trainer.steps}
 
     def roll_back(self) -> Message:
@@ -226,8 +229,52 @@ class Service:
         Raises:
             SapoError: there is no good checkpoint.
         """
+        self._restore_good()
+        # only this checkpoint is kept, so that no restart resumes the poisoned policy
+        self._store.save(self._trainer, self._counters("checkpoint"), kept=1)
+        return {"step": self._trainer.steps}
+
+    def shadow(self, prompts: list[str], temperature: float = 0.0, seed: int = 0) -> Message:
+        """Train the good policy on the own groups since it was kept; that is the new good policy.
+
+        It is what this policy would be without other accounts' text, but that the own groups were sampled by
+        this one. Steps that this process does not remember (``own_steps_kept``, a restart) are missing. The
+        present policy does not change.
+
+        Returns:
+            ``completions``, one of the new good policy per prompt, greedy at temperature 0.
+
+        Raises:
+            SapoError: there is no good checkpoint.
+        """
+        self.checkpoint()
+        own_steps = list(self._own_steps)
+        self._restore_good()
+        trainer = self._trainer
+        steps, of_others = trainer.steps, trainer.demonstrations
+        trainer.demonstrations = DemonstrationBuffer(of_others.capacity)
+        for groups in own_steps:
+            trainer.step(groups)
+        trainer.demonstrations, trainer.steps = of_others, steps
+        answers = self.evaluate(prompts, temperature, seed)
+        self._save_good()
+        self._restore(self._store)
+        return answers
+
+    def _save_good(self) -> None:
+        """Keep the trainer's state as the good one; own groups count from here."""
+        self._good.save(self._trainer, self._counters("good"), kept=1)
+        self._own_steps.clear()
+
+    def _restore_good(self) -> None:
+        """Restore the good policy; the step count goes on, own groups count from here."""
         steps = self._trainer.steps
-        counters = self._good.restore(self._trainer)
+        self._restore(self._good)
+        self._trainer.steps = steps
+        self._own_steps.clear()
+
+    def _restore(self, store: CheckpointStore) -> None:
+        counters = store.restore(self._trainer)
         if counters is None:
             raise SapoError(
                 "there is no good checkpoint to go back to",
@@ -235,10 +282,6 @@ class Service:
                 exit_code=ExitCode.DATA,
             )
         self._restored(counters)
-        self._trainer.steps = steps
-        # only this checkpoint is kept, so that no restart resumes the poisoned policy
-        self._store.save(self._trainer, self._counters("checkpoint"), kept=1)
-        return {"step": steps}
 
     def export(self, folder: str) -> Message:
         """Write model and tokenizer so that transformers loads them; return the step."""

@@ -73,6 +73,7 @@ class LearnerSettings:
         demonstration_weighting: of tokens in supervised steps, a name in
             ``losses.cross_entropy.TOKEN_WEIGHTS``.
         need_below: own mean reward in a family from which its demonstrations are neither trained nor kept.
+        own_steps_kept: last steps whose own groups are kept for ``Service.shadow``.
         vllm: whether to sample with vLLM.
         tinker: whether the model is on a server of the Tinker API, which trains and samples.
         endpoint: URL of a server; None: the default one.
@@ -117,6 +118,7 @@ class LearnerSettings:
     demonstration_rate: float | None = None
     demonstration_weighting: TokenWeighting = "plain"
     need_below: float = 0.6
+    own_steps_kept: int = 0
     vllm: bool = False
     tinker: bool = False
     endpoint: str | None = None

@@ -114,7 +114,14 @@ class NodeApp:
         self._beacons = open_beacons(manifest, self._chain, context.events)
         self._checkers = CheckerPool(manifest.suite, workers=config.verification.workers)
         suite, seed, fresh = manifest.suite, context.rng.getrandbits(32), options.fresh
-        self._learner = open_backend(config.learner, data.learner, suite=suite, seed=seed, fresh=fresh)
+        self._learner = open_backend(
+            config.learner,
+            data.learner,
+            suite=suite,
+            seed=seed,
+            fresh=fresh,
+            own_steps_kept=config.canary.every_rounds,
+        )
         doppelganger = training.open_doppelganger(context)
         told = roles.join(telemetry, doppelganger)
         self._engine = open_engine(context, checkers=self._checkers, beacons=self._beacons, observers=told)

@@ -122,6 +122,8 @@ class Sampler:
         self._withdrawn: frozenset[Pair] = frozenset()
         self.most_external = policy.external_groups
         """J as it is now, at most that of the policy; the canary lowers it."""
+        self.quarantine = frozenset[Pair]()
+        """Accounts, with every family, whose text the canary found to do harm: nothing of theirs is drawn."""
 
     def need(self, success: float) -> float:
         """See ``SamplingPolicy.need``."""
@@ -145,7 +147,8 @@ class Sampler:
 
     def shares(self, accounts: Iterable[Account], epoch: int) -> Mapping[Account, float]:
         """Return each account's share of the places for others, at most 1 in all; see ``capped_shares``."""
-        standing = self._reputation.weigh(accounts, epoch)
+        quarantined = {account for account, _ in self.quarantine}
+        standing = self._reputation.weigh(set(accounts) - quarantined, epoch)
         weighed = self._strategy.weigh(standing, self.likelihoods, self.usefulness)
         return cap_networks(capped_shares(weighed, self._policy), self._policy, self._network_of)
 
@@ -191,7 +194,7 @@ class Sampler:
     def set_aside(self) -> frozenset[Pair]:
         """Return the accounts, with the families, whose steps are not trained."""
         screened = self.screens.recurring_runs.set_aside() | self.screens.step_lengths.longer()
-        return self.step_values.misleading() | screened
+        return self.step_values.misleading() | screened | self.quarantine
 
     async def _draw_one(
         self, shares: Mapping[Account, float], epoch: int, rng: random.Random

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 from sapo_client.config import LearnerConfig
 from sapo_client.errors import ExitCode, SapoError
@@ -14,13 +15,25 @@ from sapo_client.learner.settings import LearnerSettings
 from sapo_client.learner.sizing.presets import completion_tokens
 from sapo_protocol.suite import Suite
 
+MOST_STEPS_KEPT: Final = 256
+"""Own groups of a step of 32 completions with 512 tokens take about a megabyte."""
 
-def open_backend(config: LearnerConfig, directory: Path, *, suite: Suite, seed: int, fresh: bool) -> Backend:
+
+def open_backend(
+    config: LearnerConfig,
+    directory: Path,
+    *,
+    suite: Suite,
+    seed: int,
+    fresh: bool,
+    own_steps_kept: int = 0,
+) -> Backend:
     """Return the configured backend, not running yet.
 
     Args:
         suite: decides with the model how long completions may get, unless the configuration does, and how
             demonstrations are learnt.
+        own_steps_kept: steps whose own groups the canary's shadow may need.
 
     Raises:
         SapoError: a setting that it needs is missing.
@@ -36,7 +49,8 @@ def open_backend(config: LearnerConfig, directory: Path, *, suite: Suite, seed: 
     settings = learner_settings(config, directory, max_new_tokens=tokens, seed=seed, fresh=fresh)
     shows_steps = any(family.answer != "plain" for family in suite.families)
     longest = None if config.max_new_tokens else longest_completion(suite)
-    return Learner(replace(settings, shows_steps=shows_steps, completion_bytes=longest))
+    settings = replace(settings, shows_steps=shows_steps, completion_bytes=longest)
+    return Learner(replace(settings, own_steps_kept=min(own_steps_kept, MOST_STEPS_KEPT)))
 
 
 def longest_completion(suite: Suite) -> int:

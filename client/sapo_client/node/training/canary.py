@@ -1,33 +1,37 @@
 """The canary: held-out items that show when training on others' text has harmed the policy.
 
-Every so many rounds the policy answers the same items greedily; the answers are not published. Their seeds
-follow from the node's secret key, so no attacker can leave them unharmed. The reward is compared with a
-control: the rewards of the checks before (``canary_state``). After two falls below it in a row, the last good
-checkpoint is restored, the waiting rollouts and demonstrations of all accounts in the window since then are
-dropped, and no external text is used. Each later check that passes raises J by one again, and in the same
-proportion the number of demonstrations.
+Every so many rounds the policy answers fresh items; the answers are not published. Their seeds follow from
+the node's secret key, so no attacker can leave them unharmed. So does its *shadow*: a policy that was the
+same one and has been trained since on the own groups alone, on no text of others. Others' text has done harm
+if
 
-A second policy trained on own rollouts alone would be the better control, at twice the cost. With this one,
-a fall that own training caused looks the same; but a fall in a window without external text is accepted as
-the new level, for then no other account can have caused it.
+* the shadow gets more items right, beyond chance (over all items since they were the same);
+* the policy says what few accounts planted (``others_text``);
+* the reward has fallen twice in a row below its own past (``canary_state``).
+
+Then the shadow becomes the policy, so that nothing that was learned from own text is lost. Accounts that
+planted text are quarantined: nothing of theirs is trained. Where nobody can be named, what the accounts in
+question have waiting is dropped, and no external text is used; each later check that passes raises J by one
+again, and in the same proportion the number of demonstrations, and ends the oldest quarantine.
+
+Where others' text has helped, beyond chance, the policy becomes the shadow.
 """
 
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final, Protocol
 
 from sapo_client.node.training.canary_state import CanaryFile, CanaryState
+from sapo_client.node.training.others_text import NOTHING, AnswerPair, OthersText, PlantedText
 from sapo_protocol.errors import LocalProtocolError
 from sapo_protocol.tasks import Task
 from sapo_verification.jail.checkers import CheckFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from sapo_client.learner.backend import Backend
     from sapo_client.observe.events import EventLog
     from sapo_protocol.identifiers import Account
     from sapo_verification.jail.messages import Checked
@@ -39,9 +43,16 @@ if TYPE_CHECKING:
 FALLS: Final = 2
 """In a row; a single one can be chance."""
 
+MOST_QUARANTINED: Final = 64
+"""Accounts; the one that was found first is released for another. Each check that passes releases one."""
+
 _SEED_BITS: Final = 31
 _MOST_DRAWS: Final = 4
 """Draws per item: a few seeds of some families have no task."""
+
+
+Items = Sequence[tuple[Task, str]]
+"""Tasks of a check, with their prompts."""
 
 
 class Checkers(Protocol):
@@ -56,6 +67,35 @@ class Checkers(Protocol):
         ...
 
 
+class Monitored(Protocol):
+    """What the canary needs of a learner; see ``Backend``."""
+
+    @property
+    def step(self) -> int:
+        """Number of steps so far, over all starts."""
+        ...
+
+    async def evaluate(
+        self, prompts: Sequence[str], *, temperature: float = 0.0, seed: int = 0
+    ) -> tuple[bytes, ...]:
+        """Return one completion per prompt."""
+        ...
+
+    async def keep_good(self) -> None:
+        """Keep the present policy, to which ``roll_back`` returns."""
+        ...
+
+    async def roll_back(self) -> None:
+        """Return to the policy that was last kept as good."""
+        ...
+
+    async def shadow(
+        self, prompts: Sequence[str], *, temperature: float = 0.0, seed: int = 0
+    ) -> tuple[bytes, ...]:
+        """Train the good policy on the own groups since this was last done, and return its answers."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class CanarySettings:
     """Settings of the canary.
@@ -64,11 +104,43 @@ class CanarySettings:
         every_rounds: rounds between two checks; 0 for none at all.
         items: held-out items per check, over all families.
         tolerance: largest shortfall of the reward, as a part of the control.
+        temperature: of the answers, the one that the policy is trained at: greedy answers repeat themselves.
     """
 
-    every_rounds: int = 20
+    every_rounds: int = 10
     items: int = 64
     tolerance: float = 0.05
+    temperature: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Answers:
+    """Answers to the items with their rewards, in the items' order."""
+
+    texts: tuple[bytes, ...]
+    rewards: tuple[float, ...]
+
+    @property
+    def reward(self) -> float:
+        """The share of right answers."""
+        return sum(self.rewards) / len(self.rewards)
+
+
+@dataclass(frozen=True, slots=True)
+class _Gap:
+    """What others' text changed between the shadow and the policy, on the items of one check.
+
+    Attributes:
+        shadow: share of right answers of the shadow.
+        lost: items that only the shadow gets right.
+        won: items that only the policy gets right.
+        planted: text that few accounts planted.
+    """
+
+    shadow: float
+    lost: int = 0
+    won: int = 0
+    planted: PlantedText = NOTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +152,7 @@ class CanaryParts:
         families: number of families in the suite.
     """
 
-    learner: Backend
+    learner: Monitored
     checkers: Checkers
     sampler: Sampler
     pool: Pool
@@ -117,30 +189,28 @@ class Canary:
     def __init__(self, settings: CanarySettings, parts: CanaryParts) -> None:
         self._settings = settings
         self._parts = parts
-        self._items: list[tuple[Task, str]] = []
         self._watch: CanaryState | None = None
         self._window: list[VerifiedRollout] = []
         self._imitated: set[Account] = set()
+        self._others = OthersText(sha256(b"sapo canary text" + parts.secret).digest())
         self._rounds = 0
         self._most_external = parts.sampler.most_external
 
     async def open(self) -> None:
-        """Draw the items and measure the control before the first round; later calls do nothing.
+        """Measure the control before the first round; later calls do nothing.
 
         Raises:
             LearnerCrashed: nothing was prepared; call again.
         """
-        if self._items or not self._settings.every_rounds:
+        if self._watch is not None or not self._settings.every_rounds:
             return
-        items = await self._draw_items()
-        self._watch = self._parts.file.read(len(items))
-        if self._watch is None:
-            self._watch = CanaryState.begin(await self._measure(items))
+        watch = self._parts.file.read(self._settings.items)
+        if watch is None:
+            items = await self._draw_items(0)
+            watch = CanaryState.begin((await self._measure(items, 0)).reward)
             await self._parts.learner.keep_good()
-            self._parts.file.write(self._watch, len(items))
-        else:
-            self._parts.sampler.most_external = min(self._most_external, self._watch.most_external)
-        self._items = items
+            self._parts.file.write(watch, self._settings.items)
+        self._watch = self._applied(watch)
 
     async def after(self, batch: SampledBatch) -> None:
         """Record a trained round; check the policy when a check is due.
@@ -151,7 +221,12 @@ class Canary:
         if self._watch is None:
             return
         self._window.extend(batch.external)
-        self._imitated.update(each.account for each in batch.demonstrations)
+        for rollout in batch.external:
+            for completion in rollout.completions:
+                self._others.learn(rollout.account, rollout.task.family, completion)
+        for each in batch.demonstrations:
+            self._imitated.add(each.account)
+            self._others.learn(each.account, each.family, each.completion)
         self._rounds += 1
         if self._rounds < self._settings.every_rounds:
             return
@@ -159,76 +234,120 @@ class Canary:
         self._rounds = 0
 
     async def _check(self, before: CanaryState) -> None:
-        reward = await self._measure(self._items)
-        lowest = before.lowest(len(self._items), self._settings.tolerance)
-        watch = before.after(reward, lowest)
-        if watch.falls and not self._window and not self._imitated:
-            watch = CanaryState.begin(reward, watch.most_external)
+        items = await self._draw_items(before.checks)
+        answers = await self._measure(items, before.checks)
+        lowest = before.lowest(len(items), self._settings.tolerance)
+        watch = before.after(answers.reward, lowest)
+        has_others = bool(self._window or self._imitated or before.comparisons)
+        if watch.falls and not has_others:
+            watch = watch.begun_again(answers.reward)
+        gap = await self._gap(items, answers, before.checks) if has_others else _Gap(answers.reward)
+        watch = watch.compared(gap.lost, gap.won)
         self._parts.events.write(
             "canary",
             step=self._parts.learner.step,
-            reward=round(reward, 4),
+            reward=round(answers.reward, 4),
+            shadow=round(gap.shadow, 4),
+            lost=watch.lost,
+            won=watch.won,
+            planted=gap.planted.answers,
             control=round(before.control, 4),
             lowest=round(lowest, 4),
             falls=watch.falls,
             external=len(self._window),
             imitated=len(self._imitated),
         )
-        if watch.falls == 0:
-            watch = await self._accept(watch)
-        elif watch.falls >= FALLS:
-            watch = await self._roll_back(watch, reward)
+        if watch.has_lost or gap.planted.accounts or watch.falls >= FALLS:
+            watch = await self._roll_back(watch, answers, gap)
+        elif watch.falls == 0:
+            watch = await self._accept(watch, has_others=has_others)
         self._watch = watch
-        self._parts.file.write(watch, len(self._items))
+        self._parts.file.write(watch, self._settings.items)
 
-    async def _accept(self, watch: CanaryState) -> CanaryState:
-        """Keep the current policy as the one to restore; raise a lowered J by one; return the new state."""
-        await self._parts.learner.keep_good()
-        self._window.clear()
-        self._imitated.clear()
-        return self._limited(watch, self._parts.sampler.most_external + 1)
+    async def _gap(self, items: Items, answers: _Answers, check: int) -> _Gap:
+        """Compare the policy's answers with those of its shadow."""
+        prompts, temperature = [prompt for _, prompt in items], self._settings.temperature
+        texts = await self._parts.learner.shadow(prompts, temperature=temperature, seed=check)
+        shadow = await self._scored(items, texts)
+        changes = [mine - its for mine, its in zip(answers.rewards, shadow.rewards, strict=True)]
+        pairs = [
+            AnswerPair(task.family, mine, its)
+            for (task, _), mine, its in zip(items, answers.texts, shadow.texts, strict=True)
+        ]
+        return _Gap(
+            shadow=shadow.reward,
+            lost=sum(change < 0 for change in changes),
+            won=sum(change > 0 for change in changes),
+            planted=self._others.planted(pairs),
+        )
 
-    async def _roll_back(self, watch: CanaryState, reward: float) -> CanaryState:
-        """Restore the last good policy and set J to 0; return the new state."""
+    async def _accept(self, watch: CanaryState, *, has_others: bool) -> CanaryState:
+        """Raise a lowered J by one and release an account; keep the policy where others' text has helped."""
+        if watch.has_won:
+            watch = replace(watch, setbacks=0)
+        if watch.has_won or watch.is_undecided or not has_others:
+            await self._parts.learner.keep_good()
+            self._window.clear()
+            self._imitated.clear()
+            watch = watch.same_again()
+        return self._applied(replace(watch.passed(), quarantined=watch.quarantined[1:]))
+
+    async def _roll_back(self, watch: CanaryState, answers: _Answers, gap: _Gap) -> CanaryState:
+        """Restore the shadow; quarantine who planted text, or set J to 0; return the new state."""
         await self._parts.learner.roll_back()
-        accounts = {rollout.account for rollout in self._window} | self._imitated
+        planters = gap.planted.accounts
+        accounts = planters or {rollout.account for rollout in self._window} | self._imitated
         for account in accounts:
             self._parts.demonstrations.drop(account)
         waiting = [each.content_id for account in accounts for each in self._parts.pool.waiting(account)]
         self._parts.events.write(
             "rolled_back",
             step=self._parts.learner.step,
-            reward=round(reward, 4),
+            reward=round(answers.reward, 4),
+            shadow=round(gap.shadow, 4),
+            lost=watch.lost,
+            won=watch.won,
             control=round(watch.control, 4),
-            quarantined=[
-                {"content_id": rollout.content_id, "account": rollout.account} for rollout in self._window
-            ],
+            planted=gap.planted.answers,
+            quarantined=sorted(planters),
+            external=[{"content_id": each.content_id, "account": each.account} for each in self._window],
             imitated=sorted(self._imitated),
             dropped=sum(self._parts.pool.take(content_id) for content_id in waiting),
         )
         self._window.clear()
         self._imitated.clear()
-        return self._limited(replace(watch, falls=0), 0)
+        known = [each for each in watch.quarantined if each not in planters]
+        quarantined = (*known, *sorted(planters))[-MOST_QUARANTINED:]
+        watch = replace(watch.same_again(), falls=0, quarantined=quarantined)
+        return self._applied(watch if planters else watch.set_back())
 
-    def _limited(self, watch: CanaryState, most_external: int) -> CanaryState:
-        """Set J, at most to the sampling policy's; return the new state."""
-        self._parts.sampler.most_external = min(self._most_external, most_external)
-        return replace(watch, most_external=self._parts.sampler.most_external)
+    def _applied(self, watch: CanaryState) -> CanaryState:
+        """Give the sampler the quarantine and J, at most its policy's; return the state with this J."""
+        sampler, families = self._parts.sampler, range(self._parts.families)
+        sampler.most_external = min(self._most_external, watch.most_external)
+        sampler.quarantine = frozenset(
+            (account, family) for account in watch.quarantined for family in families
+        )
+        return replace(watch, most_external=sampler.most_external)
 
-    async def _measure(self, items: Sequence[tuple[Task, str]]) -> float:
-        """Return the share of the items that the policy's greedy answer gets right."""
-        answers = await self._parts.learner.evaluate([prompt for _, prompt in items])
-        right = 0.0
-        for (task, _), answer in zip(items, answers, strict=True):
+    async def _measure(self, items: Items, check: int) -> _Answers:
+        """Return the policy's answers to the items."""
+        prompts, temperature = [prompt for _, prompt in items], self._settings.temperature
+        texts = await self._parts.learner.evaluate(prompts, temperature=temperature, seed=check)
+        return await self._scored(items, texts)
+
+    async def _scored(self, items: Items, texts: tuple[bytes, ...]) -> _Answers:
+        rewards = []
+        for (task, _), text in zip(items, texts, strict=True):
             try:
-                right += (await self._parts.checkers.check(task, (answer,))).rewards[0]
+                rewards.append((await self._parts.checkers.check(task, (text,))).rewards[0])
             except CheckFailed:
-                continue  # an answer that breaks its checker earns nothing
-        return right / len(items)
+                rewards.append(0.0)  # an answer that breaks its checker earns nothing
+        return _Answers(texts, tuple(rewards))
 
-    async def _draw_items(self) -> list[tuple[Task, str]]:
-        """Return the held-out items with their prompts, families in turn."""
-        rng = random.Random(sha256(b"sapo canary" + self._parts.secret).digest())
+    async def _draw_items(self, check: int) -> Items:
+        """Return the items of a check with their prompts, families in turn."""
+        rng = random.Random(sha256(b"sapo canary %d " % check + self._parts.secret).digest())
         items: list[tuple[Task, str]] = []
         for number in range(_MOST_DRAWS * self._settings.items):
             task = Task(number % self._parts.families, rng.getrandbits(_SEED_BITS))

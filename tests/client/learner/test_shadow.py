@@ -1,0 +1,172 @@
+"""The shadow: the good policy, trained on the own groups since then and on no text of others."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from support.policies import make_policy_folder
+
+from sapo_client.errors import SapoError
+from sapo_client.learner.service import Service
+from sapo_client.learner.settings import LearnerSettings
+from sapo_client.learner.wire import Message
+
+PROMPTS = ["12 + 7 =\n", "6/8\n"]
+REWARDS = [1.0, 0.0, 0.0, 1.0]
+FOREIGN: Message = {
+    "prompt": PROMPTS[0],
+    "completions": [b"19", b"1", b"2", b"3"],
+    "rewards": [1.0, 0.0, 0.0, 0.0],
+    "external": True,
+    "handle": None,
+    "family": 0,
+}
+SHOWN: list[Message] = [
+    {"prompt": f"{number} + 7 =\n", "completion": b"%d" % (number + 7), "family": 0}
+    | {"author": b"%d" % (number % 3), "answer": b"%d" % (number + 7)}
+    for number in range(8)
+]
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> LearnerSettings:
+    folder = make_policy_folder(tmp_path / "model")
+    return LearnerSettings(
+        model=str(folder),
+        directory=tmp_path / "run",
+        learning_rate=1e-2,
+        max_new_tokens=8,
+        checkpoint_share=0.0,
+        own_steps_kept=4,
+        demonstrations_per_step=2,
+        demonstration_rate=1e-2,
+        need_below=1.0,
+    )
+
+
+def own_groups(service: Service, number: int) -> list[Message]:
+    """Return the groups of a round that the policy sampled itself."""
+    handles = [10 * number, 10 * number + 1]
+    arguments = {"prompts": PROMPTS, "completions_per_prompt": 4, "handles": handles}
+    sampled = service.call("generate", arguments)["completions"]
+    return [
+        {"prompt": prompt, "completions": texts, "rewards": REWARDS}
+        | {"external": False, "handle": handle, "family": family}
+        for family, (prompt, texts, handle) in enumerate(zip(PROMPTS, sampled, handles, strict=True))
+    ]
+
+
+def state(service: Service) -> dict[str, object]:
+    """Return everything that training changes and a checkpoint holds."""
+    trainer = service._trainer
+    moments = trainer.optimizer.state_dict()["state"]
+    return {
+        "weights": torch.cat([parameter.detach().flatten() for parameter in trainer.parameters]).tolist(),
+        "moments": [moments[index]["exp_avg"].flatten().tolist() for index in sorted(moments)],
+        "shown": list(trainer.demonstrations),
+        "own": list(trainer.own_successes),
+        "baselines": trainer.baselines,
+        "statistics": trainer.logprob_statistics,
+        "steps": trainer.steps,
+    }
+
+
+def equal_share(one: Service, other: Service) -> float:
+    """Return the share of weights that are equal but for rounding.
+
+    The shadow computes again what sampling had kept; AdamW's first step turns the sign of a tiny gradient
+    into a whole step.
+    """
+    pairs = zip(one._trainer.parameters, other._trainer.parameters, strict=True)
+    equal = torch.cat([torch.isclose(mine, its, atol=1e-6).flatten() for mine, its in pairs])
+    return float(equal.float().mean())
+
+
+def test_the_shadow_is_the_policy_without_others_text(settings: LearnerSettings) -> None:
+    """Against a learner that never saw that text; one round, since later ones are sampled by the policy."""
+    service, alone = Service(settings), Service(replace(settings, directory=settings.directory / "alone"))
+    service.call("keep_good", {})
+    groups = own_groups(service, 0)
+    assert own_groups(alone, 0) == groups
+    service.call("train", {"groups": [*groups, FOREIGN], "demonstrations": SHOWN})
+    alone.call("train", {"groups": groups})
+    before = state(service)
+    assert equal_share(service, alone) < 0.5
+
+    asked = {"prompts": PROMPTS, "temperature": 1.0, "seed": 5}
+    assert service.call("shadow", asked) == alone.call("evaluate", asked)
+    assert state(service) == before, "the policy itself goes on"
+    assert service.call("roll_back", {}) == {"step": 1}
+    assert equal_share(service, alone) > 0.99
+    statistics = ("shown", "own", "baselines", "statistics", "steps")
+    found, expected = state(service), state(alone)
+    assert {name: found[name] for name in statistics} == {name: expected[name] for name in statistics}
+    assert own_groups(service, 1) == own_groups(alone, 1), "the sampler's stream goes on as well"
+
+
+def test_the_shadow_goes_on_from_where_it_was(settings: LearnerSettings) -> None:
+    """Own groups of two rounds, trained at once or in between, are the same training."""
+    at_once, between = (Service(replace(settings, directory=settings.directory / name)) for name in "ab")
+    for service in (at_once, between):
+        service.call("keep_good", {})
+        for number in range(2):
+            service.call("train", {"groups": [*own_groups(service, number), FOREIGN]})
+            if service is between:
+                service.call("shadow", {"prompts": []})
+    assert at_once.call("shadow", {"prompts": PROMPTS}) == between.call("shadow", {"prompts": PROMPTS})
+    for service in (at_once, between):
+        service.call("roll_back", {})
+    assert state(at_once) == state(between)
+
+
+def test_texts_that_were_good_before_stay_with_the_shadow(settings: LearnerSettings) -> None:
+    """They are not trained in the shadow; after a rollback they are."""
+    service = Service(settings)
+    for number in range(9):
+        groups = [group | {"rewards": [0.0] * 4} for group in own_groups(service, number)]
+        service.call("train", {"groups": groups, "demonstrations": SHOWN})
+    service.call("keep_good", {})
+    kept = list(service._trainer.demonstrations)
+    supervised = service._trainer.supervised.optimizer.state_dict()["state"][0]["step"].clone()
+    other = {**SHOWN[0], "prompt": PROMPTS[1], "family": 1}
+    service.call("train", {"groups": own_groups(service, 9), "demonstrations": [other]})
+    assert len(service._trainer.demonstrations) == len(kept) + 1
+    service.call("shadow", {"prompts": PROMPTS})
+    service.call("roll_back", {})
+    assert list(service._trainer.demonstrations) == kept
+    assert torch.equal(service._trainer.supervised.optimizer.state_dict()["state"][0]["step"], supervised)
+
+
+def test_no_more_steps_are_remembered_than_a_check_needs(settings: LearnerSettings) -> None:
+    """Of five own steps the last four; one that keeps none has the good policy for a shadow."""
+    service = Service(settings)
+    service.call("keep_good", {})
+    for number in range(5):
+        service.call("train", {"groups": own_groups(service, number)})
+    assert [len(groups) for groups in service._own_steps] == [2] * 4
+    assert all(each.states is None for groups in service._own_steps for each in groups)
+    forgetful = Service(replace(settings, own_steps_kept=0, fresh=True))
+    forgetful.call("keep_good", {})
+    good = state(forgetful)
+    forgetful.call("train", {"groups": own_groups(forgetful, 0)})
+    forgetful.call("shadow", {"prompts": PROMPTS})
+    forgetful.call("roll_back", {})
+    assert state(forgetful) == good | {"steps": 1}
+
+
+def test_without_a_good_policy_there_is_no_shadow(settings: LearnerSettings) -> None:
+    service = Service(settings)
+    before = state(service)
+    with pytest.raises(SapoError, match="there is no good checkpoint to go back to"):
+        service.call("shadow", {"prompts": PROMPTS})
+    assert state(service) == before
+
+
+def test_a_killed_learner_resumes_the_policy_and_not_the_shadow(settings: LearnerSettings) -> None:
+    service = Service(settings)
+    service.call("keep_good", {})
+    service.call("train", {"groups": [*own_groups(service, 0), FOREIGN]})
+    service.call("shadow", {"prompts": PROMPTS})
+    before = state(service)
+    assert state(Service(settings)) == before
