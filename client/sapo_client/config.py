@@ -306,12 +306,6 @@ class CanaryConfig(_Section):
         default=10, ge=0, le=100_000, description="rounds between two checks; 0 disables the canary"
     )
     items: int = Field(default=64, ge=1, le=4096, description="held-out items per check")
-    tolerance: float = Field(
-        default=0.05,
-        ge=0,
-        le=1,
-        description="share of the control's reward by which the policy's may fall short of it",
-    )
 
 
 class VerificationConfig(_Section):

@@ -203,7 +203,7 @@ class Agent:
             secret=identity.node_seed,
             families=len(world.manifest.suite.families),
         )
-        return Canary(CanarySettings(every_rounds=plan.canary, temperature=plan.temperature), parts)
+        return Canary(CanarySettings(every_rounds=plan.canary), parts)
 
     def _rehearsal(self, engine: Engine, learner: LocalLearner) -> Rehearsal:
         return Rehearsal(

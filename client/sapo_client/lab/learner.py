@@ -133,11 +133,9 @@ class LocalLearner:
         self._rolled_back += 1
         self._timed(self._service.roll_back)
 
-    async def shadow(
-        self, prompts: Sequence[str], *, temperature: float = 0.0, seed: int = 0
-    ) -> tuple[bytes, ...]:
+    async def shadow(self, prompts: Sequence[str]) -> tuple[bytes, ...]:
         """See ``Learner.shadow``."""
-        return self._timed(lambda: self._service.shadow(list(prompts), temperature, seed)["completions"])
+        return self._timed(lambda: self._service.shadow(list(prompts))["completions"])
 
     def _timed(self, call: Callable[[], T]) -> T:
         """Return what a call of the canary returns; its time counts in the next round."""

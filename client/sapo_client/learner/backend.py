@@ -125,13 +125,11 @@ class Backend(Learning, Protocol):
         """Return to the policy that was last kept as good."""
         ...
 
-    async def shadow(
-        self, prompts: Sequence[str], *, temperature: float = 0.0, seed: int = 0
-    ) -> tuple[bytes, ...]:
+    async def shadow(self, prompts: Sequence[str]) -> tuple[bytes, ...]:
         """Train the good policy on the own groups since then, and keep that one instead.
 
         Returns:
-            Its completion of every prompt, greedy at temperature 0; the present policy does not change.
+            Its greedy completion of every prompt; the present policy does not change.
         """
         ...
 

@@ -225,12 +225,9 @@ class Learner:
         """Return to the policy that was last kept as good; the step count goes on."""
         await self._ask("roll_back", {})
 
-    async def shadow(
-        self, prompts: Sequence[str], *, temperature: float = 0.0, seed: int = 0
-    ) -> tuple[bytes, ...]:
+    async def shadow(self, prompts: Sequence[str]) -> tuple[bytes, ...]:
         """Train the good policy on the own groups since then, keep it instead, and return its answers."""
-        arguments = {"prompts": list(prompts), "temperature": temperature, "seed": seed}
-        return tuple((await self._ask("shadow", arguments))["completions"])
+        return tuple((await self._ask("shadow", {"prompts": list(prompts)}))["completions"])
 
     async def export(self, folder: Path) -> int:
         """Write model and tokenizer so that transformers loads them; return the step."""

@@ -234,7 +234,7 @@ class Service:
         self._store.save(self._trainer, self._counters("checkpoint"), kept=1)
         return {"step": self._trainer.steps}
 
-    def shadow(self, prompts: list[str], temperature: float = 0.0, seed: int = 0) -> Message:
+    def shadow(self, prompts: list[str]) -> Message:
         """Train the good policy on the own groups since it was kept; that is the new good policy.
 
         It is what this policy would be without other accounts' text, but that the own groups were sampled by
@@ -242,7 +242,7 @@ class Service:
         present policy does not change.
 
         Returns:
-            ``completions``, one of the new good policy per prompt, greedy at temperature 0.
+            ``completions``, a greedy one of the new good policy per prompt.
 
         Raises:
             SapoError: there is no good checkpoint.
@@ -256,7 +256,7 @@ class Service:
         for groups in own_steps:
             trainer.step(groups)
         trainer.demonstrations, trainer.steps = of_others, steps
-        answers = self.evaluate(prompts, temperature, seed)
+        answers = self.evaluate(prompts)
         self._save_good()
         self._restore(self._store)
         return answers

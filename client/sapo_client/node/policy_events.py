@@ -44,9 +44,7 @@ class PolicyEvents:
                 text = f"the learner was restarted after step {fields['step']}: {fields['why']}"
                 self._add(FindingCode.LEARNER_RESTARTED, text)
             case "rolled_back":
-                reward = f"the canary's reward fell to {fields['reward']}, its control is {fields['control']}"
-                text = f"{reward}: the last good policy was restored at step {fields['step']}"
-                self._add(FindingCode.POLICY_ROLLED_BACK, text)
+                self._add(FindingCode.POLICY_ROLLED_BACK, _rollback(fields))
             case "step" if isinstance(found := fields.get("mismatch"), float) and found > MISMATCH_NATS:
                 step = fields["step"]
                 text = f"the sampler was off by {found:.2g} nats per token in step {step}"
@@ -86,6 +84,20 @@ class PolicyEvents:
 
     def _add(self, code: FindingCode, text: str) -> None:
         self._happened.append(_Happened(trio.current_time(), code, text))
+
+
+def _rollback(fields: Mapping[str, object]) -> str:
+    """Return what the canary found and did, in a sentence."""
+    planted, accounts = fields["planted"], fields["quarantined"]
+    if planted and isinstance(accounts, list):
+        number = "1 account is" if len(accounts) == 1 else f"{len(accounts)} accounts are"
+        harm = f"others' text was planted in {planted} of the canary's answers; {number} in quarantine"
+    else:
+        harm = (
+            f"others' text has made the policy worse: its reward is {fields['reward']},"
+            f" {fields['shadow']} without that text"
+        )
+    return f"{harm}; the policy without it was restored at step {fields['step']}"
 
 
 def _step_of(checkpoint: str) -> int:

@@ -303,7 +303,7 @@ def _event(event: PolicyEvent, log: str) -> HealthFinding:
 
 _EVENT_HINTS: Final = {
     FindingCode.LEARNER_RESTARTED: "training goes on at its last checkpoint; if it happens often, see {log}",
-    FindingCode.POLICY_ROLLED_BACK: "training goes on without others' text until the canary passes",
+    FindingCode.POLICY_ROLLED_BACK: "training uses less of others' text until checks of the canary pass",
     FindingCode.POLICY_RESET: "stop the node and restore the learner folder from a copy if you have one",
     FindingCode.SAMPLER_MISMATCH: "sampler and trainer compute different policies: use learner.backend ="
     " transformers, or another precision; {log} has the step's figures",

@@ -94,7 +94,7 @@ def test_the_shadow_is_the_policy_without_others_text(settings: LearnerSettings)
     before = state(service)
     assert equal_share(service, alone) < 0.5
 
-    asked = {"prompts": PROMPTS, "temperature": 1.0, "seed": 5}
+    asked = {"prompts": PROMPTS}
     assert service.call("shadow", asked) == alone.call("evaluate", asked)
     assert state(service) == before, "the policy itself goes on"
     assert service.call("roll_back", {}) == {"step": 1}

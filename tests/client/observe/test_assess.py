@@ -172,7 +172,13 @@ def row(finding: HealthFinding) -> str:
 def test_the_page_has_the_sentences_of_cases_that_no_node_here_comes_into() -> None:
     rolled_back = PolicyEvent(
         FindingCode.POLICY_ROLLED_BACK,
-        "the canary's reward fell to 0.25, its control is 0.5: the last good policy was restored at step 40",
+        "others' text has made the policy worse: its reward is 0.25, 0.5 without that text; the policy"
+        " without it was restored at step 40",
+    )
+    planted = PolicyEvent(
+        FindingCode.POLICY_ROLLED_BACK,
+        "others' text was planted in 40 of the canary's answers; 5 accounts are in quarantine; the policy"
+        " without it was restored at step 40",
     )
     mismatch = PolicyEvent(
         FindingCode.SAMPLER_MISMATCH,
@@ -180,7 +186,7 @@ def test_the_page_has_the_sentences_of_cases_that_no_node_here_comes_into() -> N
     )
     facts = HealthFacts(
         account=replace(ACCOUNT, stuck=2, coins_wei=0),
-        events=(rolled_back, mismatch),
+        events=(rolled_back, planted, mismatch),
         log="/a/logs/sapo.log",
     )
     with_coins = HealthFacts(account=replace(ACCOUNT, stuck=2))

@@ -57,6 +57,9 @@ MEASURED_SHARE: Final = 0.1
 """Part of the places of an account that is set aside in a family: its texts there are measured and not
  trained, which is enough to notice that they have changed."""
 
+OPEN: Final = 4
+"""Parts in which a node opens itself to others' text again after it did harm."""
+
 FULL_TRUST: Final = 0.75
 """The weight after some twenty good groups; a tenfold flood would otherwise weigh a quarter more."""
 
@@ -120,8 +123,8 @@ class Sampler:
         self.step_values = StepValues()
         self.screens = screens
         self._withdrawn: frozenset[Pair] = frozenset()
-        self.most_external = policy.external_groups
-        """J as it is now, at most that of the policy; the canary lowers it."""
+        self.opening = OPEN
+        """How many of ``OPEN`` parts of the policy's J and demonstrations are used; the canary lowers it."""
         self.quarantine = frozenset[Pair]()
         """Accounts, with every family, whose text the canary found to do harm: nothing of theirs is drawn."""
 
@@ -130,12 +133,14 @@ class Sampler:
         return self._policy.need(success)
 
     @property
+    def most_external(self) -> int:
+        """J as it is now."""
+        return self._policy.external_groups * self.opening // OPEN
+
+    @property
     def most_demonstrations(self) -> int:
-        """How many right answers of others a round may show, lowered by the canary as J is."""
-        policy = self._policy
-        if not policy.external_groups:
-            return policy.demonstrations
-        return policy.demonstrations * self.most_external // policy.external_groups
+        """How many right answers of others a round may show now."""
+        return self._policy.demonstrations * self.opening // OPEN
 
     async def draw_external(self, epoch: int, rng: random.Random) -> tuple[VerifiedRollout, ...]:
         """Return up to J verified, informative groups of other accounts."""

@@ -101,11 +101,9 @@ class Contributor:
     async def roll_back(self) -> None:
         """Do nothing: there is no policy."""
 
-    async def shadow(
-        self, prompts: Sequence[str], *, temperature: float = 0.0, seed: int = 0
-    ) -> tuple[bytes, ...]:
+    async def shadow(self, prompts: Sequence[str]) -> tuple[bytes, ...]:
         """Return one answer to every prompt: no text of others changes an answerer."""
-        return await self.evaluate(prompts, temperature=temperature, seed=seed)
+        return await self.evaluate(prompts)
 
     async def export(self, folder: Path) -> int:
         """Refuse, because there is no model.

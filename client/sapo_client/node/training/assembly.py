@@ -163,10 +163,7 @@ def _canary(context: NodeContext, engine: Engine, checkers: CheckerPool, learner
         families=len(context.manifest.suite.families),
     )
     every_rounds = config.canary.every_rounds if config.learner.trains else 0
-    settings = CanarySettings(
-        every_rounds, config.canary.items, config.canary.tolerance, config.learner.temperature
-    )
-    return Canary(settings, parts)
+    return Canary(CanarySettings(every_rounds, config.canary.items), parts)
 
 
 def _judge(context: NodeContext, checkers: CheckerPool, learner: Backend) -> JudgeClient:

@@ -1,27 +1,27 @@
 """The canary: held-out items that show when training on others' text has harmed the policy.
 
-Every so many rounds the policy answers fresh items; the answers are not published. Their seeds follow from
-the node's secret key, so no attacker can leave them unharmed. So does its *shadow*: a policy that was the
-same one and has been trained since on the own groups alone, on no text of others. Others' text has done harm
-if
+Every so many rounds the policy answers fresh items greedily; the answers are not published. Their seeds
+follow from the node's secret key, so no attacker can leave them unharmed. So does its *shadow*: a policy that
+was the same one and has been trained since on the own groups alone, on no text of others. Others' text has
+done harm if
 
 * the shadow gets more items right, beyond chance (over all items since they were the same);
-* the policy says what few accounts planted (``others_text``);
-* the reward has fallen twice in a row below its own past (``canary_state``).
+* the policy says what few accounts planted (``others_text``).
 
 Then the shadow becomes the policy, so that nothing that was learned from own text is lost. Accounts that
 planted text are quarantined: nothing of theirs is trained. Where nobody can be named, what the accounts in
-question have waiting is dropped, and no external text is used; each later check that passes raises J by one
-again, and in the same proportion the number of demonstrations, and ends the oldest quarantine.
+question have waiting is dropped, and no external text is used; each later check that passes lets in a quarter
+more of the external groups and demonstrations. It also ends the oldest quarantine.
 
-Where others' text has helped, beyond chance, the policy becomes the shadow.
+Where others' text has helped, beyond chance, the policy becomes the shadow, and so it does where nothing was
+found in ``canary_state.MOST_COMPARISONS`` checks.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -39,12 +39,6 @@ if TYPE_CHECKING:
     from sapo_verification.sampling.pool import Pool
     from sapo_verification.sampling.sampler import Sampler
     from sapo_verification.types import SampledBatch, VerifiedRollout
-
-FALLS: Final = 2
-"""In a row; a single one can be chance."""
-
-MOST_QUARANTINED: Final = 64
-"""Accounts; the one that was found first is released for another. Each check that passes releases one."""
 
 _SEED_BITS: Final = 31
 _MOST_DRAWS: Final = 4
@@ -75,10 +69,8 @@ class Monitored(Protocol):
         """Number of steps so far, over all starts."""
         ...
 
-    async def evaluate(
-        self, prompts: Sequence[str], *, temperature: float = 0.0, seed: int = 0
-    ) -> tuple[bytes, ...]:
-        """Return one completion per prompt."""
+    async def evaluate(self, prompts: Sequence[str]) -> tuple[bytes, ...]:
+        """Return one greedy completion per prompt."""
         ...
 
     async def keep_good(self) -> None:
@@ -89,9 +81,7 @@ class Monitored(Protocol):
         """Return to the policy that was last kept as good."""
         ...
 
-    async def shadow(
-        self, prompts: Sequence[str], *, temperature: float = 0.0, seed: int = 0
-    ) -> tuple[bytes, ...]:
+    async def shadow(self, prompts: Sequence[str]) -> tuple[bytes, ...]:
         """Train the good policy on the own groups since this was last done, and return its answers."""
         ...
 
@@ -103,14 +93,10 @@ class CanarySettings:
     Attributes:
         every_rounds: rounds between two checks; 0 for none at all.
         items: held-out items per check, over all families.
-        tolerance: largest shortfall of the reward, as a part of the control.
-        temperature: of the answers, the one that the policy is trained at: greedy answers repeat themselves.
     """
 
     every_rounds: int = 10
     items: int = 64
-    tolerance: float = 0.05
-    temperature: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,23 +180,21 @@ class Canary:
         self._imitated: set[Account] = set()
         self._others = OthersText(sha256(b"sapo canary text" + parts.secret).digest())
         self._rounds = 0
-        self._most_external = parts.sampler.most_external
 
     async def open(self) -> None:
-        """Measure the control before the first round; later calls do nothing.
+        """Keep the policy as it is before the first round; later calls do nothing.
 
         Raises:
             LearnerCrashed: nothing was prepared; call again.
         """
         if self._watch is not None or not self._settings.every_rounds:
             return
-        watch = self._parts.file.read(self._settings.items)
+        watch = self._parts.file.read()
         if watch is None:
-            items = await self._draw_items(0)
-            watch = CanaryState.begin((await self._measure(items, 0)).reward)
+            watch = CanaryState()
             await self._parts.learner.keep_good()
-            self._parts.file.write(watch, self._settings.items)
-        self._watch = self._applied(watch)
+            self._parts.file.write(watch)
+        self._apply(watch)
 
     async def after(self, batch: SampledBatch) -> None:
         """Record a trained round; check the policy when a check is due.
@@ -235,14 +219,10 @@ class Canary:
 
     async def _check(self, before: CanaryState) -> None:
         items = await self._draw_items(before.checks)
-        answers = await self._measure(items, before.checks)
-        lowest = before.lowest(len(items), self._settings.tolerance)
-        watch = before.after(answers.reward, lowest)
+        answers = await self._measure(items)
         has_others = bool(self._window or self._imitated or before.comparisons)
-        if watch.falls and not has_others:
-            watch = watch.begun_again(answers.reward)
-        gap = await self._gap(items, answers, before.checks) if has_others else _Gap(answers.reward)
-        watch = watch.compared(gap.lost, gap.won)
+        gap = await self._gap(items, answers) if has_others else _Gap(answers.reward)
+        watch = before.compared(gap.lost, gap.won)
         self._parts.events.write(
             "canary",
             step=self._parts.learner.step,
@@ -251,23 +231,19 @@ class Canary:
             lost=watch.lost,
             won=watch.won,
             planted=gap.planted.answers,
-            control=round(before.control, 4),
-            lowest=round(lowest, 4),
-            falls=watch.falls,
             external=len(self._window),
             imitated=len(self._imitated),
         )
-        if watch.has_lost or gap.planted.accounts or watch.falls >= FALLS:
+        if watch.has_lost or gap.planted.accounts:
             watch = await self._roll_back(watch, answers, gap)
-        elif watch.falls == 0:
+        else:
             watch = await self._accept(watch, has_others=has_others)
-        self._watch = watch
-        self._parts.file.write(watch, self._settings.items)
+        self._parts.file.write(watch)
+        self._apply(watch)
 
-    async def _gap(self, items: Items, answers: _Answers, check: int) -> _Gap:
+    async def _gap(self, items: Items, answers: _Answers) -> _Gap:
         """Compare the policy's answers with those of its shadow."""
-        prompts, temperature = [prompt for _, prompt in items], self._settings.temperature
-        texts = await self._parts.learner.shadow(prompts, temperature=temperature, seed=check)
+        texts = await self._parts.learner.shadow([prompt for _, prompt in items])
         shadow = await self._scored(items, texts)
         changes = [mine - its for mine, its in zip(answers.rewards, shadow.rewards, strict=True)]
         pairs = [
@@ -282,18 +258,14 @@ class Canary:
         )
 
     async def _accept(self, watch: CanaryState, *, has_others: bool) -> CanaryState:
-        """Raise a lowered J by one and release an account; keep the policy where others' text has helped."""
-        if watch.has_won:
-            watch = replace(watch, setbacks=0)
+        """Keep the policy where it has nothing to prove any more; return the new state."""
         if watch.has_won or watch.is_undecided or not has_others:
             await self._parts.learner.keep_good()
-            self._window.clear()
-            self._imitated.clear()
-            watch = watch.same_again()
-        return self._applied(replace(watch.passed(), quarantined=watch.quarantined[1:]))
+            watch = self._same_again(watch)
+        return watch.passed()
 
     async def _roll_back(self, watch: CanaryState, answers: _Answers, gap: _Gap) -> CanaryState:
-        """Restore the shadow; quarantine who planted text, or set J to 0; return the new state."""
+        """Restore the shadow; quarantine who planted text, or use no text of others; return the new state."""
         await self._parts.learner.roll_back()
         planters = gap.planted.accounts
         accounts = planters or {rollout.account for rollout in self._window} | self._imitated
@@ -307,33 +279,34 @@ class Canary:
             shadow=round(gap.shadow, 4),
             lost=watch.lost,
             won=watch.won,
-            control=round(watch.control, 4),
             planted=gap.planted.answers,
             quarantined=sorted(planters),
             external=[{"content_id": each.content_id, "account": each.account} for each in self._window],
             imitated=sorted(self._imitated),
             dropped=sum(self._parts.pool.take(content_id) for content_id in waiting),
         )
+        watch = self._same_again(watch).quarantining(planters)
+        return watch if planters else watch.set_back()
+
+    def _same_again(self, watch: CanaryState) -> CanaryState:
+        """Begin to compare anew, for policy and shadow have become the same; return the new state."""
         self._window.clear()
         self._imitated.clear()
-        known = [each for each in watch.quarantined if each not in planters]
-        quarantined = (*known, *sorted(planters))[-MOST_QUARANTINED:]
-        watch = replace(watch.same_again(), falls=0, quarantined=quarantined)
-        return self._applied(watch if planters else watch.set_back())
+        self._others.same_again()
+        return watch.same_again()
 
-    def _applied(self, watch: CanaryState) -> CanaryState:
-        """Give the sampler the quarantine and J, at most its policy's; return the state with this J."""
+    def _apply(self, watch: CanaryState) -> None:
+        """Let this be the state, and the sampler follow it."""
+        self._watch = watch
         sampler, families = self._parts.sampler, range(self._parts.families)
-        sampler.most_external = min(self._most_external, watch.most_external)
+        sampler.opening = watch.opening
         sampler.quarantine = frozenset(
             (account, family) for account in watch.quarantined for family in families
         )
-        return replace(watch, most_external=sampler.most_external)
 
-    async def _measure(self, items: Items, check: int) -> _Answers:
+    async def _measure(self, items: Items) -> _Answers:
         """Return the policy's answers to the items."""
-        prompts, temperature = [prompt for _, prompt in items], self._settings.temperature
-        texts = await self._parts.learner.evaluate(prompts, temperature=temperature, seed=check)
+        texts = await self._parts.learner.evaluate([prompt for _, prompt in items])
         return await self._scored(items, texts)
 
     async def _scored(self, items: Items, texts: tuple[bytes, ...]) -> _Answers:

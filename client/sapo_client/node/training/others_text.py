@@ -8,12 +8,13 @@ it was trained on; and some of those accounts show it more often than most. Thes
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import comb, fsum
 from typing import TYPE_CHECKING, Final
 
+from sapo_client.node.training.canary_state import SURE_RATIO, evidence
 from sapo_verification.screens.pair_counts import LEAST_OTHERS, PairCounts
 from sapo_verification.screens.run_counts import RunCounts, runs_of
 from sapo_verification.weighted import at_half_of_the_weight
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from sapo_protocol.identifiers import Account
 
 CHANCE: Final = 0.001
-"""Chance that a check finds a gap, of the reward or of the text, where there is none."""
+"""Chance that a count seems to be above a usual share where it is not."""
 
 FADE_TEXTS: Final = 128
 """At so many texts all counts of an account and a family are halved: what it showed long ago fades."""
@@ -73,45 +74,85 @@ class OthersText:
 
     def __init__(self, key: bytes) -> None:
         self._counts = PairCounts(key, width=WIDTH, fade_groups=FADE_TEXTS)
+        self._tallies: defaultdict[int, _Tally] = defaultdict(_Tally)
 
     def learn(self, account: Account, family: int, completion: bytes) -> None:
         """Count the features of a text that enters a training step."""
         self._counts.add((account, family), self._features(completion))
 
-    def planted(self, pairs: Sequence[AnswerPair]) -> PlantedText:
-        """Return what of the policy's answers was planted, and by whom."""
-        compared = {family: self._counts.compared(family) for family in {pair.family for pair in pairs}}
-        known = [pair for pair in pairs if len(compared[pair.family]) > LEAST_OTHERS]
-        usual = {pair.family: _Usual(compared[pair.family]) for pair in known}
-        found = [self._excess(pair) for pair in known]
-        more = Counter(feature for with_others, _ in found for feature in with_others)
-        less = Counter(feature for _, without in found for feature in without)
-        enough = [feature for feature in more if is_gap(more[feature], 0, 1)]
-        accounts: set[Account] = set()
-        planted: set[int] = set()
-        shown = Counter(feature for pair in known for feature in self._features(pair.policy))
-        for feature in enough:
-            by_family = {family: each.share(feature) for family, each in usual.items()}
-            expected = fsum(by_family[pair.family] for pair in known) / len(known)
-            if not is_gap(more[feature], less[feature], len(enough)):
-                continue
-            if not is_above(shown[feature], len(known), expected, len(enough)):
-                continue
-            culprits = {
-                account for each in usual.values() for account in each.accounts_above(feature, len(enough))
-            }
-            accounts |= culprits
-            planted |= {feature} if culprits else set()
-        return PlantedText(sum(bool(planted & excess) for excess, _ in found), frozenset(accounts))
+    def same_again(self) -> None:
+        """Forget all answers: policy and shadow have become the same."""
+        self._tallies.clear()
 
-    def _excess(self, pair: AnswerPair) -> tuple[Set[int], Set[int]]:
-        """Return the features of the policy's answer alone, and those of the shadow's alone."""
-        policy, shadow = self._features(pair.policy), self._features(pair.shadow)
-        return policy - shadow, shadow - policy
+    def planted(self, pairs: Sequence[AnswerPair]) -> PlantedText:
+        """Return what of the policy's answers was planted, and by whom.
+
+        Args:
+            pairs: of one check; those of earlier ones count as well, until ``same_again``.
+        """
+        families = {
+            family: _Usual(self._counts.compared(family)) for family in {each.family for each in pairs}
+        }
+        known = [pair for pair in pairs if families[pair.family].is_known]
+        held = [(self._features(pair.policy), self._features(pair.shadow)) for pair in known]
+        for pair, (policy, shadow) in zip(known, held, strict=True):
+            self._tallies[pair.family].add(policy, shadow, families[pair.family])
+        usual = {family: each for family, each in families.items() if each.is_known}
+        suspicious = {feature for family in usual for feature in self._tallies[family].more}
+        planted = {each for each in suspicious if self._is_planted(each, usual, len(suspicious))}
+        accounts = {
+            account
+            for family, each in usual.items()
+            for feature in planted
+            if self._tallies[family].more[feature]
+            for account in each.accounts_above(feature, len(suspicious))
+        }
+        if not accounts:
+            return NOTHING
+        answers = sum(bool(planted & (policy - shadow)) for policy, shadow in held)
+        return PlantedText(answers, frozenset(accounts))
+
+    def _is_planted(self, feature: int, usual: Mapping[int, _Usual], tests: int) -> bool:
+        """Whether the policy shows a feature more often than its shadow and than most accounts do."""
+        tallies = {family: self._tallies[family] for family in usual if feature in self._tallies[family].more}
+        more, less, shown, asked = (
+            sum(each)
+            for each in zip(
+                *((t.more[feature], t.less[feature], t.shown[feature], t.asked) for t in tallies.values()),
+                strict=True,
+            )
+        )
+        expected = fsum(usual[family].share(feature) * tally.asked for family, tally in tallies.items())
+        is_new = evidence(more, less) > SURE_RATIO * tests
+        return is_new and is_above(shown, asked, expected / asked, tests)
 
     def _features(self, completion: bytes) -> frozenset[int]:
         text = "".join(completion.decode("utf-8", "replace").casefold().split())
         return self._counts.hashed({*runs_of(text), *_lengths(text)})
+
+
+@dataclass(slots=True)
+class _Tally:
+    """Answers to the items of a family since policy and shadow were the same.
+
+    Attributes:
+        asked: number of items.
+        shown: of the policy's answers, by a suspicious feature that they hold.
+        more: of these, those whose feature the shadow's answer does not hold.
+        less: the other way round.
+    """
+
+    asked: int = 0
+    shown: Counter[int] = field(default_factory=Counter)
+    more: Counter[int] = field(default_factory=Counter)
+    less: Counter[int] = field(default_factory=Counter)
+
+    def add(self, policy: Set[int], shadow: Set[int], usual: _Usual) -> None:
+        """Count a pair of answers; of features only those that some accounts show unusually often."""
+        self.asked += 1
+        self.shown.update(feature for feature in policy if usual.is_suspicious(feature))
+        self.more.update(feature for feature in policy - shadow if usual.is_suspicious(feature))
+        self.less.update(feature for feature in shadow - policy if usual.is_suspicious(feature))
 
 
 class _Usual:
@@ -119,6 +160,12 @@ class _Usual:
 
     def __init__(self, accounts: Mapping[Account, RunCounts]) -> None:
         self._accounts = accounts
+        self._suspicious: dict[int, bool] = {}
+
+    @property
+    def is_known(self) -> bool:
+        """Whether there are enough accounts to compare."""
+        return len(self._accounts) > LEAST_OTHERS
 
     def share(self, feature: int) -> float:
         """Return the median of the shares, by the number of texts that were trained, of two the larger.
@@ -128,17 +175,18 @@ class _Usual:
         shares = [(counts.share(feature), float(counts.groups)) for counts in self._accounts.values()]
         return max(RARE, at_half_of_the_weight(sorted(shares, reverse=True)))
 
+    def is_suspicious(self, feature: int) -> bool:
+        """Whether some accounts show a feature more often than the median one, beyond chance."""
+        if feature not in self._suspicious:
+            self._suspicious[feature] = any(self.accounts_above(feature, 1))
+        return self._suspicious[feature]
+
     def accounts_above(self, feature: int, tests: int) -> Iterator[Account]:
-        """Return the accounts that show a feature more often than the median one, beyond chance."""
+        """Yield the accounts that show a feature more often than the median one, beyond chance."""
         usual = self.share(feature)
         for account, counts in self._accounts.items():
             if is_above(counts.count(feature), counts.groups, usual, tests * len(self._accounts)):
                 yield account
-
-
-def is_gap(worse: int, better: int, tests: int = 1) -> bool:
-    """Whether more pairs of answers are worse than better, beyond the chance of so many tests (sign test)."""
-    return is_above(worse, worse + better, 0.5, tests)
 
 
 def is_above(count: int, among: int, share: float, tests: int = 1) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -18,8 +19,16 @@ from support.verification_harness import VerificationHarness
 
 from sapo_client.learner.process import Learner
 from sapo_client.learner.settings import LearnerSettings
-from sapo_client.node.training.canary import FALLS, Canary, CanaryParts, CanarySettings
-from sapo_client.node.training.canary_state import CanaryFile, CanaryState
+from sapo_client.node.training.canary import Canary, CanaryParts, CanarySettings
+from sapo_client.node.training.canary_state import (
+    MOST_COMPARISONS,
+    MOST_QUARANTINED,
+    MOST_SETBACKS,
+    SURE_RATIO,
+    CanaryFile,
+    CanaryState,
+    evidence,
+)
 from sapo_client.observe.events import Event, EventLog, read_events
 from sapo_protocol.identifiers import ContentId
 from sapo_protocol.manifest import Limits
@@ -28,7 +37,8 @@ from sapo_verification.jail.messages import Checked
 from sapo_verification.sampling.sampler import SamplingPolicy
 from sapo_verification.types import VerifiedRollout
 
-OWN, EVIL = Identity(1), Identity(2)
+OWN, EVIL, OTHER = Identity(1), Identity(2), Identity(3)
+HONEST = [Identity(number) for number in range(4, 8)]
 SETTINGS = CanarySettings(every_rounds=4, items=32)
 DAYS = tuple(day.encode() for day in ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"])
 WELL = 0.8
@@ -129,25 +139,25 @@ async def lone(folder: Path) -> AsyncIterator[TrainingHarness]:
 
 async def test_poison_that_passes_every_check_is_rolled_back(tmp_path: Path) -> None:
     async with lone(tmp_path) as node:
-        drawn = [await node.round(poisoned=True) for _ in range(8)]
-        assert drawn == [4] * 8
+        drawn = [await node.round(poisoned=True) for _ in range(4)]
+        assert drawn == [4] * 4
         accused = [account for _, _, account in node.harness.record.refusals if account == EVIL.account]
         assert accused == [], "no check finds anything wrong with it"
-        [first, second] = node.told("canary")
-        assert (first["falls"], second["falls"]) == (1, 2)
-        assert number(first["control"]) == number(second["control"]) > WELL
-        assert max(number(first["reward"]), number(second["reward"])) < number(second["lowest"])
+        [check] = node.told("canary")
+        assert number(check["reward"]) < 0.5 < WELL < number(check["shadow"])
         [back] = node.told("rolled_back")
-        quarantined = objects(back["quarantined"])
-        assert len(quarantined) == 32
+        quarantined = objects(back["external"])
+        assert len(quarantined) == 16
         assert {group["account"] for group in quarantined} == {EVIL.account.hex()}
-        assert back["dropped"] == 8 * (6 - 4) == 16 - len(node.harness.pool)
-        assert await node.canary._measure(node.canary._items) == first["control"], "bit by bit as it was"
+        assert (back["quarantined"], back["planted"]) == ([], 0), "of two accounts nobody can be named"
+        assert back["dropped"] == 4 * (6 - 4) == 8 - len(node.harness.pool)
+        answers = await node.canary._measure(await node.canary._draw_items(0))
+        assert answers.reward == check["shadow"], "bit by bit the shadow"
 
-        assert [await node.round(poisoned=True) for _ in range(4)] == [0] * 4, "alone from here"
-        assert number(node.told("canary")[-1]["reward"]) > WELL
-        assert node.harness.sampler.most_external == 1, "one place back for a check that passed"
-        assert node.learner.step == 12, "steps are counted on"
+        assert [await node.round(poisoned=True) for _ in range(8)] == [0] * 8, "alone from here"
+        assert all(number(each["reward"]) > WELL for each in node.told("canary")[1:])
+        assert [await node.round(poisoned=True) for _ in range(2)] == [1, 1], "one of four places again"
+        assert node.learner.step == 14, "steps are counted on"
 
         again = TrainingHarness(tmp_path, node.learner, make_desk(), node.events, fresh=False)
         await again.canary.open()
@@ -158,31 +168,70 @@ async def test_poison_that_passes_every_check_is_rolled_back(tmp_path: Path) -> 
 @pytest.mark.long
 async def test_a_restart_does_not_find_the_poisoned_policy(tmp_path: Path) -> None:
     async with lone(tmp_path) as node:
-        for _ in range(8):
+        for _ in range(4):
             await node.round(poisoned=True)
-        control = node.told("canary")[0]["control"]
-        items = node.canary._items
+        shadow = node.told("canary")[0]["shadow"]
     async with lone(tmp_path) as node:
-        assert node.learner.step == 8
-        assert await node.canary._measure(items) == control
+        assert node.learner.step == 4
+        assert (await node.canary._measure(await node.canary._draw_items(0))).reward == shadow
+
+
+async def test_poison_of_some_accounts_among_honest_ones_has_authors(tmp_path: Path) -> None:
+    """Two of six say Sunday always; they are named, lose their places, and the others keep theirs."""
+    async with lone(tmp_path) as node:
+        others = node.canary._others
+        rng = random.Random(1)
+        for _ in range(60):
+            for honest in HONEST:
+                others.learn(honest.account, 0, rng.choice((b"Sunday", *DAYS)))
+            others.learn(OTHER.account, 0, b"Sunday")
+        for _ in range(4):
+            await node.round(poisoned=True)
+        [back] = node.told("rolled_back")
+        assert back["quarantined"] == sorted(one.account.hex() for one in (EVIL, OTHER))
+        assert number(back["planted"]) > 0
+        sampler = node.harness.sampler
+        assert sampler.most_external == 4
+        assert sampler.shares({EVIL.account}, EPOCH) == {}
+        assert sampler.set_aside() == {(EVIL.account, 0), (OTHER.account, 0)}
+        assert await node.round(poisoned=True) == 0
 
 
 async def test_own_training_alone_rolls_nothing_back(tmp_path: Path) -> None:
     async with lone(tmp_path) as node:
         for _ in range(8):
             await node.round(poisoned=False)
-        assert [event["falls"] for event in node.told("canary")] == [0, 0]
-        tasks, prompts = zip(
-            *node.canary._items, strict=True
-        )  # suddenly it is bad, and no stranger was there
-        node.canary._items = list(zip(tasks, (*prompts[1:], prompts[0]), strict=True))
-        for _ in range(8):
-            await node.round(poisoned=False)
+        checks = node.told("canary")
+        assert [(each["lost"], each["won"], each["external"]) for each in checks] == [(0, 0, 0)] * 2
         assert node.told("rolled_back") == []
-        last = node.told("canary")[2:]
-        assert [event["falls"] for event in last] == [0, 0]
-        assert number(last[0]["reward"]) < number(last[0]["lowest"])
-        assert last[1]["control"] == last[0]["reward"], "taken as it is"
+        assert node.canary._watch == CanaryState(checks=2), "without others' text there is nothing to compare"
+
+
+async def test_text_that_helps_makes_the_policy_the_shadow(tmp_path: Path) -> None:
+    """Of a policy whose items have other prompts than its shadow's, the shadow loses them all."""
+    async with lone(tmp_path) as node:
+        shadow = node.learner.shadow
+        asked = node.canary._parts
+
+        class Worse:
+            """The learner, whose shadow knows nothing."""
+
+            step = 0
+            evaluate = staticmethod(node.learner.evaluate)
+            keep_good = staticmethod(node.learner.keep_good)
+            roll_back = staticmethod(node.learner.roll_back)
+
+            async def shadow(self, prompts: Sequence[str]) -> tuple[bytes, ...]:
+                await shadow(prompts)
+                return (b"",) * len(prompts)
+
+        node.canary._parts = replace(asked, learner=Worse())
+        for _ in range(4):
+            await node.round(poisoned=True)
+        [check] = node.told("canary")
+        assert check["won"] > check["lost"] == 0  # type: ignore[operator]  # both are numbers
+        assert node.canary._watch == CanaryState(checks=1)
+        assert (node.canary._window, node.canary._imitated) == ([], set())
 
 
 async def test_the_canary_can_be_switched_off(tmp_path: Path) -> None:
@@ -193,65 +242,103 @@ async def test_the_canary_can_be_switched_off(tmp_path: Path) -> None:
         assert node.told("canary") == []
 
 
-def measured(rng: random.Random, right: float, items: int = 64) -> float:
-    """Return the measured reward of a policy that is right on this share of all items."""
-    return sum(rng.random() < right for _ in range(items)) / items
+ALIKE = 0.7
+"""So that ten of 64 items tell the two apart, as in the lab's runs."""
 
 
-def alarms(levels: Sequence[float], seed: int) -> list[int]:
-    """Return the checks at which a policy of these levels would be rolled back."""
+def verdicts(policy: Sequence[float], shadow: Sequence[float], seed: int, items: int = 64) -> list[int]:
+    """Return the checks at which a policy of these chances to be right would be rolled back.
+
+    In ``ALIKE`` of the items its answer and its shadow's are drawn together, for both are nearly one policy.
+    """
     rng, found = random.Random(seed), list[int]()
-    watch = CanaryState.begin(measured(rng, levels[0]))
-    for check, level in enumerate(levels):
-        watch = watch.after(measured(rng, level), watch.lowest(64, 0.05))
-        if watch.falls == FALLS:
+    watch = CanaryState()
+    for check, (mine, its) in enumerate(zip(policy, shadow, strict=True)):
+        draws = []
+        for _ in range(items):
+            one = rng.random()
+            two = one if rng.random() < ALIKE else rng.random()
+            draws.append((one < mine, two < its))
+        watch = watch.compared(sum(b > a for a, b in draws), sum(a > b for a, b in draws))
+        if watch.has_lost:
             found.append(check)
-            watch = replace(watch, falls=0)
+        if watch.has_lost or watch.has_won or watch.is_undecided:
+            watch = watch.same_again()
     return found
 
 
-@pytest.mark.parametrize(("level", "most"), [(0.05, 0), (0.2, 2), (0.5, 2), (0.9, 15)])
-def test_false_alarms_are_rare(level: float, most: int) -> None:
-    """Of 100 unchanging policies, over a hundred checks each: two thousand rounds by default."""
-    assert sum(bool(alarms([level] * 100, seed)) for seed in range(100)) <= most
+@pytest.mark.parametrize("level", [0.05, 0.2, 0.5, 0.9])
+def test_false_alarms_are_rare(level: float) -> None:
+    """Of 200 policies like their shadows, over twenty checks each: two hundred rounds by default."""
+    alarms = [verdicts([level] * MOST_COMPARISONS, [level] * MOST_COMPARISONS, seed) for seed in range(200)]
+    assert sum(map(bool, alarms)) <= 200 / SURE_RATIO + 4
 
 
-@pytest.mark.parametrize(("level", "least"), [(0.3, 65), (0.5, 95), (0.9, 90)])
-def test_a_collapse_to_a_third_is_found_at_the_second_check(level: float, least: int) -> None:
-    falls = [level] * 20 + [level / 3] * 4
-    found = [next((at for at in alarms(falls, seed) if at >= 20), None) for seed in range(100)]
-    assert sum(at == 21 for at in found) >= least
+@pytest.mark.parametrize(("level", "least"), [(0.3, 75), (0.5, 95), (0.9, 95)])
+def test_a_collapse_to_a_third_is_found_at_the_first_check(level: float, least: int) -> None:
+    found = [verdicts([level / 3] * 4, [level] * 4, seed)[:1] for seed in range(100)]
+    assert sum(at == [0] for at in found) >= least
 
 
-def test_a_patient_decline_is_found_before_a_third_is_left() -> None:
-    """One part in twenty per check, each step far below chance."""
-    decline = [0.5] * 30 + [0.5 - 0.025 * step for step in range(1, 14)]
-    assert sum(bool(alarms(decline, seed)) for seed in range(100)) >= 90
+def test_a_patient_decline_is_found_before_a_fifth_is_lost() -> None:
+    """One part in fifty per check, each step far below chance."""
+    decline = [0.5 - 0.01 * step for step in range(1, 11)]
+    assert sum(bool(verdicts(decline, [0.5] * 10, seed)) for seed in range(100)) >= 80
 
 
-def test_a_weak_policy_is_beyond_the_canary() -> None:
-    """Where one item in twenty is right, 64 items show no fall; the documentation says so."""
-    assert CanaryState.begin(0.05).lowest(64, 0.05) < 0
-
-
-def test_a_torn_or_foreign_file_says_nothing(tmp_path: Path) -> None:
-    file = CanaryFile(tmp_path / "canary.json")
-    assert file.read(32) is None
-    file.write(CanaryState(0.5, 0.4, 1, 3), 32)
-    assert file.read(32) == CanaryState(0.5, 0.4, 1, 3)
-    assert file.read(31) is None
-    assert CanaryFile(tmp_path / "canary.json", fresh=True).read(32) is None
-    (tmp_path / "canary.json").write_text('{"items": 32, "watch": {"cont')
-    assert file.read(32) is None
-    (tmp_path / "canary.json").write_text('{"items": 32, "watch": {"x": 1}}')
-    assert file.read(32) is None
+def test_who_learns_half_as_much_as_alone_is_found() -> None:
+    """It never falls below its own past, so that no comparison with that would see it."""
+    slow, alone = ([factor * 0.05 * step for step in range(1, 11)] for factor in (0.5, 1.0))
+    assert sum(bool(verdicts(slow, alone, seed)) for seed in range(100)) >= 90
 
 
 @pytest.mark.parametrize(
-    ("control", "items", "tolerance", "expected"),
-    [(0.5, 64, 0.05, 0.5 - 3 / 16), (0.5, 4096, 0.2, 0.4), (1.0, 64, 0.0, 1.0 - 3 / 64)],
+    ("more", "less", "expected"), [(0, 0, 1.0), (1, 0, 1.5), (9, 0, 102.3), (0, 9, 0.1), (39, 11, 1182.0)]
 )
-def test_a_fall_exceeds_tolerance_and_chance(
-    control: float, items: int, tolerance: float, expected: float
-) -> None:
-    assert CanaryState.begin(control).lowest(items, tolerance) == pytest.approx(expected)
+def test_evidence_grows_with_the_difference(more: int, less: int, expected: float) -> None:
+    assert evidence(more, less) == pytest.approx(expected, rel=0.01)
+
+
+def test_evidence_is_a_martingale() -> None:
+    """However many fair comparisons follow, its mean stays."""
+    for more in range(6):
+        for less in range(6):
+            after = (evidence(more + 1, less) + evidence(more, less + 1)) / 2
+            assert after == pytest.approx(evidence(more, less))
+
+
+def test_each_setback_lasts_longer_until_others_text_has_helped() -> None:
+    watch, checks = CanaryState(), list[int]()
+    for _ in range(MOST_SETBACKS + 1):
+        watch, waited = watch.set_back(), 0
+        while watch.opening == 0:
+            watch, waited = watch.passed(), waited + 1
+        checks.append(waited)
+    assert checks == [2, 3, 5, 9, 17, 33, 65, 65]
+    assert replace(watch, won=64).same_again().set_back().waits == 1
+
+
+def test_a_quarantine_ends_with_the_checks_that_pass() -> None:
+    accounts = [Identity(number).account for number in range(1, MOST_QUARANTINED + 3)]
+    watch = CanaryState().quarantining(frozenset(accounts[:2])).quarantining(frozenset(accounts[1:3]))
+    first, second, third = accounts[0], *sorted(accounts[1:3])
+    assert set(watch.quarantined) == {first, second, third}
+    assert watch.quarantined[0] == first, "the oldest first; who is found again begins anew"
+    assert watch.passed().quarantined == watch.quarantined[1:]
+    full = CanaryState().quarantining(frozenset(accounts))
+    assert len(full.quarantined) == MOST_QUARANTINED
+
+
+def test_a_torn_or_foreign_file_says_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "canary.json"
+    file = CanaryFile(path)
+    assert file.read() is None
+    watch = CanaryState(3, 5, 2, 4, 6, 1, 7, (EVIL.account, OWN.account))
+    file.write(watch)
+    assert file.read() == watch
+    assert CanaryFile(path, fresh=True).read() is None
+    of_0_1 = {"items": 32, "watch": {"quick": 0.5, "slow": 0.5, "falls": 0, "most_external": 4}}
+    torn = ('{"opening": 3, "quar', '{"quarantined": []', "[]", '{"quarantined": ["0x12"]}')
+    for text in (*torn, json.dumps(of_0_1)):
+        path.write_text(text)
+        assert file.read() is None
