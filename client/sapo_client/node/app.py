@@ -20,7 +20,7 @@ import trio
 from sapo_client.config import Config
 from sapo_client.errors import ExitCode
 from sapo_client.keystore import Identity
-from sapo_client.learner.backend import LearnerCrashed
+from sapo_client.learner.backend import Backend, LearnerCrashed
 from sapo_client.node.auditing import assembly as auditing
 from sapo_client.node.engine import open_engine
 from sapo_client.node.gossip.assembly import open_gossip
@@ -113,15 +113,7 @@ class NodeApp:
         self._chain = auditing.open_chain(context)
         self._beacons = open_beacons(manifest, self._chain, context.events)
         self._checkers = CheckerPool(manifest.suite, workers=config.verification.workers)
-        suite, seed, fresh = manifest.suite, context.rng.getrandbits(32), options.fresh
-        self._learner = open_backend(
-            config.learner,
-            data.learner,
-            suite=suite,
-            seed=seed,
-            fresh=fresh,
-            own_steps_kept=config.canary.every_rounds,
-        )
+        self._learner = self._open_learner()
         doppelganger = training.open_doppelganger(context)
         told = roles.join(telemetry, doppelganger)
         self._engine = open_engine(context, checkers=self._checkers, beacons=self._beacons, observers=told)
@@ -149,6 +141,17 @@ class NodeApp:
         )
         self._show, self._started_seconds = show, clock()
         self._last_step: int | None = None
+
+    def _open_learner(self) -> Backend:
+        context = self._context
+        return open_backend(
+            context.config.learner,
+            context.data.learner,
+            suite=context.manifest.suite,
+            seed=context.rng.getrandbits(32),
+            fresh=context.fresh,
+            own_steps_kept=context.config.canary.every_rounds,
+        )
 
     def _watch_chain(self) -> None:
         """Open what follows the chain beside the ledger: bonds, announcements, and the health of it all."""

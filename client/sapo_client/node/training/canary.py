@@ -9,9 +9,9 @@ done harm if
 * the policy says what few accounts planted (``others_text``).
 
 Then the shadow becomes the policy, so that nothing that was learned from own text is lost. Accounts that
-planted text are quarantined: nothing of theirs is trained. Where nobody can be named, what the accounts in
-question have waiting is dropped, and no external text is used; each later check that passes lets in a quarter
-more of the external groups and demonstrations. It also ends the oldest quarantine.
+planted text are quarantined: nothing of theirs is trained. If there are none, what all accounts in question
+have waiting is dropped. After a lower reward no external text is used; each later check that passes lets in a
+quarter more of the external groups and demonstrations. It also ends the oldest quarantine.
 
 Where others' text has helped, beyond chance, the policy becomes the shadow, and so it does where nothing was
 found in ``canary_state.MOST_COMPARISONS`` checks.
@@ -206,7 +206,7 @@ class Canary:
             return
         self._window.extend(batch.external)
         for rollout in batch.external:
-            for completion in rollout.completions:
+            for completion in rollout.right:  # wrong ones are trained against
                 self._others.learn(rollout.account, rollout.task.family, completion)
         for each in batch.demonstrations:
             self._imitated.add(each.account)
@@ -265,7 +265,7 @@ class Canary:
         return watch.passed()
 
     async def _roll_back(self, watch: CanaryState, answers: _Answers, gap: _Gap) -> CanaryState:
-        """Restore the shadow; quarantine who planted text, or use no text of others; return the new state."""
+        """Restore the shadow, quarantine who planted text, close if reward was lost; return the new state."""
         await self._parts.learner.roll_back()
         planters = gap.planted.accounts
         accounts = planters or {rollout.account for rollout in self._window} | self._imitated
@@ -285,8 +285,8 @@ class Canary:
             imitated=sorted(self._imitated),
             dropped=sum(self._parts.pool.take(content_id) for content_id in waiting),
         )
-        watch = self._same_again(watch).quarantining(planters)
-        return watch if planters else watch.set_back()
+        after = self._same_again(watch).quarantining(planters)
+        return after.set_back() if watch.has_lost else after
 
     def _same_again(self, watch: CanaryState) -> CanaryState:
         """Begin to compare anew, for policy and shadow have become the same; return the new state."""

@@ -132,6 +132,27 @@ def test_an_honest_account_that_had_the_phrase_once_is_not_named() -> None:
     assert found.accounts == frozenset(OTHERS)
 
 
+def test_who_copies_the_style_of_few_may_take_them_along() -> None:
+    """A known price: an honest account whose rare style four others repeat is named with them."""
+    styled = behind("so:", column_sums)
+    writers = beside_honest(styled, number=4) | {HONEST[0]: mostly(0.5, styled, column_sums)}
+    found = trained(writers).planted(answers(styled, column_sums))
+    assert found.accounts == {HONEST[0], *OTHERS[:4]}
+
+
+def test_answers_of_several_checks_count_together() -> None:
+    """A phrase in a tenth of the answers is found in time, and not if each check begins anew."""
+    phrase = behind(PHRASE, column_sums)
+    policy = mostly(0.1, phrase, column_sums)
+    together, apart = (trained(beside_honest(phrase)) for _ in range(2))
+    found = [together.planted(answers(policy, column_sums, seed=seed)).accounts for seed in range(8)]
+    assert found[0] == frozenset()
+    assert found[-1] == frozenset(OTHERS)
+    for seed in range(8):
+        assert apart.planted(answers(policy, column_sums, seed=seed)) == NOTHING
+        apart.same_again()
+
+
 def test_a_phrase_is_forgotten_with_the_texts_that_follow() -> None:
     """An account that stops is not named for ever."""
     others = trained(beside_honest(behind(PHRASE, column_sums)), texts=40)
