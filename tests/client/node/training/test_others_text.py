@@ -134,7 +134,7 @@ def test_an_honest_account_that_had_the_phrase_once_is_not_named() -> None:
 
 def test_who_copies_the_style_of_few_may_take_them_along() -> None:
     """A known price: an honest account whose rare style four others repeat is named with them."""
-    styled = behind("so:", column_sums)
+    styled = behind("so it is ", column_sums)
     writers = beside_honest(styled, number=4) | {HONEST[0]: mostly(0.5, styled, column_sums)}
     found = trained(writers).planted(answers(styled, column_sums))
     assert found.accounts == {HONEST[0], *OTHERS[:4]}
