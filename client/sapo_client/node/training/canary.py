@@ -20,7 +20,7 @@ found in ``canary_state.MOST_COMPARISONS`` checks.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final, Protocol
@@ -205,12 +205,8 @@ class Canary:
         if self._watch is None:
             return
         self._window.extend(batch.external)
-        for rollout in batch.external:
-            for completion in rollout.right:  # wrong ones are trained against
-                self._others.learn(rollout.account, rollout.task.family, completion)
-        for each in batch.demonstrations:
-            self._imitated.add(each.account)
-            self._others.learn(each.account, each.family, each.completion)
+        self._imitated.update(each.account for each in batch.demonstrations)
+        await self._others.learn(_texts(batch))
         self._rounds += 1
         if self._rounds < self._settings.every_rounds:
             return
@@ -254,7 +250,7 @@ class Canary:
             shadow=shadow.reward,
             lost=sum(change < 0 for change in changes),
             won=sum(change > 0 for change in changes),
-            planted=self._others.planted(pairs),
+            planted=await self._others.planted(pairs),
         )
 
     async def _accept(self, watch: CanaryState, *, has_others: bool) -> CanaryState:
@@ -331,3 +327,12 @@ class Canary:
             if len(items) == self._settings.items:
                 return items
         raise LocalProtocolError("the suite yields no items for the canary")
+
+
+def _texts(batch: SampledBatch) -> Iterator[tuple[Account, int, bytes]]:
+    """Yield the texts of others that a batch teaches, with authors and families; wrong ones it does not."""
+    for rollout in batch.external:
+        for completion in rollout.right:
+            yield rollout.account, rollout.task.family, completion
+    for each in batch.demonstrations:
+        yield each.account, each.family, each.completion

@@ -9,10 +9,12 @@ it was trained on; and some of those accounts show it more often than most. Thes
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import comb, fsum
 from typing import TYPE_CHECKING, Final
+
+import trio
 
 from sapo_client.node.training.canary_state import SURE_RATIO, evidence
 from sapo_verification.screens.pair_counts import LEAST_OTHERS, PairCounts
@@ -33,8 +35,14 @@ FADE_TEXTS: Final = 128
 WIDTH: Final = 4_096
 """24 KiB of counts per account and family; see ``RecurringRuns``."""
 
+MOST_FEATURES: Final = 256
+"""Of a text; of a longer one a keyed sample, in which a phrase of a dozen characters hardly hides."""
+
 RARE: Final = 0.02
 """Share of an account's texts with a feature that is not worth a comparison: counts are estimates."""
+
+LEAST_TEXTS: Final = 4
+"""Of an account with a feature; fewer are never beyond chance among a dozen accounts, and most have fewer."""
 
 LENGTH_RATIO: Final = 1.25
 """Of each length that is a feature to the next shorter one."""
@@ -76,16 +84,22 @@ class OthersText:
         self._counts = PairCounts(key, width=WIDTH, fade_groups=FADE_TEXTS)
         self._tallies: defaultdict[int, _Tally] = defaultdict(_Tally)
 
-    def learn(self, account: Account, family: int, completion: bytes) -> None:
-        """Count the features of a text that enters a training step."""
-        self._counts.add((account, family), self._features(completion))
+    async def learn(self, texts: Iterable[tuple[Account, int, bytes]]) -> None:
+        """Count the features of texts that enter a training step; other tasks run in between.
+
+        Args:
+            texts: author, family and completion of each.
+        """
+        for account, family, completion in texts:
+            self._counts.add((account, family), self._features(completion))
+            await trio.lowlevel.checkpoint()
 
     def same_again(self) -> None:
         """Forget all answers: policy and shadow have become the same."""
         self._tallies.clear()
 
-    def planted(self, pairs: Sequence[AnswerPair]) -> PlantedText:
-        """Return what of the policy's answers was planted, and by whom.
+    async def planted(self, pairs: Sequence[AnswerPair]) -> PlantedText:
+        """Return what of the policy's answers was planted, and by whom; other tasks run in between.
 
         Args:
             pairs: of one check; those of earlier ones count as well, until ``same_again``.
@@ -97,6 +111,7 @@ class OthersText:
         held = [(self._features(pair.policy), self._features(pair.shadow)) for pair in known]
         for pair, (policy, shadow) in zip(known, held, strict=True):
             self._tallies[pair.family].add(policy, shadow, families[pair.family])
+            await trio.lowlevel.checkpoint()  # long texts take some 50 ms each
         usual = {family: each for family, each in families.items() if each.is_known}
         suspicious = {feature for family in usual for feature in self._tallies[family].more}
         planted = {each for each in suspicious if self._is_planted(each, usual, len(suspicious))}
@@ -128,7 +143,7 @@ class OthersText:
 
     def _features(self, completion: bytes) -> frozenset[int]:
         text = "".join(completion.decode("utf-8", "replace").casefold().split())
-        return self._counts.hashed({*runs_of(text), *_lengths(text)})
+        return frozenset(sorted(self._counts.hashed({*runs_of(text), *_lengths(text)}))[:MOST_FEATURES])
 
 
 @dataclass(slots=True)
@@ -183,9 +198,12 @@ class _Usual:
 
     def accounts_above(self, feature: int, tests: int) -> Iterator[Account]:
         """Yield the accounts that show a feature more often than the median one, beyond chance."""
+        shown = {account: each.count(feature) for account, each in self._accounts.items()}
+        if max(shown.values()) < LEAST_TEXTS:
+            return
         usual = self.share(feature)
         for account, counts in self._accounts.items():
-            if is_above(counts.count(feature), counts.groups, usual, tests * len(self._accounts)):
+            if is_above(shown[account], counts.groups, usual, tests * len(self._accounts)):
                 yield account
 
 

@@ -181,12 +181,10 @@ async def test_a_restart_does_not_find_the_poisoned_policy(tmp_path: Path) -> No
 async def test_poison_of_some_accounts_among_honest_ones_has_authors(tmp_path: Path) -> None:
     """Two of six say Sunday always, and are named."""
     async with lone(tmp_path) as node:
-        others = node.canary._others
         rng = random.Random(1)
         for _ in range(60):
-            for honest in HONEST:
-                others.learn(honest.account, 0, rng.choice((b"Sunday", *DAYS)))
-            others.learn(OTHER.account, 0, b"Sunday")
+            honest = [(each.account, 0, rng.choice((b"Sunday", *DAYS))) for each in HONEST]
+            await node.canary._others.learn([*honest, (OTHER.account, 0, b"Sunday")])
         for _ in range(4):
             await node.round(poisoned=True)
         [back] = node.told("rolled_back")

@@ -40,13 +40,17 @@ def mostly(share: float, writer: Writer, else_: Writer) -> Writer:
     return lambda draw: (writer if draw.random() < share else else_)(draw)
 
 
-def trained(writers: dict[Account, Writer], texts: int = 50, families: int = 2, seed: int = 0) -> OthersText:
+async def trained(
+    writers: dict[Account, Writer], texts: int = 50, families: int = 2, seed: int = 0
+) -> OthersText:
     """Return what a canary knows after so many texts of each writer in each family."""
     others, draw = OthersText(b"key"), random.Random(seed)
-    for _ in range(texts):
-        for account, writer in writers.items():
-            for family in range(families):
-                others.learn(account, family, writer(draw).encode())
+    await others.learn(
+        (account, family, writer(draw).encode())
+        for _ in range(texts)
+        for account, writer in writers.items()
+        for family in range(families)
+    )
     return others
 
 
@@ -62,112 +66,116 @@ def beside_honest(writer: Writer, honest: Writer = column_sums, number: int = 5)
 
 
 @pytest.mark.parametrize("number", [1, 5])
-def test_a_phrase_of_few_accounts_is_found_with_all_of_them_and_nobody_else(number: int) -> None:
-    others = trained(beside_honest(behind(PHRASE, column_sums), number=number))
-    found = others.planted(answers(mostly(0.5, behind(PHRASE, column_sums), column_sums), column_sums))
+async def test_a_phrase_of_few_accounts_is_found_with_all_of_them_and_nobody_else(number: int) -> None:
+    others = await trained(beside_honest(behind(PHRASE, column_sums), number=number))
+    found = await others.planted(answers(mostly(0.5, behind(PHRASE, column_sums), column_sums), column_sums))
     assert found.accounts == frozenset(OTHERS[:number])
     assert ITEMS * 0.3 < found.answers < ITEMS * 0.7
 
 
-def test_length_is_a_feature() -> None:
+async def test_length_is_a_feature() -> None:
     """Padding of which no run of four characters recurs."""
 
     def padded(draw: random.Random) -> str:
         return column_sums(draw) + "".join(draw.choices("abcdefghijklmnopqrstuvwxyz", k=60))
 
-    others = trained(beside_honest(padded))
-    found = others.planted(answers(padded, column_sums))
+    others = await trained(beside_honest(padded))
+    found = await others.planted(answers(padded, column_sums))
     assert found.accounts == frozenset(OTHERS)
     assert found.answers == ITEMS
 
 
-def test_one_answer_that_few_accounts_show_is_planted() -> None:
+async def test_one_answer_that_few_accounts_show_is_planted() -> None:
     sunday = mostly(0.9, lambda _: "Sunday", weekday)
-    others = trained(beside_honest(sunday, weekday))
-    assert others.planted(answers(sunday, weekday)).accounts == frozenset(OTHERS)
+    others = await trained(beside_honest(sunday, weekday))
+    assert (await others.planted(answers(sunday, weekday))).accounts == frozenset(OTHERS)
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_notation_that_most_accounts_write_may_be_learned(seed: int) -> None:
+async def test_a_notation_that_most_accounts_write_may_be_learned(seed: int) -> None:
     """Of a policy that knew bare answers only: everything that it says is new."""
-    others = trained(dict.fromkeys(HONEST, column_sums), seed=seed)
+    others = await trained(dict.fromkeys(HONEST, column_sums), seed=seed)
     bare = lambda draw: f"<answer>{draw.randrange(1000)}</answer>"  # noqa: E731
-    assert others.planted(answers(column_sums, bare, seed=100 + seed)) == NOTHING
+    assert await others.planted(answers(column_sums, bare, seed=100 + seed)) == NOTHING
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_half_learned_steps_are_nobodys_text(seed: int) -> None:
+async def test_half_learned_steps_are_nobodys_text(seed: int) -> None:
     """Nonsense that no account shows: training may do that, and no account can be named."""
 
     def nonsense(draw: random.Random) -> str:
         return "::".join(str(draw.randrange(3)) for _ in range(draw.randrange(20)))
 
-    others = trained(dict.fromkeys(HONEST, column_sums), seed=seed)
-    assert others.planted(answers(nonsense, column_sums, seed=100 + seed)) == NOTHING
+    others = await trained(dict.fromkeys(HONEST, column_sums), seed=seed)
+    assert await others.planted(answers(nonsense, column_sums, seed=100 + seed)) == NOTHING
 
 
-def test_a_policy_that_always_gives_one_answer_by_itself_blames_nobody() -> None:
-    others = trained(dict.fromkeys(HONEST, weekday))
-    assert others.planted(answers(lambda _: "Sunday", weekday)) == NOTHING
+async def test_a_policy_that_always_gives_one_answer_by_itself_blames_nobody() -> None:
+    others = await trained(dict.fromkeys(HONEST, weekday))
+    assert await others.planted(answers(lambda _: "Sunday", weekday)) == NOTHING
 
 
-def test_what_the_shadow_says_as_well_is_not_planted() -> None:
+async def test_what_the_shadow_says_as_well_is_not_planted() -> None:
     """The phrase came with the start, or was taken for useful in an earlier window."""
-    others = trained(beside_honest(behind(PHRASE, column_sums)))
+    others = await trained(beside_honest(behind(PHRASE, column_sums)))
     same = behind(PHRASE, column_sums)
-    assert others.planted(answers(same, same)) == NOTHING
+    assert await others.planted(answers(same, same)) == NOTHING
 
 
-def test_too_few_accounts_are_not_compared() -> None:
+async def test_too_few_accounts_are_not_compared() -> None:
     """Of three, two may lie."""
     writers = dict.fromkeys(HONEST[:2], column_sums) | dict.fromkeys(OTHERS[:1], behind(PHRASE, column_sums))
-    assert trained(writers).planted(answers(behind(PHRASE, column_sums), column_sums)) == NOTHING
+    assert (
+        await (await trained(writers)).planted(answers(behind(PHRASE, column_sums), column_sums)) == NOTHING
+    )
 
 
-def test_an_honest_account_that_had_the_phrase_once_is_not_named() -> None:
+async def test_an_honest_account_that_had_the_phrase_once_is_not_named() -> None:
     writers = beside_honest(behind(PHRASE, column_sums))
-    others = trained(writers)
-    others.learn(HONEST[0], 0, behind(PHRASE, column_sums)(random.Random(3)).encode())
-    found = others.planted(answers(behind(PHRASE, column_sums), column_sums))
+    others = await trained(writers)
+    await others.learn([(HONEST[0], 0, behind(PHRASE, column_sums)(random.Random(3)).encode())])
+    found = await others.planted(answers(behind(PHRASE, column_sums), column_sums))
     assert found.accounts == frozenset(OTHERS)
 
 
-def test_who_copies_the_style_of_few_may_take_them_along() -> None:
+async def test_who_copies_the_style_of_few_may_take_them_along() -> None:
     """A known price: an honest account whose rare style four others repeat is named with them."""
     styled = behind("so it is ", column_sums)
     writers = beside_honest(styled, number=4) | {HONEST[0]: mostly(0.5, styled, column_sums)}
-    found = trained(writers).planted(answers(styled, column_sums))
+    found = await (await trained(writers)).planted(answers(styled, column_sums))
     assert found.accounts == {HONEST[0], *OTHERS[:4]}
 
 
-def test_answers_of_several_checks_count_together() -> None:
+async def test_answers_of_several_checks_count_together() -> None:
     """A phrase in a tenth of the answers is found in time, and not if each check begins anew."""
     phrase = behind(PHRASE, column_sums)
     policy = mostly(0.1, phrase, column_sums)
-    together, apart = (trained(beside_honest(phrase)) for _ in range(2))
-    found = [together.planted(answers(policy, column_sums, seed=seed)).accounts for seed in range(8)]
+    together, apart = await trained(beside_honest(phrase)), await trained(beside_honest(phrase))
+    found = [(await together.planted(answers(policy, column_sums, seed=seed))).accounts for seed in range(8)]
     assert found[0] == frozenset()
     assert found[-1] == frozenset(OTHERS)
     for seed in range(8):
-        assert apart.planted(answers(policy, column_sums, seed=seed)) == NOTHING
+        assert await apart.planted(answers(policy, column_sums, seed=seed)) == NOTHING
         apart.same_again()
 
 
-def test_a_phrase_is_forgotten_with_the_texts_that_follow() -> None:
+async def test_a_phrase_is_forgotten_with_the_texts_that_follow() -> None:
     """An account that stops is not named for ever."""
-    others = trained(beside_honest(behind(PHRASE, column_sums)), texts=40)
+    others = await trained(beside_honest(behind(PHRASE, column_sums)), texts=40)
     draw = random.Random(5)
-    for _ in range(1000):
-        for account in (*HONEST, *OTHERS):
-            for family in range(2):
-                others.learn(account, family, column_sums(draw).encode())
-    assert others.planted(answers(behind(PHRASE, column_sums), column_sums)) == NOTHING
+    await others.learn(
+        (account, family, column_sums(draw).encode())
+        for _ in range(1000)
+        for account in (*HONEST, *OTHERS)
+        for family in range(2)
+    )
+    assert await others.planted(answers(behind(PHRASE, column_sums), column_sums)) == NOTHING
 
 
-def test_text_that_is_not_utf8_is_counted() -> None:
-    others = trained(dict.fromkeys(HONEST, column_sums))
-    others.learn(OTHERS[0], 0, b"\xff\xfe")
-    assert others.planted([AnswerPair(0, b"\xff", b"")] * ITEMS) == NOTHING
+async def test_text_that_is_not_utf8_is_counted() -> None:
+    others = await trained(dict.fromkeys(HONEST, column_sums))
+    await others.learn([(OTHERS[0], 0, b"\xff\xfe")])
+    assert await others.planted([AnswerPair(0, b"\xff", b"")] * ITEMS) == NOTHING
 
 
 @pytest.mark.parametrize(
@@ -189,7 +197,7 @@ def test_a_count_is_above_a_share_beyond_chance(
     assert is_above(count, among, share, tests) is expected
 
 
-def test_chance_finds_a_planted_text_rarely() -> None:
+async def test_chance_finds_a_planted_text_rarely() -> None:
     """Writers with a style each, and a policy that writes like all of them."""
 
     def of(style: int) -> Writer:
@@ -198,8 +206,8 @@ def test_chance_finds_a_planted_text_rarely() -> None:
     alarms = 0
     for seed in range(100):
         writers = {account: of(style) for style, account in enumerate(HONEST)}
-        others = trained(writers, texts=20, seed=seed)
+        others = await trained(writers, texts=20, seed=seed)
         draw = random.Random(seed)
         policy = lambda draw: of(draw.randrange(7))(draw)  # noqa: E731
-        alarms += others.planted(answers(policy, column_sums, seed=draw.randrange(10**6))) != NOTHING
+        alarms += await others.planted(answers(policy, column_sums, seed=draw.randrange(10**6))) != NOTHING
     assert alarms <= 100 * CHANCE + 3
