@@ -180,6 +180,7 @@ class Canary:
         self._imitated: set[Account] = set()
         self._others = OthersText(sha256(b"sapo canary text" + parts.secret).digest())
         self._rounds = 0
+        self._epoch = 0
 
     async def open(self) -> None:
         """Keep the policy as it is before the first round; later calls do nothing.
@@ -207,6 +208,7 @@ class Canary:
         self._window.extend(batch.external)
         self._imitated.update(each.account for each in batch.demonstrations)
         await self._others.learn(_texts(batch))
+        self._epoch = max((each.admitted.rollout.epoch for each in batch.local), default=self._epoch)
         self._rounds += 1
         if self._rounds < self._settings.every_rounds:
             return
@@ -241,6 +243,7 @@ class Canary:
         """Compare the policy's answers with those of its shadow."""
         texts = await self._parts.learner.shadow([prompt for _, prompt in items])
         shadow = await self._scored(items, texts)
+        self._others.weigh(self._parts.sampler.shares(self._others.accounts(), self._epoch))
         changes = [mine - its for mine, its in zip(answers.rewards, shadow.rewards, strict=True)]
         pairs = [
             AnswerPair(task.family, mine, its)

@@ -94,6 +94,14 @@ class OthersText:
             self._counts.add((account, family), self._features(completion))
             await trio.lowlevel.checkpoint()
 
+    def accounts(self) -> frozenset[Account]:
+        """Return the accounts whose text is remembered."""
+        return self._counts.accounts()
+
+    def weigh(self, weights: Mapping[Account, float]) -> None:
+        """Let accounts weigh as much when they are compared; one without a weight has none."""
+        self._counts.weigh(weights)
+
     def same_again(self) -> None:
         """Forget all answers: policy and shadow have become the same."""
         self._tallies.clear()
@@ -104,9 +112,7 @@ class OthersText:
         Args:
             pairs: of one check; those of earlier ones count as well, until ``same_again``.
         """
-        families = {
-            family: _Usual(self._counts.compared(family)) for family in {each.family for each in pairs}
-        }
+        families = {family: self._usual(family) for family in {each.family for each in pairs}}
         known = [pair for pair in pairs if families[pair.family].is_known]
         held = [(self._features(pair.policy), self._features(pair.shadow)) for pair in known]
         for pair, (policy, shadow) in zip(known, held, strict=True):
@@ -126,6 +132,10 @@ class OthersText:
             return NOTHING
         answers = sum(bool(planted & (policy - shadow)) for policy, shadow in held)
         return PlantedText(answers, frozenset(accounts))
+
+    def _usual(self, family: int) -> _Usual:
+        accounts = self._counts.compared(family)
+        return _Usual(accounts, {account: self._counts.weight(account) for account in accounts})
 
     def _is_planted(self, feature: int, usual: Mapping[int, _Usual], tests: int) -> bool:
         """Whether the policy shows a feature more often than its shadow and than most accounts do."""
@@ -173,8 +183,8 @@ class _Tally:
 class _Usual:
     """How often the accounts of a family show a feature."""
 
-    def __init__(self, accounts: Mapping[Account, RunCounts]) -> None:
-        self._accounts = accounts
+    def __init__(self, accounts: Mapping[Account, RunCounts], weights: Mapping[Account, float]) -> None:
+        self._accounts, self._weights = accounts, weights
         self._suspicious: dict[int, bool] = {}
 
     @property
@@ -183,11 +193,10 @@ class _Usual:
         return len(self._accounts) > LEAST_OTHERS
 
     def share(self, feature: int) -> float:
-        """Return the median of the shares, by the number of texts that were trained, of two the larger.
-
-        It is at least ``RARE``.
-        """
-        shares = [(counts.share(feature), float(counts.groups)) for counts in self._accounts.values()]
+        """Return the weighted median of the accounts' shares, of two the larger; at least ``RARE``."""
+        shares = [
+            (counts.share(feature), self._weights[account]) for account, counts in self._accounts.items()
+        ]
         return max(RARE, at_half_of_the_weight(sorted(shares, reverse=True)))
 
     def is_suspicious(self, feature: int) -> bool:

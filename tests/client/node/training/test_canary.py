@@ -181,6 +181,8 @@ async def test_a_restart_does_not_find_the_poisoned_policy(tmp_path: Path) -> No
 async def test_poison_of_some_accounts_among_honest_ones_has_authors(tmp_path: Path) -> None:
     """Two of six say Sunday always, and are named."""
     async with lone(tmp_path) as node:
+        for each in (*HONEST, OTHER):
+            node.harness.trust(each)
         rng = random.Random(1)
         for _ in range(60):
             honest = [(each.account, 0, rng.choice((b"Sunday", *DAYS))) for each in HONEST]

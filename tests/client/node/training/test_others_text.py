@@ -138,6 +138,22 @@ async def test_an_honest_account_that_had_the_phrase_once_is_not_named() -> None
     assert found.accounts == frozenset(OTHERS)
 
 
+async def test_accounts_weigh_as_in_a_batch_and_not_by_their_texts() -> None:
+    """Five accounts that show nothing else fill half of a family; a weight of nothing is not compared."""
+    phrase = behind(PHRASE, column_sums)
+    others = await trained(beside_honest(phrase))
+    await others.learn((account, 0, phrase(random.Random(4)).encode()) for account in OTHERS * 50)
+    shown = answers(phrase, column_sums)
+    others.weigh(dict.fromkeys((*HONEST, *OTHERS), 1.0))
+    assert (await others.planted(shown)).accounts == frozenset(OTHERS)
+    others.same_again()
+    others.weigh(dict.fromkeys(HONEST, 1.0) | dict.fromkeys(OTHERS, 2.0))
+    assert await others.planted(shown) == NOTHING, "of a majority nobody can be told apart"
+    others.weigh(dict.fromkeys(HONEST, 1.0))
+    assert await others.planted(shown) == NOTHING
+    assert others.accounts() == {*HONEST, *OTHERS}
+
+
 async def test_who_copies_the_style_of_few_may_take_them_along() -> None:
     """A known price: an honest account whose rare style four others repeat is named with them."""
     styled = behind("so it is ", column_sums)
