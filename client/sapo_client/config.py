@@ -306,6 +306,12 @@ class CanaryConfig(_Section):
         default=10, ge=0, le=100_000, description="rounds between two checks; 0 disables the canary"
     )
     items: int = Field(default=64, ge=1, le=4096, description="held-out items per check")
+    tolerance: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="not used any more; accepted so that a configuration of 0.1.0 opens",
+    )
 
 
 class VerificationConfig(_Section):
