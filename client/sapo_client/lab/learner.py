@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from itertools import count
@@ -21,7 +21,7 @@ from sapo_client.learner.backend import Generation
 from sapo_client.learner.process import train_arguments
 from sapo_client.learner.report import StepReport
 from sapo_client.learner.service import Service
-from sapo_protocol.identifiers import ContentId
+from sapo_protocol.identifiers import Account, ContentId
 from sapo_verification.types import SampledBatch, VerifiedRollout
 
 GENERATE_SECONDS: Final = 1.0
@@ -128,10 +128,10 @@ class LocalLearner:
         """See ``Learner.keep_good``."""
         self._timed(self._service.keep_good)
 
-    async def roll_back(self) -> None:
+    async def roll_back(self, planters: Collection[Account] = ()) -> None:
         """See ``Learner.roll_back``."""
         self._rolled_back += 1
-        self._timed(self._service.roll_back)
+        self._timed(lambda: self._service.roll_back([bytes(account) for account in planters]))
 
     async def shadow(self, prompts: Sequence[str]) -> tuple[bytes, ...]:
         """See ``Learner.shadow``."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -11,7 +11,7 @@ import trio
 
 from sapo_client.learner.calls import RunningCall
 from sapo_client.learner.report import StepReport
-from sapo_protocol.identifiers import ContentId
+from sapo_protocol.identifiers import Account, ContentId
 from sapo_verification.types import SampledBatch
 
 if TYPE_CHECKING:
@@ -121,8 +121,12 @@ class Backend(Learning, Protocol):
         """Keep the present policy, to which ``roll_back`` returns."""
         ...
 
-    async def roll_back(self) -> None:
-        """Return to the policy that was last kept as good."""
+    async def roll_back(self, planters: Collection[Account] = ()) -> None:
+        """Return to the policy that was last kept as good.
+
+        Args:
+            planters: if any, only their demonstrations are forgotten; if none, all since then are.
+        """
         ...
 
     async def shadow(self, prompts: Sequence[str]) -> tuple[bytes, ...]:

@@ -6,7 +6,7 @@ import logging
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from itertools import count
@@ -21,7 +21,7 @@ from sapo_client.learner.calls import CallTimes, RunningCall
 from sapo_client.learner.report import StepReport
 from sapo_client.learner.settings import DAMAGED, OUT_OF_MEMORY, LearnerSettings
 from sapo_client.learner.wire import HEADER, Message, pack, unpack
-from sapo_protocol.identifiers import ContentId
+from sapo_protocol.identifiers import Account, ContentId
 from sapo_verification.types import (
     Demonstration,
     OwnAnswer,
@@ -221,9 +221,9 @@ class Learner:
         """Keep the present policy, to which ``roll_back`` returns."""
         await self._ask("keep_good", {})
 
-    async def roll_back(self) -> None:
+    async def roll_back(self, planters: Collection[Account] = ()) -> None:
         """Return to the policy that was last kept as good; the step count goes on."""
-        await self._ask("roll_back", {})
+        await self._ask("roll_back", {"planters": [bytes(account) for account in planters]})
 
     async def shadow(self, prompts: Sequence[str]) -> tuple[bytes, ...]:
         """Train the good policy on the own groups since then, keep it instead, and return its answers."""

@@ -223,13 +223,21 @@ class Service:
         self._save_good()
         return {"step": self._trainer.steps}
 
-    def roll_back(self) -> Message:
+    def roll_back(self, planters: Sequence[bytes] = ()) -> Message:
         """Return to the policy that was last kept as good; the step count and the sampler's stream go on.
+
+        Args:
+            planters: accounts' ids. If there are any, only their demonstrations are forgotten, so that what
+                the others showed is soon learned again; without any, all since then are.
 
         Raises:
             SapoError: there is no good checkpoint.
         """
+        held = self._trainer.demonstrations
         self._restore_good()
+        if planters:
+            held.forget_pairs({(author, family) for author in planters for family in held.families()})
+            self._trainer.demonstrations = held
         # only this checkpoint is kept, so that no restart resumes the poisoned policy
         self._store.save(self._trainer, self._counters("checkpoint"), kept=1)
         return {"step": self._trainer.steps}

@@ -138,6 +138,19 @@ def test_texts_that_were_good_before_stay_with_the_shadow(settings: LearnerSetti
     assert torch.equal(service._trainer.supervised.optimizer.state_dict()["state"][0]["step"], supervised)
 
 
+def test_after_a_rollback_with_known_planters_only_theirs_are_forgotten(settings: LearnerSettings) -> None:
+    """Policy and optimizers go back, the buffer does not: what honest accounts showed is learned again."""
+    service = Service(settings)
+    service.call("keep_good", {})
+    good = state(service)
+    service.call("train", {"groups": own_groups(service, 0), "demonstrations": SHOWN})
+    kept = [text for text in service._trainer.demonstrations if text.author != b"1"]
+    assert 0 < len(kept) < len(SHOWN)
+    service.call("roll_back", {"planters": [b"1"]})
+    assert state(service) == good | {"steps": 1, "shown": kept}
+    assert Service(settings)._trainer.demonstrations.families() == {0}
+
+
 def test_no_more_steps_are_remembered_than_a_check_needs(settings: LearnerSettings) -> None:
     """Of five own steps the last four; one that keeps none has the good policy for a shadow."""
     service = Service(settings)

@@ -6,7 +6,7 @@ from what they share; they cannot learn from others, so a contributor draws no e
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -16,7 +16,7 @@ from sapo_client.errors import ExitCode, SapoError
 from sapo_client.learner.backend import Generation
 from sapo_client.learner.calls import RunningCall
 from sapo_client.learner.report import StepReport
-from sapo_protocol.identifiers import ContentId
+from sapo_protocol.identifiers import Account, ContentId
 from sapo_verification.types import SampledBatch, VerifiedRollout
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class Contributor:
     async def keep_good(self) -> None:
         """Do nothing: there is no policy."""
 
-    async def roll_back(self) -> None:
+    async def roll_back(self, planters: Collection[Account] = ()) -> None:
         """Do nothing: there is no policy."""
 
     async def shadow(self, prompts: Sequence[str]) -> tuple[bytes, ...]:

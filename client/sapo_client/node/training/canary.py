@@ -9,9 +9,10 @@ done harm if
 * the policy says what few accounts planted (``others_text``).
 
 Then the shadow becomes the policy, so that nothing that was learned from own text is lost. Accounts that
-planted text are quarantined: nothing of theirs is trained. If there are none, what all accounts in question
-have waiting is dropped. After a lower reward no external text is used; each later check that passes lets in a
-quarter more of the external groups and demonstrations. It also ends the oldest quarantine.
+planted text are quarantined: nothing of theirs is trained, and what the others showed is soon learned again.
+If there are none, what all accounts in question have shown since, or have waiting, is dropped. After a lower
+reward no external text is used; each later check that passes lets in a quarter more of the external groups
+and demonstrations. It also ends the oldest quarantine.
 
 Where others' text has helped, beyond chance, the policy becomes the shadow, and so it does where nothing was
 found in ``canary_state.MOST_COMPARISONS`` checks.
@@ -20,7 +21,7 @@ found in ``canary_state.MOST_COMPARISONS`` checks.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final, Protocol
@@ -77,7 +78,7 @@ class Monitored(Protocol):
         """Keep the present policy, to which ``roll_back`` returns."""
         ...
 
-    async def roll_back(self) -> None:
+    async def roll_back(self, planters: Collection[Account] = ()) -> None:
         """Return to the policy that was last kept as good."""
         ...
 
@@ -265,8 +266,8 @@ class Canary:
 
     async def _roll_back(self, watch: CanaryState, answers: _Answers, gap: _Gap) -> CanaryState:
         """Restore the shadow, quarantine who planted text, close if reward was lost; return the new state."""
-        await self._parts.learner.roll_back()
         planters = gap.planted.accounts
+        await self._parts.learner.roll_back(planters)
         accounts = planters or {rollout.account for rollout in self._window} | self._imitated
         for account in accounts:
             self._parts.demonstrations.drop(account)
