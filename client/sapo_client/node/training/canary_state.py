@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
-from math import comb
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +22,9 @@ MOST_COMPARISONS: Final = 20
 begins now."""
 
 MOST_SETBACKS: Final = 7
+
+MOST_NATS: Final = 700.0
+"""Of evidence; the exponential function of a little more is no floating point number."""
 
 MOST_QUARANTINED: Final = 64
 """Accounts; the one that was found first is released for another. Each check that passes releases one."""
@@ -137,4 +141,26 @@ def evidence(more: int, less: int) -> float:
     martingale while both sides are equal: it may be looked at after each check.
     """
     among = more + less
-    return sum(comb(among + 1, k) for k in range(more + 1)) / ((among + 1) * comb(among, more))
+    if among == 0:
+        return 1.0
+    # in logarithms, for the likelihoods of thousands of items are no floating point numbers
+    tail = _log_tail(more, among + 1)
+    nats = tail + (among + 1) * math.log(2) - math.log(among + 1) - log_comb(among, more)
+    return math.exp(min(MOST_NATS, nats))
+
+
+def log_comb(among: int, count: int) -> float:
+    """Return the logarithm of the number of ways to choose so many."""
+    return math.lgamma(among + 1) - math.lgamma(count + 1) - math.lgamma(among - count + 1)
+
+
+def log_sum(logs: Iterable[float]) -> float:
+    """Return the logarithm of the sum of numbers that are given by their logarithms."""
+    known = list(logs)
+    highest = max(known)
+    return highest + math.log(math.fsum(math.exp(each - highest) for each in known))
+
+
+def _log_tail(most: int, among: int) -> float:
+    """Return the logarithm of the chance that at most so many fair coins show heads."""
+    return log_sum(log_comb(among, count) for count in range(most + 1)) - among * math.log(2)

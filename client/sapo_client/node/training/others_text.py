@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import comb, fsum
+from math import fsum, log, log1p
 from typing import TYPE_CHECKING, Final
 
 import trio
 
-from sapo_client.node.training.canary_state import SURE_RATIO, evidence
+from sapo_client.node.training.canary_state import SURE_RATIO, evidence, log_comb, log_sum
 from sapo_verification.screens.pair_counts import LEAST_OTHERS, PairCounts
 from sapo_verification.screens.run_counts import RunCounts, runs_of
 from sapo_verification.weighted import at_half_of_the_weight
@@ -218,10 +218,11 @@ class _Usual:
 
 def is_above(count: int, among: int, share: float, tests: int = 1) -> bool:
     """Whether a count is above a share of all, beyond the chance of so many tests (binomial test)."""
-    if count <= among * share:
+    if count <= among * share or share >= 1.0:
         return False
-    tail = fsum(comb(among, k) * share**k * (1.0 - share) ** (among - k) for k in range(count, among + 1))
-    return tail < CHANCE / tests
+    log_share, log_rest = log(share), log1p(-share)
+    terms = (log_comb(among, k) + k * log_share + (among - k) * log_rest for k in range(count, among + 1))
+    return log_sum(terms) < log(CHANCE / tests)
 
 
 def _lengths(text: str) -> Iterator[str]:

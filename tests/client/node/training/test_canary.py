@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -22,6 +23,7 @@ from sapo_client.learner.settings import LearnerSettings
 from sapo_client.node.training.canary import Canary, CanaryParts, CanarySettings
 from sapo_client.node.training.canary_state import (
     MOST_COMPARISONS,
+    MOST_NATS,
     MOST_QUARANTINED,
     MOST_SETBACKS,
     SURE_RATIO,
@@ -301,6 +303,13 @@ def test_who_learns_half_as_much_as_alone_is_found() -> None:
 )
 def test_evidence_grows_with_the_difference(more: int, less: int, expected: float) -> None:
     assert evidence(more, less) == pytest.approx(expected, rel=0.01)
+
+
+def test_evidence_of_many_items_is_a_number() -> None:
+    """Twenty checks of 4,096 items, the most that may be configured."""
+    assert evidence(81_920, 0) == evidence(50_000, 31_920) == pytest.approx(math.exp(MOST_NATS))
+    assert evidence(0, 81_920) == pytest.approx(1 / 81_921)
+    assert 0.0 < evidence(41_000, 40_920) < 1.0
 
 
 def test_evidence_is_a_martingale() -> None:

@@ -205,6 +205,9 @@ async def test_text_that_is_not_utf8_is_counted() -> None:
         (5, 10, 0.5, 1, False),
         (11, 11, 0.5, 2, True),
         (64, 64, 1.0, 1, False),
+        (900, 1280, 0.5, 100, True),
+        (670, 1280, 0.5, 1, False),
+        (41_800, 81_920, 0.5, 1, True),
     ],
 )
 def test_a_count_is_above_a_share_beyond_chance(
