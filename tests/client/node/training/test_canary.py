@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -31,8 +31,9 @@ from sapo_client.node.training.canary_state import (
     CanaryState,
     evidence,
 )
+from sapo_client.node.training.others_text import NOTHING, AnswerPair
 from sapo_client.observe.events import Event, EventLog, read_events
-from sapo_protocol.identifiers import ContentId
+from sapo_protocol.identifiers import Account, ContentId
 from sapo_protocol.manifest import Limits
 from sapo_protocol.tasks import Task
 from sapo_verification.jail.messages import Checked
@@ -212,31 +213,129 @@ async def test_own_training_alone_rolls_nothing_back(tmp_path: Path) -> None:
         assert node.canary._watch == CanaryState(checks=2), "without others' text there is nothing to compare"
 
 
+@dataclass
+class Speaking:
+    """The learner, with other answers to the canary's items.
+
+    Attributes:
+        policy: what the policy answers in place of its own answer; None leaves it as it is.
+        shadow_says: the same of its shadow.
+    """
+
+    learner: Learner
+    policy: bytes | None
+    shadow_says: bytes | None
+
+    @property
+    def step(self) -> int:
+        return self.learner.step
+
+    async def evaluate(self, prompts: Sequence[str]) -> tuple[bytes, ...]:
+        return self._said(self.policy, await self.learner.evaluate(prompts))
+
+    async def shadow(self, prompts: Sequence[str]) -> tuple[bytes, ...]:
+        return self._said(self.shadow_says, await self.learner.shadow(prompts))
+
+    async def keep_good(self) -> None:
+        await self.learner.keep_good()
+
+    async def roll_back(self, planters: Collection[Account] = ()) -> None:
+        await self.learner.roll_back(planters)
+
+    def _said(self, text: bytes | None, answers: tuple[bytes, ...]) -> tuple[bytes, ...]:
+        return answers if text is None else (text,) * len(answers)
+
+
 async def test_text_that_helps_makes_the_policy_the_shadow(tmp_path: Path) -> None:
-    """Of a policy whose items have other prompts than its shadow's, the shadow loses them all."""
     async with lone(tmp_path) as node:
-        shadow = node.learner.shadow
-        asked = node.canary._parts
-
-        class Worse:
-            """The learner, whose shadow knows nothing."""
-
-            step = 0
-            evaluate = staticmethod(node.learner.evaluate)
-            keep_good = staticmethod(node.learner.keep_good)
-            roll_back = staticmethod(node.learner.roll_back)
-
-            async def shadow(self, prompts: Sequence[str]) -> tuple[bytes, ...]:
-                await shadow(prompts)
-                return (b"",) * len(prompts)
-
-        node.canary._parts = replace(asked, learner=Worse())
+        node.canary._parts = replace(node.canary._parts, learner=Speaking(node.learner, None, b""))
         for _ in range(4):
             await node.round(poisoned=True)
         [check] = node.told("canary")
-        assert check["won"] > check["lost"] == 0  # type: ignore[operator]  # both are numbers
+        assert number(check["won"]) > 9 > number(check["lost"])
         assert node.canary._watch == CanaryState(checks=1)
         assert (node.canary._window, node.canary._imitated) == ([], set())
+
+
+async def test_planted_text_that_costs_no_reward_is_found_and_only_who_planted_it_loses(
+    tmp_path: Path,
+) -> None:
+    """Both answer nothing right, so that the reward is equal."""
+    async with lone(tmp_path) as node:
+        for each in (*HONEST, OTHER):
+            node.harness.trust(each)
+        speaking = Speaking(node.learner, b"so it is", b"")
+        node.canary._parts = replace(node.canary._parts, learner=speaking)
+        rng = random.Random(1)
+
+        async def hear() -> None:
+            for _ in range(60):
+                honest = [(each.account, 0, rng.choice(DAYS)) for each in HONEST]
+                await node.canary._others.learn([*honest, (OTHER.account, 0, b"so it is Monday")])
+
+        await hear()
+        for _ in range(4):
+            await node.round(poisoned=True)
+        [back] = node.told("rolled_back")
+        assert (back["lost"], back["won"], back["planted"]) == (0, 0, 32)
+        assert back["quarantined"] == [OTHER.account.hex()]
+        assert back["dropped"] == 0, "what others have waiting stays"
+        assert len(node.harness.pool) == 8
+        after = CanaryState(checks=1, quarantined=(OTHER.account,))
+        assert node.canary._watch == after, "the others' text is used as before"
+
+        await hear()  # of who is in quarantine nothing counts any more, from the next check on
+        assert await node.canary._others.planted([AnswerPair(0, b"so it is", b"")] * 32) != NOTHING
+        node.canary._others.same_again()
+        for _ in range(4):
+            await node.round(poisoned=True)
+        assert len(node.told("rolled_back")) == 1
+        assert node.canary._others._tallies[0].asked == 32, "answers of before the rollback are forgotten"
+
+
+async def test_a_restart_goes_on_comparing(tmp_path: Path) -> None:
+    """What others showed before is not remembered, and still in the policy."""
+    async with lone(tmp_path) as node:
+        node.canary._parts = replace(node.canary._parts, learner=Speaking(node.learner, b"", b""))
+        for _ in range(4):
+            await node.round(poisoned=True)
+        assert node.canary._watch == CanaryState(checks=1, comparisons=1)
+        again = TrainingHarness(tmp_path, node.learner, make_desk(), node.events, fresh=False)
+        again.canary._parts = replace(again.canary._parts, learner=Speaking(node.learner, b"", b""))
+        for _ in range(4):
+            await again.round(poisoned=False)
+        assert again.canary._watch == CanaryState(checks=2, comparisons=2)
+
+
+async def test_policy_and_shadow_are_the_same_again_after_many_checks(tmp_path: Path) -> None:
+    async with lone(tmp_path) as node:
+        node.canary._parts = replace(node.canary._parts, learner=Speaking(node.learner, b"", b""))
+        await node.canary.open()
+        node.canary._watch = CanaryState(checks=30, comparisons=MOST_COMPARISONS - 1, lost=5, won=4)
+        for _ in range(4):
+            await node.round(poisoned=True)
+        assert node.canary._watch == CanaryState(checks=31)
+
+
+async def test_each_check_has_items_of_its_own(tmp_path: Path) -> None:
+    async with lone(tmp_path) as node:
+        checks = [await node.canary._draw_items(check) for check in (0, 1, 0)]
+        assert checks[0] == checks[2]
+        assert not {task for task, _ in checks[0]} & {task for task, _ in checks[1]}
+        asked = list[Sequence[str]]()
+        evaluate = node.learner.evaluate
+
+        class Recording(Speaking):
+            """Remembers what it is asked."""
+
+            async def evaluate(self, prompts: Sequence[str]) -> tuple[bytes, ...]:
+                asked.append(prompts)
+                return await evaluate(prompts)
+
+        node.canary._parts = replace(node.canary._parts, learner=Recording(node.learner, None, None))
+        for _ in range(8):
+            await node.round(poisoned=False)
+        assert asked == [[prompt for _, prompt in items] for items in checks[:2]]
 
 
 async def test_the_canary_can_be_switched_off(tmp_path: Path) -> None:
