@@ -162,7 +162,11 @@ async def test_j_grows_with_the_accounts_in_good_standing_and_obeys_its_bound() 
         drawn = [len(await harness.sampler.draw_external(EPOCH, rng)) for _ in range(12)]
         counts.append(sum(drawn) / len(drawn))
     assert counts == [pytest.approx(0.8, abs=0.4), pytest.approx(2.8, abs=0.4), pytest.approx(8.0)]
-    harness.sampler.opening = 0
+    sampler, opened = harness.sampler, []
+    for opening in (4, 2, 1, 0):
+        sampler.opening = opening
+        opened.append((sampler.most_external, sampler.most_demonstrations))
+    assert opened == [(8, 64), (4, 32), (2, 16), (0, 0)]
     assert await harness.sampler.draw_external(EPOCH, random.Random(1)) == ()
 
 
