@@ -392,6 +392,13 @@ def test_a_patient_decline_is_found_before_a_third_is_lost() -> None:
     assert sum(bool(verdicts(decline, [0.5] * 16, seed)) for seed in range(100)) >= 95
 
 
+@pytest.mark.parametrize(("loss", "least", "most"), [(0.04, 35, 65), (0.07, 98, 100)])
+def test_a_small_lasting_loss_is_found_in_time_or_not(loss: float, least: int, most: int) -> None:
+    """What the threat model says of it."""
+    policy, shadow = [0.5 - loss] * MOST_COMPARISONS, [0.5] * MOST_COMPARISONS
+    assert least <= sum(bool(verdicts(policy, shadow, seed)) for seed in range(100)) <= most
+
+
 def test_who_learns_half_as_much_as_alone_is_found() -> None:
     """It never falls below its own past, so that no comparison with that would see it."""
     slow, alone = ([factor * 0.05 * step for step in range(1, 11)] for factor in (0.5, 1.0))
