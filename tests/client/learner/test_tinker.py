@@ -152,6 +152,24 @@ def test_a_checkpoint_resumes_on_the_server(settings: LearnerSettings, api: tupl
         Service(replace(settings, directory=remote.directory))
 
 
+def test_the_shadow_is_trained_on_the_server_and_the_policy_stays(
+    settings: LearnerSettings, api: tuple[str, TinkerApi]
+) -> None:
+    """As here: own groups alone; after it the policy answers as before, and a rollback gives the shadow."""
+    kept = replace(settings, own_steps_kept=4)
+    here, remote = Service(kept), TinkerService(there(kept, api[0]))
+    for service in (here, remote):
+        service.call("keep_good", {})
+        service.call("train", batch(0))
+    asked = {"prompts": PROMPTS}
+    before = remote.call("evaluate", asked)
+    shadow = remote.call("shadow", asked)
+    assert shadow == here.call("shadow", asked)
+    assert remote.call("evaluate", asked) == before
+    remote.call("roll_back", {})
+    assert remote.call("evaluate", asked) == shadow
+
+
 def test_a_loss_that_is_not_finite_changes_nothing(
     settings: LearnerSettings, api: tuple[str, TinkerApi]
 ) -> None:
