@@ -53,8 +53,8 @@ class CurvePoint:
         heard: groups that arrived in the round, by the number of the agent or teacher that made them.
         shown: demonstrations that were handed to the learner, by family, then by that number.
         examined: groups of other agents and teachers that were checked until now.
-        rolled_back: how often the agent's canary has rolled its policy back.
         blamed: how many of them were refused for a fault or kept out by a screen, by the rule's number.
+        rolled_back: how often the agent's canary has rolled its policy back.
     """
 
     round: int

@@ -118,11 +118,9 @@ class LocalLearner:
             self._on_round(entry.row)
         return entry.report
 
-    async def evaluate(
-        self, prompts: Sequence[str], *, temperature: float = 0.0, seed: int = 0
-    ) -> tuple[bytes, ...]:
+    async def evaluate(self, prompts: Sequence[str]) -> tuple[bytes, ...]:
         """See ``Learner.evaluate``."""
-        return self._timed(lambda: self._service.evaluate(list(prompts), temperature, seed)["completions"])
+        return self._timed(lambda: self._service.evaluate(list(prompts))["completions"])
 
     async def keep_good(self) -> None:
         """See ``Learner.keep_good``."""
@@ -138,7 +136,7 @@ class LocalLearner:
         return self._timed(lambda: self._service.shadow(list(prompts))["completions"])
 
     def _timed(self, call: Callable[[], T]) -> T:
-        """Return what a call of the canary returns; its time counts in the next round."""
+        """Return what a call of the service returns; the present round takes its time."""
         started = time.process_time()
         found = call()
         self._round.seconds += time.process_time() - started
@@ -149,18 +147,14 @@ class LocalLearner:
         return self.step < len(self._replayed)
 
     def _generate(self, prompts: list[str], completions: int, handles: list[int]) -> Groups:
-        started = time.process_time()
-        sampled = self._service.generate(prompts, completions, handles)
-        self._round.seconds += time.process_time() - started
+        sampled = self._timed(lambda: self._service.generate(prompts, completions, handles))
         self._round.tokens += sampled["tokens"]
         return tuple(tuple(text.decode() for text in group) for group in sampled["completions"])
 
     def _train(self, batch: SampledBatch, handles: Mapping[ContentId, int], digest: str) -> JournalEntry:
         """Train a step and append it to the journal; save a checkpoint if one is due."""
-        started = time.process_time()
         arguments = train_arguments(batch, handles) if self._trains else {"groups": []}
-        report = StepReport(**self._service.train(**arguments))
-        self._round.seconds += time.process_time() - started
+        report = StepReport(**self._timed(lambda: self._service.train(**arguments)))
         entry = JournalEntry(self._row(batch, report), report, tuple(self._round.calls), digest)
         self._journal.append(entry)
         if not self._run.plan.canary and report.step % self._run.plan.checkpoint_every == 0:

@@ -89,7 +89,7 @@ class PolicyEvents:
 def _rollback(fields: Mapping[str, object]) -> str:
     """Return what the canary found and did, in a sentence."""
     planted, accounts = fields["planted"], fields["quarantined"]
-    if planted and isinstance(accounts, list):
+    if isinstance(accounts, list) and accounts:
         number = "1 account is" if len(accounts) == 1 else f"{len(accounts)} accounts are"
         harm = f"others' text was planted in {planted} of the canary's answers; {number} in quarantine"
     else:

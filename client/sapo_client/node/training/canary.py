@@ -34,12 +34,12 @@ from sapo_verification.jail.checkers import CheckFailed
 
 if TYPE_CHECKING:
     from sapo_client.observe.events import EventLog
-    from sapo_protocol.identifiers import Account
+    from sapo_protocol.identifiers import Account, ContentId
     from sapo_verification.jail.messages import Checked
     from sapo_verification.sampling.demonstrations import DemonstrationPool
     from sapo_verification.sampling.pool import Pool
     from sapo_verification.sampling.sampler import Sampler
-    from sapo_verification.types import SampledBatch, VerifiedRollout
+    from sapo_verification.types import SampledBatch
 
 _SEED_BITS: Final = 31
 _MOST_DRAWS: Final = 4
@@ -177,7 +177,7 @@ class Canary:
         self._settings = settings
         self._parts = parts
         self._watch: CanaryState | None = None
-        self._window: list[VerifiedRollout] = []
+        self._window: list[tuple[ContentId, Account]] = []
         self._imitated: set[Account] = set()
         self._others = OthersText(sha256(b"sapo canary text" + parts.secret).digest())
         self._rounds = 0
@@ -206,7 +206,7 @@ class Canary:
         """
         if self._watch is None:
             return
-        self._window.extend(batch.external)
+        self._window.extend((each.content_id, each.account) for each in batch.external)
         self._imitated.update(each.account for each in batch.demonstrations)
         await self._others.learn(_texts(batch))
         self._epoch = max((each.admitted.rollout.epoch for each in batch.local), default=self._epoch)
@@ -268,7 +268,7 @@ class Canary:
         """Restore the shadow, quarantine who planted text, close if reward was lost; return the new state."""
         planters = gap.planted.accounts
         await self._parts.learner.roll_back(planters)
-        accounts = planters or {rollout.account for rollout in self._window} | self._imitated
+        accounts = planters or {account for _, account in self._window} | self._imitated
         for account in accounts:
             self._parts.demonstrations.drop(account)
         waiting = [each.content_id for account in accounts for each in self._parts.pool.waiting(account)]
@@ -281,7 +281,7 @@ class Canary:
             won=watch.won,
             planted=gap.planted.answers,
             quarantined=sorted(planters),
-            external=[{"content_id": each.content_id, "account": each.account} for each in self._window],
+            external=[{"content_id": content_id, "account": account} for content_id, account in self._window],
             imitated=sorted(self._imitated),
             dropped=sum(self._parts.pool.take(content_id) for content_id in waiting),
         )
