@@ -33,6 +33,8 @@ LOOK_SECONDS: Final = 30.0
 
 _MOST_FOUND: Final = 256
 _LOOKUP_MILLISECONDS: Final = 1000
+_LOOKUPS: Final = 3
+"""Times that one name is looked up: packets are lost, and names without anybody behind them take a second."""
 
 
 def hosts_of_this_machine() -> tuple[str, ...]:
@@ -76,7 +78,7 @@ class Neighbours:
         self._listening = listening
         self._tell = tell
         self._found: OrderedDict[str, tuple[PeerAddress, ...]] = OrderedDict()
-        self._heard: OrderedDict[str, bool] = OrderedDict()
+        self._heard: OrderedDict[str, int] = OrderedDict()  # lookups left; 0: it went
         self._wake = trio.Event()
         self._problem = ""
         self._scope = trio.CancelScope()
@@ -147,21 +149,26 @@ class Neighbours:
         """Note that a name came, changed or went; the oldest of too many gives way."""
         if name == self._name:
             return
-        self._heard[name] = present
+        self._heard[name] = _LOOKUPS if present else 0
         self._heard.move_to_end(name)
         if len(self._heard) > _MOST_FOUND:
             self._heard.popitem(last=False)
         self._wake.set()
 
     async def _look_up(self, network: Zeroconf, own_peer_id: str) -> None:
-        """Ask for the addresses behind the names that were heard."""
+        """Ask for the addresses behind the names that were heard; one that does not answer is asked again."""
         self._wake = trio.Event()
-        while self._heard:
-            name, present = self._heard.popitem(last=False)
-            self._found.pop(name, None)
-            if not present:
+        heard, self._heard = self._heard, OrderedDict()
+        for name, lookups in heard.items():
+            if not lookups:
+                self._found.pop(name, None)
                 continue
             addresses = await trio.to_thread.run_sync(_addresses_of, network, self._swarm_id, name)
+            if addresses is None:
+                if lookups > 1:
+                    self._heard.setdefault(name, lookups - 1)  # what came meanwhile is newer
+                continue
+            self._found.pop(name, None)
             if addresses and addresses[0].peer_id != own_peer_id:
                 self._found[name] = addresses
             if len(self._found) > _MOST_FOUND:
@@ -183,8 +190,11 @@ def look_around(swarm_id: str, seconds: float) -> frozenset[str]:
         end_seconds = time.monotonic() + seconds
         while (left := end_seconds - time.monotonic()) > 0:
             with suppress(Empty):
-                addresses = _addresses_of(network, swarm_id, names.get(timeout=left))
-                found.update(address.peer_id for address in addresses)
+                name = names.get(timeout=left)
+                if (addresses := _addresses_of(network, swarm_id, name)) is None:
+                    names.put(name)  # the question or the answer was lost: ask again while there is time
+                else:
+                    found.update(address.peer_id for address in addresses)
     finally:
         network.close()
     return frozenset(found)
@@ -222,12 +232,12 @@ class _Listener(ServiceListener):
         self._hear(name, False)
 
 
-def _addresses_of(network: Zeroconf, swarm_id: str, name: str) -> tuple[PeerAddress, ...]:
-    """Return the addresses that a node announces under a name; none if it does not answer in time."""
+def _addresses_of(network: Zeroconf, swarm_id: str, name: str) -> tuple[PeerAddress, ...] | None:
+    """Return the addresses that a node announces under a name; None if it does not answer in time."""
     try:
         info = ServiceInfo(service_type(swarm_id), name)
         answered = info.request(network, _LOOKUP_MILLISECONDS)
     except Error as error:
         _LOG.debug("%s cannot be looked up: %r", name, error)
         return ()
-    return parse_text(swarm_id, info.properties) if answered else ()
+    return parse_text(swarm_id, info.properties) if answered else None
