@@ -143,7 +143,7 @@ class Engine:
         self.success: Final = OwnSuccess(own, len(manifest.suite.families))
         self._screens = screens = Screens(manifest, key, own)
         imitation = Imitation(manifest.suite.families, own)
-        self.demonstrations: Final = DemonstrationPool(own, imitation.imitable, screens.usual_forms.is_usual)
+        self.demonstrations: Final = DemonstrationPool(own, imitation.imitable, screens.is_usual)
         imitated = [imitation, self.demonstrations] if terms.sampling.text_use.demonstrates else []
         self._observers = Observers([self.count, self.success, *imitated, *observers])
         self.islands: Final = IslandMap(manifest, beacon_of, IslandCounts(connection))

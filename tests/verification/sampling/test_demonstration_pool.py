@@ -41,7 +41,7 @@ def pool_of(*rollouts: VerifiedRollout, unusual: Container[bytes] = ()) -> Demon
     pool = DemonstrationPool(
         OWN.account,
         imitable=lambda _family, completion: completion.strip(),
-        is_usual=lambda _family, completion: completion not in unusual,
+        is_usual=lambda _family, _prompt, completion: completion not in unusual,
     )
     for rollout in rollouts:
         pool.verified(rollout)
@@ -303,9 +303,10 @@ async def test_texts_of_accounts_that_write_a_step_too_many_are_not_trained() ->
     authors = [Identity(number) for number in range(10, 18)]
     harness = VerificationHarness(tuple(authors), TAGGED, policy=POLICY, own=OWN.account)
     engine, liars, rng = harness.engine, authors[5:], random.Random(1)
-    for slot in range(10, 34):
-        for author in authors:
-            await show(harness, author, slot, f"{slot}:{slot}" + f",{slot}:{slot}" * (1 + (author in liars)))
+    for slot in range(10, 58):
+        for author in authors:  # how many steps there are varies with the task
+            count = rng.randint(2, 4) + (author in liars)
+            await show(harness, author, slot, ",".join([f"{slot}:{slot}"] * count))
     await engine.draw(EPOCH, rng)
     pairs = {(author.account, 0) for author in liars}
     assert engine.sampler.set_aside() == pairs
@@ -313,3 +314,20 @@ async def test_texts_of_accounts_that_write_a_step_too_many_are_not_trained() ->
     counts = Counter(each.account in {author.account for author in liars} for each in taken)
     assert 0 < counts[True] < 0.15 * counts[False]
     assert engine.assemble((), (), demonstrations=taken).forgotten == pairs
+
+
+async def test_a_text_with_a_step_too_many_waits_and_the_account_s_others_do_not() -> None:
+    authors = [Identity(number) for number in range(10, 18)]
+    harness = VerificationHarness(tuple(authors), TAGGED, policy=POLICY, own=OWN.account)
+    engine, liar, rng = harness.engine, authors[-1], random.Random(1)
+    for slot in range(10, 34):
+        for author in authors:
+            count = 2 + (author == liar and slot % 8 == 0)
+            await show(harness, author, slot, ",".join([f"{slot}:{slot}"] * count))
+    await engine.draw(EPOCH, rng)
+    assert engine.sampler.set_aside() == frozenset()
+    taken = [each for _ in range(40) for each in engine.demonstrate(EPOCH, rng)]
+    assert Counter((each.account == liar.account, each.completion.count(b",")) for each in taken) == {
+        (False, 1): 24 * 7,
+        (True, 1): 21,
+    }

@@ -295,3 +295,73 @@ def test_the_pairs_heard_longest_ago_are_dropped(*, is_heard_again: bool) -> Non
     )
     heard(dict.fromkeys(OTHERS[1:5], of_length(20)), 1, screen)
     assert screen.longer() == (pairs(OTHERS[:1]) if is_heard_again else frozenset())
+
+
+def usual_share(screen: StepLengths, author: Author, of: int = SUMS) -> float:
+    """Return the share of an author's texts that are usual."""
+    draw = random.Random("texts")
+    texts = [author(draw) for _ in range(400)]
+    return sum(
+        screen.is_usual(of, prompt, f"{steps}<answer>1</answer>".encode()) for prompt, steps in texts
+    ) / len(texts)
+
+
+@pytest.mark.parametrize(("name", "least"), [("propositional_logic", 0.93), ("binary_matrix", 1.0)])
+def test_one_step_too_many_waits_where_the_length_follows_from_the_prompt(name: str, least: float) -> None:
+    """The attackers' mean is not surely longer, and honest accounts slip now and then.
+
+    Of 14 formulas with as many characters one has a longer solution than the others, which waits as well.
+    """
+    screen = heard(swarm(longer(name, 0.1), longer(name, 0.25), 5), GROUPS)
+    assert screen.longer() == frozenset()
+    assert usual_share(screen, honest(name)) >= least
+    assert usual_share(screen, longer(name)) < 0.02
+
+
+@pytest.mark.parametrize("name", ["basic_arithmetic", "fraction_simplification", "calendar_arithmetic"])
+def test_no_text_waits_where_the_length_varies_with_the_task(name: str) -> None:
+    screen = StepLengths(b"key")
+    assert usual_share(screen, longer(name)) == 1.0
+    for groups in (LEAST_GROUPS, 16, 32, GROUPS):
+        screen = heard(swarm(honest(name), longer(name, 0.25), 5), groups)
+        assert usual_share(screen, longer(name)) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("steps", "prompt", "is_usual"),
+    [(105, 8, True), (106, 8, False), (20, 8, True), (200, 9, True), (0, 8, True)],
+)
+def test_steps_may_be_a_twentieth_longer_than_usual(steps: int, prompt: int, is_usual: bool) -> None:
+    """Of prompts with nine characters nobody has shown any."""
+    screen = heard(swarm(of_length(100), of_length(150), 5), LEAST_GROUPS)
+    question, text = of_length(steps, prompt)(random.Random(0))
+    answers = f"{text}<answer>1</answer>".encode(), text.encode()
+    assert [screen.is_usual(SUMS, question, answer) for answer in answers] == [is_usual, True]
+    assert screen.is_usual(FRACTIONS, question, answers[0])
+
+
+@pytest.mark.parametrize(("groups", "accounts"), [(LEAST_GROUPS - 1, 7), (LEAST_GROUPS, LEAST_OTHERS)])
+def test_few_groups_or_accounts_set_no_limit(groups: int, accounts: int) -> None:
+    screen = heard(dict.fromkeys(HONEST[:accounts], of_length(100)), groups)
+    assert usual_share(screen, of_length(200)) == 1.0
+
+
+def test_limits_are_set_by_weight_and_last_until_accounts_are_compared_again() -> None:
+    authors = swarm(of_length(100), of_length(200), 9)
+    screen = heard(authors, LEAST_GROUPS, weights=dict.fromkeys(OTHERS, 0.5) | dict.fromkeys(HONEST, 1.0))
+    assert usual_share(screen, of_length(150)) == 0.0
+    screen.weigh(ALIKE)  # the nine are the majority
+    assert usual_share(screen, of_length(150)) == 1.0
+    screen.weigh(dict.fromkeys(HONEST, 1.0))
+    assert usual_share(screen, of_length(150)) == 0.0
+
+
+def test_a_group_counts_by_the_median_of_its_right_answers() -> None:
+    """A policy that repeats a step in two of five answers has the usual length all the same."""
+    screen = StepLengths(b"key")
+    answers = [f"{':' * length}<answer>{length}</answer>".encode() for length in (100, 101, 102, 150, 160)]
+    for number in range(LEAST_GROUPS):
+        for account in HONEST:
+            screen.learn(rollout_of(account, number, dict.fromkeys(answers, 1.0), SUMS, "x" * 8))
+    screen.weigh(ALIKE)
+    assert [screen.is_usual(SUMS, "x" * 8, answer) for answer in answers] == [True] * 3 + [False] * 2

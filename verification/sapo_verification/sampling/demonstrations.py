@@ -33,14 +33,15 @@ class DemonstrationPool(SilentObserver):
     Args:
         own: this node's account, which shows itself nothing.
         imitable: what of a right answer may be imitated, by the index of its family.
-        is_usual: whether most accounts write such text in a family; other text waits.
+        is_usual: whether most accounts write such text in a family, by its index, for such a prompt; other
+            text waits.
     """
 
     def __init__(
         self,
         own: Account,
         imitable: Callable[[int, bytes], bytes],
-        is_usual: Callable[[int, bytes], bool],
+        is_usual: Callable[[int, str, bytes], bool],
     ) -> None:
         self._own = own
         self._imitable = imitable
@@ -96,7 +97,7 @@ class DemonstrationPool(SilentObserver):
         """Return the accounts, with the families, of texts that were handed out and are unusual now, once."""
         usual, pairs = list[Demonstration](), set[Pair]()
         for shown in self._shown:
-            if self._is_usual(shown.family, shown.completion):
+            if self._is_usual(shown.family, shown.prompt, shown.completion):
                 usual.append(shown)
             else:
                 pairs.add((shown.account, shown.family))
@@ -134,7 +135,9 @@ class DemonstrationPool(SilentObserver):
         (place,) = rng.choices(range(len(waiting)), weights)
         demonstration = waiting[place]
         family = demonstration.family
-        if rng.random() >= part(account, family) or not self._is_usual(family, demonstration.completion):
+        if rng.random() >= part(account, family) or not self._is_usual(
+            family, demonstration.prompt, demonstration.completion
+        ):
             return None
         del self._waiting[account][place]
         if not self._waiting[account]:

@@ -25,7 +25,7 @@ class Screens:
     Attributes:
         recurring_runs: the screen of stage 13.
         usual_forms: what steps may be imitated.
-        step_lengths: whose steps are longer than usual.
+        step_lengths: whose steps, and which, are longer than usual.
     """
 
     def __init__(self, manifest: Manifest, key: bytes, own: Account) -> None:
@@ -67,6 +67,12 @@ class Screens:
         self.recurring_runs.counts.weigh(weights)
         self.usual_forms.weigh(weights)
         self.step_lengths.weigh(weights)
+
+    def is_usual(self, family: int, prompt: str, completion: bytes) -> bool:
+        """Whether most accounts write such steps for such a prompt, by their form and their length."""
+        return self.usual_forms.is_usual(family, completion) and self.step_lengths.is_usual(
+            family, prompt, completion
+        )
 
     def holds_planted_phrase(self, rollout: VerifiedRollout) -> bool:
         """Whether a verified group's text is not trained, because its account repeats a phrase (stage 13)."""

@@ -6,16 +6,17 @@ such a prompt. The mean over an account's latest groups in a family is taken, of
 which words are alike. The account is set aside if its mean is surely above those of accounts that have more
 than half of the weight, so that others who write short steps do not make it look long.
 
-Where the length of steps follows from the prompt's, a few groups tell; where it varies with the task, dozens,
-and they tell nothing of an account that adds to short steps only.
+Where the length of steps follows from the prompt's, a few groups tell, and each text is judged by itself as
+well: one that is longer waits, whatever its account writes otherwise. Where it varies with the task, dozens
+tell, and nothing of an account that adds to short steps only.
 
 It is no evidence against an account: a model may have a longer way of its own.
 """
 
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Iterator, Mapping, Sequence
-from math import hypot, log2, sqrt
-from statistics import fmean, pvariance
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import hypot, inf, log2, sqrt
+from statistics import fmean, median, pvariance
 from typing import Final, NamedTuple
 
 from sapo_protocol.identifiers import Account
@@ -39,8 +40,20 @@ LONGER: Final = 0.05
 CLASSES_PER_DOUBLING: Final = 16
 """Prompts of about the same length are compared: up to 24 characters of the same, above within 4 %."""
 
-_Groups = deque[tuple[int, float]]
-"""Of each group the class of its prompt's length, and the mean length of its steps."""
+FOLLOWS: Final = 0.7
+"""Part of the median account's groups within ``LONGER`` of the usual length, where it follows from the
+prompt's."""
+
+
+class _Group(NamedTuple):
+    """The class of a prompt's length, and the lengths of the steps of a group's right answers."""
+
+    prompt: int
+    mean: float
+    median: float
+
+
+_Groups = deque[_Group]
 
 
 class _Excess(NamedTuple):
@@ -62,15 +75,16 @@ class StepLengths:
         self._key = key
         self._groups: OrderedDict[Pair, _Groups] = OrderedDict()
         self._longer: frozenset[Pair] = frozenset()
+        self._limits: dict[int, Mapping[int, float]] = {}
 
     def learn(self, rollout: VerifiedRollout) -> None:
-        """Record the mean length of the steps of a verified group's right answers."""
-        forms = list(filter(None, map(steps_form, rollout.right)))
-        if not forms:
+        """Record the lengths of the steps of a verified group's right answers."""
+        lengths = [len(form) for form in map(steps_form, rollout.right) if form]
+        if not lengths:
             return
         pair = rollout.account, rollout.task.family
         groups = self._groups.setdefault(pair, deque(maxlen=GROUPS))
-        groups.append((_length_class(rollout.prompt), fmean(map(len, forms))))
+        groups.append(_Group(_length_class(rollout.prompt), fmean(lengths), median(lengths)))
         self._groups.move_to_end(pair)
         if len(self._groups) > MAX_PAIRS:
             self._groups.popitem(last=False)
@@ -80,6 +94,7 @@ class StepLengths:
         by_family: defaultdict[int, dict[Account, _Groups]] = defaultdict(dict)
         for (account, family), groups in self._groups.items():
             by_family[family][account] = groups
+        self._limits = {family: _limits(each, weights) for family, each in by_family.items()}
         by_account: defaultdict[Account, dict[int, bool]] = defaultdict(dict)
         for family, each in by_family.items():
             for account, is_longer in _compared(_excesses(each, weights), self._key):
@@ -97,31 +112,63 @@ class StepLengths:
         """
         return self._longer
 
+    def is_usual(self, family: int, prompt: str, completion: bytes) -> bool:
+        """Whether steps are no longer than usual for such a prompt, where their length follows from its own.
+
+        Elsewhere, and for prompts that few accounts had, any length is usual.
+        """
+        limit = self._limits.get(family, {}).get(_length_class(prompt), inf)
+        return len(steps_form(completion)) <= limit
+
 
 def _excesses(groups: Mapping[Account, _Groups], weights: Mapping[Account, float]) -> dict[Account, _Excess]:
     """Return how much longer than usual the steps of each account are that has enough groups in a family."""
-    usual = _usual(groups, weights)
+    usual = _usual(groups, weights, lambda alike: fmean(group.mean for group in alike))
     found = {}
-    for account, lengths in groups.items():
-        parts = [length / usual[prompt] - 1 for prompt, length in lengths if prompt in usual]
+    for account, each in groups.items():
+        parts = [group.mean / usual[group.prompt] - 1 for group in each if group.prompt in usual]
         if len(parts) >= LEAST_GROUPS:
             error = sqrt(pvariance(parts) / len(parts))
             found[account] = _Excess(fmean(parts), error, weights.get(account, 0.0))
     return found
 
 
-def _usual(groups: Mapping[Account, _Groups], weights: Mapping[Account, float]) -> Mapping[int, float]:
-    """Return the median account's mean length for prompts of each length that enough accounts had."""
-    means: defaultdict[int, list[tuple[float, float]]] = defaultdict(list)
-    for account, lengths in groups.items():
-        by_prompt: defaultdict[int, list[float]] = defaultdict(list)
-        for prompt, length in lengths if weights.get(account) else ():
-            by_prompt[prompt].append(length)
-        for prompt, each in by_prompt.items():
-            means[prompt].append((fmean(each), weights[account]))
+def _limits(groups: Mapping[Account, _Groups], weights: Mapping[Account, float]) -> Mapping[int, float]:
+    """Return how long steps may be for prompts of each length; none if their length follows from more.
+
+    Medians are compared, of each group and of an account's groups: policies repeat a step now and then.
+    """
+    usual = _usual(groups, weights, lambda alike: median(group.median for group in alike))
+    near: list[tuple[float, float]] = []
+    for account, each in groups.items():
+        parts = [group.median / usual[group.prompt] - 1 for group in each if group.prompt in usual]
+        if len(parts) >= LEAST_GROUPS and weights.get(account):
+            near.append((fmean(abs(part) <= LONGER for part in parts), weights[account]))
+    if len(near) <= LEAST_OTHERS or at_half_of_the_weight(sorted(near)) < FOLLOWS:
+        return {}
+    return {prompt: (1 + LONGER) * length for prompt, length in usual.items()}
+
+
+def _usual(
+    groups: Mapping[Account, _Groups],
+    weights: Mapping[Account, float],
+    of_account: Callable[[Sequence[_Group]], float],
+) -> Mapping[int, float]:
+    """Return the median account's length for prompts of each length that enough accounts had.
+
+    Args:
+        of_account: returns the length of an account's groups whose prompts are alike.
+    """
+    lengths: defaultdict[int, list[tuple[float, float]]] = defaultdict(list)
+    for account, own in groups.items():
+        by_prompt: defaultdict[int, list[_Group]] = defaultdict(list)
+        for group in own if weights.get(account) else ():
+            by_prompt[group.prompt].append(group)
+        for prompt, alike in by_prompt.items():
+            lengths[prompt].append((of_account(alike), weights[account]))
     return {
         prompt: at_half_of_the_weight(sorted(each))
-        for prompt, each in means.items()
+        for prompt, each in lengths.items()
         if len(each) > LEAST_OTHERS
     }
 
