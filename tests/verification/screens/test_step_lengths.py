@@ -346,6 +346,35 @@ def test_few_groups_or_accounts_set_no_limit(groups: int, accounts: int) -> None
     assert usual_share(screen, of_length(200)) == 1.0
 
 
+@pytest.mark.parametrize(("shorter", "is_limited"), [(0.15, True), (0.4, False)])
+def test_lengths_that_are_often_shorter_set_no_limit(shorter: float, is_limited: bool) -> None:
+    usual, short = of_length(100), of_length(50)
+
+    def author(draw: random.Random) -> Text:
+        return (short if draw.random() < shorter else usual)(draw)
+
+    screen = heard(dict.fromkeys(HONEST, author), GROUPS)
+    assert usual_share(screen, of_length(150)) == (0.0 if is_limited else 1.0)
+
+
+def test_accounts_with_few_groups_say_not_whether_lengths_follow_from_the_prompt() -> None:
+    few, author = HONEST[LEAST_OTHERS:], of_length(100)
+    screen = heard(dict.fromkeys(few, author), 1)
+    heard(dict.fromkeys(HONEST[:LEAST_OTHERS], author), LEAST_GROUPS, screen)
+    assert usual_share(screen, of_length(200)) == 1.0
+
+
+@pytest.mark.parametrize("steady", [(0, 1, 2), (3, 4, 5), (4, 5, 6)])
+def test_the_median_account_says_whether_lengths_follow_from_the_prompt(steady: tuple[int, ...]) -> None:
+    def varied(draw: random.Random) -> Text:
+        return of_length(draw.choice([60, 100, 140]))(draw)
+
+    authors = {
+        account: of_length(100) if number in steady else varied for number, account in enumerate(HONEST)
+    }
+    assert usual_share(heard(authors, GROUPS), of_length(200)) == 1.0
+
+
 def test_limits_are_set_by_weight_and_last_until_accounts_are_compared_again() -> None:
     authors = swarm(of_length(100), of_length(200), 9)
     screen = heard(authors, LEAST_GROUPS, weights=dict.fromkeys(OTHERS, 0.5) | dict.fromkeys(HONEST, 1.0))

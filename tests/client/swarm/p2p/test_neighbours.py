@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import socket
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -14,7 +15,10 @@ from libp2p.peer.peerstore import env_to_send_in_RPC
 from zeroconf import ServiceInfo, Zeroconf
 
 from sapo_client.swarm import neighbours
-from sapo_client.swarm.neighbours import look_around
+from sapo_client.swarm.addresses import PeerAddress
+from sapo_client.swarm.nearby import service_type
+from sapo_client.swarm.neighbours import Neighbours, look_around
+from sapo_client.swarm.peer_id import peer_id_from_key
 
 GROUP = "224.0.0.251"
 
@@ -64,13 +68,13 @@ async def test_a_lookup_that_is_lost_is_made_again(
     swarm: Any, tools: Any, host: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody is told of a second time by zeroconf: who forgets the name does not meet the node."""
-    lost: set[tuple[int, str]] = set()
+    lost: set[tuple[Zeroconf, str]] = set()
 
     class LossyLookup(ServiceInfo):
         """Looks a name up; the first answer to each asker is lost."""
 
         def request(self, zc: Zeroconf, timeout: float, *args: Any, **named: Any) -> bool:
-            asked, asks = len(lost), (id(zc), self.name)
+            asked, asks = len(lost), (zc, self.name)
             lost.add(asks)
             return len(lost) == asked and super().request(zc, timeout, *args, **named)
 
@@ -81,6 +85,39 @@ async def test_a_lookup_that_is_lost_is_made_again(
     await tools.eventually(lambda: [node.transport.neighbours() for node in nodes] == [1, 1])
     assert await _looked_around(ours, 2) == {node.peer_id for node in nodes}
     assert swarm.bugs == []
+
+
+async def test_a_name_without_anybody_behind_it_is_looked_up_three_times(
+    host: str, tools: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: Counter[Zeroconf] = Counter()
+
+    class CountedLookup(ServiceInfo):
+        """Looks a name up and counts; the ghost's answers are lost."""
+
+        def request(self, zc: Zeroconf, timeout: float, *args: Any, **named: Any) -> bool:
+            asked[zc] += (is_ghost := self.name.startswith("ghost"))
+            return not is_ghost and super().request(zc, timeout, *args, **named)
+
+    monkeypatch.setattr(neighbours, "ServiceInfo", CountedLookup)
+    monkeypatch.setattr(neighbours, "LOOK_SECONDS", 0.05)
+    swarm_id, told = secrets.token_hex(32), list[str]()
+    kind = service_type(swarm_id)
+    ghost = Zeroconf(interfaces=[host])
+    ghost.register_service(ServiceInfo(kind, f"ghost.{kind}", port=1, parsed_addresses=[host]))
+    own, other = (
+        PeerAddress("ip4", host, 4001, peer_id_from_key(bytes([number]) * 32)) for number in range(2)
+    )
+    node = Neighbours(swarm_id, lambda: [own], lambda found, _: told.extend(each.peer_id for each in found))
+    neighbour = Neighbours(swarm_id, lambda: [other], lambda *_: None)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(node.run)
+        await tools.eventually(lambda: 3 in asked.values())
+        nursery.start_soon(neighbour.run)
+        await tools.eventually(lambda: told.count(other.peer_id) >= 10)
+        nursery.cancel_scope.cancel()
+    await trio.to_thread.run_sync(ghost.close)
+    assert max(asked.values()) == 3
 
 
 async def _looked_around(swarm_id: str, peers: int) -> set[str]:
