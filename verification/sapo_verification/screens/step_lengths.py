@@ -54,6 +54,8 @@ class _Group(NamedTuple):
 
 
 _Groups = deque[_Group]
+_Lengths = Sequence[tuple[int, float]]
+"""Lengths of steps, each with the class of its prompt's length."""
 
 
 class _Excess(NamedTuple):
@@ -123,14 +125,12 @@ class StepLengths:
 
 def _excesses(groups: Mapping[Account, _Groups], weights: Mapping[Account, float]) -> dict[Account, _Excess]:
     """Return how much longer than usual the steps of each account are that has enough groups in a family."""
-    usual = _usual(groups, weights, lambda alike: fmean(group.mean for group in alike))
-    found = {}
-    for account, each in groups.items():
-        parts = [group.mean / usual[group.prompt] - 1 for group in each if group.prompt in usual]
-        if len(parts) >= LEAST_GROUPS:
-            error = sqrt(pvariance(parts) / len(parts))
-            found[account] = _Excess(fmean(parts), error, weights.get(account, 0.0))
-    return found
+    lengths = {account: [(each.prompt, each.mean) for each in own] for account, own in groups.items()}
+    parts = _parts(lengths, _usual(lengths, weights, fmean))
+    return {
+        account: _Excess(fmean(own), sqrt(pvariance(own) / len(own)), weights.get(account, 0.0))
+        for account, own in parts.items()
+    }
 
 
 def _limits(groups: Mapping[Account, _Groups], weights: Mapping[Account, float]) -> Mapping[int, float]:
@@ -138,37 +138,43 @@ def _limits(groups: Mapping[Account, _Groups], weights: Mapping[Account, float])
 
     Medians are compared, of each group and of an account's groups: policies repeat a step now and then.
     """
-    usual = _usual(groups, weights, lambda alike: median(group.median for group in alike))
-    near: list[tuple[float, float]] = []
-    for account, each in groups.items():
-        parts = [group.median / usual[group.prompt] - 1 for group in each if group.prompt in usual]
-        if len(parts) >= LEAST_GROUPS and weights.get(account):
-            near.append((fmean(abs(part) <= LONGER for part in parts), weights[account]))
-    if len(near) <= LEAST_OTHERS or at_half_of_the_weight(sorted(near)) < FOLLOWS:
+    lengths = {account: [(each.prompt, each.median) for each in own] for account, own in groups.items()}
+    usual = _usual(lengths, weights, median)
+    near = sorted(
+        (fmean(abs(part) <= LONGER for part in own), weights[account])
+        for account, own in _parts(lengths, usual).items()
+        if weights.get(account)
+    )
+    if len(near) <= LEAST_OTHERS or at_half_of_the_weight(near) < FOLLOWS:
         return {}
     return {prompt: (1 + LONGER) * length for prompt, length in usual.items()}
 
 
-def _usual(
-    groups: Mapping[Account, _Groups],
-    weights: Mapping[Account, float],
-    of_account: Callable[[Sequence[_Group]], float],
-) -> Mapping[int, float]:
-    """Return the median account's length for prompts of each length that enough accounts had.
+def _parts(lengths: Mapping[Account, _Lengths], usual: Mapping[int, float]) -> Mapping[Account, list[float]]:
+    """Return by how much each length is above the usual one, as a part of it, of accounts with enough."""
+    found = {
+        account: [length / usual[prompt] - 1 for prompt, length in own if prompt in usual]
+        for account, own in lengths.items()
+    }
+    return {account: parts for account, parts in found.items() if len(parts) >= LEAST_GROUPS}
 
-    Args:
-        of_account: returns the length of an account's groups whose prompts are alike.
-    """
-    lengths: defaultdict[int, list[tuple[float, float]]] = defaultdict(list)
-    for account, own in groups.items():
-        by_prompt: defaultdict[int, list[_Group]] = defaultdict(list)
-        for group in own if weights.get(account) else ():
-            by_prompt[group.prompt].append(group)
-        for prompt, alike in by_prompt.items():
-            lengths[prompt].append((of_account(alike), weights[account]))
+
+def _usual(
+    lengths: Mapping[Account, _Lengths],
+    weights: Mapping[Account, float],
+    average: Callable[[Sequence[float]], float],
+) -> Mapping[int, float]:
+    """Return the median account's average length for prompts of each length that enough accounts had."""
+    averages: defaultdict[int, list[tuple[float, float]]] = defaultdict(list)
+    for account, own in lengths.items():
+        by_prompt: defaultdict[int, list[float]] = defaultdict(list)
+        for prompt, length in own if weights.get(account) else ():
+            by_prompt[prompt].append(length)
+        for prompt, each in by_prompt.items():
+            averages[prompt].append((average(each), weights[account]))
     return {
         prompt: at_half_of_the_weight(sorted(each))
-        for prompt, each in lengths.items()
+        for prompt, each in averages.items()
         if len(each) > LEAST_OTHERS
     }
 
