@@ -100,20 +100,24 @@ def mixed_versions(requirements: Iterable[str] | None = None) -> tuple[str, ...]
     """Return what is installed in a release that this package does not work with, each in words.
 
     Args:
-        requirements: to check; None takes the package's own. Those of extras count where they are installed.
+        requirements: to check; None takes the package's own. Those of an extra count where all of its
+            modules are installed: alone, a library belongs to another program of the environment.
     """
     from packaging.requirements import Requirement
 
+    installed = ["", *(extra.name for extra in EXTRAS if not extra.missing())]
     found = []
     for line in (metadata.requires("sapo-swarm") or ()) if requirements is None else requirements:
-        wanted = Requirement(line.partition(";")[0])
+        wanted = Requirement(line)
+        if wanted.marker and not any(wanted.marker.evaluate({"extra": name}) for name in installed):
+            continue
         try:
             present = metadata.version(wanted.name)
         except metadata.PackageNotFoundError:
             continue
         if not wanted.specifier.contains(present.partition("+")[0], prereleases=True):
             found.append(f"{wanted.name} {present} is installed, and {wanted.specifier} is needed")
-    return tuple(found)
+    return tuple(dict.fromkeys(found))
 
 
 def require_matching_versions() -> None:

@@ -1,6 +1,7 @@
 """Two nodes with a model of Qwen2.5-0.5B's shape and adapters, in one swarm at the level `easy`.
 
     python tests/support/half_billion.py FOLDER --steps 3
+    python tests/support/half_billion.py FOLDER --steps 3 --device cuda --shape qwen2.5-7b
 
 Real checkers, real databases, two real learner processes; messages go through an in-memory transport. The
 weights are random but for a few rows and a bias, which make the model write some words, then one of a few
@@ -68,8 +69,11 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--steps", type=int, default=2)
     parser.add_argument("--shape", default="qwen2.5-0.5b")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--lora-rank", type=int, default=16, help="0 trains all parameters")
     parser.add_argument("--patience", type=float, default=3600.0)
     options = parser.parse_args()
+    LEARNER.update(device=options.device, lora_rank=options.lora_rank)
     os.environ["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
     model = options.folder / "model"
     if not (model / "config.json").exists():  # in a process of its own, so that it counts for no peak
@@ -154,7 +158,7 @@ def _planned_mib(model: Path) -> int:
     settings = LearnerSettings(
         str(model),
         model,
-        device="cpu",
+        device=LEARNER["device"],
         lora_rank=LEARNER["lora_rank"],
         gradient_checkpointing=LEARNER["gradient_checkpointing"],
         max_new_tokens=LEARNER["max_new_tokens"],
@@ -167,7 +171,7 @@ def _planned_mib(model: Path) -> int:
         LEARNER["max_new_tokens"],
         LEARNER["local_groups"] + LEARNER["external_groups"],
     )
-    return round(estimate_memory(settings, load, "cpu").peak / MIB)
+    return round(estimate_memory(settings, load, LEARNER["device"]).peak / MIB)
 
 
 async def _run(homes: list[Home], steps: int, patience: float, peaks: dict[str, int]) -> None:

@@ -68,6 +68,9 @@ def learner_child(
     with process:
         try:
             yield LearnerChild(process, settings)
+        except EOFError:
+            print((settings.directory / "learner.log").read_text(encoding="utf-8", errors="replace"))
+            raise
         finally:
             assert process.stdin is not None
             process.stdin.close()

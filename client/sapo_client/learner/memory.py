@@ -87,7 +87,7 @@ def plan_memory(
     Raises:
         SapoError: gradients, moments and one short row do not fit.
     """
-    row, batch = _fit(saved_bytes)
+    row, batch = fit_row_cost(lambda width: ACTIVATION_MARGIN * saved_bytes(width))
     # gradients and moments; a snapshot holds the parameters and the first optimizer's moments once more
     moments = moment_bytes * (optimizers + bool(snapshot))
     fixed = trained * ((1 + bool(snapshot)) * _VALUE_BYTES + moments) + batch
@@ -133,6 +133,17 @@ def halved(tokens: int, widest: int) -> int:
     return max(widest, tokens // 2)
 
 
+def fit_row_cost(saved_bytes: Callable[[int], float]) -> tuple[RowCost, float]:
+    """Fit a parabola through three measured widths: the cost of a row, and its constant, of a micro-batch."""
+    short, middle, wide = PROBE_WIDTHS
+    at_short, at_middle, at_wide = (saved_bytes(width) for width in PROBE_WIDTHS)
+    second_difference = at_wide - 2 * at_middle + at_short
+    quadratic = max(0.0, second_difference / (2 * (wide - middle) ** 2))
+    linear = (at_wide - at_short) / (wide - short) - quadratic * (wide + short)
+    row = RowCost(max(1.0, linear), quadratic)
+    return row, max(0.0, at_wide - row.of(wide))
+
+
 def saved_tensor_bytes(compute: Callable[[], Tensor], parameters: list[Tensor]) -> int:
     """Return the bytes that autograd saves for the backward pass of a computation, without the parameters.
 
@@ -148,24 +159,15 @@ def saved_tensor_bytes(compute: Callable[[], Tensor], parameters: list[Tensor]) 
         is_parameter = isinstance(tensor if tensor._base is None else tensor._base, torch.nn.Parameter)
         if not is_parameter and storage.data_ptr() not in known and tensor.device.type != "meta":
             sizes[storage.data_ptr()] = storage.nbytes()
-            held.append(tensor)
-        return tensor
+            held.append(tensor.detach())
+        return (
+            tensor.detach()
+        )  # an output that the graph holds as it is holds the graph: neither is ever freed
 
     with torch.autograd.graph.saved_tensors_hooks(record, lambda tensor: tensor):
         result = compute()
     del result
     return sum(sizes.values())
-
-
-def _fit(saved_bytes: Callable[[int], float]) -> tuple[RowCost, float]:
-    """Fit a parabola through three measured widths: the cost of a row, and its constant, of a micro-batch."""
-    short, middle, wide = PROBE_WIDTHS
-    at_short, at_middle, at_wide = (ACTIVATION_MARGIN * saved_bytes(width) for width in PROBE_WIDTHS)
-    second_difference = at_wide - 2 * at_middle + at_short
-    quadratic = max(0.0, second_difference / (2 * (wide - middle) ** 2))
-    linear = (at_wide - at_short) / (wide - short) - quadratic * (wide + short)
-    row = RowCost(max(1.0, linear), quadratic)
-    return row, max(0.0, at_wide - row.of(wide))
 
 
 def _meminfo_bytes(path: Path, name: str) -> float | None:

@@ -1,8 +1,10 @@
 """Memory of a training step: the plan, what happens with too little, and what reduces it."""
 
+import gc
 import os
 import subprocess
 import sys
+import weakref
 from dataclasses import astuple
 from pathlib import Path
 
@@ -55,6 +57,20 @@ def test_the_planned_cost_covers_what_autograd_saves(folder: Path, width: int) -
     saved = saved_tensor_bytes(lambda: trainer._logprobs(trainer.policy.model, rows), parameters)
     planned = trainer._watchdog._plan.batch_bytes + 3 * trainer._watchdog._plan.row.of(width)
     assert saved <= planned <= 3 * saved
+
+
+def test_what_is_measured_is_freed() -> None:
+    """Of three short rows of a model of half a billion parameters, 2.2 GiB of a card were not."""
+    layer, kept = torch.nn.Linear(8, 8), []
+
+    def compute() -> torch.Tensor:
+        middle = torch.tanh(layer(torch.ones(2, 8)))
+        kept.append(weakref.ref(middle))
+        return layer(middle)  # type: ignore[no-any-return]
+
+    assert saved_tensor_bytes(compute, list(layer.parameters())) > 0
+    gc.collect()
+    assert [each() for each in kept] == [None]
 
 
 def test_a_small_budget_cuts_the_batch_and_changes_no_gradient(folder: Path) -> None:

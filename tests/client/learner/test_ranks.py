@@ -58,6 +58,16 @@ if os.environ.get("RANK") == "1":
 """Rank 1 fails in its first forward pass."""
 
 
+ONE_CARD = """
+from sapo_client.learner.ranks import launch, opening
+launch.backend_names = lambda *, on_gpu: "cpu:gloo,cuda:gloo"
+opening.number_of_ranks = lambda settings: settings.ranks
+chosen = launch.torch.cuda.set_device
+launch.torch.cuda.set_device = lambda device: chosen(0)
+"""
+"""Both ranks have the same card and gloo, because NCCL takes one rank per card."""
+
+
 @pytest.fixture
 def settings(tmp_path: Path) -> LearnerSettings:
     folder = make_policy_folder(tmp_path / "model")
@@ -181,6 +191,23 @@ def test_two_ranks_step_as_one_process_does(settings: LearnerSettings, tmp_path:
     halves = curve(averaging, range(1), PYTHONPATH=patched(tmp_path / "average", AVERAGING))
     assert halves[0]["gradient_norm"] == pytest.approx(expected[0]["gradient_norm"] / 2, rel=1e-5)
     assert halves != [close(expected[0])]
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_two_ranks_of_one_card_step_as_one_process_does(settings: LearnerSettings, tmp_path: Path) -> None:
+    """Steps alone: a checkpoint and samples need whole tensors, which gloo cannot gather on a card."""
+    on_card = replace(settings, device="cuda", bfloat16=False)
+    started(on_card)
+    one, two = copied(on_card, "one"), copied(on_card, "two", ranks=2, micro_batch_tokens=64)
+    path = patched(tmp_path / "card", ONE_CARD)
+    with learner_child(one) as child:
+        expected = steps(child, range(3))
+    with learner_child(two, {"PYTHONPATH": path}) as child:
+        found = steps(child, range(3))
+    norms = [[report["gradient_norm"] for report in each] for each in (expected, found)]
+    print("gradient norms of one process and of two ranks:", *norms)  # shown with -s, for the results page
+    assert found == [close(report) for report in expected]
 
 
 @pytest.mark.long

@@ -3,7 +3,9 @@
 A head's logits are as wide as the vocabulary: 64 answers of 256 tokens at 152,000 entries take 9.3 GiB in
 float32, and the softmax and its gradient as much again. Here the vocabulary is cut into blocks of columns.
 The forward pass keeps a running log-sum-exp and the target's logit of every position; the backward pass
-computes each block's logits again. It costs one more product with the head.
+computes each block's logits again. It costs one more product with the head. Under autocast on a GPU the
+factors of products have 16 bits, which tensor cores multiply several times as fast, and the results are
+float32, so that no logit is rounded to 16 bits.
 
 Shapes: N positions, H hidden size, V vocabulary, C entries of a block.
 """
@@ -18,8 +20,8 @@ from torch import Tensor
 
 from sapo_client.learner.cpu.linear import fast_linear
 
-BLOCK_VALUES: Final = 2**24
-"""Most logits of one block, 64 MiB in float32; smaller blocks are slower on a GPU, larger ones no faster."""
+BLOCK_VALUES: Final = {"cpu": 2**24, "cuda": 2**25}
+"""Most logits of one block, 64 and 128 MiB in float32; on a GPU more blocks are more kernels to start."""
 
 MIN_VOCABULARY: Final = 16_384
 """Below it a block is the whole vocabulary of a thousand positions, and nothing is saved."""
@@ -30,7 +32,7 @@ def target_logprobs(
 ) -> Tensor:
     """Return the log-probability of every target under the tempered head: (N, H) to (N,), float32.
 
-    Products have the data type of ``hidden``, sums are float32.
+    Products have the data type of ``hidden``, on a GPU under autocast that of autocast; sums are float32.
 
     Args:
         hidden: (N, H).
@@ -39,21 +41,24 @@ def target_logprobs(
         bias: of the head, (V,).
         temperature: the logits are divided by it.
     """
+    if hidden.is_cuda and torch.is_autocast_enabled("cuda"):
+        hidden = hidden.to(torch.get_autocast_dtype("cuda"))
     result: Tensor = _TargetLogprobs.apply(  # type: ignore[no-untyped-call]
         hidden, weight, bias, targets, temperature
     )
     return result
 
 
-def block_entries(positions: int, width: int, vocabulary: int) -> int:
+def block_entries(positions: int, width: int, vocabulary: int, device: str) -> int:
     """Return the number of vocabulary entries of a block.
 
     Args:
         positions: number of them.
-        width: hidden size; oneDNN copies a block of the head, which is as large.
+        width: hidden size; a block of the head is copied, to oneDNN's layout or to 16 bits.
         vocabulary: V.
+        device: type of the device.
     """
-    return min(vocabulary, max(256, BLOCK_VALUES // max(positions, width)))
+    return min(vocabulary, max(256, BLOCK_VALUES[device] // max(positions, width)))
 
 
 class _TargetLogprobs(torch.autograd.Function):
@@ -92,9 +97,9 @@ class _TargetLogprobs(torch.autograd.Function):
                 gradient = gradient.to(hidden.dtype)
                 if grad_hidden is not None:
                     part = weight[start:stop].to(hidden.dtype)
-                    grad_hidden += fast_linear(gradient, part.t()).float()
+                    grad_hidden += _linear(gradient, part.t())
                 if grad_weight is not None:
-                    grad_weight[start:stop] = (gradient.t() @ hidden).to(weight.dtype)
+                    grad_weight[start:stop] = _linear(gradient.t(), hidden.t()).to(weight.dtype)
                 if grad_bias is not None:
                     grad_bias[start:stop] = gradient.sum(0).to(grad_bias.dtype)
         found = None if grad_hidden is None else grad_hidden.to(hidden.dtype)
@@ -105,12 +110,21 @@ def _blocks(
     hidden: Tensor, weight: Tensor, bias: Tensor | None, temperature: float
 ) -> Iterator[tuple[int, Tensor]]:
     """Yield the first vocabulary entry and the float32 logits, (N, C), of every block."""
-    size = block_entries(len(hidden), hidden.shape[1], len(weight))
+    size = block_entries(len(hidden), hidden.shape[1], len(weight), hidden.device.type)
     for start in range(0, len(weight), size):
         part = weight[start : start + size].to(hidden.dtype)
         own_bias = None if bias is None else bias[start : start + size].to(hidden.dtype)
-        logits = fast_linear(hidden, part, own_bias).float()
+        logits = _linear(hidden, part, own_bias)
         yield start, logits if temperature == 1.0 else logits.div_(temperature)
+
+
+def _linear(rows: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Return a linear layer of rows, (B, N) and (M, N) to (B, M), float32 whatever type its factors have."""
+    is_half = rows.is_cuda and rows.dtype != torch.float32 and torch.version.hip is None
+    if not is_half:
+        return fast_linear(rows, weight, bias).float()
+    product = torch.mm(rows, weight.t(), out_dtype=torch.float32)
+    return product if bias is None else product.add_(bias)
 
 
 def _inside(targets: Tensor, start: int, count: int) -> tuple[Tensor, Tensor]:

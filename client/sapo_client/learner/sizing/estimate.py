@@ -5,8 +5,9 @@ weights that is laid out for it (the own sampler on a CPU) and the key-value cac
 and what autograd keeps of one micro-batch. The peak is the larger of the two.
 
 Every part is counted from the model's shape; autograd's part comes from a forward pass through a model
-without memory (``skeleton.py``), or for the fast CPU path from the tensors that its functions save. Only the
-libraries are a measured number. A test compares the sum with the peak of real processes.
+without memory (``skeleton.py``, for a GPU ``half_precision.py``), or for the fast CPU path from the tensors
+that its functions save. Only the libraries are a measured number. Tests compare the sum with the peak of real
+processes.
 
 A learner that samples the next round during a step (``learner.overlap``) needs both at once, and a copy of
 what is trained.
@@ -21,6 +22,7 @@ from sapo_client.learner.cpu.kept_states import MAX_BYTES, state_bytes
 from sapo_client.learner.losses.chunked_head import MIN_VOCABULARY, block_entries
 from sapo_client.learner.memory import ACTIVATION_MARGIN
 from sapo_client.learner.settings import LearnerSettings
+from sapo_client.learner.sizing.half_precision import saved_costs
 from sapo_client.learner.sizing.optimizers import MOMENT_BYTES
 from sapo_client.learner.sizing.precision import BaseName
 from sapo_client.learner.sizing.skeleton import (
@@ -35,14 +37,15 @@ from sapo_client.learner.watchdog import CPU_BUDGET_BYTES, FAST_TOKENS
 MIB: Final = 2**20
 GIB: Final = 2**30
 
-LIBRARY_BYTES: Final = {"cpu": 415 * MIB, "cuda": 900 * MIB}
-"""Python, PyTorch and transformers in memory (measured); on CUDA a context and its kernels on the GPU."""
+LIBRARY_BYTES: Final = {"cpu": 400 * MIB, "cuda": 780 * MIB}
+"""Python, PyTorch and transformers in memory (measured); on CUDA a context and its kernels on the GPU, as an
+H200 has them with PyTorch 2.11."""
 
 LIBRARY_FILE_BYTES: Final = 113 * MIB
 """Of these, pages of the libraries' files: 113 to 147 MiB in two installations of one version, for the kernel
 maps a file in the pieces in which the page cache holds it, and drops them when memory is short."""
 
-ADAPTER_LIBRARY_BYTES: Final = 73 * MIB
+ADAPTER_LIBRARY_BYTES: Final = 52 * MIB
 """What peft and its imports add to the libraries (measured)."""
 
 BASE_BYTES: Final[dict[BaseName, float]] = {"float32": 4.0, "bfloat16": 2.0, "float16": 2.0, "nf4": 0.53}
@@ -136,15 +139,22 @@ def estimate_memory(settings: LearnerSettings, workload: Workload, device: str) 
     attention = "eager" if device == "cpu" else "sdpa"
     adapted = make_skeleton(settings.model, attention=attention, lora_rank=settings.lora_rank)
     trained = trained_parameters(adapted)
+    checkpointing = bool(settings.gradient_checkpointing)
     fast = (
         device == "cpu"
         and shape.llama_style
         and not (settings.lora_rank or settings.gradient_checkpointing or settings.bfloat16)
     )
     moments = MOMENT_BYTES[settings.optimizer] * trained * (2 if settings.demonstrations_per_step else 1)
-    row = (
-        _fast_row(plain, workload) if fast else _row(adapted, workload, bool(settings.gradient_checkpointing))
-    )
+    batch, margin = 0.0, 1.0
+    if device == "cuda":
+        row, batch = _gpu_row(shape, workload, settings)
+    elif fast:
+        row, batch = _fast_row(plain, workload), _kept(plain, workload)
+    else:
+        row = _row(adapted, workload, checkpointing)
+        # gradients of activations stand beside them; of recomputed ones, only a layer's are there at all
+        margin = 1.0 if checkpointing else ACTIVATION_MARGIN
     rows = _micro_rows(row, workload, settings, device)
     positions = rows * workload.new_tokens
     copies = 2.0 * _FLOAT * _fused(shape) if fast else 0.0
@@ -155,10 +165,10 @@ def estimate_memory(settings: LearnerSettings, workload: Workload, device: str) 
         + _FLOAT * trained * (bool(settings.lora_rank) + (settings.overlap and not settings.vllm)),
         moments=moments,
         gradients=_FLOAT * trained + copies + _head_gradient(shape, settings),
-        activations=(rows * row if fast else ACTIVATION_MARGIN * rows * row)
-        + _head_bytes(shape, positions, frozen=bool(settings.lora_rank))
-        + (_kept(plain, workload) if fast else 0.0),
-        sampler=_sampler(shape, workload, fast=fast or _copies_weights(shape, settings, device)),
+        activations=margin * rows * row
+        + batch
+        + _head_bytes(shape, positions, frozen=bool(settings.lora_rank), device=device),
+        sampler=_sampler(shape, workload, copied=_copied_weights(shape, settings, device)),
         trained=trained,
         micro_rows=rows,
         overlaps=settings.overlap,
@@ -176,9 +186,11 @@ def _weights(shape: ModelShape, settings: LearnerSettings, device: str) -> float
     return BASE_BYTES[name] * shape.parameters
 
 
-def _copies_weights(shape: ModelShape, settings: LearnerSettings, device: str) -> bool:
-    """Whether the own sampler decodes, which lays out every weight once more."""
-    return shape.llama_style and not settings.lora_rank and not settings.vllm and device == "cpu"
+def _copied_weights(shape: ModelShape, settings: LearnerSettings, device: str) -> int:
+    """Return the weights that the own sampler lays out once more: on a CPU all, on a GPU those it fuses."""
+    if not shape.llama_style or settings.lora_rank or settings.vllm:
+        return 0
+    return shape.matrices + shape.head if device == "cpu" else _fused(shape)
 
 
 def _fused(shape: ModelShape) -> int:
@@ -196,6 +208,22 @@ def _row(skeleton: Any, workload: Workload, checkpointing: bool) -> float:
     quadratic = max(0.0, (at_long / long - at_short / short) / (long - short))
     linear = at_short / short - quadratic * short
     return linear * workload.width + quadratic * workload.width**2
+
+
+def _gpu_row(shape: ModelShape, workload: Workload, settings: LearnerSettings) -> tuple[float, float]:
+    """Return the bytes of a row on a GPU, and those of a micro-batch beside its rows."""
+    half = bool(settings.lora_rank) and settings.base != "float32"
+    checkpointing = bool(settings.gradient_checkpointing)
+    costs = saved_costs(
+        settings.model,
+        1 if checkpointing else shape.layers,
+        lora_rank=settings.lora_rank,
+        half_base=half,
+    )
+    row = costs.row.of(workload.width)
+    if checkpointing:  # every layer's input, and all that one layer keeps
+        row += (2.0 if half else _FLOAT) * shape.layers * shape.hidden * workload.width
+    return row, costs.batch
 
 
 def _fast_row(skeleton: Any, workload: Workload) -> float:
@@ -224,14 +252,14 @@ def _micro_rows(row: float, workload: Workload, settings: LearnerSettings, devic
     return rows
 
 
-def _head_bytes(shape: ModelShape, positions: int, *, frozen: bool) -> float:
+def _head_bytes(shape: ModelShape, positions: int, *, frozen: bool, device: str) -> float:
     """Return the bytes of the head: blocks of logits, or all of them with softmax and gradient.
 
     Of a head that is trained a block is copied, for its gradient or for oneDNN's layout.
     """
     if shape.vocabulary < MIN_VOCABULARY:
         return 3 * _FLOAT * positions * shape.vocabulary
-    entries = block_entries(positions, shape.hidden, shape.vocabulary)
+    entries = block_entries(positions, shape.hidden, shape.vocabulary, device)
     copied = 0 if frozen else entries * shape.hidden
     return _FLOAT * (2 * entries * positions + copied + positions * shape.hidden)
 
@@ -249,9 +277,9 @@ def _kept(skeleton: Any, workload: Workload) -> float:
     return found if found <= MAX_BYTES else 0.0
 
 
-def _sampler(shape: ModelShape, workload: Workload, *, fast: bool) -> float:
-    """Return the bytes of sampling: key-value cache, logits, and for the own sampler the weights again."""
+def _sampler(shape: ModelShape, workload: Workload, *, copied: int) -> float:
+    """Return the bytes of sampling: key-value cache, logits, and copies of weights."""
     rows = workload.sampled_groups * workload.completions
     cache = _FLOAT * shape.cache_values * workload.width * rows
     logits = 2 * _FLOAT * rows * shape.vocabulary
-    return cache + logits + (_FLOAT * (shape.matrices + shape.head) if fast else 0.0)
+    return cache + logits + _FLOAT * copied

@@ -6,6 +6,8 @@ which tensors autograd would keep, for every architecture that transformers know
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import as_file, files
@@ -70,6 +72,29 @@ def make_skeleton(model: str, *, attention: str = "eager", lora_rank: int = 0) -
         return add_adapters(skeleton, lora_rank) if lora_rank else skeleton.eval()
 
 
+def make_thin_skeleton(model: str, layers: int, *, lora_rank: int, dtype: torch.dtype) -> Any:
+    """Return the model of a name with its first layers only, on the meta device.
+
+    Args:
+        model: as for ``load_policy``.
+        layers: how many.
+        lora_rank: rank of adapters, which are float32; 0 for none.
+        dtype: of the other weights.
+
+    Raises:
+        SapoError: there is no such model, or transformers does not know it.
+    """
+    from transformers import AutoModelForCausalLM
+
+    config = copy.deepcopy(_config(model))
+    config.num_hidden_layers = layers
+    if getattr(config, "layer_types", None):
+        config.layer_types = (config.layer_types * layers)[:layers]
+    with torch.device("meta"):
+        skeleton = AutoModelForCausalLM.from_config(config, attn_implementation="sdpa", dtype=dtype)
+        return add_adapters(skeleton, lora_rank) if lora_rank else skeleton.eval()
+
+
 def shape_of(skeleton: Any) -> ModelShape:
     """Return the sizes of a skeleton without adapters."""
     config = skeleton.config
@@ -105,7 +130,22 @@ def decoder_saved_bytes(skeleton: Any, width: int, *, checkpointing: bool) -> fl
     With gradient checkpointing: every layer's input, and all that one layer keeps.
     """
     base = base_model(skeleton)
-    known = {each.untyped_storage()._cdata for each in skeleton.parameters()}
+    ids = torch.zeros((1, width), dtype=torch.long, device="meta")
+    # a whole mask, because transformers looks at the values of everything less
+    mask = torch.zeros((1, 1, width, width), device="meta")
+    total = kept_bytes(
+        lambda: base.base_model(input_ids=ids, attention_mask=mask, use_cache=False),
+        list(skeleton.parameters()),
+    )
+    if not checkpointing:
+        return total
+    layers, hidden = int(base.config.num_hidden_layers), int(base.config.hidden_size)
+    return total / layers + layers * width * hidden * 4.0
+
+
+def kept_bytes(forward: Callable[[], object], parameters: list[Tensor]) -> float:
+    """Return the bytes that autograd keeps of a forward pass on tensors without memory, but parameters."""
+    known = {each.untyped_storage()._cdata for each in parameters}
     sizes: dict[int, int] = {}
     held: list[Tensor] = []  # keeps storages alive, because a freed one's address may be used again
 
@@ -113,19 +153,12 @@ def decoder_saved_bytes(skeleton: Any, width: int, *, checkpointing: bool) -> fl
         storage = tensor.untyped_storage()
         if storage._cdata not in known:
             sizes[storage._cdata] = storage.nbytes()
-            held.append(tensor)
-        return tensor
+            held.append(tensor.detach())
+        return tensor.detach()  # as in ``memory.saved_tensor_bytes``
 
-    ids = torch.zeros((1, width), dtype=torch.long, device="meta")
     with torch.autograd.graph.saved_tensors_hooks(record, lambda tensor: tensor):
-        # a whole mask, because transformers looks at the values of everything less
-        mask = torch.zeros((1, 1, width, width), device="meta")
-        base.base_model(input_ids=ids, attention_mask=mask, use_cache=False)
-    total = float(sum(sizes.values()))
-    if not checkpointing:
-        return total
-    layers, hidden = int(base.config.num_hidden_layers), int(base.config.hidden_size)
-    return total / layers + layers * width * hidden * 4.0
+        forward()
+    return float(sum(sizes.values()))
 
 
 def has_chat_template(model: str) -> bool:

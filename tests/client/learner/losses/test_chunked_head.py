@@ -28,7 +28,7 @@ def plain(hidden: Tensor, weight: Tensor, targets: Tensor, bias: Tensor | None, 
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """Cut even these vocabularies into several blocks."""
-    monkeypatch.setattr(chunked_head, "BLOCK_VALUES", 2**10)
+    monkeypatch.setattr(chunked_head, "BLOCK_VALUES", {"cpu": 2**10, "cuda": 2**10})
     monkeypatch.setattr(chunked_head, "MIN_VOCABULARY", 1)
     return chunked_head
 
@@ -59,6 +59,30 @@ def test_values_and_gradients_equal_those_of_all_logits(
         assert torch.allclose(found, expected, atol=2e-5)
 
 
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("with_bias", [False, True])
+def test_16_bit_factors_on_a_card_round_no_logit(small_blocks: ModuleType, with_bias: bool) -> None:
+    """Against all logits in float32: nearer than those of a head that writes bfloat16, as autocast's does."""
+    torch.manual_seed(3)
+    targets, upstream = torch.randint(VOCABULARY, (POSITIONS,)).cuda(), torch.randn(POSITIONS).cuda()
+    results: list[list[Tensor]] = []
+    for compute in (plain, small_blocks.target_logprobs, plain):
+        torch.manual_seed(4)
+        hidden = torch.randn(POSITIONS, HIDDEN).bfloat16().float().cuda().requires_grad_()
+        weight = (torch.randn(VOCABULARY, HIDDEN) * 3).bfloat16().float().cuda().requires_grad_()
+        bias = torch.randn(VOCABULARY).bfloat16().float().cuda() if with_bias else None
+        with torch.autocast("cuda", torch.bfloat16, enabled=bool(results)):
+            values = compute(hidden, weight, targets, bias=bias, temperature=0.7)
+        torch.autograd.backward(values, upstream)
+        results.append([values.detach(), gradient_of(hidden), gradient_of(weight)])
+    exact, found, rounded = results
+    assert torch.allclose(found[0], exact[0], atol=1e-4)
+    assert (rounded[0] - exact[0]).abs().max() > 100 * (found[0] - exact[0]).abs().max()
+    for one, other in zip(found[1:], exact[1:], strict=True):
+        assert (one - other).norm() < 0.01 * other.norm()
+
+
 def test_a_frozen_head_gets_no_gradient(small_blocks: ModuleType) -> None:
     hidden, weight = torch.randn(POSITIONS, HIDDEN).requires_grad_(), torch.randn(VOCABULARY, HIDDEN)
     targets = torch.arange(POSITIONS)
@@ -84,7 +108,7 @@ def test_the_whole_model_has_the_same_gradients(
         ]
 
     expected_values, expected = gradients()
-    monkeypatch.setattr(chunked_head, "BLOCK_VALUES", 2**9)
+    monkeypatch.setattr(chunked_head, "BLOCK_VALUES", {"cpu": 2**9})
     monkeypatch.setattr(chunked_head, "MIN_VOCABULARY", 1)
     values, found = gradients()
     assert torch.allclose(values, expected_values, atol=1e-5)

@@ -13,6 +13,7 @@ import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from sapo_client.errors import SapoError
+from sapo_client.lab.pretrain import SHAPES, new_model
 from sapo_client.learner.policy import load_policy
 from sapo_client.learner.settings import LearnerSettings
 from sapo_client.learner.sizing.estimate import (
@@ -26,6 +27,7 @@ from sapo_client.learner.sizing.presets import level_for
 from sapo_client.learner.sizing.skeleton import make_skeleton, shape_of
 
 WORKLOAD = Workload(groups=2, completions=4, prompt_tokens=64, new_tokens=64, sampled_groups=2)
+ON_A_CARD = Workload(groups=8, completions=8, prompt_tokens=128, new_tokens=128, sampled_groups=8)
 
 PROGRAM = """
 import json, sys
@@ -35,8 +37,8 @@ from sapo_client.learner.settings import LearnerSettings
 work = json.loads(sys.argv[1])
 service = Service(LearnerSettings.from_message(work["settings"]))
 for step in range(2):
-    handles = [2 * step + 1, 2 * step + 2]
-    prompts = ["1" * work["prompt"], "2" * work["prompt"]]
+    handles = [work["groups"] * step + index for index in range(work["groups"])]
+    prompts = [f"{index + 1}" * work["prompt"] for index in range(work["groups"])]
     arguments = {"prompts": prompts, "completions_per_prompt": work["completions"], "handles": handles}
     texts = service.call("generate", arguments)["completions"]
     rewards = [1.0] + [0.0] * (work["completions"] - 1)
@@ -45,6 +47,12 @@ for step in range(2):
         for prompt, group, handle in zip(prompts, texts, handles)
     ]
     assert service.call("train", {"groups": groups})["tokens"] > 100
+if work["settings"]["device"] == "cuda":
+    import torch
+    free, total = torch.cuda.mem_get_info()
+    context = total - free - torch.cuda.memory_reserved()
+    print((context + torch.cuda.max_memory_reserved()) // 2**20)
+    sys.exit()
 status = dict(line.split(":") for line in Path("/proc/self/status").read_text().splitlines())
 resident, mapping = 0, ""
 for line in Path("/proc/self/smaps").read_text().splitlines():
@@ -112,16 +120,19 @@ def settings_of(trial: Trial, folder: Path) -> LearnerSettings:
     )
 
 
-def measured_mib(settings: LearnerSettings) -> int:
+def measured_mib(settings: LearnerSettings, load: Workload = WORKLOAD) -> int:
     """Return the peak of a process that samples and trains twice, without pages of libraries.
+
+    On a card: of what PyTorch reserved, and CUDA's context, if no other process uses the card.
 
     Those depend on the page cache: the kernel maps as much of a library as lies there in one piece. Pages of
     the weights' file count: a frozen base is read where it is mapped.
     """
     work = {
         "settings": settings.to_message(),
-        "prompt": WORKLOAD.prompt_tokens,
-        "completions": WORKLOAD.completions,
+        "groups": load.groups,
+        "prompt": load.prompt_tokens,
+        "completions": load.completions,
     }
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(
@@ -147,6 +158,57 @@ def test_the_measured_peak_is_near_the_plan(tmp_path: Path, name: str) -> None:
     planned, measured = (estimate.peak - LIBRARY_FILE_BYTES) / MIB, measured_mib(settings)
     print(name, round(planned), measured, in_mib(estimate))  # shown with -s, for the results page
     assert measured == pytest.approx(planned, rel=0.1), in_mib(estimate)
+
+
+CHECKPOINTED = {"lora_rank": 16, "gradient_checkpointing": True}
+CARD_TRIALS: dict[str, tuple[str, dict[str, Any], int]] = {
+    "half a billion, all parameters": ("qwen2.5-0.5b", {"gradient_checkpointing": False}, 22_986),
+    "half a billion, adapters": ("qwen2.5-0.5b", {"lora_rank": 16, "gradient_checkpointing": False}, 14_190),
+    "half a billion, adapters and checkpointing": ("qwen2.5-0.5b", CHECKPOINTED, 3_160),
+    "seven billion, adapters and checkpointing": ("qwen2.5-7b", CHECKPOINTED, 20_038),
+    "seven billion in 4 bits": (
+        "qwen2.5-7b",
+        CHECKPOINTED | {"base": "nf4", "optimizer": "adamw8bit"},
+        10_168,
+    ),
+}
+"""Shape, settings, and the measured peak in MiB on an H200 with PyTorch 2.11 (docs/results.md)."""
+
+
+def card_settings(name: str, folder: Path) -> LearnerSettings:
+    """Return the settings of a trial on a card, without weights."""
+    shape, changes, _ = CARD_TRIALS[name]
+    Qwen2Config(**SHAPES[shape], tie_word_embeddings=True).save_pretrained(folder / "model")
+    return LearnerSettings(
+        str(folder / "model"),
+        folder / "run",
+        device="cuda",
+        max_new_tokens=ON_A_CARD.new_tokens,
+        demonstrations_per_step=0,
+        checkpoint_share=0.0,
+        **changes,
+    )
+
+
+@pytest.mark.parametrize("name", CARD_TRIALS)
+def test_the_plan_of_a_card_is_near_what_one_measured(tmp_path: Path, name: str) -> None:
+    estimate = estimate_memory(card_settings(name, tmp_path), ON_A_CARD, "cuda")
+    assert estimate.peak / MIB == pytest.approx(CARD_TRIALS[name][2], rel=0.1), in_mib(estimate)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("name", [name for name in CARD_TRIALS if name.startswith("half")])
+def test_the_measured_peak_on_a_card_is_near_the_plan(tmp_path: Path, name: str) -> None:
+    settings = card_settings(name, tmp_path)
+    planned = estimate_memory(settings, ON_A_CARD, "cuda")
+    policy = load_policy("bundled", "cpu")
+    model = new_model(len(policy.tokenizer), policy.end, policy.pad, CARD_TRIALS[name][0])
+    model.save_pretrained(settings.model)
+    policy.tokenizer.save_pretrained(settings.model)
+    measured = measured_mib(settings, ON_A_CARD)
+    print(name, round(planned.peak / MIB), measured, in_mib(planned))  # shown with -s, for the results page
+    assert measured == pytest.approx(planned.peak / MIB, rel=0.1), in_mib(planned)
 
 
 def test_a_qwen_of_half_a_billion_is_counted_from_its_configuration_alone(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from transformers import Qwen2Config
 from sapo_client.cli.checks import check_advantage, check_model, check_versions
 from sapo_client.config import Config, LearnerConfig
 from sapo_client.errors import SapoError
-from sapo_client.extras import mixed_versions
+from sapo_client.extras import Extra, mixed_versions
 from sapo_client.learner.policy import gated_error, is_gated
 from sapo_client.learner.settings import LearnerSettings
 from sapo_client.learner.sizing import fit as fitting
@@ -128,6 +128,16 @@ def test_mixed_versions_are_named() -> None:
     assert found.startswith("torch 2.")
     assert found.endswith("is installed, and >=99 is needed")
     assert (check_versions().state, mixed_versions()) == ("ok", ())
+
+
+def test_a_library_beside_an_extra_that_is_not_installed_belongs_to_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An environment may hold `tabulate` for another program; two extras that want it say so once."""
+    whole, partly = Extra("whole", "", ("trio",)), Extra("partly", "", ("trio", "not_installed"))
+    monkeypatch.setattr("sapo_client.extras.EXTRAS", (whole, partly))
+    assert mixed_versions(["trio>=99; extra == 'partly'"]) == ()
+    [_] = mixed_versions(["trio>=99; extra == 'partly'", "trio>=99; extra == 'whole'", "trio>=99"])
 
 
 def test_a_gated_model_is_told_from_a_missing_one() -> None:

@@ -15,11 +15,13 @@ from sapo_client.errors import SapoError
 from sapo_client.learner.adapters import adapter_rank, engine_options, engine_rank, save_adapters
 from sapo_client.learner.batch import TrainingGroup
 from sapo_client.learner.checkpoint import CheckpointStore, LearnerCounters
+from sapo_client.learner.logprobs import completion_logprobs
 from sapo_client.learner.losses.accumulate import GradientAccumulator
 from sapo_client.learner.policy import load_policy
 from sapo_client.learner.service import Service
 from sapo_client.learner.settings import LearnerSettings
 from sapo_client.learner.sizing.loss_scale import FIRST_SCALE, GROWTH_STEPS, LossScale
+from sapo_client.learner.sizing.optimizers import OptimizerName
 from sapo_client.learner.sizing.precision import (
     BaseName,
     base_type,
@@ -31,6 +33,7 @@ from sapo_client.learner.sizing.precision import (
 from sapo_client.learner.trainer import Trainer, default_learning_rate
 
 CPU = torch.device("cpu")
+needs_card = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 GROUP = TrainingGroup((30, 31, 32), ((40, 41), (50, 51, 52)), (1.0, 0.0), True, None)
 needs_bitsandbytes = pytest.mark.skipif(
     find_spec("bitsandbytes") is None, reason="bitsandbytes is not installed (sapo-swarm[quantised])"
@@ -87,6 +90,58 @@ def test_adapters_stay_float32_and_learn_on_a_smaller_base(tmp_path: Path, base:
     assert not report.rolled_back
     arguments = {"prompts": ["12"], "completions_per_prompt": 2, "handles": [1]}
     assert len(service.call("generate", arguments)["completions"][0]) == 2
+
+
+@pytest.mark.gpu
+@needs_card
+@pytest.mark.parametrize("optimizer", ["adamw", pytest.param("adamw8bit", marks=needs_bitsandbytes)])
+@pytest.mark.parametrize("base", ["auto", "float16", pytest.param("nf4", marks=needs_bitsandbytes)])
+def test_adapters_learn_on_a_card(tmp_path: Path, base: BaseName, optimizer: OptimizerName) -> None:
+    """Every base and every optimizer takes steps towards the rewarded answer, and is sampled from."""
+    settings = LearnerSettings(
+        "bundled",
+        tmp_path,
+        device="cuda",
+        learning_rate=1e-2,
+        lora_rank=4,
+        base=base,
+        optimizer=optimizer,
+        max_new_tokens=4,
+    )
+    service = Service(settings)
+    trainer = service._trainer
+    rows = [(GROUP.prompt, GROUP.completions[0])]
+
+    def likelihood() -> float:
+        with torch.no_grad():
+            return float(completion_logprobs(trainer.policy.model, rows, trainer.policy.pad, 1.0).sum())
+
+    before = likelihood()
+    reports = [trainer.step([GROUP]) for _ in range(3)]
+    assert not any(report.rolled_back for report in reports)
+    assert likelihood() > before
+    arguments = {"prompts": ["12"], "completions_per_prompt": 2, "handles": [1]}
+    assert len(service.call("generate", arguments)["completions"][0]) == 2
+
+
+@pytest.mark.gpu
+@needs_card
+def test_a_card_without_bfloat16_trains_with_a_loss_scale(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All parameters, products in float16: the gradient is that of float32 but for rounding."""
+    folder = make_policy_folder(tmp_path / "model")
+    monkeypatch.setattr("sapo_client.learner.sizing.precision._BFLOAT16_CAPABILITY", (99, 0))
+    exact, half = (
+        Trainer(load_policy(str(folder), "cuda"), LearnerSettings(str(folder), tmp_path, bfloat16=choice))
+        for choice in (False, None)
+    )
+    assert product_type(half.policy.device, None) is torch.float16
+    assert isinstance(half._gradients, GradientAccumulator)
+    assert half._gradients._scale.value == FIRST_SCALE
+    one, other = exact.step([GROUP]), half.step([GROUP])
+    assert other.gradient_norm == pytest.approx(one.gradient_norm, rel=0.02)
+    assert not other.rolled_back
 
 
 @needs_bitsandbytes
