@@ -160,9 +160,8 @@ def saved_tensor_bytes(compute: Callable[[], Tensor], parameters: list[Tensor]) 
         if not is_parameter and storage.data_ptr() not in known and tensor.device.type != "meta":
             sizes[storage.data_ptr()] = storage.nbytes()
             held.append(tensor.detach())
-        return (
-            tensor.detach()
-        )  # an output that the graph holds as it is holds the graph: neither is ever freed
+        # an output that the graph holds as it is would hold the graph, so that neither were ever freed
+        return tensor.detach()
 
     with torch.autograd.graph.saved_tensors_hooks(record, lambda tensor: tensor):
         result = compute()

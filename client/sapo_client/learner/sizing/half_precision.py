@@ -3,13 +3,11 @@
 Autocast keeps some tensors in 16 bits and others in float32, and a 16-bit copy of every float32 weight that
 is multiplied. A model without memory on the ``meta`` device cannot show that, because autocast passes it by.
 So the forward pass runs on PyTorch's fake tensors: they have a device, here the CPU, whose autocast casts the
-same products as CUDA's does, and no values either. One and two layers are enough to know all of them.
+same products as CUDA's does, and no values either. One and two layers are enough where all are alike.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -51,26 +49,25 @@ def saved_costs(model: str, layers: int, *, lora_rank: int, half_base: bool) -> 
     """
     kind = torch.bfloat16 if half_base else torch.float32
     one, two = (make_thin_skeleton(model, count, lora_rank=lora_rank, dtype=kind) for count in (1, 2))
-    with _fake(one), _fake(two):
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        _fill(one)
+        _fill(two)
         row, batch = fit_row_cost(lambda width: layers * (_saved(two, width) - _saved(one, width)))
     return SavedCosts(row, batch)
 
 
-@contextmanager
-def _fake(skeleton: Any) -> Iterator[None]:
-    """Give a model without memory fake parameters and buffers, and compute on fake tensors meanwhile."""
-    with FakeTensorMode(allow_non_fake_inputs=True):
-        parameters: dict[int, nn.Parameter] = {}  # tied ones stay one
-        for module in skeleton.modules():
-            for name, old in module._parameters.items():
-                if old is not None and id(old) not in parameters:
-                    values = torch.empty(old.shape, dtype=old.dtype)
-                    parameters[id(old)] = nn.Parameter(values, requires_grad=old.requires_grad)
-                module._parameters[name] = None if old is None else parameters[id(old)]
-            for name, buffer in module._buffers.items():
-                if buffer is not None:
-                    module._buffers[name] = torch.empty(buffer.shape, dtype=buffer.dtype)
-        yield
+def _fill(skeleton: Any) -> None:
+    """Replace parameters and buffers on the meta device by ones on a CPU; fake tensors must be on."""
+    parameters: dict[int, nn.Parameter] = {}  # tied ones stay one
+    for module in skeleton.modules():
+        for name, old in module._parameters.items():
+            if old is not None and id(old) not in parameters:
+                values = torch.empty(old.shape, dtype=old.dtype)
+                parameters[id(old)] = nn.Parameter(values, requires_grad=old.requires_grad)
+            module._parameters[name] = None if old is None else parameters[id(old)]
+        for name, buffer in module._buffers.items():
+            if buffer is not None:
+                module._buffers[name] = torch.empty(buffer.shape, dtype=buffer.dtype)
 
 
 def _saved(skeleton: Any, width: int) -> float:

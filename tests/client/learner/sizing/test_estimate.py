@@ -10,7 +10,15 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import Qwen2Config, Qwen2ForCausalLM
+from transformers import (
+    Gemma3TextConfig,
+    LlamaConfig,
+    Phi3Config,
+    PretrainedConfig,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+    Qwen3MoeConfig,
+)
 
 from sapo_client.errors import SapoError
 from sapo_client.lab.pretrain import SHAPES, new_model
@@ -194,6 +202,31 @@ def card_settings(name: str, folder: Path) -> LearnerSettings:
 def test_the_plan_of_a_card_is_near_what_one_measured(tmp_path: Path, name: str) -> None:
     estimate = estimate_memory(card_settings(name, tmp_path), ON_A_CARD, "cuda")
     assert estimate.peak / MIB == pytest.approx(CARD_TRIALS[name][2], rel=0.1), in_mib(estimate)
+
+
+SMALL = {"hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 4, "num_key_value_heads": 2}
+
+
+@pytest.mark.parametrize(
+    ("kind", "lora_rank"),
+    [
+        (LlamaConfig, 0),
+        (Gemma3TextConfig, 0),
+        (Gemma3TextConfig, 4),
+        (Phi3Config, 4),
+        pytest.param(
+            Qwen3MoeConfig, 4, marks=pytest.mark.filterwarnings("ignore:The following alpha_pattern keys")
+        ),
+    ],
+)
+def test_other_architectures_have_a_plan_on_a_card(
+    tmp_path: Path, kind: type[PretrainedConfig], lora_rank: int
+) -> None:
+    kind(**SMALL, num_hidden_layers=3, vocab_size=300, pad_token_id=0).save_pretrained(tmp_path)
+    settings = LearnerSettings(str(tmp_path), tmp_path / "run", device="cuda", lora_rank=lora_rank)
+    short = estimate_memory(settings, ON_A_CARD, "cuda")
+    long = estimate_memory(settings, replace(ON_A_CARD, prompt_tokens=512), "cuda")
+    assert 0 < short.activations / short.micro_rows < long.activations / long.micro_rows
 
 
 @pytest.mark.gpu
