@@ -215,7 +215,9 @@ SMALL = {"hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 4, 
         (Gemma3TextConfig, 4),
         (Phi3Config, 4),
         pytest.param(
-            Qwen3MoeConfig, 4, marks=pytest.mark.filterwarnings("ignore:The following alpha_pattern keys")
+            Qwen3MoeConfig,
+            4,
+            marks=pytest.mark.filterwarnings("ignore:The following (alpha|rank)_pattern keys"),
         ),
     ],
 )
