@@ -22,6 +22,7 @@ from transformers import (
 
 from sapo_client.errors import SapoError
 from sapo_client.lab.pretrain import SHAPES, new_model
+from sapo_client.learner.memory import saved_tensor_bytes
 from sapo_client.learner.policy import load_policy
 from sapo_client.learner.settings import LearnerSettings
 from sapo_client.learner.sizing.estimate import (
@@ -31,6 +32,7 @@ from sapo_client.learner.sizing.estimate import (
     Workload,
     estimate_memory,
 )
+from sapo_client.learner.sizing.half_precision import saved_costs
 from sapo_client.learner.sizing.presets import level_for
 from sapo_client.learner.sizing.skeleton import make_skeleton, shape_of
 
@@ -200,8 +202,11 @@ def card_settings(name: str, folder: Path) -> LearnerSettings:
 
 @pytest.mark.parametrize("name", CARD_TRIALS)
 def test_the_plan_of_a_card_is_near_what_one_measured(tmp_path: Path, name: str) -> None:
-    estimate = estimate_memory(card_settings(name, tmp_path), ON_A_CARD, "cuda")
+    settings = card_settings(name, tmp_path)
+    estimate = estimate_memory(settings, ON_A_CARD, "cuda")
     assert estimate.peak / MIB == pytest.approx(CARD_TRIALS[name][2], rel=0.1), in_mib(estimate)
+    if not settings.lora_rank:
+        assert estimate.sampler / MIB == pytest.approx(1408, rel=0.1), "measured as well"
 
 
 SMALL = {"hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 4, "num_key_value_heads": 2}
@@ -229,6 +234,28 @@ def test_other_architectures_have_a_plan_on_a_card(
     short = estimate_memory(settings, ON_A_CARD, "cuda")
     long = estimate_memory(settings, replace(ON_A_CARD, prompt_tokens=512), "cuda")
     assert 0 < short.activations / short.micro_rows < long.activations / long.micro_rows
+
+
+@pytest.mark.parametrize("layers", [1, 4])
+def test_fake_tensors_tell_what_real_ones_keep(tmp_path: Path, layers: int) -> None:
+    """Under autocast: what so many further layers keep of a row, and the 16-bit copies of their weights."""
+
+    def kept(count: int) -> int:
+        model = Qwen2ForCausalLM(Qwen2Config(**SMALL, num_hidden_layers=count, vocab_size=300))
+
+        def forward() -> torch.Tensor:
+            with torch.autocast("cpu", torch.bfloat16):
+                states = model.model(torch.zeros((1, 48), dtype=torch.long), use_cache=False)
+                return states.last_hidden_state  # type: ignore[no-any-return]
+
+        return saved_tensor_bytes(forward, list(model.parameters()))
+
+    Qwen2Config(**SMALL, num_hidden_layers=layers, vocab_size=300).save_pretrained(tmp_path)
+    costs = saved_costs(str(tmp_path), layers, lora_rank=0, half_base=False)
+    assert costs.batch == 2 * shape_of(make_skeleton(str(tmp_path))).matrices
+    real = kept(1 + layers) - kept(1)
+    # transformers makes a mask where it sees fake tensors, and none where values are there
+    assert real <= costs.batch + costs.row.of(48) < 1.06 * real
 
 
 @pytest.mark.gpu
@@ -264,6 +291,8 @@ def test_a_qwen_of_half_a_billion_is_counted_from_its_configuration_alone(tmp_pa
     small = LearnerSettings(str(tmp_path), tmp_path, lora_rank=16, base="nf4", optimizer="adamw8bit")
     assert full.trained == 494_032_768
     assert adapters.trained == 8_798_208
+    one_row = estimate_memory(LearnerSettings(str(tmp_path), tmp_path), Workload(1, 1, 8, 8, 1), "cuda")
+    assert one_row.activations > 2 * shape.matrices, "weights are copied to 16 bits"
     assert full.peak > 2 * adapters.peak > 2 * estimate_memory(small, WORKLOAD, "cuda").peak
     together = estimate_memory(LearnerSettings(str(tmp_path), tmp_path, overlap=True), WORKLOAD, "cuda")
     assert together.peak == pytest.approx(full.peak + full.sampler + 4 * full.trained)
