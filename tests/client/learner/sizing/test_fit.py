@@ -137,6 +137,7 @@ def test_a_library_beside_an_extra_that_is_not_installed_belongs_to_others(
     whole, partly = Extra("whole", "", ("trio",)), Extra("partly", "", ("trio", "not_installed"))
     monkeypatch.setattr("sapo_client.extras.EXTRAS", (whole, partly))
     assert mixed_versions(["trio>=99; extra == 'partly'"]) == ()
+    assert len(mixed_versions(["trio>=99; extra == 'whole'"])) == 1
     [_] = mixed_versions(["trio>=99; extra == 'partly'", "trio>=99; extra == 'whole'", "trio>=99"])
 
 
