@@ -99,7 +99,7 @@ class _TargetLogprobs(torch.autograd.Function):
                     part = weight[start:stop].to(hidden.dtype)
                     grad_hidden += _linear(gradient, part.t())
                 if grad_weight is not None:
-                    grad_weight[start:stop] = _linear(gradient.t(), hidden.t()).to(weight.dtype)
+                    grad_weight[start:stop] = _product(gradient.t(), hidden).to(weight.dtype)
                 if grad_bias is not None:
                     grad_bias[start:stop] = gradient.sum(0).to(grad_bias.dtype)
         found = None if grad_hidden is None else grad_hidden.to(hidden.dtype)
@@ -120,11 +120,22 @@ def _blocks(
 
 def _linear(rows: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Return a linear layer of rows, (B, N) and (M, N) to (B, M), float32 whatever type its factors have."""
-    is_half = rows.is_cuda and rows.dtype != torch.float32 and torch.version.hip is None
-    if not is_half:
+    if not _keeps_float32(rows):
         return fast_linear(rows, weight, bias).float()
-    product = torch.mm(rows, weight.t(), out_dtype=torch.float32)
+    product = _product(rows, weight.t())
     return product if bias is None else product.add_(bias)
+
+
+def _product(left: Tensor, right: Tensor) -> Tensor:
+    """Return a matrix product, float32 whatever type its factors have."""
+    if _keeps_float32(left):
+        return torch.mm(left, right, out_dtype=torch.float32)
+    return (left @ right).float()
+
+
+def _keeps_float32(factor: Tensor) -> bool:
+    """Whether a product of 16-bit factors can have float32 results here: on CUDA, and not on ROCm."""
+    return factor.is_cuda and factor.dtype != torch.float32 and torch.version.hip is None
 
 
 def _inside(targets: Tensor, start: int, count: int) -> tuple[Tensor, Tensor]:

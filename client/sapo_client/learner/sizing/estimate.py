@@ -136,8 +136,7 @@ def estimate_memory(settings: LearnerSettings, workload: Workload, device: str) 
     """
     plain = make_skeleton(settings.model)
     shape = shape_of(plain)
-    attention = "eager" if device == "cpu" else "sdpa"
-    adapted = make_skeleton(settings.model, attention=attention, lora_rank=settings.lora_rank)
+    adapted = make_skeleton(settings.model, lora_rank=settings.lora_rank)
     trained = trained_parameters(adapted)
     checkpointing = bool(settings.gradient_checkpointing)
     fast = (
@@ -159,14 +158,17 @@ def estimate_memory(settings: LearnerSettings, workload: Workload, device: str) 
     positions = rows * workload.new_tokens
     copies = 2.0 * _FLOAT * _fused(shape) if fast else 0.0
     adapters = ADAPTER_LIBRARY_BYTES if settings.lora_rank and device == "cpu" else 0
+    activations = margin * rows * row + batch
+    if rows == workload.rows:  # a layer's activations are freed as its gradient is made
+        outside = 0 if settings.lora_rank else shape.head
+        activations = max(0.0, activations - _FLOAT * (trained - outside))
     return MemoryEstimate(
         libraries=LIBRARY_BYTES[device] + adapters,
         weights=_weights(shape, settings, device)
         + _FLOAT * trained * (bool(settings.lora_rank) + (settings.overlap and not settings.vllm)),
         moments=moments,
         gradients=_FLOAT * trained + copies + _head_gradient(shape, settings),
-        activations=margin * rows * row
-        + batch
+        activations=activations
         + _head_bytes(shape, positions, frozen=bool(settings.lora_rank), device=device),
         sampler=_sampler(shape, workload, copied=_copied_weights(shape, settings, device)),
         trained=trained,
@@ -255,13 +257,15 @@ def _micro_rows(row: float, workload: Workload, settings: LearnerSettings, devic
 def _head_bytes(shape: ModelShape, positions: int, *, frozen: bool, device: str) -> float:
     """Return the bytes of the head: blocks of logits, or all of them with softmax and gradient.
 
-    Of a head that is trained a block is copied, for its gradient or for oneDNN's layout.
+    The forward pass has a block twice. The backward pass has it once, and of a head that is trained a copy of
+    the block's weights, for its gradient or for oneDNN's layout, and the gradient, which is counted there.
     """
     if shape.vocabulary < MIN_VOCABULARY:
         return 3 * _FLOAT * positions * shape.vocabulary
     entries = block_entries(positions, shape.hidden, shape.vocabulary, device)
-    copied = 0 if frozen else entries * shape.hidden
-    return _FLOAT * (2 * entries * positions + copied + positions * shape.hidden)
+    block = entries * positions
+    most = 2 * block if frozen else max(2 * block - shape.head, block + entries * shape.hidden)
+    return _FLOAT * (most + positions * shape.hidden)
 
 
 def _head_gradient(shape: ModelShape, settings: LearnerSettings) -> float:

@@ -53,12 +53,11 @@ class ModelShape:
 
 
 @lru_cache(maxsize=8)
-def make_skeleton(model: str, *, attention: str = "eager", lora_rank: int = 0) -> Any:
+def make_skeleton(model: str, *, lora_rank: int = 0) -> Any:
     """Return the model of a name, folder or hub name on the meta device; reads ``config.json`` alone, once.
 
     Args:
         model: as for ``load_policy``.
-        attention: transformers' name of the attention to use.
         lora_rank: rank of adapters; 0 for none.
 
     Raises:
@@ -68,7 +67,7 @@ def make_skeleton(model: str, *, attention: str = "eager", lora_rank: int = 0) -
 
     config = _config(model)
     with torch.device("meta"):
-        skeleton = AutoModelForCausalLM.from_config(config, attn_implementation=attention)
+        skeleton = AutoModelForCausalLM.from_config(config, attn_implementation="eager")
         return add_adapters(skeleton, lora_rank) if lora_rank else skeleton.eval()
 
 

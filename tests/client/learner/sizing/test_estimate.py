@@ -291,7 +291,8 @@ def test_a_qwen_of_half_a_billion_is_counted_from_its_configuration_alone(tmp_pa
     small = LearnerSettings(str(tmp_path), tmp_path, lora_rank=16, base="nf4", optimizer="adamw8bit")
     assert full.trained == 494_032_768
     assert adapters.trained == 8_798_208
-    one_row = estimate_memory(LearnerSettings(str(tmp_path), tmp_path), Workload(1, 1, 8, 8, 1), "cuda")
+    row_by_row = LearnerSettings(str(tmp_path), tmp_path, micro_batch_tokens=16)
+    one_row = estimate_memory(row_by_row, Workload(2, 1, 8, 8, 1), "cuda")
     assert one_row.activations > 2 * shape.matrices, "weights are copied to 16 bits"
     assert full.peak > 2 * adapters.peak > 2 * estimate_memory(small, WORKLOAD, "cuda").peak
     together = estimate_memory(LearnerSettings(str(tmp_path), tmp_path, overlap=True), WORKLOAD, "cuda")
