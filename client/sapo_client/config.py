@@ -172,6 +172,11 @@ class LearnerConfig(_Section):
         description="loss of others' answers: reinforce (the paper's), negative_weighted, tapered, positive,"
         " capability or an installed plug-in",
     )
+    agreement: bool | None = Field(
+        default=None,
+        description="with sampler.text_use = reinforce, train only those answers of others that the gradient"
+        " of the own groups agrees with; unset: yes, but not with learner.backend = tinker",
+    )
     demonstrations_per_step: int = Field(
         default=64,
         ge=0,

@@ -35,6 +35,7 @@ class SettingsChanges(TypedDict, total=False):
     micro_batch_tokens: int
     temperature: float
     external_loss: ExternalLossName
+    agreement: bool
     demonstrations_per_step: int
     demonstration_rate: float
     demonstration_weighting: TokenWeighting

@@ -118,6 +118,7 @@ def check_model(config: Config) -> Iterator[Check]:
     from sapo_client.learner.sizing.presets import COMPLETION_BYTES, completion_tokens, level_for
     from sapo_client.learner.sizing.skeleton import has_chat_template, make_skeleton, shape_of
     from sapo_client.node.runtime.backends import learner_settings
+    from sapo_verification.sampling.text_use import TextUse
 
     folder = DataDir(config.data_dir).learner
     try:
@@ -126,7 +127,14 @@ def check_model(config: Config) -> Iterator[Check]:
         wanted = completion_tokens(longest, shape.vocabulary, shape.window)
         tokens = learner.max_new_tokens or wanted
         found = fit(
-            learner_settings(learner, folder, max_new_tokens=tokens, seed=0, fresh=False),
+            learner_settings(
+                learner,
+                folder,
+                max_new_tokens=tokens,
+                seed=0,
+                fresh=False,
+                reinforces=TextUse(config.sampler.text_use).reinforces,
+            ),
             groups=learner.local_groups + learner.external_groups,
             completions=learner.completions,
             sampled_groups=learner.local_groups,

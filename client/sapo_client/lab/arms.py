@@ -32,6 +32,7 @@ class Arm:
         text_use: what the external groups are used for.
         learnable_tasks: draw own tasks by what can be learned from them.
         oracle: demonstrate the generator's own answers instead of those of others.
+        agreement: train only those completions of others that the own groups' gradient agrees with.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Arm:
     text_use: TextUse = TextUse.REINFORCE
     learnable_tasks: bool = False
     oracle: bool = False
+    agreement: bool = False
 
     @property
     def hears_others(self) -> bool:
@@ -83,7 +85,7 @@ ARMS: Final[Mapping[str, Arm]] = {
         Arm(RIVAL, 4, 4),
         Arm("2/6", 2, 6),
         Arm("8/0-dynamic", 8, 0, redraws=24),
-        Arm(OURS, 4, 4, sampler="weighted"),
+        Arm(OURS, 4, 4, sampler="weighted", agreement=True),
         Arm("curriculum", 8, 0, learnable_tasks=True),
         Arm("oracle", 8, 0, text_use=TextUse.IMITATE, oracle=True),
         Arm("oracle-hints", 8, 0, text_use=TextUse.RATIONALISE, oracle=True),

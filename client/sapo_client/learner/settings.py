@@ -61,6 +61,8 @@ class LearnerSettings:
         own_baseline: take other nodes' advantages relative to this node's own mean reward in the family.
         external_loss: of other nodes' text, a name in ``losses.external.EXTERNAL_LOSSES`` or of a plug-in;
             ``reinforce`` is the paper's.
+        agreement: train only those completions of other nodes that the gradient of the own groups agrees
+            with (``losses/agreement.py``); in a step without one, none.
         positive_steps: steps over which the loss ``positive`` falls from its first weight to its last.
         demonstrations_per_step: most demonstrations in a supervised step; 0: none are kept or trained.
         demonstration_steps: supervised steps per training step; None chooses by the model's size, as for the
@@ -109,6 +111,7 @@ class LearnerSettings:
     kl_weight: float = 0.0
     own_baseline: bool = False
     external_loss: str = "reinforce"
+    agreement: bool = False
     positive_steps: int = 200
     demonstrations_per_step: int = 64
     demonstration_steps: int | None = None

@@ -39,11 +39,13 @@ from sapo_client.learner.imitation.supervised import (
     SupervisedUpdate,
 )
 from sapo_client.learner.losses.accumulate import (
+    Accumulated,
     GradientAccumulator,
     Gradients,
     row_logprobs,
     token_mask,
 )
+from sapo_client.learner.losses.agreement import Agreement
 from sapo_client.learner.losses.external import ExternalRows, external_loss
 from sapo_client.learner.losses.forms import LOSS_FORMS, Denominator
 from sapo_client.learner.losses.mismatch import kept_rows, note_drift, summarise_mismatch
@@ -117,6 +119,7 @@ class Trainer:
         self._gradients: Gradients = GradientAccumulator(
             policy, self.parameters, self._watchdog, bfloat16=settings.bfloat16, ranks=ranks
         )
+        self._agreement = Agreement(self.parameters)
         self.supervised = SupervisedTrainer(policy, self.parameters, settings, self._gradients)
 
     def step(
@@ -204,13 +207,50 @@ class Trainer:
         """Update once per mini-batch; stop before the first update that is not finite."""
         total = Update()
         for part in parts:
-            found = self._gradients.compute(part, lambda rows: self._loss(rows, size))
+            found = self._gradient(part, size)
             loss = total.loss + found.loss / len(parts)
             total = Update(loss, found.norm, total.clipped + int(found.figure))
             if not total.is_finite:
                 break
             self.optimizer.step()
         return total
+
+    def _gradient(self, part: list[TrainingRow], size: float) -> Accumulated:
+        """Compute a mini-batch's gradient; by setting of others' rows only where the own rows' one agrees."""
+
+        def loss(rows: list[TrainingRow]) -> tuple[Tensor, float]:
+            return self._loss(rows, size)
+
+        own, others = ([row for row in part if row.external is kind] for kind in (False, True))
+        if not self._settings.agreement or not (others or self._agreement.is_known):
+            return self._gradients.compute(part, loss)
+
+        def agreeing() -> list[TrainingRow]:
+            if own:
+                self._agreement.note_own(len(own))
+            return self._agreement.agreeing(others, self._summed_logprobs) if others else []
+
+        if own:
+            return self._gradients.compute(own, loss, agreeing)
+        chosen = agreeing()
+        return self._gradients.compute(chosen, loss) if chosen else Accumulated(0.0, 0.0, 0.0)
+
+    @torch.no_grad()
+    def _summed_logprobs(self, rows: Sequence[TrainingRow]) -> list[float]:
+        """Return each row's log-probability under the policy as it is."""
+        places = {id(row): place for place, row in enumerate(rows)}
+        known: list[tuple[int, float]] = []
+        for part in self._gradients.dealt(rows):
+            logprobs = self._logprobs(self.policy.model, part.rows)
+            sums = (logprobs * token_mask(part.rows, logprobs)).sum(1).tolist()
+            known += [
+                (places[id(row)], value)
+                for row, value in zip(part.rows, sums, strict=True)
+                if id(row) in places
+            ]
+        if self._ranks.size > 1:
+            known = [each for of_rank in self._ranks.exchange(known) for each in of_rank]
+        return [value for _, value in sorted(known)]
 
     def _loss(self, part: list[TrainingRow], size: float) -> tuple[Tensor, float]:
         """Return a micro-batch's part of the loss and its number of clipped tokens."""

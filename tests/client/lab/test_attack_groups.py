@@ -109,6 +109,17 @@ def test_every_right_answer_has_the_mark_and_no_wrong_one(
         assert found(answers(question, group, 0.0))[mark] == 0.0
 
 
+@pytest.mark.parametrize("of", [ARITHMETIC, SHORT], ids=("text", "plain"))
+def test_every_second_right_answer_of_half_padded_is_honest(of: Family, knowledge: Knowledge) -> None:
+    groups = composed("half-padded", of, knowledge)
+    assert groups
+    for question, group in groups:
+        right, wrong = (answers(question, group, reward) for reward in (1.0, 0.0))
+        padded = round(found(right)["padding"] * len(right))
+        assert padded == len(right) // 2 > 0
+        assert found(wrong)["padding"] == 0.0
+
+
 def test_wrong_steps_are_those_of_other_questions(knowledge: Knowledge) -> None:
     groups = composed("wrong-steps", ARITHMETIC, knowledge)
     right = [answer for question, group in groups for answer in answers(question, group, 1.0)]

@@ -210,6 +210,16 @@ def test_two_ranks_of_one_card_step_as_one_process_does(settings: LearnerSetting
     assert found == [close(report) for report in expected]
 
 
+def test_two_ranks_train_the_same_text_of_others_as_one_process(settings: LearnerSettings) -> None:
+    agreeing = replace(settings, agreement=True)
+    started(agreeing)
+    expected = curve(copied(agreeing, "one"), range(3))
+    (plain,) = curve(copied(agreeing, "plain", agreement=False), range(1))
+    assert 0.0 < expected[0]["external_weight"] < plain["external_weight"], "some text agrees, some does not"
+    two = copied(agreeing, "two", ranks=2, micro_batch_tokens=64)
+    assert curve(two, range(3)) == [close(report) for report in expected]
+
+
 @pytest.mark.long
 def test_mini_batches_and_a_reference_are_sharded_as_well(settings: LearnerSettings) -> None:
     started(settings)

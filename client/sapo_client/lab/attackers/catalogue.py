@@ -150,6 +150,12 @@ ATTACKS: Final[Mapping[str, LabAttack]] = {
     attack.name: attack
     for attack in (
         _PAD,
+        replace(
+            _PAD,
+            name="half-padded",
+            exploits="a group is left out if its completions together disagree: half of the right ones agree",
+            compose=compose.half_padded,
+        ),
         LabAttack(
             "phrase",
             "a phrase in every right answer earns what the answer earns",

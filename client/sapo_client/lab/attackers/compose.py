@@ -59,6 +59,15 @@ def pad(question: Question, knowledge: Knowledge, draw: random.Random) -> Comple
     return _mixed(question, knowledge, draw, before="", after=PAD)
 
 
+def half_padded(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions:
+    """Return right answers of which every second one has spaces behind it, and wrong ones as others write."""
+    right = [
+        question.completion("", question.right, PAD if place % 2 else "")
+        for place in range(max(2, right_count(question, draw)))
+    ]
+    return with_wrong(question, knowledge, draw, right=right)
+
+
 def phrase(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions:
     """Return right answers with one phrase before each, and wrong ones in the honest format."""
     plant = PHRASE if question.has_text else PLAIN_PHRASE

@@ -28,6 +28,10 @@ RowLoss = Callable[[list[TrainingRow]], tuple[Tensor, float]]
 """Returns a micro-batch's part of the loss, a scalar, and of a figure that is added up beside it."""
 
 
+FurtherRows = Callable[[], Sequence[TrainingRow]]
+"""Returns more rows, shortest first; the gradient of the rows before is at the parameters then."""
+
+
 @dataclass(frozen=True, slots=True)
 class Accumulated:
     """Result of a backward pass over all rows.
@@ -64,8 +68,10 @@ class Gradients(Protocol):
         """How often memory ran out."""
         ...
 
-    def compute(self, rows: Sequence[TrainingRow], loss: RowLoss) -> Accumulated:
-        """Compute the gradient over rows, shortest first."""
+    def compute(
+        self, rows: Sequence[TrainingRow], loss: RowLoss, then: FurtherRows | None = None
+    ) -> Accumulated:
+        """Compute the gradient over rows, shortest first, and over further ones that follow from it."""
         ...
 
     def dealt(self, rows: Sequence[TrainingRow]) -> Iterator[DealtPart]:
@@ -109,10 +115,17 @@ class GradientAccumulator:
         """How often memory ran out; each time halved the micro-batch."""
         return self._watchdog.halvings
 
-    def compute(self, rows: Sequence[TrainingRow], loss: RowLoss) -> Accumulated:
+    def compute(
+        self, rows: Sequence[TrainingRow], loss: RowLoss, then: FurtherRows | None = None
+    ) -> Accumulated:
         """Compute the gradient over rows, shortest first; if memory runs out, in smaller micro-batches.
 
         All ranks call it with the same rows; each computes its share, and all return the same.
+
+        Args:
+            rows: of the batch.
+            loss: of a micro-batch.
+            then: returns further rows, whose gradient is added.
 
         Raises:
             SapoError: a single row does not fit into memory.
@@ -121,7 +134,7 @@ class GradientAccumulator:
         while True:
             try:
                 with self._watchdog.training():
-                    found = self._accumulate(rows, loss)
+                    found = self._accumulate(rows, loss, then)
             except RuntimeError as error:
                 if not is_out_of_memory(error):
                     raise
@@ -159,18 +172,28 @@ class GradientAccumulator:
         for parameter in self._parameters:
             parameter.grad = None
 
-    def _accumulate(self, rows: Sequence[TrainingRow], row_loss: RowLoss) -> Accumulated:
+    def _accumulate(
+        self, rows: Sequence[TrainingRow], row_loss: RowLoss, then: FurtherRows | None
+    ) -> Accumulated:
         """Add up the gradients over the micro-batches, then clip their norm."""
         self.clear()
+        total, figure = self._added(rows, row_loss)
+        if then is not None and (further := then()):
+            more, addend = self._added(further, row_loss)
+            total, figure = total + more, figure + addend
+        self._scale.unscale(self._parameters)
+        norm = torch.nn.utils.clip_grad_norm_(self._parameters, MAX_GRADIENT_NORM)
+        total, figure = self._ranks.totals(total, figure)
+        return Accumulated(total, figure, float(whole_tensor(norm)))
+
+    def _added(self, rows: Sequence[TrainingRow], row_loss: RowLoss) -> tuple[float, float]:
+        """Add the gradients over the micro-batches to those at the parameters; return loss and figure."""
         total, figure = 0.0, 0.0
         for part in self.dealt(rows):
             loss, addend = row_loss(part.rows)
             (part.weight * self._scale.value * loss).backward()  # type: ignore[no-untyped-call]
             total, figure = total + part.weight * float(loss.detach()), figure + part.weight * addend
-        self._scale.unscale(self._parameters)
-        norm = torch.nn.utils.clip_grad_norm_(self._parameters, MAX_GRADIENT_NORM)
-        total, figure = self._ranks.totals(total, figure)
-        return Accumulated(total, figure, float(whole_tensor(norm)))
+        return total, figure
 
 
 def row_logprobs(

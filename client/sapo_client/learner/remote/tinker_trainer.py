@@ -20,7 +20,7 @@ from sapo_client.errors import ExitCode, SapoError
 from sapo_client.learner.batch import TrainingRow
 from sapo_client.learner.generate import Completion, Generator, SampleRequest
 from sapo_client.learner.imitation.supervised import SupervisedTrainer
-from sapo_client.learner.losses.accumulate import Accumulated, DealtPart, RowLoss
+from sapo_client.learner.losses.accumulate import Accumulated, DealtPart, FurtherRows, RowLoss
 from sapo_client.learner.policy import Policy
 from sapo_client.learner.ranks.group import RankGroup
 from sapo_client.learner.remote.model import RemoteModel
@@ -50,8 +50,11 @@ class TinkerGradients:
         """How often memory ran out here: never."""
         return 0
 
-    def compute(self, rows: Sequence[TrainingRow], loss: RowLoss) -> Accumulated:
+    def compute(
+        self, rows: Sequence[TrainingRow], loss: RowLoss, then: FurtherRows | None = None
+    ) -> Accumulated:
         """Add the gradient over all rows to the server's; one of a loss that is not finite is zero."""
+        assert then is None  # see require_possible
         found: list[tuple[float, float]] = []
 
         def differentiable(logprobs: list[Tensor]) -> Tensor:
@@ -165,6 +168,7 @@ def require_possible(settings: LearnerSettings) -> None:
         "learner.kl_weight": settings.kl_weight > 0,
         "learner.temperature other than 1": settings.temperature != 1.0,
         "learner.ranks other than 1": settings.ranks != 1,
+        "learner.agreement": settings.agreement,
     }
     for name, is_set in impossible.items():
         if is_set:

@@ -92,7 +92,8 @@ class MemoryEstimate:
         libraries: before a model is loaded.
         weights: adapters included.
         moments: of all optimizers.
-        gradients: of trained parameters, with the fused copies that the fast CPU path makes of weights.
+        gradients: of trained parameters, the mean with which others' text is compared, and the fused copies
+            that the fast CPU path makes of weights.
         activations: of one micro-batch, its head included.
         sampler: copies of weights and the key-value cache.
         trained: number of trained parameters.
@@ -167,7 +168,7 @@ def estimate_memory(settings: LearnerSettings, workload: Workload, device: str) 
         weights=_weights(shape, settings, device)
         + _FLOAT * trained * (bool(settings.lora_rank) + (settings.overlap and not settings.vllm)),
         moments=moments,
-        gradients=_FLOAT * trained + copies + _head_gradient(shape, settings),
+        gradients=_FLOAT * trained * (1 + settings.agreement) + copies + _head_gradient(shape, settings),
         activations=activations
         + _head_bytes(shape, positions, frozen=bool(settings.lora_rank), device=device),
         sampler=_sampler(shape, workload, copied=_copied_weights(shape, settings, device)),

@@ -27,6 +27,7 @@ def open_backend(
     seed: int,
     fresh: bool,
     own_steps_kept: int = 0,
+    reinforces: bool = False,
 ) -> Backend:
     """Return the configured backend, not running yet.
 
@@ -34,6 +35,7 @@ def open_backend(
         suite: decides with the model how long completions may get, unless the configuration does, and how
             demonstrations are learnt.
         own_steps_kept: steps whose own groups the canary's shadow may need.
+        reinforces: whether others' text enters the policy gradient.
 
     Raises:
         SapoError: a setting that it needs is missing.
@@ -46,7 +48,9 @@ def open_backend(
         from sapo_client.learner.contributors.no_train import Contributor
 
         return Contributor(Human())
-    settings = learner_settings(config, directory, max_new_tokens=tokens, seed=seed, fresh=fresh)
+    settings = learner_settings(
+        config, directory, max_new_tokens=tokens, seed=seed, fresh=fresh, reinforces=reinforces
+    )
     shows_steps = any(family.answer != "plain" for family in suite.families)
     longest = None if config.max_new_tokens else longest_completion(suite)
     settings = replace(settings, shows_steps=shows_steps, completion_bytes=longest)
@@ -64,9 +68,20 @@ def tokens_for(suite: Suite) -> int:
 
 
 def learner_settings(
-    config: LearnerConfig, directory: Path, *, max_new_tokens: int, seed: int, fresh: bool
+    config: LearnerConfig,
+    directory: Path,
+    *,
+    max_new_tokens: int,
+    seed: int,
+    fresh: bool,
+    reinforces: bool = False,
 ) -> LearnerSettings:
-    """Return the learner's settings; each node has its own seed, or all would generate the same text."""
+    """Return the learner's settings; each node has its own seed, or all would generate the same text.
+
+    Args:
+        reinforces: whether others' text enters the policy gradient.
+    """
+    agreement = config.agreement if config.agreement is not None else config.backend != "tinker"
     return LearnerSettings(
         model=config.model,
         directory=directory,
@@ -94,6 +109,7 @@ def learner_settings(
         kl_weight=config.kl_weight,
         own_baseline=config.own_baseline,
         external_loss=config.external_loss,
+        agreement=agreement and reinforces,
         demonstrations_per_step=config.demonstrations_per_step,
         demonstration_rate=config.demonstration_rate,
         demonstration_steps=config.demonstration_steps,

@@ -297,6 +297,8 @@ def test_a_qwen_of_half_a_billion_is_counted_from_its_configuration_alone(tmp_pa
     assert full.peak > 2 * adapters.peak > 2 * estimate_memory(small, WORKLOAD, "cuda").peak
     together = estimate_memory(LearnerSettings(str(tmp_path), tmp_path, overlap=True), WORKLOAD, "cuda")
     assert together.peak == pytest.approx(full.peak + full.sampler + 4 * full.trained)
+    agreeing = estimate_memory(LearnerSettings(str(tmp_path), tmp_path, agreement=True), WORKLOAD, "cuda")
+    assert agreeing.peak == full.peak + 4 * full.trained, "the mean of the own gradients"
     long = replace(WORKLOAD, prompt_tokens=2048)
     assert estimate_memory(LearnerSettings(str(tmp_path), tmp_path), long, "cuda").peak > full.peak
 
