@@ -97,10 +97,12 @@ def test_what_opposes_the_own_groups_is_not_trained(folder: Path) -> None:
 
 def test_what_agrees_is_trained_as_without_the_setting(folder: Path) -> None:
     plain, agreed = make_trainer(folder), make_trainer(folder, agreement=True)
-    same = replace(OWN, external=True)
-    reports = [trainer.step([OWN, same]) for trainer in (plain, agreed)]
+    own = group(0, external=False, rewards=(1.0, 0.0, 0.0, 0.0))
+    same = replace(own, external=True)
+    reports = [trainer.step([own, same]) for trainer in (plain, agreed)]
     assert [report.external_weights for report in reports] == [(1.0,), (1.0,)]
     assert reports[1].gradient_norm == pytest.approx(reports[0].gradient_norm, rel=1e-4)
+    assert reports[1].loss == pytest.approx(reports[0].loss, rel=1e-4) != 0.0
     for mine, theirs in zip(weights(plain), weights(agreed), strict=True):
         assert torch.allclose(mine, theirs, atol=1e-6)
 
@@ -122,6 +124,35 @@ def test_own_gradients_of_earlier_steps_count(folder: Path) -> None:
     report = trainer.step([uninformative, replace(OWN, external=True), turned(OWN)])
     assert report.external_weights == (1.0, 0.0)
     assert report.gradient_norm > 0.0
+
+
+def test_own_gradients_are_noted_from_the_first_text_of_others_on(folder: Path) -> None:
+    """A node that hears nobody keeps no mean; one that does keeps it up in rounds without others, too."""
+    trainer = make_trainer(folder, agreement=True)
+    trainer.step([OWN])
+    assert not trainer._agreement.is_known
+    trainer.step([OWN, turned(OWN)])
+    before = [mean.clone() for mean in trainer._agreement._mean]
+    trainer.step([group(1, external=False)])
+    moved = [torch.equal(a, b) for a, b in zip(before, trainer._agreement._mean, strict=True)]
+    assert not any(moved)
+
+
+def test_gradients_weigh_by_their_rows_and_fade(folder: Path) -> None:
+    parameter = torch.nn.Parameter(torch.tensor([1.0, 1.0]))
+    agreement = Agreement([parameter])
+    for gradient, rows in (([10.0, 0.0], 1), ([0.0, 0.1], 3)):
+        parameter.grad = torch.tensor(gradient)
+        agreement.note_own(rows)
+    measured: list[torch.Tensor] = []
+
+    def measure(rows: Sequence[TrainingRow]) -> list[float]:
+        measured.append(parameter.detach().clone())
+        return [0.0] * len(rows)
+
+    agreement.agreeing(training_rows([group(1, external=True)]), measure)
+    moved = (measured[0] - measured[1]).tolist()
+    assert moved[0] / moved[1] == pytest.approx(0.9 / 3, rel=0.01), "a step ago, and a third of the rows"
 
 
 def test_the_move_leaves_no_trace(folder: Path) -> None:
