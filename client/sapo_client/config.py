@@ -303,6 +303,11 @@ class SamplerConfig(_Section):
         default=None, description="installed plug-in that draws the families of own tasks instead"
     )
 
+    @property
+    def reinforces(self) -> bool:
+        """Whether others' text enters the policy gradient."""
+        return self.text_use == "reinforce"
+
 
 class CanaryConfig(_Section):
     """Held-out items that detect harm by others' text to the policy, which is then rolled back."""

@@ -118,7 +118,6 @@ def check_model(config: Config) -> Iterator[Check]:
     from sapo_client.learner.sizing.presets import COMPLETION_BYTES, completion_tokens, level_for
     from sapo_client.learner.sizing.skeleton import has_chat_template, make_skeleton, shape_of
     from sapo_client.node.runtime.backends import learner_settings
-    from sapo_verification.sampling.text_use import TextUse
 
     folder = DataDir(config.data_dir).learner
     try:
@@ -133,7 +132,7 @@ def check_model(config: Config) -> Iterator[Check]:
                 max_new_tokens=tokens,
                 seed=0,
                 fresh=False,
-                reinforces=TextUse(config.sampler.text_use).reinforces,
+                reinforces=config.sampler.reinforces,
             ),
             groups=learner.local_groups + learner.external_groups,
             completions=learner.completions,

@@ -97,6 +97,7 @@ ARMS: Final[Mapping[str, Arm]] = {
 }
 """The paper's four, controls without others' text, and ways to use it.
 
+``sapo+`` trains only text of others that agrees with the own groups (``learner/losses/own_gradient.py``).
 ``8/0-dynamic`` may discard own groups without advantage. ``curriculum`` draws own tasks by what can be
 learned from them. ``oracle`` has demonstrations from the task generator, which every node could have without
 a swarm, and ``oracle-hints`` writes its own steps to the generator's answers: what sharing has to beat.

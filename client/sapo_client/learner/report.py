@@ -21,7 +21,8 @@ class StepReport:
         external_reward: over external groups alone; 0 if there are none.
         local_groups: own groups in the batch.
         external_groups: groups of other nodes in the batch.
-        external_weight: mean likelihood weight of their trained completions, 0 to 1; 1 if there are none.
+        external_weight: mean weight of their completions, 0 to 1; 1 if there are none. It follows from their
+            likelihood, and is 0 where the own groups' gradient does not agree.
         external_weights: the same for each external group, in the batch's order.
         skipped_groups: groups without advantage, which are not computed unless there is a KL term.
         reencoded_groups: own groups whose sampled token ids were lost, trained like external text.

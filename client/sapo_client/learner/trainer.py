@@ -45,10 +45,10 @@ from sapo_client.learner.losses.accumulate import (
     row_logprobs,
     token_mask,
 )
-from sapo_client.learner.losses.agreement import Agreement
 from sapo_client.learner.losses.external import ExternalRows, external_loss
 from sapo_client.learner.losses.forms import LOSS_FORMS, Denominator
 from sapo_client.learner.losses.mismatch import kept_rows, note_drift, summarise_mismatch
+from sapo_client.learner.losses.own_gradient import OwnGradient
 from sapo_client.learner.policy import Policy
 from sapo_client.learner.ranks.group import ALONE, RankGroup
 from sapo_client.learner.ranks.shard import shard_model
@@ -119,7 +119,7 @@ class Trainer:
         self._gradients: Gradients = GradientAccumulator(
             policy, self.parameters, self._watchdog, bfloat16=settings.bfloat16, ranks=ranks
         )
-        self._agreement = Agreement(self.parameters)
+        self._own_gradient = OwnGradient(self.parameters)
         self.supervised = SupervisedTrainer(policy, self.parameters, settings, self._gradients)
 
     def step(
@@ -222,13 +222,13 @@ class Trainer:
             return self._loss(rows, size)
 
         own, others = ([row for row in part if row.external is kind] for kind in (False, True))
-        if not self._settings.agreement or not (others or self._agreement.is_known):
+        if not self._settings.agreement or not (others or self._own_gradient.is_known):
             return self._gradients.compute(part, loss)
 
         def agreeing() -> list[TrainingRow]:
             if own:
-                self._agreement.note_own(len(own))
-            return self._agreement.agreeing(others, self._summed_logprobs) if others else []
+                self._own_gradient.note(len(own))
+            return self._own_gradient.agreeing(others, self._summed_logprobs) if others else []
 
         if own:
             return self._gradients.compute(own, loss, agreeing)

@@ -44,7 +44,6 @@ from sapo_client.paths import DataDir
 from sapo_client.swarm.transport import BugReport, Transport
 from sapo_protocol.manifest import Manifest
 from sapo_verification.jail.checkers import CheckerPool
-from sapo_verification.sampling.text_use import TextUse
 
 if TYPE_CHECKING:
     from trio_typing import TaskStatus
@@ -152,7 +151,7 @@ class NodeApp:
             seed=context.rng.getrandbits(32),
             fresh=context.fresh,
             own_steps_kept=context.config.canary.every_rounds,
-            reinforces=TextUse(context.config.sampler.text_use).reinforces,
+            reinforces=context.config.sampler.reinforces,
         )
 
     def _watch_chain(self) -> None:

@@ -69,8 +69,9 @@ class SamplingStrategy:
 class AccountMeans:
     """A running mean by account of a figure from 0 to 1.
 
-    One holds the likelihood of each account's text under this node's policy (stage 12's weights), another how
-    often the tasks of an account's rollouts taught the own policy something (its own groups had advantages).
+    One holds the weight of each account's text in this node's steps (stage 12's likelihood, or 0 for text
+    with which the own groups' gradient does not agree), another how often the tasks of an account's rollouts
+    taught the own policy something (its own groups had advantages).
     """
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ from support.policies import make_policy_folder
 from support.trainers import make_trainer
 
 from sapo_client.learner.batch import TrainingGroup, TrainingRow, training_rows
-from sapo_client.learner.losses.agreement import Agreement
+from sapo_client.learner.losses.own_gradient import OwnGradient
 from sapo_client.learner.trainer import Trainer
 
 
@@ -74,12 +74,12 @@ def test_agreement_is_the_sign_of_the_inner_product_of_two_gradients(folder: Pat
     assert 0 < sum(each <= 0.0 for each in sums) < len(sums), "whole groups are left out"
     assert sum(sums[number] > 0.0 and value <= 0.0 for number, _, value in products) > 0, "and single rows"
 
-    agreement = Agreement(trainer.parameters)
+    mean = OwnGradient(trainer.parameters)
     for parameter, gradient in zip(trainer.parameters, own, strict=True):
         parameter.grad = -gradient  # of a loss, which falls where the advantage's text gets likelier
-    agreement.note_own(4)
+    mean.note(4)
     rows = training_rows(others)
-    agreeing = agreement.agreeing(rows, trainer._summed_logprobs)
+    agreeing = mean.agreeing(rows, trainer._summed_logprobs)
     assert {(row.group, row.completion) for row in agreeing} == expected
     assert {(row.group, row.completion) for row in rows if row.weight != 0.0} == expected
 
@@ -130,27 +130,27 @@ def test_own_gradients_are_noted_from_the_first_text_of_others_on(folder: Path) 
     """A node that hears nobody keeps no mean; one that does keeps it up in rounds without others, too."""
     trainer = make_trainer(folder, agreement=True)
     trainer.step([OWN])
-    assert not trainer._agreement.is_known
+    assert not trainer._own_gradient.is_known
     trainer.step([OWN, turned(OWN)])
-    before = [mean.clone() for mean in trainer._agreement._mean]
+    before = [mean.clone() for mean in trainer._own_gradient._mean]
     trainer.step([group(1, external=False)])
-    moved = [torch.equal(a, b) for a, b in zip(before, trainer._agreement._mean, strict=True)]
+    moved = [torch.equal(a, b) for a, b in zip(before, trainer._own_gradient._mean, strict=True)]
     assert not any(moved)
 
 
 def test_gradients_weigh_by_their_rows_and_fade(folder: Path) -> None:
     parameter = torch.nn.Parameter(torch.tensor([1.0, 1.0]))
-    agreement = Agreement([parameter])
+    mean = OwnGradient([parameter])
     for gradient, rows in (([10.0, 0.0], 1), ([0.0, 0.1], 3)):
         parameter.grad = torch.tensor(gradient)
-        agreement.note_own(rows)
+        mean.note(rows)
     measured: list[torch.Tensor] = []
 
     def measure(rows: Sequence[TrainingRow]) -> list[float]:
         measured.append(parameter.detach().clone())
         return [0.0] * len(rows)
 
-    agreement.agreeing(training_rows([group(1, external=True)]), measure)
+    mean.agreeing(training_rows([group(1, external=True)]), measure)
     moved = (measured[0] - measured[1]).tolist()
     assert moved[0] / moved[1] == pytest.approx(0.9 / 3, rel=0.01), "a step ago, and a third of the rows"
 
@@ -160,8 +160,8 @@ def test_the_move_leaves_no_trace(folder: Path) -> None:
     before = weights(trainer)
     for parameter in trainer.parameters:
         parameter.grad = torch.ones_like(parameter)
-    agreement = Agreement(trainer.parameters)
-    agreement.note_own(1)
+    mean = OwnGradient(trainer.parameters)
+    mean.note(1)
     measured: list[list[torch.Tensor]] = []
 
     def measure(rows: Sequence[TrainingRow]) -> list[float]:
@@ -169,7 +169,7 @@ def test_the_move_leaves_no_trace(folder: Path) -> None:
         return [0.0] * len(rows)
 
     rows = training_rows([group(1, external=True)])
-    assert agreement.agreeing(rows, measure) == [], "what does not change does not agree"
+    assert mean.agreeing(rows, measure) == [], "what does not change does not agree"
     assert all(torch.equal(a, b) for a, b in zip(before, measured[0], strict=True))
     moved = torch.cat([(a - b).flatten() for a, b in zip(measured[1], before, strict=True)])
     length = torch.cat([each.flatten() for each in before]).norm()
@@ -181,9 +181,9 @@ def test_the_move_leaves_no_trace(folder: Path) -> None:
 
 def test_a_gradient_that_is_not_finite_does_not_enter_the_mean(folder: Path) -> None:
     trainer = make_trainer(folder)
-    agreement = Agreement(trainer.parameters)
+    mean = OwnGradient(trainer.parameters)
     for value in (float("nan"), float("inf"), 0.0):
         for parameter in trainer.parameters:
             parameter.grad = torch.full_like(parameter, value)
-        agreement.note_own(1)
-    assert not agreement.is_known
+        mean.note(1)
+    assert not mean.is_known

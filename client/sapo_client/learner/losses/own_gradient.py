@@ -38,7 +38,7 @@ Measure = Callable[[Sequence[TrainingRow]], Sequence[float]]
 """Returns each row's log-probability under the weights as they are."""
 
 
-class Agreement:
+class OwnGradient:
     """Mean of the own groups' gradients, and what agrees with it.
 
     The mean is not in the checkpoint: after a restart it begins with the first own gradient.
@@ -57,7 +57,7 @@ class Agreement:
         return bool(self._mean)
 
     @torch.no_grad()
-    def note_own(self, rows: int) -> None:
+    def note(self, rows: int) -> None:
         """Add the gradient at the parameters, of so many own rows, to the mean.
 
         Its length does not count, which depends on how losses are scaled.
