@@ -116,8 +116,11 @@ class Exposure(SilentObserver):
         return {family: dict(sorted(by_author.items())) for family, by_author in sorted(shown.items())}
 
     def _mean_weight(self, accounts: Collection[Account]) -> float | None:
-        """Return the mean weight, to which newcomers and banned accounts add 0; None if all are newcomers."""
-        standing = self._engine.reputation.weigh(accounts, self._epoch)
+        """Return the mean weight by which accounts are drawn; None if all are newcomers.
+
+        Newcomers and banned accounts add 0.
+        """
+        standing = self._engine.sampler.weigh(accounts, self._epoch)
         if len(standing.newcomers) == len(accounts):
             return None
         return fmean(standing.weights.get(account, 0.0) for account in accounts)

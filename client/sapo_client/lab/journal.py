@@ -40,7 +40,7 @@ class CurvePoint:
         received_bytes: of rollouts and refused messages that arrived in the round.
         attackers: groups of attackers in the batch, as text or as tasks.
         marks: share of the sampled held-out answers with each mark of an attack.
-        honest_weight: mean weight of the other agents' accounts; None before anybody has one.
+        honest_weight: mean weight by which the other agents' accounts are drawn; None before anybody has one.
         attackers_weight: mean weight of the attackers' accounts seen so far; None before anybody has one.
         practised: groups that answer tasks of others.
         demonstrations: right answers that were handed to the learner to imitate.

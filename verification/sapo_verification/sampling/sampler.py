@@ -152,10 +152,14 @@ class Sampler:
 
     def shares(self, accounts: Iterable[Account], epoch: int) -> Mapping[Account, float]:
         """Return each account's share of the places for others, at most 1 in all; see ``capped_shares``."""
+        weighed = self.weigh(accounts, epoch)
+        return cap_networks(capped_shares(weighed, self._policy), self._policy, self._network_of)
+
+    def weigh(self, accounts: Iterable[Account], epoch: int) -> AccountStanding:
+        """Return the weights by which accounts are drawn, before any cap; none of those in quarantine."""
         quarantined = {account for account, _ in self.quarantine}
         standing = self._reputation.weigh(set(accounts) - quarantined, epoch)
-        weighed = self._strategy.weigh(standing, self.likelihoods, self.usefulness)
-        return cap_networks(capped_shares(weighed, self._policy), self._policy, self._network_of)
+        return self._strategy.weigh(standing, self.likelihoods, self.usefulness)
 
     def assemble(
         self,
