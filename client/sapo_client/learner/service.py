@@ -18,6 +18,7 @@ from sapo_client.learner.batch import TrainingGroup
 from sapo_client.learner.checkpoint import CheckpointStore, LearnerCounters
 from sapo_client.learner.generate import Completion, Generator, SampleRequest, generator_for
 from sapo_client.learner.imitation.demonstrations import OWN, DemonstrationBuffer, DemonstrationText
+from sapo_client.learner.losses.own_gradient import OwnGradient
 from sapo_client.learner.policy import Policy, load_policy
 from sapo_client.learner.ranks.group import ALONE, RankGroup
 from sapo_client.learner.ranks.sampling import Replica, ReplicaGenerator
@@ -259,11 +260,12 @@ class Service:
         own_steps = list(self._own_steps)
         self._restore_good()
         trainer = self._trainer
-        steps, of_others = trainer.steps, trainer.demonstrations
+        steps, of_others, mean = trainer.steps, trainer.demonstrations, trainer.own_gradient
         trainer.demonstrations = DemonstrationBuffer(of_others.capacity)
+        trainer.own_gradient = OwnGradient(trainer.parameters)
         for groups in own_steps:
             trainer.step(groups)
-        trainer.demonstrations, trainer.steps = of_others, steps
+        trainer.demonstrations, trainer.steps, trainer.own_gradient = of_others, steps, mean
         answers = self.evaluate(prompts)
         self._save_good()
         self._restore(self._store)

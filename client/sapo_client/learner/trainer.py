@@ -80,6 +80,7 @@ class Trainer:
         demonstrations: held for supervised steps.
         own_successes: own right answers, rehearsed in supervised steps.
         supervised: trains them.
+        own_gradient: with which others' text has to agree.
         steps: number of steps so far, undone ones included.
         rollbacks: number of undone steps.
 
@@ -101,6 +102,7 @@ class Trainer:
         self._form = LOSS_FORMS[settings.loss]
         self._reference: Callable[[], AbstractContextManager[Any]] | None = None
         self._open(policy, settings, ranks)
+        self.own_gradient = OwnGradient(self.parameters)
 
     def _open(self, policy: Policy, settings: LearnerSettings, ranks: RankGroup) -> None:
         """Set the parts that compute gradients and updates."""
@@ -119,7 +121,6 @@ class Trainer:
         self._gradients: Gradients = GradientAccumulator(
             policy, self.parameters, self._watchdog, bfloat16=settings.bfloat16, ranks=ranks
         )
-        self._own_gradient = OwnGradient(self.parameters)
         self.supervised = SupervisedTrainer(policy, self.parameters, settings, self._gradients)
 
     def step(
@@ -222,13 +223,13 @@ class Trainer:
             return self._loss(rows, size)
 
         own, others = ([row for row in part if row.external is kind] for kind in (False, True))
-        if not self._settings.agreement or not (others or self._own_gradient.is_known):
+        if not self._settings.agreement or not (others or self.own_gradient.is_known):
             return self._gradients.compute(part, loss)
 
         def agreeing() -> list[TrainingRow]:
             if own:
-                self._own_gradient.note(len(own))
-            return self._own_gradient.agreeing(others, self._summed_logprobs) if others else []
+                self.own_gradient.note(len(own))
+            return self.own_gradient.agreeing(others, self._summed_logprobs) if others else []
 
         if own:
             return self._gradients.compute(own, loss, agreeing)

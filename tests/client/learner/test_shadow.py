@@ -105,6 +105,21 @@ def test_the_shadow_is_the_policy_without_others_text(settings: LearnerSettings)
     assert own_groups(service, 1) == own_groups(alone, 1), "the sampler's stream goes on as well"
 
 
+def test_what_others_text_is_compared_with_stays_the_policys(settings: LearnerSettings) -> None:
+    """The shadow's gradients on earlier own groups do not enter the mean of the policy's steps."""
+    states = []
+    for name in ("checked", "unchecked"):
+        agreeing = replace(settings, agreement=True, directory=settings.directory / name)
+        service = Service(agreeing)
+        service.call("keep_good", {})
+        for number in range(2):
+            service.call("train", {"groups": [*own_groups(service, number), FOREIGN]})
+        if name == "checked":
+            service.call("shadow", {"prompts": PROMPTS})
+        states.append([mean.tolist() for mean in service._trainer.own_gradient._mean])
+    assert states[0] == states[1] != []
+
+
 def test_the_shadow_goes_on_from_where_it_was(settings: LearnerSettings) -> None:
     """Own groups of two rounds, trained at once or in between, are the same training."""
     at_once, between = (Service(replace(settings, directory=settings.directory / name)) for name in "ab")

@@ -130,11 +130,11 @@ def test_own_gradients_are_noted_from_the_first_text_of_others_on(folder: Path) 
     """A node that hears nobody keeps no mean; one that does keeps it up in rounds without others, too."""
     trainer = make_trainer(folder, agreement=True)
     trainer.step([OWN])
-    assert not trainer._own_gradient.is_known
+    assert not trainer.own_gradient.is_known
     trainer.step([OWN, turned(OWN)])
-    before = [mean.clone() for mean in trainer._own_gradient._mean]
+    before = [mean.clone() for mean in trainer.own_gradient._mean]
     trainer.step([group(1, external=False)])
-    moved = [torch.equal(a, b) for a, b in zip(before, trainer._own_gradient._mean, strict=True)]
+    moved = [torch.equal(a, b) for a, b in zip(before, trainer.own_gradient._mean, strict=True)]
     assert not any(moved)
 
 
