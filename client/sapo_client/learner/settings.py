@@ -62,7 +62,7 @@ class LearnerSettings:
         external_loss: of other nodes' text, a name in ``losses.external.EXTERNAL_LOSSES`` or of a plug-in;
             ``reinforce`` is the paper's.
         agreement: train only those completions of other nodes that the gradient of the own groups agrees
-            with (``losses/own_gradient.py``); in a step without one, none.
+            with (``losses/own_gradient.py``); before there is one, none.
         positive_steps: steps over which the loss ``positive`` falls from its first weight to its last.
         demonstrations_per_step: most demonstrations in a supervised step; 0: none are kept or trained.
         demonstration_steps: supervised steps per training step; None chooses by the model's size, as for the

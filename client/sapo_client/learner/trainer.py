@@ -233,6 +233,7 @@ class Trainer:
 
         if own:
             return self._gradients.compute(own, loss, agreeing)
+        self._gradients.clear()  # of the mini-batch before, which would be applied again if nothing agrees
         chosen = agreeing()
         return self._gradients.compute(chosen, loss) if chosen else Accumulated(0.0, 0.0, 0.0)
 

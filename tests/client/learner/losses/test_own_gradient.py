@@ -116,6 +116,21 @@ def test_before_an_own_gradient_nothing_of_others_is_trained(folder: Path) -> No
     assert all(torch.equal(a, b) for a, b in zip(before, weights(trainer), strict=True))
 
 
+def test_a_mini_batch_of_which_nothing_is_trained_makes_no_update(folder: Path) -> None:
+    """Own and other rows alternate in length, so that the second mini-batch has others' rows alone."""
+
+    def of_lengths(lengths: Sequence[int], *, external: bool) -> TrainingGroup:
+        texts = tuple(tuple(20 + (3 * token + length) % 60 for token in range(length)) for length in lengths)
+        return replace(group(0, external=external), completions=texts)
+
+    own, others = of_lengths((3, 5, 7, 9), external=False), of_lengths((4, 6, 8, 10), external=True)
+    alone, beside = make_trainer(folder), make_trainer(folder, agreement=True, mini_batches=2)
+    alone.step([own])
+    assert beside.step([own, others]).external_weights == (0.0,)
+    for mine, theirs in zip(weights(alone), weights(beside), strict=True):
+        assert torch.allclose(mine, theirs, atol=1e-5)
+
+
 def test_own_gradients_of_earlier_steps_count(folder: Path) -> None:
     """In a step whose own groups have no advantage, others' text is compared with those before."""
     trainer = make_trainer(folder, agreement=True)
