@@ -1,4 +1,4 @@
-"""Copy of a trainer's state before a step, to undo the step."""
+"""Copies of weights, and of a trainer's state before a step, to undo it."""
 
 from __future__ import annotations
 
@@ -21,12 +21,21 @@ class Snapshot:
     @classmethod
     def take(cls, parameters: Sequence[Tensor], optimizer: torch.optim.Optimizer) -> Snapshot:
         """Return a copy of the present state."""
-        copies = [parameter.detach().clone() for parameter in parameters]
-        return cls(copies, copy.deepcopy(optimizer.state_dict()))
+        return cls(copies(parameters), copy.deepcopy(optimizer.state_dict()))
 
-    @torch.no_grad()
     def restore(self, parameters: Sequence[Tensor], optimizer: torch.optim.Optimizer) -> None:
         """Write the copied state back."""
-        for parameter, value in zip(parameters, self.parameters, strict=True):
-            parameter.copy_(value)
+        write(self.parameters, parameters)
         optimizer.load_state_dict(self.optimizer)
+
+
+def copies(tensors: Sequence[Tensor]) -> list[Tensor]:
+    """Return copies of the values."""
+    return [tensor.detach().clone() for tensor in tensors]
+
+
+@torch.no_grad()
+def write(values: Sequence[Tensor], into: Sequence[Tensor]) -> None:
+    """Write values into tensors of the same shapes, in place."""
+    for tensor, value in zip(into, values, strict=True):
+        tensor.copy_(value)

@@ -229,7 +229,7 @@ class Trainer:
         def agreeing() -> list[TrainingRow]:
             if own:
                 self.own_gradient.note(len(own))
-            return self.own_gradient.agreeing(others, self._summed_logprobs) if others else []
+            return self.own_gradient.agreeing(others, self._summed_logprobs)
 
         if own:
             return self._gradients.compute(own, loss, agreeing)

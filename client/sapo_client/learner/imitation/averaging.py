@@ -13,6 +13,8 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
+from sapo_client.learner.snapshot import copies, write
+
 
 class AveragedWeights:
     """A student beside a policy.
@@ -43,18 +45,18 @@ class AveragedWeights:
             try:
                 yield
             finally:
-                self.student, self._average = _copies(self._parameters), []
+                self.student, self._average = copies(self._parameters), []
 
     @contextmanager
     def student_in_place(self) -> Iterator[list[Tensor]]:
         """Give the parameters the student's weights inside the context; yield those that come back."""
-        policy = _copies(self._parameters)
+        policy = copies(self._parameters)
         if self.student is not None:
-            _write(self.student, self._parameters)
+            write(self.student, self._parameters)
         try:
             yield policy
         finally:
-            _write(policy, self._parameters)
+            write(policy, self._parameters)
 
     @torch.no_grad()
     def add(self) -> None:
@@ -66,7 +68,7 @@ class AveragedWeights:
     @contextmanager
     def training_policy(self) -> Iterator[None]:
         """Move the student by as much as the policy moves inside the context."""
-        before = None if self.student is None else _copies(self._parameters)
+        before = None if self.student is None else copies(self._parameters)
         yield
         if before is not None and self.student is not None:
             with torch.no_grad():
@@ -76,13 +78,3 @@ class AveragedWeights:
     def drop_student(self) -> None:
         """Forget the student; the next one begins with the policy's weights."""
         self.student = None
-
-
-def _copies(tensors: Sequence[Tensor]) -> list[Tensor]:
-    return [tensor.detach().clone() for tensor in tensors]
-
-
-@torch.no_grad()
-def _write(values: Sequence[Tensor], into: Sequence[Tensor]) -> None:
-    for tensor, value in zip(into, values, strict=True):
-        tensor.copy_(value)

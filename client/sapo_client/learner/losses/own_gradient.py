@@ -26,6 +26,7 @@ from torch import Tensor
 
 from sapo_client.learner.batch import TrainingRow
 from sapo_client.learner.ranks.shard import whole_tensor
+from sapo_client.learner.snapshot import copies, write
 
 RELATIVE_SHIFT: Final = 1e-4
 """Length of the move, relative to that of all trained weights. Log-probabilities of completions change by
@@ -78,7 +79,7 @@ class OwnGradient:
             rows: of others, all completions of each group.
             measure: of log-probabilities; it is called twice.
         """
-        gains = self._gains(rows, measure) if self._mean else [0.0] * len(rows)
+        gains = self._gains(rows, measure) if self._mean and rows else [0.0] * len(rows)
         by_group: dict[int, float] = defaultdict(float)
         for row, gain in zip(rows, gains, strict=True):
             by_group[row.group] += gain
@@ -101,15 +102,14 @@ class OwnGradient:
     def _shifted(self) -> Iterator[None]:
         """Move the parameters a little against the mean inside the context."""
         with torch.no_grad():
-            kept = [parameter.detach().clone() for parameter in self._parameters]
+            kept = copies(self._parameters)
             move = RELATIVE_SHIFT * _length(kept) / _length(self._mean)
             for parameter, mean in zip(self._parameters, self._mean, strict=True):
                 parameter.sub_(mean, alpha=move)
             try:
                 yield
             finally:
-                for parameter, values in zip(self._parameters, kept, strict=True):
-                    parameter.copy_(values)
+                write(kept, self._parameters)
 
 
 def _length(tensors: Sequence[Tensor]) -> float:
