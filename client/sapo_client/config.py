@@ -193,8 +193,15 @@ class LearnerConfig(_Section):
         default=None,
         ge=0,
         lt=1,
-        description="decay of the average of the weights over these steps, which is the policy; 0: the last"
-        " weights; unset: by the model's size",
+        description="decay of the average of the weights over these steps, which becomes the policy; 0: the"
+        " last weights are the policy; unset: by the model's size",
+    )
+    comparison_tasks: int = Field(
+        default=64,
+        ge=0,
+        le=4096,
+        description="tasks that the policy and this average both answer after a round, until the average is"
+        " right more often and becomes the policy; 0: it is the policy from the start",
     )
     demonstration_weighting: str = Field(
         default="plain",

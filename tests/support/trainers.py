@@ -41,6 +41,7 @@ class SettingsChanges(TypedDict, total=False):
     demonstration_weighting: TokenWeighting
     demonstration_steps: int
     demonstration_averaging: float
+    held_back: bool
 
 
 def make_trainer(folder: Path, **changes: Unpack[SettingsChanges]) -> Trainer:

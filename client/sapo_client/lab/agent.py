@@ -29,6 +29,7 @@ from sapo_client.node.training.canary import Canary, CanaryParts, CanaryRole, Ca
 from sapo_client.node.training.canary_state import CanaryFile
 from sapo_client.node.training.doppelganger import Doppelganger, DoppelgangerParts
 from sapo_client.node.training.judge_client import NoJudge
+from sapo_client.node.training.promotion import Promotion
 from sapo_client.node.training.rationalise import Rationaliser
 from sapo_client.node.training.rehearsal import Rehearsal
 from sapo_client.node.training.round_parts import DemonstrationSource, RoundParts
@@ -46,6 +47,9 @@ from sapo_verification.signing.database import WHOLE, SigningDatabase
 from sapo_verification.types import VerifiedRollout
 
 MEMORY: Final = ":memory:"
+COMPARISON_TASKS: Final = 64
+"""A node's default."""
+
 ALL_TIME: Final = 1.0
 """Agents are few and scoring is cheap: everybody is known after a few rounds, not after a hundred."""
 
@@ -135,14 +139,7 @@ class Agent:
         )
         learner.exposure = Exposure(engine, [keys.account for keys in world.authors])
         engine.observe(learner.exposure)
-        self.gossip = GossipHandlers(
-            engine=engine,
-            transport=self.transport,
-            own_certificate=certificate_of(world, identity),
-            telemetry=self._telemetry,
-            clock=world.clock,
-            beacons=beacons,
-        )
+        self.gossip = self._open_gossip(engine, beacons)
         self._audit = Audit(engine=engine, beacons=beacons, time_share=ALL_TIME)
         parts = RoundParts(
             author=Author(identity.node_seed, identity.node, identity.account),
@@ -164,6 +161,7 @@ class Agent:
             demonstrations=self._demonstrations(engine),
             rationaliser=Rationaliser(learner, world.checker, self._telemetry.events),
             rehearsal=self._rehearsal(engine, learner),
+            promotion=self._promotion(learner),
             redraws=arm.redraws,
         )
         self._rounds = Rounds(parts, _show_nothing)
@@ -178,6 +176,16 @@ class Agent:
     async def train(self, rounds: int) -> None:
         """Train for so many rounds."""
         await self._rounds.run(rounds, trio.Event())
+
+    def _open_gossip(self, engine: Engine, beacons: Beacons) -> GossipHandlers:
+        return GossipHandlers(
+            engine=engine,
+            transport=self.transport,
+            own_certificate=certificate_of(self._world, self._identity),
+            telemetry=self._telemetry,
+            clock=self._world.clock,
+            beacons=beacons,
+        )
 
     def _demonstrations(self, engine: Engine) -> DemonstrationSource:
         plan = self._world.run.plan
@@ -213,6 +221,16 @@ class Agent:
             families=len(self._world.manifest.suite.families),
             success=engine.success.of,
             rng=random.Random(f"{self._identity.name}/rehearsal"),
+        )
+
+    def _promotion(self, learner: LocalLearner) -> Promotion:
+        return Promotion(
+            learner,
+            self._world.checker,
+            self._telemetry.events,
+            families=len(self._world.manifest.suite.families),
+            tasks=COMPARISON_TASKS,
+            rng=random.Random(f"{self._identity.name}/promotion"),
         )
 
     def _open_doppelganger(self, signing: SigningDatabase) -> Doppelganger:

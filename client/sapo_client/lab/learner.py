@@ -122,6 +122,23 @@ class LocalLearner:
         """See ``Learner.evaluate``."""
         return self._timed(lambda: self._service.evaluate(list(prompts))["completions"])
 
+    async def compare(
+        self, prompts: Sequence[str], *, seed: int
+    ) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
+        """See ``Learner.compare``; the answers are in the journal like those that are trained."""
+        if self._is_replaying:
+            answers = self._replayed[self.step].calls[len(self._round.calls)]
+        else:
+            answers = self._compare(list(prompts), seed)
+        self._round.calls.append(answers)
+        of_policy, of_candidate = (tuple(text.encode() for text in texts) for texts in answers)
+        return of_policy, of_candidate
+
+    async def promote(self) -> None:
+        """See ``Learner.promote``; a checkpoint holds what was promoted before it."""
+        if not self._is_replaying:
+            self._timed(self._service.promote)
+
     async def keep_good(self) -> None:
         """See ``Learner.keep_good``."""
         self._timed(self._service.keep_good)
@@ -150,6 +167,11 @@ class LocalLearner:
         sampled = self._timed(lambda: self._service.generate(prompts, completions, handles))
         self._round.tokens += sampled["tokens"]
         return tuple(tuple(text.decode() for text in group) for group in sampled["completions"])
+
+    def _compare(self, prompts: list[str], seed: int) -> Groups:
+        found = self._timed(lambda: self._service.compare(prompts, seed))
+        self._round.tokens += found["tokens"]
+        return tuple(tuple(text.decode() for text in found[whose]) for whose in ("policy", "candidate"))
 
     def _train(self, batch: SampledBatch, handles: Mapping[ContentId, int], digest: str) -> JournalEntry:
         """Train a step and append it to the journal; save a checkpoint if one is due."""

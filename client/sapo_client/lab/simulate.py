@@ -166,6 +166,7 @@ def settings_of(run: Run, number: int, home: Path) -> LearnerSettings:
         own_steps_kept=plan.canary,
         demonstration_steps=plan.demonstration_steps,
         demonstrations_per_step=plan.texts_per_step,
+        held_back=True,
         agreement=run.mixture.agreement,
         shows_steps=any(family(name, plan.level).answer != "plain" for name in plan.families),
     )

@@ -40,6 +40,7 @@ _FORMAT: Final = 1
 _ADAM: Final = "adam"
 _SUPERVISED_ADAM: Final = "supervised-adam"
 _STUDENT: Final = "student"
+_CANDIDATE: Final = "candidate"
 _SHOWN: Final = "demonstrations"
 _OWN: Final = "own-successes"
 _PREFIX: Final = "step-"
@@ -97,6 +98,7 @@ class CheckpointStore:
             "config_digest": config_digest(self._model, trainer),
             "steps": trainer.steps,
             "rollbacks": trainer.rollbacks,
+            "candidate_steps": trainer.supervised.weights.candidate_steps,
             "samples": counters.samples,
             "remote": counters.remote,
             "yardstick": asdict(trainer.logprob_statistics),  # its name since version 0.1.0
@@ -140,6 +142,7 @@ class CheckpointStore:
 
         _restore_tensors(trainer, [name for name, *_ in shapes], received)
         trainer.steps, trainer.rollbacks = meta["steps"], meta["rollbacks"]
+        trainer.supervised.weights.candidate_steps = meta.get("candidate_steps", 0)
         trainer.logprob_statistics = LogprobStatistics(**meta.get("yardstick", {}))
         trainer.baselines = Baselines.from_message(meta.get("baselines", {}))
         trainer.own_logprob = RunningMean(**meta.get("own_logprob", {}))
@@ -191,8 +194,10 @@ def _tensors(trainer: Trainer, *, kept: bool) -> dict[str, Tensor]:
         for index, state in optimizer.state_dict()["state"].items():
             for key, value in _flat(state).items():
                 tensors[f"{prefix}/{index}/{key}"] = torch.as_tensor(value)
-    for index, weight in enumerate(trainer.supervised.weights.student or ()):
-        tensors[f"{_STUDENT}/{index}"] = weight
+    weights = trainer.supervised.weights
+    for prefix, values in ((_STUDENT, weights.student), (_CANDIDATE, weights.candidate)):
+        for index, weight in enumerate(values or ()):
+            tensors[f"{prefix}/{index}"] = weight
     tensors["random/cpu"] = torch.get_rng_state()
     for name, buffer in ((_SHOWN, trainer.demonstrations), (_OWN, trainer.own_successes)):
         tensors[name] = torch.frombuffer(bytearray(buffer.to_bytes()), dtype=torch.uint8)
@@ -214,7 +219,8 @@ def _trained(trainer: Trainer) -> list[tuple[str, Tensor]]:
 def _restore_tensors(trainer: Trainer, names: Sequence[str], received: Callable[[int], Tensor]) -> None:
     """Write the tensors of ``_tensors`` back into model, optimizers, random state and demonstrations.
 
-    Checkpoints of 0.1.0 have no demonstrations, no student and no state of its optimizer.
+    Checkpoints of 0.1.0 have no demonstrations, no student and no state of its optimizer. Without a candidate
+    the policy is the student's average, as it always was before there were candidates.
 
     Args:
         trainer: to restore.
@@ -225,7 +231,7 @@ def _restore_tensors(trainer: Trainer, names: Sequence[str], received: Callable[
     optimizers = dict(_optimizers(trainer))
     states: dict[str, dict[int, dict[str, Any]]] = {prefix: {} for prefix in optimizers}
     others: dict[str, Tensor] = {}
-    student: dict[int, Tensor] = {}
+    beside: dict[str, dict[int, Tensor]] = {_STUDENT: {}, _CANDIDATE: {}}
     for number, name in enumerate(names):
         kind, _, rest = name.partition("/")
         tensor = received(number)
@@ -239,9 +245,9 @@ def _restore_tensors(trainer: Trainer, names: Sequence[str], received: Callable[
             # bitsandbytes counts steps in a plain number, PyTorch in a tensor
             is_plain = key == "step" and not isinstance(optimizers[kind], torch.optim.AdamW)
             _put(states[kind].setdefault(int(index), {}), key, int(tensor) if is_plain else shard)
-        elif kind == _STUDENT:
+        elif kind in beside:
             parameter = trainer.parameters[int(rest)]
-            student[int(rest)] = sharded_like(tensor, parameter).to(parameter)
+            beside[kind][int(rest)] = sharded_like(tensor, parameter).to(parameter)
         else:
             others[name] = tensor
     for prefix, optimizer in optimizers.items():
@@ -249,7 +255,10 @@ def _restore_tensors(trainer: Trainer, names: Sequence[str], received: Callable[
         groups = optimizer.state_dict()["param_groups"]
         optimizer.load_state_dict({"state": states[prefix], "param_groups": groups})
     torch.set_rng_state(others["random/cpu"])
-    trainer.supervised.weights.student = [student[index] for index in sorted(student)] or None
+    weights = trainer.supervised.weights
+    weights.student, weights.candidate = (
+        [beside[kind][index] for index in sorted(beside[kind])] or None for kind in (_STUDENT, _CANDIDATE)
+    )
     trainer.demonstrations = _buffer(others.get(_SHOWN), trainer.demonstrations.capacity)
     trainer.own_successes = _buffer(others.get(_OWN), trainer.own_successes.capacity)
 

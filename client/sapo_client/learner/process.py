@@ -20,7 +20,7 @@ from sapo_client.learner.backend import Generation, LearnerCrashed
 from sapo_client.learner.calls import CallTimes, RunningCall
 from sapo_client.learner.report import StepReport
 from sapo_client.learner.settings import DAMAGED, OUT_OF_MEMORY, LearnerSettings
-from sapo_client.learner.wire import HEADER, Message, pack, unpack
+from sapo_client.learner.wire import Message, pack, take_frames
 from sapo_protocol.identifiers import Account, ContentId
 from sapo_verification.types import (
     Demonstration,
@@ -213,6 +213,17 @@ class Learner:
         arguments = {"prompts": list(prompts), "temperature": temperature, "seed": seed}
         return tuple((await self._ask("evaluate", arguments))["completions"])
 
+    async def compare(
+        self, prompts: Sequence[str], *, seed: int
+    ) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
+        """Return one completion per prompt of the policy, and one of its candidate."""
+        reply = await self._ask("compare", {"prompts": list(prompts), "seed": seed})
+        return tuple(reply["policy"]), tuple(reply["candidate"])
+
+    async def promote(self) -> None:
+        """Let the candidate be the policy."""
+        await self._ask("promote", {})
+
     async def checkpoint(self) -> int:
         """Write a checkpoint now; return its step."""
         return int((await self._ask("checkpoint", {}))["step"])
@@ -286,7 +297,7 @@ class Learner:
         buffer = bytearray()
         async for chunk in _output(process):
             buffer += chunk
-            for message in _frames(buffer):
+            for message in take_frames(buffer):
                 self._deliver(message)
         with trio.move_on_after(EXIT_SECONDS):
             await process.wait()
@@ -472,19 +483,6 @@ def _output(process: trio.Process) -> trio.abc.ReceiveStream:
     if process.stdout is None:
         raise RuntimeError("the child is always started with a pipe")
     return process.stdout
-
-
-def _frames(buffer: bytearray) -> list[Message]:
-    """Remove all complete frames from the front of a buffer and return their messages."""
-    messages: list[Message] = []
-    while len(buffer) >= HEADER.size:
-        (length,) = HEADER.unpack_from(buffer)
-        stop = HEADER.size + length
-        if len(buffer) < stop:
-            break
-        messages.append(unpack(bytes(buffer[HEADER.size : stop])))
-        del buffer[:stop]
-    return messages
 
 
 async def _end(process: trio.Process) -> None:

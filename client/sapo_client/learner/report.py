@@ -49,6 +49,8 @@ class StepReport:
         demonstration_loss: mean negative log-likelihood of the trained demonstrations before their update, in
             nats per token, at temperature 1 and without weights; 0 if there were none.
         demonstration_families: number of trained demonstrations by the family's index, as text.
+        has_candidate: whether there are weights beside the policy's that demonstrations have trained for long
+            enough to be compared; once they are better they are the policy's (``imitation/averaging.py``).
         ranks: processes that made the step together.
     """
 
@@ -81,4 +83,5 @@ class StepReport:
     demonstration_values: Sequence[TextValue | None] = ()
     demonstration_loss: float = 0.0
     demonstration_families: Mapping[str, int] = field(default_factory=dict)
+    has_candidate: bool = False
     ranks: int = 1

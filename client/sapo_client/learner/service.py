@@ -77,6 +77,8 @@ class Service:
             "generate": self.generate,
             "train": self.train,
             "evaluate": self.evaluate,
+            "compare": self.compare,
+            "promote": self.promote,
             "checkpoint": self.checkpoint,
             "keep_good": self.keep_good,
             "roll_back": self.roll_back,
@@ -153,6 +155,32 @@ class Service:
 
     def evaluate(self, prompts: list[str], temperature: float = 0.0, seed: int = 0) -> Message:
         """Return one completion per prompt, greedy at temperature 0; the sampler's stream is untouched."""
+        return {"completions": [_text_bytes(each) for each in self._answers(prompts, temperature, seed)]}
+
+    def compare(self, prompts: list[str], seed: int = 0) -> Message:
+        """Return one completion per prompt of the policy and one of its candidate, sampled as for training.
+
+        Returns:
+            ``policy`` and ``candidate``, UTF-8 texts, the same without a candidate; ``tokens``, the number of
+            sampled tokens.
+        """
+        temperature = self._settings.temperature
+        of_policy = self._answers(prompts, temperature, seed)
+        with self._trainer.supervised.weights.candidate_in_place():
+            of_candidate = self._answers(prompts, temperature, seed)
+        return {
+            "policy": [_text_bytes(each) for each in of_policy],
+            "candidate": [_text_bytes(each) for each in of_candidate],
+            "tokens": sum(len(each.tokens) for each in (*of_policy, *of_candidate)),
+        }
+
+    def promote(self) -> Message:
+        """Let the candidate be the policy; return the step."""
+        self._trainer.supervised.weights.promote()
+        return {"step": self._trainer.steps}
+
+    def _answers(self, prompts: Sequence[str], temperature: float, seed: int) -> list[Completion]:
+        """Return one completion per prompt under the present weights."""
         groups = self._generator.sample(
             [self._encode_prompt(prompt) for prompt in prompts],
             completions_per_prompt=1,
@@ -160,7 +188,7 @@ class Service:
             temperature=temperature,
             seed=seed,
         )
-        return {"completions": [_text_bytes(group[0]) for group in groups]}
+        return [group[0] for group in groups]
 
     def train(
         self,

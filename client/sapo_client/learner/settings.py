@@ -67,8 +67,9 @@ class LearnerSettings:
         demonstrations_per_step: most demonstrations in a supervised step; 0: none are kept or trained.
         demonstration_steps: supervised steps per training step; None chooses by the model's size, as for the
             two that follow (``supervised.default_schedule``).
-        demonstration_averaging: decay of the average of the weights over supervised steps, which is the
+        demonstration_averaging: decay of the average of the weights over supervised steps, which becomes the
             policy; 0: the policy has the last weights.
+        held_back: whether that average is a candidate beside the policy until ``Service.promote``.
         shows_steps: whether the tasks have text beside the answer, so that demonstrations show steps.
         demonstration_capacity: most demonstrations kept, and most own right answers.
         demonstration_rate: learning rate of supervised steps.
@@ -116,6 +117,7 @@ class LearnerSettings:
     demonstrations_per_step: int = 64
     demonstration_steps: int | None = None
     demonstration_averaging: float | None = None
+    held_back: bool = False
     shows_steps: bool = False
     demonstration_capacity: int = 4000
     demonstration_rate: float | None = None

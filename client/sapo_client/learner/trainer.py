@@ -146,9 +146,7 @@ class Trainer:
         """
         started = time.perf_counter()
         values = self.supervised.values(demonstrations, self._ranks)
-        self._update_statistics(groups)
-        for text in rehearsed:
-            self.own_successes.add(text)
+        self._update_statistics(groups, rehearsed)
         rows = training_rows(
             groups,
             all_groups=self._settings.kl_weight > 0,
@@ -182,6 +180,7 @@ class Trainer:
             own_answers_held=len(self.own_successes),
             own_answers_missing=self._own_answers_missing() if len(self.demonstrations) else 0,
             demonstration_values=values,
+            has_candidate=self.supervised.weights.is_comparable,
         )
 
     def _update(self, rows: list[TrainingRow], groups: Sequence[TrainingGroup]) -> Update:
@@ -381,9 +380,11 @@ class Trainer:
             _old_logprobs(part.rows, self._logprobs(self.policy.model, part.rows))
         share_measurements(unknown, self._ranks)
 
-    def _update_statistics(self, groups: Sequence[TrainingGroup]) -> None:
+    def _update_statistics(
+        self, groups: Sequence[TrainingGroup], rehearsed: Sequence[DemonstrationText]
+    ) -> None:
         """Update statistics and baselines, by which other nodes' text is weighed, with the own samples."""
-        for text in own_right_answers(groups):
+        for text in (*own_right_answers(groups), *rehearsed):
             self.own_successes.add(text)
         for group in groups:
             if group.external:

@@ -36,3 +36,16 @@ def read_frame(stream: BinaryIO) -> Message | None:
     (length,) = HEADER.unpack(header)
     body = stream.read(length)
     return unpack(body) if len(body) == length else None
+
+
+def take_frames(buffer: bytearray) -> list[Message]:
+    """Remove all complete frames from the front of a buffer and return their messages."""
+    messages: list[Message] = []
+    while len(buffer) >= HEADER.size:
+        (length,) = HEADER.unpack_from(buffer)
+        stop = HEADER.size + length
+        if len(buffer) < stop:
+            break
+        messages.append(unpack(bytes(buffer[HEADER.size : stop])))
+        del buffer[:stop]
+    return messages

@@ -220,6 +220,38 @@ def test_two_ranks_train_the_same_text_of_others_as_one_process(settings: Learne
     assert curve(two, range(3)) == [close(report) for report in expected]
 
 
+def test_two_ranks_hold_a_candidate_and_promote_it_as_one_process_does(settings: LearnerSettings) -> None:
+    """One process promotes what two ranks have written into their checkpoint."""
+    beside = {"held_back": True, "demonstration_steps": 3, "demonstration_averaging": 0.5}
+    settings = replace(settings, demonstration_rate=0.03)
+    started(settings)
+    one, two = copied(settings, "one", **beside), copied(settings, "two", ranks=2, **beside)
+    with learner_child(one) as child:
+        expected = steps(child, range(2))
+        assert [report["has_candidate"] for report in expected] == [False, True]
+        child.call("promote")
+        child.call("checkpoint")
+    with learner_child(two) as child:
+        assert steps(child, range(2)) == [close(report) for report in expected]
+        answers = child.call("compare", prompts=PROMPTS, seed=5)
+        assert answers["policy"] != answers["candidate"]
+        assert child.call("evaluate", prompts=PROMPTS, temperature=0.25, seed=5) == {
+            "completions": answers["policy"]
+        }
+        child.call("checkpoint")
+        child.call("promote")
+        assert child.call("evaluate", prompts=PROMPTS, temperature=0.25, seed=5) == {
+            "completions": answers["candidate"]
+        }
+    resumed = copied(two, "resumed", ranks=1)
+    with learner_child(resumed) as child:
+        child.call("promote")
+        child.call("checkpoint")
+    theirs = weights(resumed)
+    for name, tensor in weights(one).items():
+        assert torch.allclose(tensor.double(), theirs[name].double(), atol=1e-4), name
+
+
 @pytest.mark.long
 def test_mini_batches_and_a_reference_are_sharded_as_well(settings: LearnerSettings) -> None:
     started(settings)

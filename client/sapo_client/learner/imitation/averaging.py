@@ -1,8 +1,10 @@
-"""Two sets of weights: the student's, which supervised steps train, and their average, which is the policy.
+"""Weights of a policy that learns from demonstrations: the student's, and their average.
 
 A rate at which a family is learnt from few texts throws the weights about, so that for a while the policy
-forgets what it knew. The exponential moving average over the steps (Polyak and Juditsky 1992) does not follow
-these swings: it keeps what it knew and learns what the student learns, some steps later (docs/experiment.md).
+forgets what it knew. The exponential moving average over the steps (Polyak and Juditsky 1992) follows these
+swings less: it keeps more of what it knew, and learns what the student learns some steps later. On the way it
+is worse than the policy was before, so it may be kept beside the policy as a candidate, until it has been
+shown to be better (docs/experiment.md).
 """
 
 from __future__ import annotations
@@ -17,31 +19,40 @@ from sapo_client.learner.snapshot import copies, write
 
 
 class AveragedWeights:
-    """A student beside a policy.
+    """A student beside a policy, and the average of the student's weights.
 
     Args:
         parameters: the policy's trained ones.
         decay: weight of the average so far in each step's new average, 0 to below 1; at 0 the policy is the
             student.
+        held_back: whether the average of a new student is a candidate until ``promote``.
 
     Attributes:
         student: its weights, in the order of the parameters; None while they are the policy's.
+        candidate: the average, while it is not the policy; None: it is.
+        candidate_steps: of the student since there is a candidate.
     """
 
-    def __init__(self, parameters: Sequence[Tensor], decay: float) -> None:
+    def __init__(self, parameters: Sequence[Tensor], decay: float, *, held_back: bool = False) -> None:
         self.student: list[Tensor] | None = None
+        self.candidate: list[Tensor] | None = None
+        self.candidate_steps = 0
         self._parameters = list(parameters)
         self._decay = decay
+        self._held_back = held_back
         self._average: list[Tensor] = []
 
     @contextmanager
     def training_student(self) -> Iterator[None]:
-        """Give the parameters the student's weights inside the context, and the average's after it."""
+        """Give the parameters the student's weights inside the context, and the policy's after it."""
         if not self._decay:
             yield
             return
+        if self.student is None and self._held_back:
+            self.candidate, self.candidate_steps = copies(self._parameters), 0
         with self.student_in_place() as policy:
-            self._average = policy  # what the context ends with
+            # the policy is what the context ends with
+            self._average = policy if self.candidate is None else self.candidate
             try:
                 yield
             finally:
@@ -50,31 +61,59 @@ class AveragedWeights:
     @contextmanager
     def student_in_place(self) -> Iterator[list[Tensor]]:
         """Give the parameters the student's weights inside the context; yield those that come back."""
-        policy = copies(self._parameters)
-        if self.student is not None:
-            write(self.student, self._parameters)
-        try:
+        with self._in_place(self.student) as policy:
             yield policy
-        finally:
-            write(policy, self._parameters)
+
+    @contextmanager
+    def candidate_in_place(self) -> Iterator[None]:
+        """Give the parameters the candidate's weights inside the context; without one, do nothing."""
+        if self.candidate is None:
+            yield
+            return
+        with self._in_place(self.candidate):
+            yield
+
+    @property
+    def is_comparable(self) -> bool:
+        """Whether there is a candidate in which the steps weigh more than the policy that it began with."""
+        return self.candidate is not None and self.candidate_steps * (1.0 - self._decay) >= 1.0
 
     @torch.no_grad()
     def add(self) -> None:
         """Add the student's weights to the average, after one of its steps."""
+        self.candidate_steps += 1
         if self._average:
             for average, parameter in zip(self._average, self._parameters, strict=True):
                 average.mul_(self._decay).add_(parameter, alpha=1.0 - self._decay)
 
     @contextmanager
     def training_policy(self) -> Iterator[None]:
-        """Move the student by as much as the policy moves inside the context."""
-        before = None if self.student is None else copies(self._parameters)
+        """Move student and candidate by as much as the policy moves inside the context."""
+        kept = [each for each in (self.student, self.candidate) if each is not None]
+        before = copies(self._parameters) if kept else []
         yield
-        if before is not None and self.student is not None:
-            with torch.no_grad():
-                for weight, now, earlier in zip(self.student, self._parameters, before, strict=True):
-                    weight.add_(now).sub_(earlier)
+        with torch.no_grad():
+            for weights in kept:
+                for weight, now, earlier in zip(weights, self._parameters, before, strict=True):
+                    weight.add_(now - earlier)
+
+    def promote(self) -> None:
+        """Give the policy the candidate's weights, and let it be the average from now on."""
+        if self.candidate is not None:
+            write(self.candidate, self._parameters)
+            self.candidate = None
 
     def drop_student(self) -> None:
-        """Forget the student; the next one begins with the policy's weights."""
-        self.student = None
+        """Forget the student and its candidate; the next one begins with the policy's weights."""
+        self.student = self.candidate = None
+
+    @contextmanager
+    def _in_place(self, weights: Sequence[Tensor] | None) -> Iterator[list[Tensor]]:
+        """Give the parameters other weights inside the context; None leaves them. Yield those that return."""
+        policy = copies(self._parameters)
+        if weights is not None:
+            write(weights, self._parameters)
+        try:
+            yield policy
+        finally:
+            write(policy, self._parameters)

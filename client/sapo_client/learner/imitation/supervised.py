@@ -2,7 +2,7 @@
 
 Gradients of policy optimisation and of cross-entropy differ by orders of magnitude, so that moments of both
 in one optimizer would let the larger decide the step size of the other. The steps train the student's
-weights, of which the policy is the average (``averaging.py``).
+weights. Their average is the policy, or a candidate beside it (``averaging.py``).
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class SupervisedTrainer:
     Attributes:
         optimizer: AdamW over the parameters.
         schedule: number, rate and averaging of the steps.
-        weights: the student's and the policy's.
+        weights: the student's, the policy's and the candidate's.
     """
 
     def __init__(
@@ -100,10 +100,10 @@ class SupervisedTrainer:
         whole = list(policy.model.parameters()) if adapted else parameters
         self.schedule = SupervisedSchedule.of(settings, whole, adapted=adapted)
         self.optimizer = optimizer or make_optimizer(parameters, self.schedule.rate, settings.optimizer)
-        self.weights = AveragedWeights(parameters, self.schedule.averaging)
+        self.weights = AveragedWeights(parameters, self.schedule.averaging, held_back=settings.held_back)
 
     def steps(self, draws: Iterable[Draw]) -> SupervisedUpdate:
-        """Update the student once for each draw, and the policy with it; stop before one that is not finite.
+        """Update the student once for each draw, and its average; stop before one that is not finite.
 
         Args:
             draws: texts, and own right answers to rehearse beside them.
@@ -157,7 +157,9 @@ class SupervisedTrainer:
 
     @torch.no_grad()
     def values(self, texts: Sequence[DemonstrationText], ranks: RankGroup = ALONE) -> list[TextValue | None]:
-        """Return what each text's steps are worth to the policy; None for a text without steps.
+        """Return what each text's steps are worth to the average; None for a text without steps.
+
+        A policy beside which there is a candidate has learned nothing of such steps.
 
         Args:
             texts: new demonstrations; each is compared with the next one of its family with another prompt.
@@ -169,12 +171,11 @@ class SupervisedTrainer:
         ]
         rows = [row for reading in readings if reading is not None for row in reading.rows]
         by_width = sorted(rows, key=lambda row: row.width)
-        for part in self._gradients.dealt(by_width):
-            logprobs = row_logprobs(
-                self._policy, self._policy.model, part.rows, temperature=1.0, bfloat16=self._settings.bfloat16
-            )
-            for row, found in zip(part.rows, logprobs.tolist(), strict=True):
-                row.old = tuple(found[: len(row.completion)])
+        with self.weights.candidate_in_place():
+            for part in self._gradients.dealt(by_width):
+                logprobs = self._logprobs(part.rows)
+                for row, found in zip(part.rows, logprobs.tolist(), strict=True):
+                    row.old = tuple(found[: len(row.completion)])
         share_measurements(by_width, ranks)
         return [None if reading is None else reading.value() for reading in readings]
 
@@ -183,11 +184,15 @@ class SupervisedTrainer:
         """Steps of the optimizer so far, over all starts."""
         return next((int(state["step"]) for state in self.optimizer.state.values()), 0)
 
-    def _loss(self, part: list[TrainingRow], size: int) -> tuple[Tensor, float]:
-        """Return a micro-batch's part of the loss, and the negative log-likelihood of its tokens."""
-        logprobs = row_logprobs(
+    def _logprobs(self, part: Sequence[TrainingRow]) -> Tensor:
+        """Return log-probabilities of the rows' completions under the present weights, (B, T)."""
+        return row_logprobs(
             self._policy, self._policy.model, part, temperature=1.0, bfloat16=self._settings.bfloat16
         )
+
+    def _loss(self, part: list[TrainingRow], size: int) -> tuple[Tensor, float]:
+        """Return a micro-batch's part of the loss, and the negative log-likelihood of its tokens."""
+        logprobs = self._logprobs(part)
         mask = token_mask(part, logprobs)
         losses = cross_entropy(logprobs, self._settings.demonstration_weighting)
         mean = grpo.mean_over_completions if self._settings.length_normalised else grpo.mean_over_tokens

@@ -114,6 +114,7 @@ def learner_settings(
         demonstration_rate=config.demonstration_rate,
         demonstration_steps=config.demonstration_steps,
         demonstration_averaging=config.demonstration_averaging,
+        held_back=config.comparison_tasks > 0,
         demonstration_weighting=config.demonstration_weighting,  # type: ignore[arg-type]  # as above
         need_below=config.need_below,
         vllm=config.backend == "vllm",

@@ -17,6 +17,7 @@ from sapo_client.node.training.canary import Canary, CanaryParts, CanarySettings
 from sapo_client.node.training.canary_state import CanaryFile
 from sapo_client.node.training.doppelganger import Doppelganger, DoppelgangerParts
 from sapo_client.node.training.judge_client import JudgeClient
+from sapo_client.node.training.promotion import NoPromotion, Promotion, PromotionRole
 from sapo_client.node.training.rationalise import Rationaliser
 from sapo_client.node.training.rehearsal import Rehearsal
 from sapo_client.node.training.round_parts import RoundParts
@@ -136,6 +137,7 @@ def open_rounds(
         canary=_canary(context, engine, checkers, learner),
         judge=_judge(context, checkers, learner),
         demonstrations=engine,
+        promotion=_promotion(context, checkers, learner),
         rationaliser=Rationaliser(learner, checkers, context.events),
         rehearsal=Rehearsal(
             learner,
@@ -164,6 +166,20 @@ def _canary(context: NodeContext, engine: Engine, checkers: CheckerPool, learner
     )
     every_rounds = config.canary.every_rounds if config.learner.trains else 0
     return Canary(CanarySettings(every_rounds, config.canary.items), parts)
+
+
+def _promotion(context: NodeContext, checkers: CheckerPool, learner: Backend) -> PromotionRole:
+    tasks = context.config.learner.comparison_tasks
+    if not tasks or not isinstance(learner, Learner):
+        return NoPromotion()
+    return Promotion(
+        learner,
+        checkers,
+        context.events,
+        families=len(context.manifest.suite.families),
+        tasks=tasks,
+        rng=context.rng,
+    )
 
 
 def _judge(context: NodeContext, checkers: CheckerPool, learner: Backend) -> JudgeClient:

@@ -15,6 +15,7 @@ from sapo_client.node.runtime.telemetry import Telemetry
 from sapo_client.node.training.canary import CanaryRole
 from sapo_client.node.training.doppelganger import Doppelganger
 from sapo_client.node.training.judge_client import JudgeRole
+from sapo_client.node.training.promotion import PromotionRole
 from sapo_client.node.training.rationalise import Rationaliser
 from sapo_client.node.training.rehearsal import Rehearsal
 from sapo_protocol.manifest import Manifest
@@ -59,6 +60,7 @@ class RoundParts:
         judge: asks the policy in between, if a judge is configured.
         demonstrations: right answers to imitate, if the sampling policy does.
         rehearsal: own right answers to train beside them.
+        promotion: lets the weights that they have trained be the policy's when they are better.
         rationaliser: writes own steps to answers of others, if the sampling policy has it.
         ahead: samples the next round while the present one trains; None: each round samples its own.
         redraws: most own groups of a round that are sampled to replace ones without advantage.
@@ -82,6 +84,7 @@ class RoundParts:
     judge: JudgeRole
     demonstrations: DemonstrationSource
     rehearsal: Rehearsal
+    promotion: PromotionRole
     rationaliser: Rationaliser
     ahead: SamplingAhead | None = None
     redraws: int = 0

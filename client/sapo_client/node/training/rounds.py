@@ -139,6 +139,7 @@ class Rounds:
         parts.rehearsal.missing = report.own_answers_missing
         self._report(epoch, batch, report, trio.current_time() - started)
         await parts.canary.after(batch)
+        await parts.promotion.after(report.step, has_candidate=report.has_candidate)
         await parts.judge.after(report.step, epoch, await parts.beacons.obtain(epoch))
 
     async def _wait_for_beacons(self, draining: trio.Event) -> int | None:

@@ -1,0 +1,206 @@
+"""The candidate: the average of what demonstrations train, beside a policy that they leave as it is."""
+
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+import torch
+from support.policies import make_policy_folder
+from support.trainers import make_trainer
+
+from sapo_client.learner.baseline import MIN_SAMPLES, Baselines, FamilyBaseline
+from sapo_client.learner.batch import TrainingGroup
+from sapo_client.learner.imitation.demonstrations import DemonstrationText
+from sapo_client.learner.report import StepReport
+from sapo_client.learner.service import Service
+from sapo_client.learner.settings import LearnerSettings
+from sapo_client.learner.trainer import Trainer
+from sapo_client.learner.wire import Message
+
+FAMILY = 4
+FAILING = Baselines({FAMILY: FamilyBaseline(0.0, MIN_SAMPLES)})
+SOLVED = Baselines({FAMILY: FamilyBaseline(0.9, MIN_SAMPLES)})
+TEXTS = [
+    DemonstrationText(
+        (30, 31, 32, 50 + i), tuple(range(40 + i, 46 + 3 * i)), FAMILY, b"ann", b"%d" % i, steps=3
+    )
+    for i in range(4)
+]
+OWN = TrainingGroup((30, 31), ((40, 41), (42,)), (1.0, 0.0), external=False, behaviour=None)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return make_policy_folder(tmp_path / "model")
+
+
+def trainer_of(folder: Path, *, held_back: bool) -> Trainer:
+    trainer = make_trainer(
+        folder,
+        held_back=held_back,
+        demonstration_rate=1e-2,
+        demonstration_steps=3,
+        demonstration_averaging=0.75,
+        demonstrations_per_step=2,
+    )
+    trainer.baselines = FAILING
+    return trainer
+
+
+def policy(trainer: Trainer) -> torch.Tensor:
+    return torch.cat([parameter.detach().flatten() for parameter in trainer.parameters])
+
+
+def candidate(trainer: Trainer) -> torch.Tensor:
+    values = trainer.supervised.weights.candidate
+    assert values is not None
+    return torch.cat([value.flatten() for value in values])
+
+
+def plain(report: StepReport) -> dict[str, object]:
+    return asdict(replace(report, seconds=0.0, has_candidate=False))
+
+
+def test_demonstrations_train_the_candidate_as_they_would_have_trained_the_policy(folder: Path) -> None:
+    """The reports are equal, too, so that what steps are worth is what they are worth to the candidate."""
+    held, at_once = trainer_of(folder, held_back=True), trainer_of(folder, held_back=False)
+    before = policy(held)
+    for round_ in range(4):
+        news = TEXTS if round_ == 0 else [replace(TEXTS[0], completion=(41, 42, 43, 44 + round_))]
+        reports = [trainer.step([], demonstrations=news) for trainer in (held, at_once)]
+        assert [report.has_candidate for report in reports] == [round_ > 0, False], "four steps are asked for"
+        assert plain(reports[0]) == plain(reports[1])
+        assert torch.equal(policy(held), before)
+        assert torch.equal(candidate(held), policy(at_once))
+    held.supervised.weights.promote()
+    assert torch.equal(policy(held), policy(at_once))
+    reports = [trainer.step([OWN], demonstrations=TEXTS[:1]) for trainer in (held, at_once)]
+    assert reports[0].has_candidate is False, "from then on the policy is the average"
+    assert plain(reports[0]) == plain(reports[1])
+    assert torch.equal(policy(held), policy(at_once))
+
+
+def test_a_policy_beside_a_candidate_learns_from_its_groups_what_it_learns_alone(folder: Path) -> None:
+    held, alone = trainer_of(folder, held_back=True), trainer_of(folder, held_back=True)
+    for round_ in range(4):
+        held.step([OWN], demonstrations=TEXTS if round_ == 0 else ())
+        alone.step([OWN])
+        assert torch.equal(policy(held), policy(alone))
+    assert alone.supervised.weights.candidate is None
+
+
+def test_the_candidate_moves_with_the_policy(folder: Path) -> None:
+    trainer = trainer_of(folder, held_back=True)
+    trainer.step([], demonstrations=TEXTS)
+    before = policy(trainer), candidate(trainer)
+    with trainer.supervised.weights.training_policy(), torch.no_grad():
+        for parameter in trainer.parameters:
+            parameter.mul_(1.01)
+    moved = policy(trainer) - before[0]
+    assert float(moved.abs().max()) > 1e-3
+    assert torch.allclose(candidate(trainer) - before[1], moved, atol=1e-6)
+
+
+def test_the_candidate_is_dropped_with_the_last_need(folder: Path) -> None:
+    trainer = trainer_of(folder, held_back=True)
+    trainer.step([], demonstrations=TEXTS)
+    before = policy(trainer)
+    trainer.baselines = SOLVED
+    assert trainer.step([]).has_candidate is False
+    trainer.supervised.weights.promote()
+    assert torch.equal(policy(trainer), before)
+    trainer.baselines = FAILING
+    reports = [trainer.step([], demonstrations=TEXTS) for _ in range(2)]
+    assert [report.has_candidate for report in reports] == [False, True], "a new one, with steps of its own"
+
+
+PROMPTS = ["12 + 7 =\n", "6/8\n", "9 - 4 =\n"]
+SHOWN: list[Message] = [
+    {"prompt": f"{number} + 7 =\n", "completion": b"%d" % (number + 7), "family": 0}
+    | {"author": b"%d" % (number % 3), "answer": b"%d" % (number + 7)}
+    for number in range(8)
+]
+
+
+@pytest.fixture
+def settings(folder: Path) -> LearnerSettings:
+    return LearnerSettings(
+        model=str(folder),
+        directory=folder.parent / "run",
+        max_new_tokens=8,
+        checkpoint_share=0.0,
+        demonstrations_per_step=2,
+        demonstration_rate=1e-2,
+        demonstration_steps=3,
+        demonstration_averaging=0.5,
+        held_back=True,
+    )
+
+
+def taught(settings: LearnerSettings) -> Service:
+    service = Service(settings)
+    service._trainer.baselines = Baselines({0: FamilyBaseline(0.0, MIN_SAMPLES)})
+    assert service.call("train", {"groups": [], "demonstrations": SHOWN})["has_candidate"] is True
+    return service
+
+
+def asked(service: Service) -> list[bytes]:
+    """Return the policy's answers, sampled as ``compare`` does."""
+    found: list[bytes] = service.call("evaluate", {"prompts": PROMPTS, "temperature": 1.0, "seed": 5})[
+        "completions"
+    ]
+    return found
+
+
+def test_both_answer_the_same_prompts_and_nothing_changes(settings: LearnerSettings) -> None:
+    service = taught(settings)
+    before = policy(service._trainer), candidate(service._trainer), asked(service)
+    found = service.call("compare", {"prompts": PROMPTS, "seed": 5})
+    after = policy(service._trainer), candidate(service._trainer), asked(service)
+    assert torch.equal(before[0], after[0])
+    assert torch.equal(before[1], after[1])
+    assert found["policy"] == before[2] == after[2]
+    assert found["candidate"] != found["policy"]
+    assert 2 * len(PROMPTS) <= found["tokens"] <= 2 * len(PROMPTS) * settings.max_new_tokens
+    assert service.call("promote", {}) == {"step": 1}
+    assert asked(service) == found["candidate"]
+
+
+def test_without_a_candidate_both_answers_are_the_policys(settings: LearnerSettings) -> None:
+    service = Service(settings)
+    found = service.call("compare", {"prompts": PROMPTS, "seed": 5})
+    assert found["policy"] == found["candidate"] == asked(service)
+
+
+@pytest.mark.parametrize("promoted", [False, True])
+def test_a_restart_keeps_the_candidate_or_that_there_is_none(
+    settings: LearnerSettings, *, promoted: bool
+) -> None:
+    service = taught(settings)
+    if promoted:
+        service.call("promote", {})
+    service.call("checkpoint", {})
+    resumed = Service(settings)
+    reports = [
+        {**each.call("train", {"groups": [], "demonstrations": SHOWN[:2]}), "seconds": 0.0}
+        for each in (resumed, service)
+    ]
+    assert reports[0] == reports[1]
+    assert reports[0]["has_candidate"] is not promoted
+    assert torch.equal(policy(resumed._trainer), policy(service._trainer))
+    if not promoted:
+        assert torch.equal(candidate(resumed._trainer), candidate(service._trainer))
+
+
+def test_a_policy_that_is_rolled_back_has_no_candidate(settings: LearnerSettings) -> None:
+    """The good policy had none; nor has the shadow, which is trained on own groups alone."""
+    service = Service(replace(settings, own_steps_kept=4))
+    service.call("keep_good", {})
+    service._trainer.baselines = Baselines({0: FamilyBaseline(0.0, MIN_SAMPLES)})
+    assert service.call("train", {"groups": [], "demonstrations": SHOWN})["has_candidate"] is True
+    before = candidate(service._trainer)
+    service.call("shadow", {"prompts": PROMPTS})
+    assert torch.equal(candidate(service._trainer), before)
+    service.call("roll_back", {})
+    assert service._trainer.supervised.weights.candidate is None
+    assert service._trainer.supervised.weights.student is None
