@@ -66,7 +66,7 @@ class Comparison(NamedTuple):
 
     @property
     def is_better(self) -> bool:
-        """Whether the candidate is surely better: McNemar's test, one-sided."""
+        """Whether the candidate is surely better: McNemar's test (1947), one-sided."""
         return self.won - self.lost > DEVIATIONS * sqrt(self.won + self.lost)
 
 

@@ -1,0 +1,70 @@
+"""A swarm of two specialists whose candidates are compared and promoted, and that is resumed in between."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sapo_client.lab.arms import ARMS
+from sapo_client.lab.journal import CurvePoint, Journal
+from sapo_client.lab.plan import ExperimentPlan, Run
+from sapo_client.lab.simulate import manifest_of, simulate
+from sapo_client.learner.service import Service
+from sapo_client.learner.wire import Message
+from sapo_client.node.training import promotion, rehearsal
+
+PLAN = ExperimentPlan(
+    model="specialist-a",
+    models=("specialist-a", "specialist-b"),
+    level="worked",
+    families=("fraction_simplification", "binary_matrix"),
+    agents=2,
+    rounds=9,
+    completions=2,
+    tasks=16,
+    max_new_tokens=96,
+    texts_per_step=1,
+    demonstration_steps=20,
+    evaluate_every=1,
+    held_out_per_family=4,
+    rounds_per_epoch=3,
+    checkpoint_every=6,
+)
+
+
+@pytest.fixture(autouse=True)
+def _any_difference_promotes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(promotion, "WINDOWS", (3,))
+    monkeypatch.setattr(promotion, "DEVIATIONS", -100.0)
+    monkeypatch.setattr(rehearsal, "MOST_TASKS", 16)
+
+
+def curve(folder: Path, rounds: int) -> list[CurvePoint]:
+    """Train for so many rounds, from the last checkpoint in the folder on; return the rows without times."""
+    plan = replace(PLAN, rounds=rounds)
+    rows = simulate(Run(plan, ARMS["imitate"], 0), manifest_of(plan), folder, lambda _: None)
+    return [replace(row, seconds=0.0) for row in rows]
+
+
+def test_a_run_that_is_resumed_between_two_comparisons_comes_to_the_same_curve(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Answers of comparisons are in the journal; what is replayed compares and promotes nothing again."""
+    promoted: list[int] = []
+    promote = Service.promote
+
+    def noted(service: Service) -> Message:
+        promoted.append(service.about()["step"])
+        return promote(service)
+
+    monkeypatch.setattr(Service, "promote", noted)
+    whole = curve(tmp_path / "whole", PLAN.rounds)
+    reports = [
+        entry.report for entry in Journal(tmp_path / "whole/agent-0/journal.jsonl").rewind(PLAN.rounds)
+    ]
+    assert [report.has_candidate for report in reports] == [False] * 3 + [True] * 3 + [False] * 3
+    assert promoted == [6, 7], "one agent's after the round of the checkpoint, the other's a round later"
+    curve(tmp_path / "resumed", PLAN.checkpoint_every)
+    assert promoted == [6, 7, 6]
+    assert curve(tmp_path / "resumed", PLAN.rounds) == whole
+    assert promoted == [6, 7, 6, 6, 7]
