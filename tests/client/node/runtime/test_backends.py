@@ -11,7 +11,7 @@ from sapo_client.learner.settings import LearnerSettings
 from sapo_client.node.runtime.backends import learner_settings
 
 
-def settings(folder: Path, *, reinforces: bool, **configured: bool | str) -> LearnerSettings:
+def settings(folder: Path, *, reinforces: bool, **configured: bool | str | int) -> LearnerSettings:
     config = LearnerConfig.model_validate(configured)
     return learner_settings(config, folder, max_new_tokens=8, seed=0, fresh=False, reinforces=reinforces)
 
@@ -37,3 +37,10 @@ def test_a_tinker_server_has_no_gradient_to_agree_with(tmp_path: Path) -> None:
     wanted = settings(tmp_path, reinforces=True, backend="tinker", agreement=True)
     with pytest.raises(SapoError, match=r"learner\.agreement cannot be used with learner\.backend = tinker"):
         require_possible(wanted)
+
+
+@pytest.mark.parametrize(("configured", "held_back"), [({}, True), ({"comparison_tasks": 0}, False)])
+def test_who_does_not_compare_has_no_candidate(
+    tmp_path: Path, configured: dict[str, int], *, held_back: bool
+) -> None:
+    assert settings(tmp_path, reinforces=False, **configured).held_back is held_back
