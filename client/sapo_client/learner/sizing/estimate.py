@@ -165,8 +165,7 @@ def estimate_memory(settings: LearnerSettings, workload: Workload, device: str) 
         activations = max(0.0, activations - _FLOAT * (trained - outside))
     return MemoryEstimate(
         libraries=LIBRARY_BYTES[device] + adapters,
-        weights=_weights(shape, settings, device)
-        + _FLOAT * trained * (bool(settings.lora_rank) + (settings.overlap and not settings.vllm)),
+        weights=_weights(shape, settings, device) + _FLOAT * trained * _copies(settings),
         moments=moments,
         gradients=_FLOAT * trained * (1 + settings.agreement) + copies + _head_gradient(shape, settings),
         activations=activations
@@ -176,6 +175,17 @@ def estimate_memory(settings: LearnerSettings, workload: Workload, device: str) 
         micro_rows=rows,
         overlaps=settings.overlap,
     )
+
+
+def _copies(settings: LearnerSettings) -> int:
+    """Return how often there is what is trained beside the base or the model itself.
+
+    By default only small policies are averaged, which need no plan.
+    """
+    adapters, ahead = bool(settings.lora_rank), settings.overlap and not settings.vllm
+    averaged = settings.demonstrations_per_step and settings.demonstration_averaging
+    # the student, the policy while the student is trained, the candidate
+    return adapters + ahead + (2 + settings.held_back if averaged else 0)
 
 
 def _weights(shape: ModelShape, settings: LearnerSettings, device: str) -> float:

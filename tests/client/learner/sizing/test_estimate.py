@@ -299,6 +299,16 @@ def test_a_qwen_of_half_a_billion_is_counted_from_its_configuration_alone(tmp_pa
     assert together.peak == pytest.approx(full.peak + full.sampler + 4 * full.trained)
     agreeing = estimate_memory(LearnerSettings(str(tmp_path), tmp_path, agreement=True), WORKLOAD, "cuda")
     assert agreeing.peak == full.peak + 4 * full.trained, "the mean of the own gradients"
+    averaged = LearnerSettings(str(tmp_path), tmp_path, demonstration_averaging=0.9)
+    for settings, copies in (
+        (averaged, 2),
+        (replace(averaged, held_back=True), 3),
+        (replace(averaged, demonstrations_per_step=0), 0),
+        (replace(averaged, demonstration_averaging=0.0), 0),
+    ):
+        unused = full.moments / 2 if not settings.demonstrations_per_step else 0.0
+        found = estimate_memory(settings, WORKLOAD, "cuda").peak
+        assert found == pytest.approx(full.peak + 4 * full.trained * copies - unused)
     long = replace(WORKLOAD, prompt_tokens=2048)
     assert estimate_memory(LearnerSettings(str(tmp_path), tmp_path), long, "cuda").peak > full.peak
 
