@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 import trio
 import trio.testing
+from trio._core import _run as scheduler
 
 from sapo_client.lab.agent import Agent, LabWorld
 from sapo_client.lab.attackers.attacker import LabAttacker
@@ -48,11 +50,29 @@ def simulate(run: Run, manifest: Manifest, folder: Path, progress: Progress) -> 
     """
     main = partial(_simulate, run, manifest, folder, progress)
     try:
-        return trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+        with _repeatable_scheduling(run.seed):
+            return trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
     except BaseExceptionGroup as group:
         if (error := find_sapo_error(group)) is not None:
             raise error from group
         raise
+
+
+@contextmanager
+def _repeatable_scheduling(seed: int) -> Iterator[None]:
+    """Let the order in which trio runs the tasks that are ready follow from a seed.
+
+    Otherwise it is random, and with it the order in which messages of one moment are heard. There is no
+    public interface for this; Hypothesis uses the same two names.
+    """
+    before, state = scheduler._ALLOW_DETERMINISTIC_SCHEDULING, scheduler._r.getstate()
+    scheduler._ALLOW_DETERMINISTIC_SCHEDULING = True  # type: ignore[misc]  # Final for all others
+    scheduler._r.seed(seed)
+    try:
+        yield
+    finally:
+        scheduler._ALLOW_DETERMINISTIC_SCHEDULING = before  # type: ignore[misc]
+        scheduler._r.setstate(state)
 
 
 async def _simulate(run: Run, manifest: Manifest, folder: Path, progress: Progress) -> list[CurvePoint]:
