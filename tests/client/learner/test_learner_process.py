@@ -22,7 +22,13 @@ from sapo_client.learner.report import StepReport
 from sapo_client.learner.settings import LearnerSettings
 from sapo_client.learner.wire import pack, read_frame
 from sapo_protocol.tasks import Task
-from sapo_verification.types import AdmittedRollout, SampledBatch, SampledGroup, VerifiedRollout
+from sapo_verification.types import (
+    AdmittedRollout,
+    Demonstration,
+    SampledBatch,
+    SampledGroup,
+    VerifiedRollout,
+)
 
 PROMPT = "12 + 7 =\n"
 LEARNER_PATH = os.pathsep.join(path for path in sys.path if path)
@@ -91,6 +97,32 @@ async def test_a_learner_trains_dies_and_resumes(settings: LearnerSettings) -> N
 async def _kill_when_all_wait(learner: Learner) -> None:
     await wait_all_tasks_blocked(0.01)
     os.kill(pid_of(learner), signal.SIGKILL)
+
+
+async def test_a_candidate_answers_beside_the_policy_until_it_is_the_policy(
+    settings: LearnerSettings,
+) -> None:
+    beside = replace(settings, held_back=True, demonstration_averaging=0.5, demonstration_rate=0.03)
+    learner = Learner(replace(beside, demonstration_steps=3, demonstrations_per_step=2))
+    prompts = [PROMPT, "6/8\n"]
+    async with trio.open_nursery() as nursery:
+        await nursery.start(learner.run)
+        report = None
+        while report is None or not report.has_candidate:
+            (generation,) = await learner.generate([PROMPT], completions_per_prompt=8)
+            own = replace(verified(generation.completions, 1), rewards=(0.0,) * 8)
+            shown = [
+                Demonstration(Task(0, number), f"{number} + 7 =\n", b"%d" % (number + 7), None)
+                for number in range(8)
+            ]
+            batch = SampledBatch((SampledGroup(own, external=False),), demonstrations=tuple(shown))
+            report = await learner.train(batch, {own.content_id: generation.handle})
+        of_policy, of_candidate = await learner.compare(prompts, seed=5)
+        assert of_policy == await learner.evaluate(prompts, temperature=1.0, seed=5)
+        assert of_policy != of_candidate
+        await learner.promote()
+        assert await learner.evaluate(prompts, temperature=1.0, seed=5) == of_candidate
+        nursery.cancel_scope.cancel()
 
 
 async def test_an_error_at_the_start_reaches_the_caller(settings: LearnerSettings, tmp_path: Path) -> None:
