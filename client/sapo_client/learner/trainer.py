@@ -145,7 +145,6 @@ class Trainer:
             SapoError: a single row does not fit into memory.
         """
         started = time.perf_counter()
-        values = self.supervised.values(demonstrations, self._ranks)
         self._update_statistics(groups, rehearsed)
         rows = training_rows(
             groups,
@@ -156,6 +155,8 @@ class Trainer:
         )
         with self.supervised.weights.training_policy():
             update = self._update(rows, groups) if rows else Update()
+        # after the update, which reuses what sampling computed with the same weights
+        values = self.supervised.values(demonstrations, self._ranks)
         self.demonstrations.forget_pairs(forgotten)
         supervised = self._update_on_demonstrations(
             [text for text in demonstrations if (text.author, text.family) not in forgotten]

@@ -48,7 +48,9 @@ class AveragedWeights:
         if not self._decay:
             yield
             return
-        if self.student is None and self._held_back:
+        if not self._held_back:
+            self.promote()  # what a checkpoint of other settings holds
+        elif self.student is None:
             self.candidate, self.candidate_steps = copies(self._parameters), 0
         with self.student_in_place() as policy:
             # the policy is what the context ends with

@@ -10,6 +10,7 @@ from support.trainers import make_trainer
 
 from sapo_client.learner.baseline import MIN_SAMPLES, Baselines, FamilyBaseline
 from sapo_client.learner.batch import TrainingGroup
+from sapo_client.learner.cpu.kept_states import KeptStates
 from sapo_client.learner.imitation.demonstrations import DemonstrationText
 from sapo_client.learner.report import StepReport
 from sapo_client.learner.service import Service
@@ -191,6 +192,45 @@ def test_a_restart_keeps_the_candidate_or_that_there_is_none(
     assert torch.equal(policy(resumed._trainer), policy(service._trainer))
     if not promoted:
         assert torch.equal(candidate(resumed._trainer), candidate(service._trainer))
+
+
+def test_what_sampling_computed_is_reused_beside_a_candidate(
+    settings: LearnerSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It counts for the weights that sampled, so texts are valued by the candidate after the update."""
+    fresh: list[bool] = []
+
+    def noted(kept: KeptStates) -> bool:
+        fresh.append(is_fresh(kept))
+        return fresh[-1]
+
+    monkeypatch.setattr(KeptStates, "is_fresh", property(noted))
+    service = taught(replace(settings, max_new_tokens=60))
+    texts = service.call("generate", {"prompts": PROMPTS[:1], "completions_per_prompt": 4, "handles": [1]})
+    group = {"prompt": PROMPTS[0], "completions": texts["completions"][0], "rewards": [1.0, 0.0, 0.0, 1.0]}
+    steps = [shown | {"completion": b"1+2:3<answer>%d</answer>" % place} for place, shown in enumerate(SHOWN)]
+    batch = [group | {"external": False, "handle": 1, "family": 1}]
+    report = service.call("train", {"groups": batch, "demonstrations": steps})
+    assert any(value is not None for value in report["demonstration_values"])
+    assert fresh
+    assert all(fresh)
+
+
+def is_fresh(kept: KeptStates) -> bool:
+    return kept._versions == tuple(parameter._version for parameter in kept._model.parameters())
+
+
+def test_where_nothing_is_held_back_any_more_the_candidate_becomes_the_policy(
+    settings: LearnerSettings,
+) -> None:
+    service = taught(settings)
+    held = candidate(service._trainer)
+    service.call("checkpoint", {})
+    open_ = Service(replace(settings, held_back=False))
+    with open_._trainer.supervised.weights.training_student():
+        pass
+    assert open_._trainer.supervised.weights.candidate is None
+    assert torch.equal(policy(open_._trainer), held)
 
 
 def test_a_policy_that_is_rolled_back_has_no_candidate(settings: LearnerSettings) -> None:
