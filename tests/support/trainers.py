@@ -15,6 +15,7 @@ from sapo_client.learner.policy import load_policy
 from sapo_client.learner.settings import LearnerSettings
 from sapo_client.learner.sizing.optimizers import OptimizerName
 from sapo_client.learner.trainer import Trainer
+from sapo_client.learner.wire import Message
 
 
 class SettingsChanges(TypedDict, total=False):
@@ -42,6 +43,13 @@ class SettingsChanges(TypedDict, total=False):
     demonstration_steps: int
     demonstration_averaging: float
     held_back: bool
+
+
+def demonstration(number: int, family: int) -> Message:
+    """Return a sum with its right answer, of one of three other accounts, as ``Service.train`` takes it."""
+    text = b"%d" % (number + 7)
+    shown: Message = {"prompt": f"{number} + 7 =\n", "completion": text, "family": family, "answer": text}
+    return shown | {"author": b"%d" % (number % 3)}
 
 
 def make_trainer(folder: Path, **changes: Unpack[SettingsChanges]) -> Trainer:

@@ -11,6 +11,7 @@ from typing import Final
 
 import trio
 
+from sapo_client.config import LearnerConfig
 from sapo_client.lab.arms import TEACHER_COMPLETIONS, TEACHING
 from sapo_client.lab.checker import LocalChecker
 from sapo_client.lab.exposure import Exposure, PairedStream
@@ -47,9 +48,6 @@ from sapo_verification.signing.database import WHOLE, SigningDatabase
 from sapo_verification.types import VerifiedRollout
 
 MEMORY: Final = ":memory:"
-COMPARISON_TASKS: Final = 64
-"""A node's default."""
-
 ALL_TIME: Final = 1.0
 """Agents are few and scoring is cheap: everybody is known after a few rounds, not after a hundred."""
 
@@ -229,7 +227,7 @@ class Agent:
             self._world.checker,
             self._telemetry.events,
             families=len(self._world.manifest.suite.families),
-            tasks=COMPARISON_TASKS,
+            tasks=LearnerConfig().comparison_tasks,
             rng=random.Random(f"{self._identity.name}/promotion"),
         )
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from support.policies import make_policy_folder
+from support.trainers import demonstration
 
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.learner.imitation.demonstrations import DemonstrationText
@@ -35,16 +36,7 @@ def rounds(service: Service, count: int, *, shown: Sequence[int] = ()) -> list[o
         count: of rounds.
         shown: numbers of the demonstrations that each round brings, in a family where no own answer is right.
     """
-    demonstrations = [
-        {
-            "prompt": f"{number} + 7 =\n",
-            "completion": b"%d" % (number + 7),
-            "family": 1,
-            "author": b"%d" % (number % 3),
-            "answer": b"%d" % (number + 7),
-        }
-        for number in shown
-    ]
+    demonstrations = [demonstration(number, family=1) for number in shown]
     seen: list[object] = []
     for number in range(count):
         handles = [10 * number, 10 * number + 1]

@@ -14,6 +14,7 @@ import trio
 from safetensors.torch import load_file
 from support.learner_child import LearnerChild, learner_child, other_ranks
 from support.policies import make_policy_folder
+from support.trainers import demonstration
 
 from sapo_client.errors import SapoError
 from sapo_client.learner.process import Learner
@@ -97,18 +98,6 @@ def group(number: int, *, external: bool) -> dict[str, Any]:
     }
 
 
-def demonstration(number: int) -> dict[str, Any]:
-    """Return a right answer of another account in a family where this policy fails."""
-    text = b"%d" % (number + 7)
-    return {
-        "prompt": f"{number} + 7 =\n",
-        "completion": text,
-        "family": 1,
-        "author": b"%d" % (number % 3),
-        "answer": text,
-    }
-
-
 def started(settings: LearnerSettings) -> LearnerSettings:
     """Let one process sample three rounds, so that it weighs other nodes' text; keep its checkpoint."""
     with learner_child(settings) as child:
@@ -137,7 +126,7 @@ def steps(child: LearnerChild, numbers: Sequence[int]) -> list[dict[str, Any]]:
     reports = []
     for number in numbers:
         groups = [group(5 * number + index, external=index % 2 == 1) for index in range(5)]
-        shown = [demonstration(4 * number + index) for index in range(4)]
+        shown = [demonstration(4 * number + index, family=1) for index in range(4)]
         report = child.call("train", groups=groups, demonstrations=shown)
         assert report["ranks"] == child.about["ranks"]
         reports.append({name: report[name] for name in report.keys() - {"seconds", "ranks"}})

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from support.policies import make_policy_folder
+from support.trainers import demonstration
 
 from sapo_client.errors import SapoError
 from sapo_client.learner.service import Service
@@ -22,11 +23,7 @@ FOREIGN: Message = {
     "handle": None,
     "family": 0,
 }
-SHOWN: list[Message] = [
-    {"prompt": f"{number} + 7 =\n", "completion": b"%d" % (number + 7), "family": 0}
-    | {"author": b"%d" % (number % 3), "answer": b"%d" % (number + 7)}
-    for number in range(8)
-]
+SHOWN = [demonstration(number, family=0) for number in range(8)]
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from math import sqrt
 from typing import Final, NamedTuple, Protocol
 
 from sapo_client.node.training.canary import Checkers
-from sapo_client.node.training.rehearsal import is_right
+from sapo_client.node.training.rehearsal import is_right, posed
 from sapo_client.observe.events import EventLog
 from sapo_protocol.constants import SEED_BITS
 from sapo_protocol.tasks import Task
@@ -54,15 +54,15 @@ class Comparison(NamedTuple):
         lost: that the policy alone solves.
     """
 
-    tasks: int = 0
-    both: int = 0
-    won: int = 0
-    lost: int = 0
+    tasks: int
+    both: int
+    won: int
+    lost: int
 
     @classmethod
     def total(cls, several: Sequence[Comparison]) -> Comparison:
         """Return several comparisons as one."""
-        return cls(*(sum(each) for each in zip(*several, strict=True)))
+        return cls(*map(sum, zip(*several, strict=True)))
 
     @property
     def is_better(self) -> bool:
@@ -134,25 +134,22 @@ class Promotion:
 
     async def _compare(self) -> Comparison:
         """Return the results on fresh tasks, of all families in turn."""
-        posed = []
-        for number in range(self._tasks):
-            task = Task(number % self._families, self._rng.getrandbits(SEED_BITS))
-            try:
-                posed.append((task, await self._checkers.prompt(task)))
-            except CheckFailed:
-                continue  # some seeds have no prompt
+        drawn = [
+            Task(number % self._families, self._rng.getrandbits(SEED_BITS)) for number in range(self._tasks)
+        ]
+        asked = await posed(self._checkers, drawn)
         answers = await self._learner.compare(
-            [prompt for _, prompt in posed], seed=self._rng.getrandbits(SEED_BITS)
+            [prompt for _, prompt in asked], seed=self._rng.getrandbits(SEED_BITS)
         )
         both = won = lost = 0
-        for (task, _), *texts in zip(posed, *answers, strict=True):
+        for (task, _), *texts in zip(asked, *answers, strict=True):
             policy, candidate = [
                 await is_right(self._checkers, task, text, self._on_failure) for text in texts
             ]
             both += policy and candidate
             won += candidate and not policy
             lost += policy and not candidate
-        return Comparison(len(posed), both, won, lost)
+        return Comparison(len(asked), both, won, lost)
 
     def _on_failure(self, task: Task, error: CheckFailed) -> None:
         self._events.write("comparison_failed", family=task.family, detail=str(error))

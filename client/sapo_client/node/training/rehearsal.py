@@ -9,7 +9,7 @@ stranger's choice of tasks would choose what is kept in mind.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
 
 from sapo_client.learner.backend import Generation
@@ -76,24 +76,29 @@ class Rehearsal:
             return ()
         count = min(self.missing, MOST_TASKS)
         drawn = [Task(self._rng.choice(solved), self._rng.getrandbits(SEED_BITS)) for _ in range(count)]
-        posed = [(task, prompt) for task in drawn if (prompt := await self._prompt(task)) is not None]
-        generations = await self._learner.generate([prompt for _, prompt in posed], completions_per_prompt=1)
+        answerable = await posed(self._checkers, drawn)
+        prompts = [prompt for _, prompt in answerable]
+        generations = await self._learner.generate(prompts, completions_per_prompt=1)
         found = []
-        for (task, prompt), generation in zip(posed, generations, strict=True):
+        for (task, prompt), generation in zip(answerable, generations, strict=True):
             (completion,) = generation.completions
             if await is_right(self._checkers, task, completion, self._on_failure):
                 found.append(OwnAnswer(prompt, completion, task.family))
         return tuple(found)
 
-    async def _prompt(self, task: Task) -> str | None:
-        """Return a task's prompt, or None: some seeds have none."""
-        try:
-            return await self._checkers.prompt(task)
-        except CheckFailed:
-            return None
-
     def _on_failure(self, task: Task, error: CheckFailed) -> None:
         self._events.write("rehearsal_failed", family=task.family, detail=str(error))
+
+
+async def posed(checkers: Checkers, tasks: Iterable[Task]) -> list[tuple[Task, str]]:
+    """Return the tasks that have a prompt, with it; some seeds have none."""
+    found = []
+    for task in tasks:
+        try:
+            found.append((task, await checkers.prompt(task)))
+        except CheckFailed:
+            continue
+    return found
 
 
 async def is_right(

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from support.policies import make_policy_folder
-from support.trainers import make_trainer
+from support.trainers import demonstration, make_trainer
 
 from sapo_client.learner.baseline import MIN_SAMPLES, Baselines, FamilyBaseline
 from sapo_client.learner.batch import TrainingGroup
@@ -16,7 +16,6 @@ from sapo_client.learner.report import StepReport
 from sapo_client.learner.service import Service
 from sapo_client.learner.settings import LearnerSettings
 from sapo_client.learner.trainer import Trainer
-from sapo_client.learner.wire import Message
 
 FAMILY = 4
 FAILING = Baselines({FAMILY: FamilyBaseline(0.0, MIN_SAMPLES)})
@@ -116,11 +115,7 @@ def test_the_candidate_is_dropped_with_the_last_need(folder: Path) -> None:
 
 
 PROMPTS = ["12 + 7 =\n", "6/8\n", "9 - 4 =\n"]
-SHOWN: list[Message] = [
-    {"prompt": f"{number} + 7 =\n", "completion": b"%d" % (number + 7), "family": 0}
-    | {"author": b"%d" % (number % 3), "answer": b"%d" % (number + 7)}
-    for number in range(8)
-]
+SHOWN = [demonstration(number, family=0) for number in range(8)]
 
 
 @pytest.fixture
@@ -199,6 +194,7 @@ def test_what_sampling_computed_is_reused_beside_a_candidate(
 ) -> None:
     """It counts for the weights that sampled, so texts are valued by the candidate after the update."""
     fresh: list[bool] = []
+    is_fresh = vars(KeptStates)["is_fresh"].fget
 
     def noted(kept: KeptStates) -> bool:
         fresh.append(is_fresh(kept))
@@ -214,10 +210,6 @@ def test_what_sampling_computed_is_reused_beside_a_candidate(
     assert any(value is not None for value in report["demonstration_values"])
     assert fresh
     assert all(fresh)
-
-
-def is_fresh(kept: KeptStates) -> bool:
-    return kept._versions == tuple(parameter._version for parameter in kept._model.parameters())
 
 
 def test_where_nothing_is_held_back_any_more_the_candidate_becomes_the_policy(

@@ -74,13 +74,15 @@ class Drawn(LocalChecker):
         return await super().prompt(task)
 
 
-def promotion_of(learner: TwoPolicies, folder: Path, checker: Drawn | None = None) -> Promotion:
+def promotion_of(
+    learner: TwoPolicies, folder: Path, checker: Drawn | None = None, tasks: int = TASKS
+) -> Promotion:
     return Promotion(
         learner,
         checker or Drawn(),
         EventLog(folder / "events.jsonl", clock=lambda: 0.0),
         families=len(NAMES),
-        tasks=TASKS,
+        tasks=tasks,
         rng=random.Random(5),
     )
 
