@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Sequence
+from itertools import count
 from math import sqrt
 from typing import Final, NamedTuple, Protocol
 
@@ -110,6 +111,7 @@ class Promotion:
         self._tasks = tasks
         self._rng = rng
         self._comparisons: deque[Comparison] = deque(maxlen=WINDOWS[-1])
+        self._turns = count()
 
     async def after(self, step: int, *, has_candidate: bool) -> None:
         """Compare if there is a candidate, and promote it if it is better.
@@ -133,9 +135,10 @@ class Promotion:
             await self._learner.promote()
 
     async def _compare(self) -> Comparison:
-        """Return the results on fresh tasks, of all families in turn."""
+        """Return the results on fresh tasks, of all families in turn, from one comparison to the next."""
         drawn = [
-            Task(number % self._families, self._rng.getrandbits(SEED_BITS)) for number in range(self._tasks)
+            Task(next(self._turns) % self._families, self._rng.getrandbits(SEED_BITS))
+            for _ in range(self._tasks)
         ]
         asked = await posed(self._checkers, drawn)
         answers = await self._learner.compare(

@@ -162,6 +162,13 @@ def test_tasks_are_fresh_and_of_all_families_in_turn(tmp_path: Path) -> None:
     assert len({task.seed for task in checker.tasks}) == 3 * TASKS
 
 
+def test_fewer_tasks_than_families_leave_none_out(tmp_path: Path) -> None:
+    """Each comparison goes on with the family at which the one before ended."""
+    checker = Drawn()
+    after(promotion_of(TwoPolicies(knows(4), knows(4)), tmp_path, checker, tasks=1), 4)
+    assert [task.family for task in checker.tasks] == [0, 1, 0, 1]
+
+
 def test_a_learner_that_dies_meanwhile_is_asked_again_after_the_next_round(tmp_path: Path) -> None:
     learner = TwoPolicies(knows(4), knows(2))
     promotion = promotion_of(learner, tmp_path)
