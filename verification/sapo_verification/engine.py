@@ -299,11 +299,12 @@ class Engine:
     def judge_steps(self, epoch: int, values: Iterable[tuple[Account, int, StepValue]]) -> None:
         """Record what the steps of a round's demonstrations are worth, each with its account and family.
 
-        Accounts weigh what they would in a batch with all others, so all newcomers together weigh little.
+        Accounts weigh what they would in a batch with all others, so all newcomers together weigh little, and
+        nothing where the steps are known to be unrelated to their prompts.
         """
         values, judged = list(values), self.sampler.step_values
         heard = {account for account, _, _ in values}
-        weights = self.sampler.shares(judged.accounts() | heard | self._screens.accounts(), epoch)
+        weights = self.sampler.votes(judged.accounts() | heard | self._screens.accounts(), epoch)
         judged.learn(values, weights)
         self._screens.weigh(weights)
 

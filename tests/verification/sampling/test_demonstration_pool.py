@@ -331,3 +331,28 @@ async def test_a_text_with_a_step_too_many_waits_and_the_account_s_others_do_not
         (False, 1): 24 * 7,
         (True, 1): 21,
     }
+
+
+async def test_accounts_whose_steps_are_unrelated_to_their_prompts_do_not_say_what_is_long() -> None:
+    """Eight of fifteen show short steps of other tasks; those of the others would be longer than usual."""
+    authors = [Identity(number) for number in range(10, 25)]
+    harness = VerificationHarness(tuple(authors), TAGGED, policy=POLICY, own=OWN.account)
+    engine, liars = harness.engine, authors[7:]
+    for slot in range(10, 20):
+        for author in authors:
+            await show(harness, author, slot, "1:2" if author in liars else "1:2,3:4")
+    engine.judge_steps(EPOCH, ())
+    honest = {(author.account, 0) for author in authors[:7]}
+    assert engine.sampler.set_aside() == honest
+
+    def judge(shown: list[Identity]) -> None:
+        values = [(each.account, 0, 0.0 if each in liars else 4.0) for each in shown]
+        engine.judge_steps(EPOCH, [(who, of, StepValue(0.01, (nats, None))) for who, of, nats in values])
+
+    for count in (8, 9, 10, 11, 12, 13, 14, 15):
+        for _ in range(12):
+            judge(authors[:count])
+    assert engine.sampler.set_aside() == {(author.account, 0) for author in liars}
+    await engine.sampler.draw_external(EPOCH, random.Random(1))
+    weight = engine.sampler.screens.usual_forms.counts.weight
+    assert [weight(author.account) > 0.0 for author in authors] == [author not in liars for author in authors]

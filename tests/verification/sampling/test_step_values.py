@@ -298,3 +298,51 @@ def test_a_mean_within_its_window_is_the_arithmetic_one(found: list[float]) -> N
     assert mean.value == pytest.approx(exact, abs=1e-9)
     assert mean.variance == pytest.approx(sum((value - exact) ** 2 for value in found) / len(found), abs=1e-9)
     assert mean.count == len(found)
+
+
+def vote(values: StepValues, nats: Mapping[int, float], rounds: int) -> None:
+    """Let accounts show texts of so many nats; whose steps are unrelated to their prompts has no vote."""
+    for _ in range(rounds):
+        unrelated = values.unrelated()
+        votes = {account(number): 1.0 for number in nats if account(number) not in unrelated}
+        values.learn([(account(n), FAMILY, dependent(value)) for n, value in nats.items()], votes)
+
+
+def test_steps_that_are_merely_unlikely_are_not_unrelated_to_their_prompts() -> None:
+    """A notation of few is unlikely to a policy that does not write it."""
+    values = values_of({1: HONEST, 2: HONEST, 3: NONSENSE})
+    assert values.misleading() == {(account(3), FAMILY)}
+    assert values.unrelated() == frozenset()
+
+
+def test_a_majority_that_grows_has_no_vote_if_most_of_it_was_found_out_before() -> None:
+    """Four of eleven are found out; then come four more, and eight of fifteen would be the median."""
+    values = StepValues()
+    first = dict.fromkeys(range(7), DEPENDENT) | dict.fromkeys(range(7, 11), 0.0)
+    vote(values, first, 2 * LEAST_TEXTS)
+    assert values.unrelated() == {account(number) for number in range(7, 11)}
+    vote(values, first | dict.fromkeys(range(11, 15), 0.0), 4 * TEXTS_COMPARED)
+    assert values.unrelated() == {account(number) for number in range(7, 15)}
+    assert values.standards(FAMILY)[1] == pytest.approx(DEPENDENT)
+
+
+def test_an_account_whose_steps_depend_on_their_prompts_again_has_a_vote_again() -> None:
+    values = StepValues()
+    vote(values, dict.fromkeys(range(3), DEPENDENT) | {3: 0.0}, 2 * LEAST_TEXTS)
+    assert values.unrelated() == {account(3)}
+    vote(values, dict.fromkeys(range(4), DEPENDENT), 2 * TEXTS_COMPARED)
+    assert values.unrelated() == frozenset()
+
+
+@given(
+    st.lists(st.floats(0.5, 1.0), min_size=LEAST_ACCOUNTS, max_size=9),
+    st.lists(st.floats(-1.0, 9.0), max_size=8),
+)
+def test_fewer_than_half_of_the_accounts_cannot_take_an_honest_ones_vote(
+    honest: list[float], hostile: list[float]
+) -> None:
+    """Who chooses tasks of long steps, or shows others', moves the median only among honest accounts."""
+    nats = [DEPENDENT * each for each in (*honest, *hostile[: len(honest) - 1])]
+    values = StepValues()
+    vote(values, dict(enumerate(nats)), 4 * LEAST_TEXTS)
+    assert values.unrelated().isdisjoint(map(account, range(len(honest))))

@@ -144,7 +144,7 @@ class Sampler:
 
     async def draw_external(self, epoch: int, rng: random.Random) -> tuple[VerifiedRollout, ...]:
         """Return up to J verified, informative groups of other accounts."""
-        self.screens.weigh(self.shares(self.screens.accounts(), epoch))
+        self.screens.weigh(self.votes(self.screens.accounts(), epoch))
         shares = self.shares(self._pool.accounts(), epoch)
         places = adapted_places(self.most_external, shares, rng)
         drawn = [await self._draw_one(shares, epoch, rng) for _ in range(places)]
@@ -154,6 +154,11 @@ class Sampler:
         """Return each account's share of the places for others, at most 1 in all; see ``capped_shares``."""
         weighed = self.weigh(accounts, epoch)
         return cap_networks(capped_shares(weighed, self._policy), self._policy, self._network_of)
+
+    def votes(self, accounts: Iterable[Account], epoch: int) -> Mapping[Account, float]:
+        """Return what accounts weigh where it is asked what is usual: their shares, or nothing."""
+        unrelated = self.step_values.unrelated()
+        return self.shares((account for account in accounts if account not in unrelated), epoch)
 
     def weigh(self, accounts: Iterable[Account], epoch: int) -> AccountStanding:
         """Return the weights by which accounts are drawn, before any cap; none of those in quarantine."""

@@ -21,7 +21,7 @@ teach a family cannot move the standard below honest texts. No opinion of anothe
 from __future__ import annotations
 
 from collections import OrderedDict, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import sqrt
 from typing import Final
@@ -221,6 +221,17 @@ class StepValues:
         They are below by their texts in the family, or in another one or over all families, and not surely
         above in it: whoever misleads where this node can tell is not believed where it cannot tell yet.
         """
+        return self._below(FIGURES)
+
+    def unrelated(self) -> frozenset[Account]:
+        """Return the accounts that mislead in some family because their steps depend too little on prompts.
+
+        They have no vote where it is asked what is usual. Who is merely unlikely has one: it may have its own
+        way.
+        """
+        return frozenset(account for account, _ in self._below((DEPENDENCE,)))
+
+    def _below(self, figures: Collection[Figure]) -> frozenset[Pair]:
         by_account: defaultdict[Account, dict[int, _Record]] = defaultdict(dict)
         for (account, family), record in self._records.items():
             by_account[account][family] = record
@@ -228,6 +239,7 @@ class StepValues:
             (account, family)
             for account, records in by_account.items()
             for place, figure in enumerate(FIGURES)
+            if figure in figures
             for family in _below(
                 {family: record.shares[place] for family, record in records.items()}, figure.misleading_below
             )

@@ -187,10 +187,14 @@ class _Classroom:
         """Judge a round's texts, take those of accounts that do not mislead, and train some draws."""
         misleading = self._misleading()
         values = self._trainer.supervised.values(texts)
+        unrelated = self._values.unrelated()
         self._values.learn(
-            (Account(text.author), text.family, StepValue(*value))
-            for text, value in zip(texts, values, strict=True)
-            if value is not None
+            (
+                (Account(text.author), text.family, StepValue(*value))
+                for text, value in zip(texts, values, strict=True)
+                if value is not None
+            ),
+            {account: 1.0 for account in (*self._honest, *self._attackers) if account not in unrelated},
         )
         self._buffer.forget_pairs({(bytes(account), place) for account, place in misleading})
         attackers = {bytes(account) for account in self._attackers}
