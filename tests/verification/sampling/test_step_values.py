@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Mapping, Sequence
-from statistics import median
+from statistics import fmean, median
 
 import pytest
 from hypothesis import given
@@ -14,6 +14,7 @@ from sapo_protocol.errors import Reason
 from sapo_protocol.identifiers import Account
 from sapo_verification.sampling import step_values
 from sapo_verification.sampling.step_values import (
+    BENEFIT,
     DEPENDENCE,
     FIGURES,
     LEAST_ACCOUNTS,
@@ -298,6 +299,37 @@ def test_a_mean_within_its_window_is_the_arithmetic_one(found: list[float]) -> N
     assert mean.value == pytest.approx(exact, abs=1e-9)
     assert mean.variance == pytest.approx(sum((value - exact) ** 2 for value in found) / len(found), abs=1e-9)
     assert mean.count == len(found)
+
+
+def test_an_account_that_nobody_has_read_is_worth_all_of_its_places() -> None:
+    assert StepValues().worth(account(1), FAMILY) == 1.0
+
+
+def test_texts_are_worth_their_part_of_the_standard_by_the_figure_where_it_is_smallest() -> None:
+    """Of 28 compared texts, all of half the standard in one figure, and 16 that are credited."""
+    values = StepValues()
+    for _ in range(LEAST_TEXTS + 28):
+        shown = [(account(n), FAMILY, StepValue(0.8, (4.0, 8.0))) for n in range(3)]
+        values.learn([*shown, (account(3), FAMILY, StepValue(0.8, (2.0, 8.0)))])
+    expected = (BENEFIT + 28 * 0.5) / (BENEFIT + 28)
+    assert values.worth(account(3), FAMILY) == pytest.approx(expected)
+    assert [values.worth(account(n), FAMILY) for n in range(3)] == pytest.approx([1.0] * 3)
+    assert values.worth(account(3), FAMILY + 1) == 1.0
+
+
+def test_foreign_steps_lose_places_before_it_is_sure_that_they_mislead() -> None:
+    teachers = Teachers()
+    teachers.teach(means(6, 5), rounds=6)
+    assert len(teachers.values.misleading()) == 1, "of five"
+    assert _mean_worth(teachers, range(6)) > 0.9
+    assert _mean_worth(teachers, range(6, 11)) < 0.8
+    teachers.teach(means(6, 5), rounds=40)
+    assert _mean_worth(teachers, range(6)) > 0.9
+    assert _mean_worth(teachers, range(6, 11)) < 0.3
+
+
+def _mean_worth(teachers: Teachers, accounts: Sequence[int]) -> float:
+    return fmean(teachers.values.worth(account(number), FAMILY) for number in accounts)
 
 
 def vote(values: StepValues, nats: Mapping[int, float], rounds: int) -> None:

@@ -195,13 +195,18 @@ class Sampler:
         self, waiting: DemonstrationPool, success: OwnSuccess, epoch: int, rng: random.Random
     ) -> tuple[Demonstration, ...]:
         """Take right answers of others that are to be imitated; see ``Engine.demonstrate``."""
-        set_aside = self.set_aside()
+        set_aside, worth = self.set_aside(), self.step_values.worth
+
+        def part(account: Account, family: int) -> float:
+            is_trained = (account, family) not in set_aside
+            return max(worth(account, family), MEASURED_SHARE) if is_trained else MEASURED_SHARE
+
         self._withdrawn |= waiting.withdrawn()
         return waiting.take(
             self.most_demonstrations,
             shares=self.shares(waiting.accounts(), epoch),
             need=lambda family: self.need(success.of(family)),
-            part=lambda account, family: MEASURED_SHARE if (account, family) in set_aside else 1.0,
+            part=part,
             rng=rng,
         )
 

@@ -54,6 +54,9 @@ LEAST_SHARE: Final = -1.0
 MOST_SHARE: Final = 2.0
 """Bounds of one text's part of the standard: a single text must not widen the error of its account's mean."""
 
+BENEFIT: Final = 16
+"""Texts as good as the standard with which every account is credited where its texts' worth is weighed."""
+
 MAX_PAIRS: Final = 16_384
 """Pairs of account and family that are kept; the one updated longest ago is dropped."""
 
@@ -223,6 +226,13 @@ class StepValues:
         """
         return self._below(FIGURES)
 
+    def worth(self, account: Account, family: int) -> float:
+        """Return the part of its places that an account's texts in a family are worth, 0 to 1.
+
+        It is the mean part of the standard by the figure where that is smallest, and near 1 for few texts.
+        """
+        return min(map(_worth, self._records.get((account, family), _Record()).shares))
+
     def unrelated(self) -> frozenset[Account]:
         """Return the accounts that mislead in some family because their steps depend too little on prompts.
 
@@ -244,6 +254,10 @@ class StepValues:
                 {family: record.shares[place] for family, record in records.items()}, figure.misleading_below
             )
         )
+
+
+def _worth(share: Mean) -> float:
+    return min(max((BENEFIT + share.count * share.value) / (BENEFIT + share.count), 0.0), 1.0)
 
 
 def _below(shares: Mapping[int, Mean], bound: float) -> Iterator[int]:

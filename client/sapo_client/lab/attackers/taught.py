@@ -145,7 +145,8 @@ class _Classroom:
         for account in (*self._honest, *self._attackers):
             for _ in range(self._plan.texts):
                 place = self._rng.randrange(len(self._families))
-                if (account, place) in misleading and self._rng.random() >= MEASURED_SHARE:
+                worth = 0.0 if (account, place) in misleading else self._values.worth(account, place)
+                if self._rng.random() >= max(worth, MEASURED_SHARE):
                     continue
                 texts.append(self._text(account, place))
         self._rng.shuffle(texts)
