@@ -315,6 +315,8 @@ def test_texts_are_worth_their_part_of_the_standard_by_the_figure_where_it_is_sm
     assert values.worth(account(3), FAMILY) == pytest.approx(expected)
     assert [values.worth(account(n), FAMILY) for n in range(3)] == pytest.approx([1.0] * 3)
     assert values.worth(account(3), FAMILY + 1) == 1.0
+    values.learn([(account(1), FAMILY, StepValue(1.0, (9.0, 9.0)))])
+    assert values.worth(account(1), FAMILY) == 1.0, "never more than all"
 
 
 def test_foreign_steps_lose_places_before_it_is_sure_that_they_mislead() -> None:

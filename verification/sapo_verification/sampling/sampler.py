@@ -198,8 +198,7 @@ class Sampler:
         set_aside, worth = self.set_aside(), self.step_values.worth
 
         def part(account: Account, family: int) -> float:
-            is_trained = (account, family) not in set_aside
-            return max(worth(account, family), MEASURED_SHARE) if is_trained else MEASURED_SHARE
+            return MEASURED_SHARE if (account, family) in set_aside else worth(account, family)
 
         self._withdrawn |= waiting.withdrawn()
         return waiting.take(
