@@ -306,7 +306,7 @@ class Engine:
         heard = {account for account, _, _ in values}
         weights = self.sampler.votes(judged.accounts() | heard | self._screens.accounts(), epoch)
         judged.learn(values, weights)
-        self._screens.weigh(weights)
+        self._screens.weigh(weights, judged.depends_less)
 
     def assemble(
         self,

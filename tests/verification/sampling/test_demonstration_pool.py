@@ -373,3 +373,21 @@ async def test_an_account_has_fewer_places_as_its_texts_are_worth_less() -> None
     assert engine.sampler.set_aside() == frozenset()
     counts = Counter(each.account for each in engine.demonstrate(EPOCH, random.Random(1)))
     assert counts[ALICE.account] == pytest.approx(0.6 * counts[BOB.account], rel=0.3)
+
+
+@pytest.mark.parametrize("draws", [False, True], ids=["after texts were judged", "before rollouts are drawn"])
+async def test_a_majority_with_steps_of_other_tasks_does_not_set_the_others_aside(*, draws: bool) -> None:
+    """Eight of fifteen from the first group on: the median account is theirs, so that nobody is found out."""
+    authors = [Identity(number) for number in range(10, 25)]
+    harness = VerificationHarness(tuple(authors), TAGGED, policy=POLICY, own=OWN.account)
+    engine, liars = harness.engine, authors[7:]
+    for slot in range(10, 20):
+        for author in authors:
+            await show(harness, author, slot, "1:2" if author in liars else "1:2,3:4")
+    values = [(each.account, 0, 0.0 if each in liars else 4.0) for each in authors]
+    for _ in range(12):
+        engine.judge_steps(EPOCH, [(who, of, StepValue(0.01, (nats, None))) for who, of, nats in values])
+    if draws:
+        await engine.sampler.draw_external(EPOCH, random.Random(1))
+    assert engine.sampler.step_values.unrelated() == frozenset()
+    assert engine.sampler.set_aside() == frozenset()

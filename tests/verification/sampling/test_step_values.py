@@ -22,6 +22,7 @@ from sapo_verification.sampling.step_values import (
     LIKELIHOOD,
     SPLITS,
     TEXTS_COMPARED,
+    TEXTS_IN_MEAN,
     Mean,
     StepValue,
     StepValues,
@@ -380,3 +381,38 @@ def test_fewer_than_half_of_the_accounts_cannot_take_an_honest_ones_vote(
     values = StepValues()
     vote(values, dict(enumerate(nats)), 4 * LEAST_TEXTS)
     assert values.unrelated().isdisjoint(map(account, range(len(honest))))
+
+
+def test_steps_that_surely_depend_less_than_half_as_much_do_not_count_for_others() -> None:
+    """Also where most are of that kind, so that nobody is below the standard."""
+    teachers = Teachers()
+    teachers.teach(means(7, 8), rounds=16)
+    assert teachers.values.standards(FAMILY) == (None,) * len(FIGURES)
+    less = teachers.values.depends_less
+    honest, others = map(account, range(7)), [account(number) for number in range(7, 15)]
+    for own in honest:
+        assert sum(less(FAMILY, other, own) for other in others) >= 5
+        assert not any(less(FAMILY, own, other) for other in others)
+
+
+@pytest.mark.parametrize(
+    ("nats", "texts", "is_less"),
+    [(1.9, 16, True), (2.0, 16, False), (1.9, LEAST_TEXTS, True), (1.9, LEAST_TEXTS - 1, False)],
+)
+def test_half_as_much_and_few_texts_count(nats: float, texts: int, *, is_less: bool) -> None:
+    values = StepValues()
+    for _ in range(texts):
+        values.learn([(account(1), FAMILY, dependent(4.0)), (account(2), FAMILY, dependent(nats))])
+    assert values.depends_less(FAMILY, account(2), account(1)) is is_less
+    assert not values.depends_less(FAMILY, account(1), account(2))
+    assert not values.depends_less(FAMILY + 1, account(2), account(1))
+    assert not values.depends_less(FAMILY, account(3), account(1))
+
+
+def test_what_may_be_chance_is_not_less() -> None:
+    """In the mean 1 and 4 nats; texts differ by 6 and more."""
+    values = StepValues()
+    for number in range(TEXTS_IN_MEAN):
+        off = 6.0 if number % 2 else -6.0
+        values.learn([(account(1), FAMILY, dependent(4.0 + off)), (account(2), FAMILY, dependent(1.0 + off))])
+    assert not values.depends_less(FAMILY, account(2), account(1))

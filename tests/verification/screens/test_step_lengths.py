@@ -394,3 +394,28 @@ def test_a_group_counts_by_the_median_of_its_right_answers() -> None:
             screen.learn(rollout_of(account, number, dict.fromkeys(answers, 1.0), SUMS, "x" * 8))
     screen.weigh(ALIKE)
     assert [screen.is_usual(SUMS, "x" * 8, answer) for answer in answers] == [True] * 3 + [False] * 2
+
+
+def test_a_majority_whose_steps_depend_less_on_their_prompts_makes_nobody_look_long() -> None:
+    """Eight of fifteen show short steps: alone of those the honest are longer, of each other they are not."""
+    liars = OTHERS[:8]
+    screen = heard(swarm(of_length(20), of_length(12), 8), 16)
+    assert screen.longer() == pairs(HONEST)
+    screen.weigh(
+        ALIKE, lambda family, who, than: (family, who in liars, than in HONEST) == (SUMS, True, True)
+    )
+    assert screen.longer() == frozenset()
+
+
+def test_who_depends_less_is_still_compared_with_others_of_its_kind_and_with_those_who_depend_more() -> None:
+    """A step too many depends on nothing, so that its author depends a little less; that is no excuse."""
+    screen = heard(swarm(of_length(20), of_length(25), 5), 16)
+    screen.weigh(ALIKE, lambda _, who, than: who in OTHERS and than in HONEST)
+    assert screen.longer() == pairs(OTHERS[:5])
+
+
+def test_without_enough_others_that_count_nobody_is_longer() -> None:
+    screen = heard(swarm(of_length(20), of_length(12), 8), 16)
+    few = HONEST[:LEAST_OTHERS]
+    screen.weigh(ALIKE, lambda _, who, __: who not in few)
+    assert screen.longer() == frozenset()

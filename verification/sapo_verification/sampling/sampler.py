@@ -144,7 +144,7 @@ class Sampler:
 
     async def draw_external(self, epoch: int, rng: random.Random) -> tuple[VerifiedRollout, ...]:
         """Return up to J verified, informative groups of other accounts."""
-        self.screens.weigh(self.votes(self.screens.accounts(), epoch))
+        self.screens.weigh(self.votes(self.screens.accounts(), epoch), self.step_values.depends_less)
         shares = self.shares(self._pool.accounts(), epoch)
         places = adapted_places(self.most_external, shares, rng)
         drawn = [await self._draw_one(shares, epoch, rng) for _ in range(places)]

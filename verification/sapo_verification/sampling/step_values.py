@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections import OrderedDict, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from math import sqrt
+from math import hypot, sqrt
 from typing import Final
 
 from sapo_protocol.identifiers import Account
@@ -49,6 +49,9 @@ LEAST_ACCOUNTS: Final = 3
 
 SURE_ERRORS: Final = 3.0
 """Standard errors by which an account must be below."""
+
+LESS_ERRORS: Final = 1.0
+"""Standard errors by which one account's steps must depend less on their prompts than another's."""
 
 LEAST_SHARE: Final = -1.0
 MOST_SHARE: Final = 2.0
@@ -144,8 +147,13 @@ class Mean:
         return self.count >= LEAST_TEXTS and self.value - self._margin >= bound
 
     @property
+    def error(self) -> float:
+        """Standard error; it needs a value."""
+        return sqrt(self.variance / self.count)
+
+    @property
     def _margin(self) -> float:
-        return SURE_ERRORS * sqrt(self.variance / self.count)
+        return SURE_ERRORS * self.error
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +248,17 @@ class StepValues:
         way.
         """
         return frozenset(account for account, _ in self._below((DEPENDENCE,)))
+
+    def depends_less(self, family: int, account: Account, other: Account) -> bool:
+        """Whether an account's steps surely depend less than half as much on prompts as another one's."""
+        own, others = (self._on_prompts(each, family) for each in (account, other))
+        if min(own.count, others.count) < LEAST_TEXTS:
+            return False
+        return others.value / 2 - own.value > LESS_ERRORS * hypot(own.error, others.error / 2)
+
+    def _on_prompts(self, account: Account, family: int) -> Mean:
+        _, on_prompts, _ = self._records.get((account, family), _Record()).means
+        return on_prompts
 
     def _below(self, figures: Collection[Figure]) -> frozenset[Pair]:
         by_account: defaultdict[Account, dict[int, _Record]] = defaultdict(dict)

@@ -9,7 +9,7 @@ from sapo_protocol.identifiers import Account
 from sapo_protocol.manifest import Manifest
 from sapo_verification.screens.near_duplicates import NearDuplicates
 from sapo_verification.screens.recurring_runs import RecurringRuns
-from sapo_verification.screens.step_lengths import StepLengths
+from sapo_verification.screens.step_lengths import Comparison, StepLengths
 from sapo_verification.screens.usual_forms import UsualForms
 from sapo_verification.tasks.text_policy import group_fault
 from sapo_verification.types import AdmittedRollout, VerifiedRollout
@@ -62,11 +62,16 @@ class Screens:
         """Return the accounts whose text is remembered; lengths are of those whose forms are."""
         return self.recurring_runs.counts.accounts() | self.usual_forms.counts.accounts()
 
-    def weigh(self, weights: Mapping[Account, float]) -> None:
-        """Let accounts weigh as much when text is compared, in any unit; one without a weight has none."""
+    def weigh(self, weights: Mapping[Account, float], depends_less: Comparison) -> None:
+        """Let accounts weigh as much when text is compared, in any unit; one without a weight has none.
+
+        Args:
+            weights: by account.
+            depends_less: see ``StepLengths.weigh``.
+        """
         self.recurring_runs.counts.weigh(weights)
         self.usual_forms.weigh(weights)
-        self.step_lengths.weigh(weights)
+        self.step_lengths.weigh(weights, depends_less)
 
     def is_usual(self, family: int, prompt: str, completion: bytes) -> bool:
         """Whether most accounts write such steps for such a prompt, by their form and their length."""

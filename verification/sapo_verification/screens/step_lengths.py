@@ -4,7 +4,9 @@ One step too many, in the notation of everybody, has a usual form (``usual_forms
 and the answer after it is right. But it takes room: the steps are longer than those that others write for
 such a prompt. The mean over an account's latest groups in a family is taken, of the form of the steps, in
 which words are alike. The account is set aside if its mean is surely above those of accounts that have more
-than half of the weight, so that others who write short steps do not make it look long.
+than half of the weight, so that others who write short steps do not make it look long. Those do not count
+whose steps depend much less on their prompts than its own (``sampling/step_values.py``): such steps may be
+shorter than right ones.
 
 Where the length of steps follows from the prompt's, a few groups tell, and each text is judged by itself as
 well: one that is longer waits, whatever its account writes otherwise. Where it varies with the task, dozens
@@ -15,6 +17,7 @@ It is no evidence against an account: a model may have a longer way of its own.
 
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from math import hypot, inf, log2, sqrt
 from statistics import fmean, median, pvariance
 from typing import Final, NamedTuple
@@ -43,6 +46,13 @@ CLASSES_PER_DOUBLING: Final = 16
 FOLLOWS: Final = 0.7
 """Part of the median account's groups within ``LONGER`` of the usual length, where it follows from the
 prompt's."""
+
+
+Comparison = Callable[[int, Account, Account], bool]
+
+
+def _never(_family: int, _account: Account, _other: Account) -> bool:
+    return False
 
 
 class _Group(NamedTuple):
@@ -91,15 +101,22 @@ class StepLengths:
         if len(self._groups) > MAX_PAIRS:
             self._groups.popitem(last=False)
 
-    def weigh(self, weights: Mapping[Account, float]) -> None:
-        """Compare the accounts, with these weights in any unit; an account without one has none."""
+    def weigh(self, weights: Mapping[Account, float], depends_less: Comparison = _never) -> None:
+        """Compare the accounts, with these weights in any unit; an account without one has none.
+
+        Args:
+            weights: by account.
+            depends_less: whether the steps of an account in a family, by its index, depend much less on their
+                prompts than those of another one, for which it does not count then.
+        """
         by_family: defaultdict[int, dict[Account, _Groups]] = defaultdict(dict)
         for (account, family), groups in self._groups.items():
             by_family[family][account] = groups
         self._limits = {family: _limits(each, weights) for family, each in by_family.items()}
         by_account: defaultdict[Account, dict[int, bool]] = defaultdict(dict)
         for family, each in by_family.items():
-            for account, is_longer in _compared(_excesses(each, weights), self._key):
+            excesses = _excesses(each, weights)
+            for account, is_longer in _compared(excesses, self._key, partial(depends_less, family)):
                 by_account[account][family] = is_longer
         self._longer = frozenset(
             (account, family)
@@ -179,12 +196,15 @@ def _usual(
     }
 
 
-def _compared(excesses: Mapping[Account, _Excess], key: bytes) -> Iterator[tuple[Account, bool]]:
+def _compared(
+    excesses: Mapping[Account, _Excess], key: bytes, depends_less: Callable[[Account, Account], bool]
+) -> Iterator[tuple[Account, bool]]:
     """Yield of each account whether its steps are surely longer than those of most others, or surely not."""
     weights = {account: each.weight for account, each in excesses.items() if each.weight > 0.0}
     chosen = heaviest(weights, key)
     for account, own in excesses.items():
-        others = [excesses[other] for other in chosen if other != account]
+        counted = (other for other in chosen if other != account and not depends_less(other, account))
+        others = [excesses[other] for other in counted]
         if len(others) >= LEAST_OTHERS:
             half = sum(other.weight for other in others) / 2 * (1 + ROUNDING)
             for verdict in (True, False):
