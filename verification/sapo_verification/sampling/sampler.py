@@ -156,7 +156,7 @@ class Sampler:
         return cap_networks(capped_shares(weighed, self._policy), self._policy, self._network_of)
 
     def votes(self, accounts: Iterable[Account], epoch: int) -> Mapping[Account, float]:
-        """Return what accounts weigh where it is asked what is usual: their shares, or nothing."""
+        """Return what accounts weigh where it is asked what is usual: their shares, if steps are related."""
         unrelated = self.step_values.unrelated()
         return self.shares((account for account in accounts if account not in unrelated), epoch)
 

@@ -51,7 +51,9 @@ SURE_ERRORS: Final = 3.0
 """Standard errors by which an account must be below."""
 
 LESS_ERRORS: Final = 1.0
-"""Standard errors by which one account's steps must depend less on their prompts than another's."""
+"""Standard errors by which one account's steps must depend less than half as much on prompts as another's.
+
+One is enough: honest accounts are as far from half of each other as from steps that depend on nothing."""
 
 LEAST_SHARE: Final = -1.0
 MOST_SHARE: Final = 2.0
@@ -242,7 +244,7 @@ class StepValues:
         return min(map(_worth, self._records.get((account, family), _Record()).shares))
 
     def unrelated(self) -> frozenset[Account]:
-        """Return the accounts that mislead in some family because their steps depend too little on prompts.
+        """Return the accounts that mislead in some family because their steps depend on too little.
 
         They have no vote where it is asked what is usual. Who is merely unlikely has one: it may have its own
         way.
@@ -250,7 +252,7 @@ class StepValues:
         return frozenset(account for account, _ in self._below((DEPENDENCE,)))
 
     def depends_less(self, family: int, account: Account, other: Account) -> bool:
-        """Whether an account's steps surely depend less than half as much on prompts as another one's."""
+        """Whether an account's steps depend, by an error, less than half as much on prompts as another's."""
         own, others = (self._on_prompts(each, family) for each in (account, other))
         if min(own.count, others.count) < LEAST_TEXTS:
             return False

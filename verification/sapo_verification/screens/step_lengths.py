@@ -49,6 +49,7 @@ prompt's."""
 
 
 Comparison = Callable[[int, Account, Account], bool]
+"""Of a family's index, an account and another one."""
 
 
 def _never(_family: int, _account: Account, _other: Account) -> bool:

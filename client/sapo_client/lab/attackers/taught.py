@@ -139,14 +139,20 @@ class _Classroom:
                 yield self._evaluated(done, seconds)
 
     def _round_texts(self) -> list[DemonstrationText]:
-        """Return all accounts' texts of a round in random order, few of those that are measured only."""
+        """Return all accounts' texts of a round in random order, as many as they are worth."""
         misleading = self._misleading()
+
+        def part(account: Account, place: int) -> float:
+            if not self._plan.judged:
+                return 1.0
+            is_measured = (account, place) in misleading
+            return MEASURED_SHARE if is_measured else self._values.worth(account, place)
+
         texts = []
         for account in (*self._honest, *self._attackers):
             for _ in range(self._plan.texts):
                 place = self._rng.randrange(len(self._families))
-                worth = 0.0 if (account, place) in misleading else self._values.worth(account, place)
-                if self._rng.random() >= max(worth, MEASURED_SHARE):
+                if self._rng.random() >= part(account, place):
                     continue
                 texts.append(self._text(account, place))
         self._rng.shuffle(texts)
