@@ -37,6 +37,13 @@ def harness_of(policy: SamplingPolicy = POLICY) -> VerificationHarness:
     return VerificationHarness((ALICE, BOB, OWN), MANIFEST, policy=policy, own=OWN.account)
 
 
+async def show_groups(harness: VerificationHarness, slots: int, *, right: int, wrong: int) -> None:
+    """Verify a group of Alice and one of Bob in each slot."""
+    for slot in range(slots):
+        for author in (ALICE, BOB):
+            await harness.engine.verify(harness.admit(author, slot, right=right, wrong=wrong))
+
+
 def pool_of(*rollouts: VerifiedRollout, unusual: Container[bytes] = ()) -> DemonstrationPool:
     pool = DemonstrationPool(
         OWN.account,
@@ -162,9 +169,7 @@ async def test_texts_of_accounts_whose_steps_mislead_are_measured_only() -> None
     """A tenth of their places is filled, and none of these texts is trained."""
     harness = harness_of()
     engine = harness.engine
-    for slot in range(64):
-        for author in (ALICE, BOB):
-            await engine.verify(harness.admit(author, slot, right=2, wrong=0))
+    await show_groups(harness, 64, right=2, wrong=0)
     others = [Identity(number).account for number in range(10, 13)]
     for _ in range(40):
         worth = [(account, 0, StepValue(0.9)) for account in (*others, BOB.account)]
@@ -243,9 +248,7 @@ async def test_steps_are_judged_by_accounts_as_much_as_they_weigh() -> None:
     """Sixty newcomers share what is reserved for newcomers, and so do not set the standard."""
     harness = harness_of(replace(POLICY, newcomer_cap=0.1))
     engine = harness.engine
-    for slot in range(60):
-        for author in (ALICE, BOB):
-            await engine.verify(harness.admit(author, slot, right=1, wrong=1))
+    await show_groups(harness, 60, right=1, wrong=1)
     flood = [Identity(number).account for number in range(10, 70)]
     for _ in range(12):
         honest = [(author.account, 0, StepValue(0.9)) for author in (ALICE, BOB)]
@@ -362,9 +365,7 @@ async def test_an_account_has_fewer_places_as_its_texts_are_worth_less() -> None
     """Every second text of Alice is worth nothing: half of the standard in the mean, and not surely less."""
     harness = harness_of(replace(POLICY, demonstrations=96))
     engine = harness.engine
-    for slot in range(64):
-        for author in (ALICE, BOB):
-            await engine.verify(harness.admit(author, slot, right=2, wrong=0))
+    await show_groups(harness, 64, right=2, wrong=0)
     others = [Identity(number).account for number in range(10, 13)]
     for number in range(300):
         worth = [(account, 0, StepValue(0.9)) for account in (*others, BOB.account)]

@@ -23,6 +23,11 @@ Text = tuple[str, str]
 Author = Callable[[random.Random], Text]
 
 
+def alike(_family: int, _account: Account, _other: Account) -> bool:
+    """Return that no account's steps depend less on their prompts than another's."""
+    return False
+
+
 def solutions(name: str) -> list[Text]:
     worked, draw = family(name, "worked"), random.Random(name)
     items = [fresh_item(worked, draw)[1] for _ in range(800)]
@@ -69,7 +74,7 @@ def heard(
             screen.learn(
                 rollout_of(account, number, {f"{steps}<answer>1</answer>".encode(): 1.0}, of, prompt)
             )
-    screen.weigh(ALIKE if weights is None else weights)
+    screen.weigh(ALIKE if weights is None else weights, alike)
     return screen
 
 
@@ -247,7 +252,7 @@ def test_accounts_are_compared_when_weights_are_given() -> None:
     for number in range(GROUPS):
         screen.learn(rollout_of(OTHERS[0], number, {b":" * 20 + b"<answer>1</answer>": 1.0}, SUMS, "x" * 8))
     assert screen.longer() == pairs(OTHERS[:1])
-    screen.weigh(ALIKE)
+    screen.weigh(ALIKE, alike)
     assert screen.longer() == frozenset()
 
 
@@ -256,12 +261,12 @@ def test_answers_without_steps_and_wrong_ones_say_nothing() -> None:
     screen = heard(dict.fromkeys([*HONEST, OTHERS[0]], of_length(20)), 16)
     for number in range(16):
         screen.learn(rollout_of(OTHERS[0], number, texts, SUMS, "x" * 8))
-    screen.weigh(ALIKE)
+    screen.weigh(ALIKE, alike)
     assert screen.longer() == frozenset()
     long = {**texts, b":" * 25 + b"<answer>1</answer>": 1.0}
     for number in range(64):
         screen.learn(rollout_of(OTHERS[0], number, long, SUMS, "x" * 8))
-    screen.weigh(ALIKE)
+    screen.weigh(ALIKE, alike)
     assert screen.longer() == pairs(OTHERS[:1]), "the bare answer beside it is no short one"
 
 
@@ -272,7 +277,7 @@ def test_the_mean_over_a_groups_right_answers_counts(lengths: tuple[int, ...], *
     texts = {b":" * length + b"<answer>1</answer>": 1.0 for length in lengths}
     for number in range(16):
         screen.learn(rollout_of(OTHERS[0], number, texts, SUMS, "x" * 8))
-    screen.weigh(ALIKE)
+    screen.weigh(ALIKE, alike)
     assert screen.longer() == (pairs(OTHERS[:1]) if is_longer else frozenset())
 
 
@@ -379,9 +384,9 @@ def test_limits_are_set_by_weight_and_last_until_accounts_are_compared_again() -
     authors = swarm(of_length(100), of_length(200), 9)
     screen = heard(authors, LEAST_GROUPS, weights=dict.fromkeys(OTHERS, 0.5) | dict.fromkeys(HONEST, 1.0))
     assert usual_share(screen, of_length(150)) == 0.0
-    screen.weigh(ALIKE)  # the nine are the majority
+    screen.weigh(ALIKE, alike)  # the nine are the majority
     assert usual_share(screen, of_length(150)) == 1.0
-    screen.weigh(dict.fromkeys(HONEST, 1.0))
+    screen.weigh(dict.fromkeys(HONEST, 1.0), alike)
     assert usual_share(screen, of_length(150)) == 0.0
 
 
@@ -392,7 +397,7 @@ def test_a_group_counts_by_the_median_of_its_right_answers() -> None:
     for number in range(LEAST_GROUPS):
         for account in HONEST:
             screen.learn(rollout_of(account, number, dict.fromkeys(answers, 1.0), SUMS, "x" * 8))
-    screen.weigh(ALIKE)
+    screen.weigh(ALIKE, alike)
     assert [screen.is_usual(SUMS, "x" * 8, answer) for answer in answers] == [True] * 3 + [False] * 2
 
 

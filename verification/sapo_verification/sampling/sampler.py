@@ -18,8 +18,9 @@ than an old one, so replacing an account gains nothing;
 """
 
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from operator import itemgetter
 from typing import Final
 
@@ -195,17 +196,13 @@ class Sampler:
         self, waiting: DemonstrationPool, success: OwnSuccess, epoch: int, rng: random.Random
     ) -> tuple[Demonstration, ...]:
         """Take right answers of others that are to be imitated; see ``Engine.demonstrate``."""
-        set_aside, worth = self.set_aside(), self.step_values.worth
-
-        def part(account: Account, family: int) -> float:
-            return MEASURED_SHARE if (account, family) in set_aside else worth(account, family)
-
+        set_aside = self.set_aside()
         self._withdrawn |= waiting.withdrawn()
         return waiting.take(
             self.most_demonstrations,
             shares=self.shares(waiting.accounts(), epoch),
             need=lambda family: self.need(success.of(family)),
-            part=part,
+            part=partial(filled_part, self.step_values, set_aside),
             rng=rng,
         )
 
@@ -309,3 +306,8 @@ def cap_networks(
         account: share * factors[behind[account]] if account in behind else share
         for account, share in shares.items()
     }
+
+
+def filled_part(values: StepValues, set_aside: Container[Pair], account: Account, family: int) -> float:
+    """Return the part of an account's places in a family that is filled, 0 to 1."""
+    return MEASURED_SHARE if (account, family) in set_aside else values.worth(account, family)

@@ -234,7 +234,7 @@ class StepValues:
         They are below by their texts in the family, or in another one or over all families, and not surely
         above in it: whoever misleads where this node can tell is not believed where it cannot tell yet.
         """
-        return self._below(FIGURES)
+        return self._misleading_by(FIGURES)
 
     def worth(self, account: Account, family: int) -> float:
         """Return the part of its places that an account's texts in a family are worth, 0 to 1.
@@ -249,7 +249,7 @@ class StepValues:
         They have no vote where it is asked what is usual. Who is merely unlikely has one: it may have its own
         way.
         """
-        return frozenset(account for account, _ in self._below((DEPENDENCE,)))
+        return frozenset(account for account, _ in self._misleading_by((DEPENDENCE,)))
 
     def depends_less(self, family: int, account: Account, other: Account) -> bool:
         """Whether an account's steps depend, by an error, less than half as much on prompts as another's."""
@@ -262,7 +262,7 @@ class StepValues:
         _, on_prompts, _ = self._records.get((account, family), _Record()).means
         return on_prompts
 
-    def _below(self, figures: Collection[Figure]) -> frozenset[Pair]:
+    def _misleading_by(self, figures: Collection[Figure]) -> frozenset[Pair]:
         by_account: defaultdict[Account, dict[int, _Record]] = defaultdict(dict)
         for (account, family), record in self._records.items():
             by_account[account][family] = record

@@ -9,7 +9,7 @@ from sapo_protocol.identifiers import Account
 from sapo_protocol.manifest import Manifest
 from sapo_verification.screens.near_duplicates import NearDuplicates
 from sapo_verification.screens.recurring_runs import RecurringRuns
-from sapo_verification.screens.step_lengths import Comparison, StepLengths
+from sapo_verification.screens.step_lengths import DependsLess, StepLengths
 from sapo_verification.screens.usual_forms import UsualForms
 from sapo_verification.tasks.text_policy import group_fault
 from sapo_verification.types import AdmittedRollout, VerifiedRollout
@@ -62,7 +62,7 @@ class Screens:
         """Return the accounts whose text is remembered; lengths are of those whose forms are."""
         return self.recurring_runs.counts.accounts() | self.usual_forms.counts.accounts()
 
-    def weigh(self, weights: Mapping[Account, float], depends_less: Comparison) -> None:
+    def weigh(self, weights: Mapping[Account, float], depends_less: DependsLess) -> None:
         """Let accounts weigh as much when text is compared, in any unit; one without a weight has none.
 
         Args:

@@ -48,12 +48,8 @@ FOLLOWS: Final = 0.7
 prompt's."""
 
 
-Comparison = Callable[[int, Account, Account], bool]
-"""Of a family's index, an account and another one."""
-
-
-def _never(_family: int, _account: Account, _other: Account) -> bool:
-    return False
+DependsLess = Callable[[int, Account, Account], bool]
+"""Whether in a family, by its index, an account's steps depend much less on their prompts than another's."""
 
 
 class _Group(NamedTuple):
@@ -102,13 +98,12 @@ class StepLengths:
         if len(self._groups) > MAX_PAIRS:
             self._groups.popitem(last=False)
 
-    def weigh(self, weights: Mapping[Account, float], depends_less: Comparison = _never) -> None:
+    def weigh(self, weights: Mapping[Account, float], depends_less: DependsLess) -> None:
         """Compare the accounts, with these weights in any unit; an account without one has none.
 
         Args:
             weights: by account.
-            depends_less: whether the steps of an account in a family, by its index, depend much less on their
-                prompts than those of another one, for which it does not count then.
+            depends_less: an account does not count for another one than which it depends less.
         """
         by_family: defaultdict[int, dict[Account, _Groups]] = defaultdict(dict)
         for (account, family), groups in self._groups.items():

@@ -35,7 +35,7 @@ from sapo_client.learner.settings import LearnerSettings
 from sapo_client.learner.trainer import Trainer
 from sapo_protocol.identifiers import Account
 from sapo_protocol.suite import Family
-from sapo_verification.sampling.sampler import MEASURED_SHARE
+from sapo_verification.sampling.sampler import filled_part
 from sapo_verification.sampling.step_values import StepValue, StepValues
 from sapo_verification.suites.catalogue import family
 from sapo_verification.tasks.text_policy import CLOSE_TAG, OPEN_TAG
@@ -140,19 +140,12 @@ class _Classroom:
 
     def _round_texts(self) -> list[DemonstrationText]:
         """Return all accounts' texts of a round in random order, as many as they are worth."""
-        misleading = self._misleading()
-
-        def part(account: Account, place: int) -> float:
-            if not self._plan.judged:
-                return 1.0
-            is_measured = (account, place) in misleading
-            return MEASURED_SHARE if is_measured else self._values.worth(account, place)
-
-        texts = []
+        misleading, texts = self._misleading(), []
         for account in (*self._honest, *self._attackers):
             for _ in range(self._plan.texts):
                 place = self._rng.randrange(len(self._families))
-                if self._rng.random() >= part(account, place):
+                part = filled_part(self._values, misleading, account, place) if self._plan.judged else 1.0
+                if self._rng.random() >= part:
                     continue
                 texts.append(self._text(account, place))
         self._rng.shuffle(texts)
