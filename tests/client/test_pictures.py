@@ -122,6 +122,30 @@ def test_the_picture_of_attacks_marks_the_control(drawn: list[Figure], tmp_path:
     assert "95 % interval" in said
 
 
+def test_the_picture_of_learning_under_attack_has_a_panel_for_each_arm(
+    drawn: list[Figure], tmp_path: Path
+) -> None:
+    seeds = [[(1, 0.2), (5, 0.4 + seed / 10)] for seed in range(3)]
+    curves = {
+        "4/4": {"clean": seeds, "pad by 2": seeds[:2]},
+        "imitate": {"pad by 2": seeds, "phrase by 2": seeds},
+    }
+    plot.draw_learning(curves, ("8/0", seeds), tmp_path / "learning.png")
+    [figure] = drawn
+    said, names = texts(figure)
+    assert names == ["8/0 (n = 3, control)", "clean (n = 3)", "pad by 2 (n = 2, 3)", "phrase by 2 (n = 3)"]
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["4/4", "imitate"]
+    of_4_4, of_imitate = (
+        {line.get_label(): (line.get_color(), len(line.get_xdata())) for line in axes.lines}
+        for axes in figure.axes
+    )
+    colour, points = of_4_4["pad by 2 (n = 2, 3)"]
+    assert of_imitate["pad by 2 (n = 2, 3)"] == (colour, points) == (colour, 2), "an attack has one colour"
+    assert of_imitate["clean (n = 3)"][1] == 0, "it was not run"
+    assert "band: its 95 % interval" in said
+    assert "with n < 3" in said
+
+
 def test_the_picture_of_a_testnet_marks_epochs_and_attacks(drawn: list[Figure], tmp_path: Path) -> None:
     steps = [
         RecordedStep(

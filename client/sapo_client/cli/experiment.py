@@ -198,7 +198,7 @@ def attack(
 
     The same swarm without attackers, and agents that train alone, run beside them. Attackers are further
     accounts with the node's own protocol and no model: they compose completions from the generator's answers.
-    Writes attack.md, attack.csv and attack.png; the same command resumes a killed campaign.
+    Writes attack.md with its pictures and CSV files; the same command resumes a killed campaign.
     """
     from sapo_client import extras
     from sapo_client.lab.arms import ARMS, arms_named

@@ -85,12 +85,38 @@ def draw_starts(curves: Mapping[str, Mapping[str, Sequence[Sequence[Place]]]], p
     figure, axes = _figure(len(curves))
     for panel, (group, by_arm) in zip(axes, curves.items(), strict=True):
         for arm, runs in by_arm.items():
-            rounds = [number for number, _ in runs[0]]
-            shares = [[share for _, share in run] for run in runs]
-            _band(panel, rounds, curves=shares, label=named(arm, len(runs)), style=style_of(arm))
+            _places(panel, runs, label=named(arm, len(runs)), style=style_of(arm))
         _label(panel, group, "round", "held-out pass@1, sampled")
     runs_by_arm = next(iter(curves.values()), {})
     _save(figure, axes[0], path, says=_says(runs_by_arm, "not smoothed"), most=1.0)
+
+
+def draw_learning(
+    curves: Mapping[str, Mapping[str, Sequence[Sequence[Place]]]],
+    control: tuple[str, Sequence[Sequence[Place]]],
+    path: Path,
+) -> None:
+    """Draw held-out pass@1 by round under attack: a panel for each arm, a line for each attack.
+
+    Args:
+        curves: round and share of every evaluation, by arm, attack and seed; an attack may be missing.
+        control: the arm that trains alone, drawn in every panel, and its runs.
+    """
+    name, alone = control
+    counts: dict[str, set[int]] = {}
+    for by_attack in curves.values():
+        for attack, runs in by_attack.items():
+            counts.setdefault(attack, set()).add(len(runs))
+    panels = curves or {name: {}}  # nothing else is finished yet
+    figure, axes = _figure(len(panels), height=4.2 + 0.1 * len(counts))
+    for panel, (arm, by_attack) in zip(axes, panels.items(), strict=True):
+        _places(panel, alone, label=named(name, len(alone)), style=style_of(name))
+        for number, (attack, seeds) in enumerate(counts.items()):
+            label = f"{attack} (n = {', '.join(map(str, sorted(seeds)))})"
+            _places(panel, by_attack.get(attack, ()), label=label, style=style(number))
+        _label(panel, arm, "round", "held-out pass@1, sampled")
+    drawn = [alone, *(runs for by_attack in curves.values() for runs in by_attack.values())]
+    _save(figure, axes[0], path, says=_says(dict(enumerate(drawn)), "not smoothed"), most=1.0)
 
 
 def draw_attacks(
@@ -215,6 +241,12 @@ def _band(
             axes.plot(positions, curve, color=style.colour, linewidth=0.8, alpha=0.6)
 
 
+def _places(axes: Any, runs: Sequence[Sequence[Place]], label: str, style: LineStyle) -> None:
+    """Draw runs that were evaluated in the same rounds; of none, only the legend has a line."""
+    rounds = [number for number, _ in runs[0]] if runs else []
+    _band(axes, rounds, curves=[[share for _, share in run] for run in runs], label=label, style=style)
+
+
 def is_control(arm: Arm) -> bool:
     """Return whether an arm uses no other node's text: what sharing has to beat."""
     return arm.oracle or (arm.external == 0 and arm.text_use is TextUse.REINFORCE)
@@ -233,7 +265,7 @@ def named(arm: str, runs: int) -> str:
     return f"{arm} (n = {runs}{control})"
 
 
-def _says(runs: Mapping[str, Sequence[Any]], smoothing: str, of: str = "seeds") -> str:
+def _says(runs: Mapping[Any, Sequence[Any]], smoothing: str, of: str = "seeds") -> str:
     """Return what a picture's lines and bands are."""
     counts = [len(each) for each in runs.values()]
     bands = f"band: its 95 % interval over n {of} (Student's t)"

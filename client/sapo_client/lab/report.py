@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
@@ -24,7 +23,7 @@ from sapo_client.lab.statistics import (
     summarise,
     window_of,
 )
-from sapo_client.lab.store import Curve, ExperimentStore, write_whole
+from sapo_client.lab.store import Curve, ExperimentStore, write_csv, write_whole
 
 MEANINGS: Final = {
     "total": "the paper's measure, the sum over agents and rounds of the batch's mean reward",
@@ -71,8 +70,8 @@ def write_report(store: ExperimentStore) -> Path:
     if groups:
         draw_starts(by_start, store.root / "starts.png")
     write_agents(store.root / "agents.csv", curves)
-    _write_csv(store.root / "summary.csv", SUMMARY_COLUMNS, _summary_rows(results.arms))
-    _write_csv(store.root / "rounds.csv", ROUND_COLUMNS, _round_rows(curves))
+    write_csv(store.root / "summary.csv", SUMMARY_COLUMNS, _summary_rows(results.arms))
+    write_csv(store.root / "rounds.csv", ROUND_COLUMNS, _round_rows(curves))
     document = {"format": "sapo/lab-report/1", **asdict(results)}
     write_whole(store.root / "report.json", json.dumps(document, indent=2) + "\n")
     page = store.root / "report.md"
@@ -218,10 +217,3 @@ def _round_rows(curves: Sequence[Curve]) -> Iterator[tuple[object, ...]]:
     for curve in curves:
         for point in points_of(curve.rows):
             yield curve.run.arm.name, curve.run.seed, *asdict(point).values()
-
-
-def _write_csv(path: Path, columns: Sequence[str], rows: Iterator[tuple[object, ...]]) -> None:
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows(rows)

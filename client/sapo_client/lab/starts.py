@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import csv
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Final
 
 from sapo_client.lab.journal import CurvePoint
 from sapo_client.lab.plan import ExperimentPlan
-from sapo_client.lab.store import Curve
+from sapo_client.lab.store import Curve, write_csv
 
 OWN: Final = "own families"
 OTHERS: Final = "the other half's"
@@ -91,11 +90,7 @@ AGENT_COLUMNS: Final = (
 
 def write_agents(path: Path, curves: Sequence[Curve]) -> None:
     """Write the held-out curve of every agent and family, with what the agent had spent by then."""
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(AGENT_COLUMNS)
-        for curve in curves:
-            writer.writerows(_agent_rows(curve))
+    write_csv(path, AGENT_COLUMNS, chain.from_iterable(map(_agent_rows, curves)))
 
 
 def _agent_rows(curve: Curve) -> Iterator[tuple[object, ...]]:

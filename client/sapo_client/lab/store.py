@@ -9,10 +9,11 @@ ARM/seed-N/work/           checkpoints and journals, until the run is finished
 
 from __future__ import annotations
 
+import csv
 import json
 import platform
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -172,6 +173,14 @@ def write_whole(path: Path, text: str) -> None:
     beside = path.with_name(f".{path.name}.writing")
     beside.write_text(text, encoding="utf-8")
     beside.replace(path)
+
+
+def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Write a table with a heading; None becomes an empty cell."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows(rows)
 
 
 def _text(document: dict[str, Any]) -> str:

@@ -16,11 +16,14 @@ from sapo_client.errors import SapoError
 from sapo_client.lab.arms import ARMS
 from sapo_client.lab.attackers.campaign import AttackCampaign, campaign_of
 from sapo_client.lab.attackers.catalogue import ATTACKS
+from sapo_client.lab.attackers.learning import AttackedRuns
 from sapo_client.lab.attackers.report import lost_after, write_attack_report
 from sapo_client.lab.journal import CurvePoint
 from sapo_client.lab.plan import PRESETS, ExperimentPlan, Run, planned, require_packaged, seeds_of
 from sapo_client.lab.simulate import manifest_of
 from sapo_client.lab.starts import kind_of
+from sapo_client.lab.statistics import estimate
+from sapo_client.lab.store import Curve
 
 PLAN = ExperimentPlan("bundled", "nano", ("calendar_arithmetic",), agents=8, rounds=4)
 
@@ -115,22 +118,64 @@ def test_the_table_compares_with_alone_and_with_clean(tmp_path: Path) -> None:
             marks={"phrase": 0.5},
             examined=16,
             blamed={"R11.1": 1, "R13.1": 1},
+            attackers_set_aside=3,
+            honest_set_aside=1,
             **{**weights, "attackers_weight": 0.125},
         ),
     ]
     finish(campaign, "phrase", "4/4", attacked)
     page = write_attack_report(campaign).read_text(encoding="utf-8")
     assert "Alone (8/0) reaches 0.500 held out (1 seed).\n" in page
-    assert "| clean | 0 | 4/4 | 1 | 0.750 | 0.667 | - | - | - | - | - | - |\n" in page
-    assert "| phrase | 2 | 4/4 | 1 | 0.375 | 0.333 | 0.375 | 0.062 | 0.312 | 0.375 | 0.125 | 2 |\n" in page
+    assert "| clean | 0 | 4/4 | 1 | 0.750 | 0.667 | - | - | - | - | - | - | 0.000 | 0.000 |\n" in page
+    assert (
+        "| phrase | 2 | 4/4 | 1 | 0.375 | 0.333 | 0.375 | 0.062 | 0.312 | 0.375 | 0.125 | 2 | 3.000 | 1.000 |\n"
+        in page
+    )
     assert f"* **phrase**: {ATTACKS['phrase'].exploits}. Mark: phrase.\n" in page
     assert (tmp_path / "attack.png").read_bytes().startswith(b"\x89PNG")
     table = list(csv.DictReader((tmp_path / "attack.csv").open(encoding="utf-8")))
-    columns = ("attack", "share", "success", "chance", "above_chance", "blamed", "lost_after")
+    columns = ("attack", "share", "success", "chance", "above_chance", "blamed", "lost_after", "set_aside")
     assert [tuple(each[column] for column in columns) for each in table] == [
-        ("clean", "0.75", "", "", "", "", ""),
-        ("phrase", "0.375", "0.375", "0.0625", "0.3125", "0.125", "2"),
+        ("clean", "0.75", "", "", "", "", "", "0.0"),
+        ("phrase", "0.375", "0.375", "0.0625", "0.3125", "0.125", "2", "3.0"),
     ]
+    assert (
+        "| attack | attackers | arm | seeds | round 1 | round 2 |\n"
+        "| --- | --- | --- | --- | --- | --- |\n"
+        "| clean | 0 | 4/4 | 1 | 1.000 | 0.667 |\n"
+        "| phrase | 2 | 4/4 | 1 | 0.500 | 0.333 |\n\n"
+    ) in page
+    assert (tmp_path / "learning.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "learning.csv").read_text(encoding="utf-8").splitlines() == [
+        "attack,attackers,arm,seed,round,held_out,alone",
+        "clean,0,4/4,0,1,0.25,0.25",
+        "clean,0,4/4,0,2,0.5,0.75",
+        "phrase,2,4/4,0,1,0.125,0.25",
+        "phrase,2,4/4,0,2,0.25,0.75",
+    ]
+
+
+def test_a_campaign_of_which_only_alone_is_finished_is_reported(tmp_path: Path) -> None:
+    campaign = campaign_of(tmp_path, PLAN, ("phrase",), (2,))
+    finish(campaign, None, "8/0", [row(1, 0.25), row(2, 0.75)])
+    assert "| round " not in write_attack_report(campaign).read_text(encoding="utf-8")
+    assert (tmp_path / "learning.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_shares_by_round_leave_out_what_cannot_be_compared() -> None:
+    """Seed 0 of alone has nothing after round 1, and was not evaluated after round 3."""
+    plan = replace(PLAN, rounds=3)
+    runs = [
+        tuple(
+            Curve(Run(plan, ARMS[arm], seed), tuple(row(number, each) for number, each in held_out.items()))
+            for arm, held_out in (("4/4", ours), ("8/0", alone))
+        )
+        for seed, (ours, alone) in enumerate(
+            [({1: 0.5, 2: 0.25, 3: 0.5}, {1: 0.0, 2: 0.5}), ({1: 0.25, 2: 0.5}, {1: 0.5, 2: 0.5})]
+        )
+    ]
+    group = AttackedRuns(ATTACKS["phrase"], 2, arm="4/4", runs=tuple((ours, alone) for ours, alone in runs))
+    assert group.shares() == {1: estimate([0.5]), 2: estimate([0.5, 1.0])}
 
 
 def test_agents_that_train_alone_have_rounds_of_their_own(tmp_path: Path) -> None:
@@ -151,8 +196,9 @@ def test_agents_that_train_alone_have_rounds_of_their_own(tmp_path: Path) -> Non
     finish(campaign, None, "8/0", alone)
     page = write_attack_report(campaign).read_text(encoding="utf-8")
     assert "Alone (8/0) reaches 0.750 held out after 4 rounds (1 seed).\n" in page
-    assert "| clean | 0 | 4/4 | 1 | 2.000 | 0.750 | - | - | - | - | - | - |\n" in page
+    assert "| clean | 0 | 4/4 | 1 | 2.000 | 0.750 | - | - | - | - | - | - | 0.000 | 0.000 |\n" in page
     assert "| phrase | 2 | 4/4 | 1 | 2.000 | 0.750 |" in page
+    assert "| phrase | 2 | 4/4 | 1 | 1.000 | 3.000 |\n" in page, "after rounds 1 and 2"
 
 
 def test_agents_that_train_alone_have_no_fewer_rounds(tmp_path: Path) -> None:

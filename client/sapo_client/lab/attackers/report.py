@@ -1,8 +1,7 @@
-"""The results of `sapo lab attack`: one table, one picture, and the same figures as CSV."""
+"""The results of `sapo lab attack`: what an attack did in the end and on the way."""
 
 from __future__ import annotations
 
-import csv
 import statistics
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,12 +11,19 @@ from typing import Final
 
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.lab.arms import BASELINE
-from sapo_client.lab.attackers.campaign import CLEAN, AttackCampaign
+from sapo_client.lab.attackers.campaign import AttackCampaign
 from sapo_client.lab.attackers.catalogue import LabAttack
+from sapo_client.lab.attackers.learning import (
+    AttackedRuns,
+    draw,
+    share_table,
+    words,
+    write_evaluations,
+)
 from sapo_client.lab.journal import CurvePoint
 from sapo_client.lab.plot import draw_attacks
 from sapo_client.lab.statistics import Estimate, Point, estimate, held_out_at, points_of
-from sapo_client.lab.store import Curve, ExperimentStore, write_whole
+from sapo_client.lab.store import Curve, ExperimentStore, write_csv, write_whole
 
 LAST_EVALUATIONS: Final = 2
 """Evaluations at the end of a run whose mean is taken, of held-out success and of marks: one is noisier."""
@@ -28,10 +34,10 @@ LOST: Final = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Figures of one arm under one attack, over the seeds that alone has as well.
+    """Figures of one arm under one attack.
 
     Attributes:
-        seeds: over how many seeds.
+        group: the runs.
         share: held-out pass@1 of the last evaluations as a share of alone's; None where alone has 0.
         equal_seconds: the same at the processor seconds that both have spent.
         success: share of own answers with the attack's mark in the last evaluations; None if it has none.
@@ -41,12 +47,12 @@ class Damage:
         blamed: share of honest agents' groups that others refused for a fault or kept out; None where none
             was checked.
         lost_after: rounds until attackers' weight was lost for good, by seed; None if it never was.
+        set_aside: (account, family) pairs of attackers whose steps an agent did not imitate after the last
+            round, mean over agents.
+        honest_set_aside: the same of honest accounts.
     """
 
-    attack: str
-    attackers: int
-    arm: str
-    seeds: int
+    group: AttackedRuns
     share: Estimate | None
     equal_seconds: Estimate | None
     success: Estimate | None
@@ -55,6 +61,8 @@ class Damage:
     external: Estimate | None
     blamed: Estimate | None
     lost_after: tuple[int | None, ...]
+    set_aside: Estimate | None
+    honest_set_aside: Estimate | None
 
 
 Seeds = Mapping[int, Curve]
@@ -62,7 +70,10 @@ Seeds = Mapping[int, Curve]
 
 
 def write_attack_report(campaign: AttackCampaign) -> Path:
-    """Write attack.md, attack.csv and attack.png from the finished runs; return the page's path.
+    """Write the page, pictures and CSV of the finished runs; return the page's path.
+
+    They are attack.md, attack.csv and attack.png for the ends of the runs, learning.csv and learning.png for
+    the way there.
 
     Raises:
         SapoError: no run without sharing is finished, with which the others are compared.
@@ -75,29 +86,34 @@ def write_attack_report(campaign: AttackCampaign) -> Path:
             hint="start `sapo lab attack` again: it resumes where it stopped",
             exit_code=ExitCode.DATA,
         )
-    damages = list(_damages(campaign, clean, alone))
-    _write_csv(campaign.root / "attack.csv", damages)
+    groups = list(_groups(campaign, clean, alone))
+    without = {group.arm: group for group in groups if group.attack is None}
+    damages = [_damage(group, without.get(group.arm)) for group in groups]
+    write_csv(campaign.root / "attack.csv", COLUMNS, map(_csv_row, damages))
     draw_attacks(
-        list(dict.fromkeys(map(_label, damages))),
+        list(dict.fromkeys(damage.group.label for damage in damages)),
         _by_arm(damages, lambda damage: damage.share),
         _by_arm(damages, lambda damage: damage.success),
         campaign.root / "attack.png",
     )
+    write_evaluations(groups, campaign.root / "learning.csv")
+    draw(groups, alone.values(), campaign.root / "learning.png")
     page = campaign.root / "attack.md"
     write_whole(page, "\n".join(_page(campaign, damages, alone)) + "\n")
     return page
 
 
-def _damages(campaign: AttackCampaign, clean: Sequence[Curve], alone: Seeds) -> Iterator[Damage]:
-    by_arm = _curves_by_arm([curve for curve in clean if curve.run.arm.name != BASELINE])
-    for arm, curves in by_arm.items():
-        if runs := _paired(curves, alone):
-            yield _damage(CLEAN, 0, arm=arm, runs=runs, mark=None, clean={})
-    for (attack, accounts), (store, _) in zip(campaign.attacks, list(campaign.plans())[1:], strict=True):
-        for arm, curves in _curves_by_arm(_curves(store)).items():
-            if runs := _paired(curves, alone):
-                without = by_arm.get(arm, {})
-                yield _damage(attack.name, accounts, arm=arm, runs=runs, mark=attack.mark, clean=without)
+def _groups(campaign: AttackCampaign, clean: Sequence[Curve], alone: Seeds) -> Iterator[AttackedRuns]:
+    """Yield the runs that have one of alone beside them, those without attackers first."""
+    shared = [curve for curve in clean if curve.run.arm.name != BASELINE]
+    stores = [store for store, _ in campaign.plans()][1:]
+    for attack, accounts, curves in [
+        (None, 0, shared),
+        *((*each, _curves(store)) for each, store in zip(campaign.attacks, stores, strict=True)),
+    ]:
+        for arm, by_seed in _curves_by_arm(curves).items():
+            if runs := _paired(by_seed, alone):
+                yield AttackedRuns(attack, accounts, arm=arm, runs=tuple(runs))
 
 
 def _curves(store: ExperimentStore) -> list[Curve]:
@@ -117,35 +133,32 @@ def _paired(curves: Seeds, alone: Seeds) -> list[tuple[Curve, Curve]]:
     return [(curves[seed], alone[seed]) for seed in sorted(curves.keys() & alone.keys())]
 
 
-def _damage(
-    attack: str,
-    attackers: int,
-    *,
-    arm: str,
-    runs: Sequence[tuple[Curve, Curve]],
-    mark: str | None,
-    clean: Seeds,
-) -> Damage:
+def _damage(group: AttackedRuns, clean: AttackedRuns | None) -> Damage:
+    runs, mark = group.runs, group.attack.mark if group.attack else None
     points = [(points_of(run.rows), points_of(alone.rows)) for run, alone in runs]
     external = [share for run, _ in runs if (share := _external_share(run.rows)) is not None]
     blamed = [share for run, _ in runs if (share := _blamed_share(run.rows)) is not None]
-    success = _marked({run.run.seed: run for run, _ in runs}, mark)
-    chance = _marked(clean, mark)
+    success = _marked(runs, mark)
+    chance = _marked(clean.runs if clean else (), mark)
     both = sorted(success.keys() & chance.keys())
     return Damage(
-        attack=attack,
-        attackers=attackers,
-        arm=arm,
-        seeds=len(runs),
+        group=group,
         share=_shares([_at_equal_rounds(ours, alone) for ours, alone in points]),
         equal_seconds=_shares([_at_equal_seconds(ours, alone) for ours, alone in points]),
         success=_mean(success.values()),
         chance=_mean(chance.values()),
         above_chance=_mean([success[seed] - chance[seed] for seed in both]),
-        external=_mean(external) if attackers else None,
+        external=_mean(external) if group.attack else None,
         blamed=_mean(blamed),
-        lost_after=tuple(lost_after(run.rows) for run, _ in runs) if attackers else (),
+        lost_after=tuple(lost_after(run.rows) for run, _ in runs) if group.attack else (),
+        set_aside=_mean([_last(run.rows, lambda row: row.attackers_set_aside) for run, _ in runs]),
+        honest_set_aside=_mean([_last(run.rows, lambda row: row.honest_set_aside) for run, _ in runs]),
     )
+
+
+def _last(rows: Sequence[CurvePoint], of: Callable[[CurvePoint], int]) -> float:
+    """Return the mean over agents after the last round."""
+    return statistics.fmean(of(row) for row in rows if row.round == rows[-1].round)
 
 
 def last_held_out(points: Sequence[Point]) -> float:
@@ -174,11 +187,11 @@ def _shares(pairs: Sequence[tuple[float, float]]) -> Estimate | None:
     return _mean(shares)
 
 
-def _marked(runs: Seeds, mark: str | None) -> dict[int, float]:
+def _marked(runs: Sequence[tuple[Curve, Curve]], mark: str | None) -> dict[int, float]:
     """Return the share of answers with a mark in the last evaluations, by seed, where any can show it."""
     if mark is None:
         return {}
-    found = {seed: _last_marks(run.rows, mark) for seed, run in runs.items()}
+    found = {run.run.seed: _last_marks(run.rows, mark) for run, _ in runs}
     return {seed: share for seed, share in found.items() if share is not None}
 
 
@@ -235,14 +248,10 @@ def _by_arm(
     """Return a figure by arm and attack, where it is known."""
     by_arm: dict[str, dict[str, Estimate]] = {}
     for damage in damages:
-        known = by_arm.setdefault(damage.arm, {})
+        known = by_arm.setdefault(damage.group.arm, {})
         if (estimated := of(damage)) is not None:
-            known[_label(damage)] = estimated
+            known[damage.group.label] = estimated
     return by_arm
-
-
-def _label(damage: Damage) -> str:
-    return f"{damage.attack} ({damage.attackers})" if damage.attackers else damage.attack
 
 
 def _page(campaign: AttackCampaign, damages: Sequence[Damage], alone: Seeds) -> Iterator[str]:
@@ -255,7 +264,7 @@ def _page(campaign: AttackCampaign, damages: Sequence[Damage], alone: Seeds) -> 
     yield ""
     yield f"{plan.agents} honest agents from {starts}, {plan.rounds} rounds, {len(plan.families)} families"
     yield f"at the {plan.level} level; attackers are further accounts. ± is a 95 % interval over seeds."
-    yield f"Alone ({BASELINE}) reaches {_words(reached)} held out{rounds} ({seeds})."
+    yield f"Alone ({BASELINE}) reaches {words(reached)} held out{rounds} ({seeds})."
     yield ""
     yield "| " + " | ".join(HEADINGS) + " |"
     yield "|" + " --- |" * len(HEADINGS)
@@ -270,6 +279,14 @@ def _page(campaign: AttackCampaign, damages: Sequence[Damage], alone: Seeds) -> 
         yield f"* **{attack.name}**: {attack.exploits}.{_mark_of(attack)}"
     yield ""
     yield "![Held-out pass@1 as a share of alone's, and attack success](attack.png)"
+    yield ""
+    yield "## On the way"
+    yield ""
+    yield "Held-out pass@1 as a share of alone's after the same round, seed by seed:"
+    yield ""
+    yield from share_table([damage.group for damage in damages])
+    yield ""
+    yield "![Held-out pass@1 by round](learning.png)"
     yield ""
     versions = ", ".join(f"{name} {number}" for name, number in document["versions"].items())
     yield f"Begun with {versions}."
@@ -288,6 +305,8 @@ HEADINGS: Final = (
         "of external text",
         "honest blamed",
         "weight lost after",
+        "set aside",
+        "honest set aside",
     ),
 )
 MEANINGS: Final = {
@@ -307,51 +326,47 @@ MEANINGS: Final = {
         " by a screen"
     ),
     "weight lost after": "round from which attackers weigh less than half of honest accounts, seed by seed",
+    "set aside": (
+        "pairs of an attacker and a family whose steps an agent measures and does not imitate after the last"
+        " round, mean over agents"
+    ),
+    "honest set aside": "the same of honest accounts",
 }
+
+
+def _names(group: AttackedRuns) -> tuple[str, int, str, int]:
+    """Return a row's attack, accounts, arm and number of seeds."""
+    return group.name, group.attackers, group.arm, len(group.runs)
 
 
 def _cells(damage: Damage) -> tuple[str, ...]:
     lost = ", ".join("never" if each is None else str(each) for each in damage.lost_after)
     return (
-        damage.attack,
-        str(damage.attackers),
-        damage.arm,
-        str(damage.seeds),
-        _words(damage.share),
-        _words(damage.equal_seconds),
-        _words(damage.success),
-        _words(damage.chance),
-        _words(damage.above_chance),
-        _words(damage.external),
-        _words(damage.blamed),
+        *map(str, _names(damage.group)),
+        words(damage.share),
+        words(damage.equal_seconds),
+        words(damage.success),
+        words(damage.chance),
+        words(damage.above_chance),
+        words(damage.external),
+        words(damage.blamed),
         lost or "-",
+        words(damage.set_aside),
+        words(damage.honest_set_aside),
     )
-
-
-def _words(value: Estimate | None) -> str:
-    if value is None:
-        return "-"
-    width = "" if value.half_width is None else f" ± {value.half_width:.3f}"
-    return f"{value.mean:.3f}{width}"
 
 
 COLUMNS: Final = (
     *("attack", "attackers", "arm", "seeds", "share", "share_half_width"),
     *("equal_seconds", "equal_seconds_half_width", "success", "success_half_width"),
     *("chance", "above_chance", "above_chance_half_width", "external", "blamed", "lost_after"),
+    *("set_aside", "honest_set_aside"),
 )
-
-
-def _write_csv(path: Path, damages: Sequence[Damage]) -> None:
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(COLUMNS)
-        writer.writerows(map(_csv_row, damages))
 
 
 def _csv_row(damage: Damage) -> tuple[object, ...]:
     return (
-        *(damage.attack, damage.attackers, damage.arm, damage.seeds),
+        *_names(damage.group),
         *_mean_and_width(damage.share),
         *_mean_and_width(damage.equal_seconds),
         *_mean_and_width(damage.success),
@@ -360,6 +375,8 @@ def _csv_row(damage: Damage) -> tuple[object, ...]:
         damage.external.mean if damage.external else None,
         damage.blamed.mean if damage.blamed else None,
         " ".join("never" if lost is None else str(lost) for lost in damage.lost_after),
+        damage.set_aside.mean if damage.set_aside else None,
+        damage.honest_set_aside.mean if damage.honest_set_aside else None,
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, fields
@@ -18,7 +17,7 @@ from sapo_client.lab.islands.picture import IslandLine, draw_islands
 from sapo_client.lab.journal import CurvePoint
 from sapo_client.lab.plan import Run
 from sapo_client.lab.simulate import settings_of
-from sapo_client.lab.store import Curve, write_whole
+from sapo_client.lab.store import Curve, write_csv, write_whole
 from sapo_client.learner.service import Service
 from sapo_verification.suites.catalogue import family
 
@@ -167,10 +166,9 @@ def write_islands(campaign: IslandCampaign) -> Path:
         SapoError: no run has finished its first round.
     """
     results = IslandResults(campaign)
-    with (campaign.root / "islands.csv").open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow([*(field.name for field in fields(IslandLearner)), "way"])
-        writer.writerows((*astuple(each), each.way) for each in results.learners)
+    columns = [*(field.name for field in fields(IslandLearner)), "way"]
+    rows = ((*astuple(each), each.way) for each in results.learners)
+    write_csv(campaign.root / "islands.csv", columns, rows)
     by_round = {
         name: [_by_agent(curve, campaign) for curve in curves] for name, curves in results.curves.items()
     }

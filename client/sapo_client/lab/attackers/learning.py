@@ -1,0 +1,109 @@
+"""How a swarm learns under attack: held-out pass@1 by round, beside agents that train alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from sapo_client.lab.arms import BASELINE
+from sapo_client.lab.attackers.campaign import CLEAN
+from sapo_client.lab.attackers.catalogue import LabAttack
+from sapo_client.lab.plot import Place, draw_learning
+from sapo_client.lab.statistics import Estimate, estimate, points_of
+from sapo_client.lab.store import Curve, write_csv
+
+
+@dataclass(frozen=True, slots=True)
+class AttackedRuns:
+    """Runs of one arm under one attack, each with the run of alone that has its seed.
+
+    Attributes:
+        attack: None without attackers.
+        attackers: number of their accounts.
+        runs: by seed, at least one.
+    """
+
+    attack: LabAttack | None
+    attackers: int
+    arm: str
+    runs: tuple[tuple[Curve, Curve], ...]
+
+    @property
+    def name(self) -> str:
+        """Name of the attack, or that there is none."""
+        return self.attack.name if self.attack else CLEAN
+
+    @property
+    def label(self) -> str:
+        """Name and number of attackers, as pictures show it."""
+        return f"{self.name} by {self.attackers}" if self.attack else self.name
+
+    def shares(self) -> dict[int, Estimate]:
+        """Return held-out pass@1 as a share of alone's by round, where both were evaluated.
+
+        A seed in which alone has 0 after a round does not count there.
+        """
+        by_round: dict[int, list[float]] = {}
+        for ours, alone in self.runs:
+            theirs = dict(evaluations(alone))
+            for number, share in evaluations(ours):
+                if theirs.get(number):
+                    by_round.setdefault(number, []).append(share / theirs[number])
+        return {number: estimate(values) for number, values in by_round.items()}
+
+
+def evaluations(curve: Curve) -> list[Place]:
+    """Return round and held-out pass@1 of every evaluation of a run, the mean over agents and families."""
+    return [(point.round, point.held_out) for point in points_of(curve.rows) if point.held_out is not None]
+
+
+def share_table(groups: Sequence[AttackedRuns]) -> Iterator[str]:
+    """Yield a Markdown table of each group's shares of alone by round."""
+    shares = [group.shares() for group in groups]
+    rounds = sorted(set().union(*shares))
+    headings = ("attack", "attackers", "arm", "seeds", *(f"round {number}" for number in rounds))
+    yield "| " + " | ".join(headings) + " |"
+    yield "|" + " --- |" * len(headings)
+    for group, by_round in zip(groups, shares, strict=True):
+        cells = (group.name, group.attackers, group.arm, len(group.runs))
+        yield "| " + " | ".join(map(str, (*cells, *(words(by_round.get(each)) for each in rounds)))) + " |"
+
+
+def words(value: Estimate | None) -> str:
+    """Return a mean with its interval, as a cell of a table."""
+    if value is None:
+        return "-"
+    width = "" if value.half_width is None else f" ± {value.half_width:.3f}"
+    return f"{value.mean:.3f}{width}"
+
+
+EVALUATION_COLUMNS: Final = ("attack", "attackers", "arm", "seed", "round", "held_out", "alone")
+
+
+def write_evaluations(groups: Iterable[AttackedRuns], path: Path) -> None:
+    """Write held-out pass@1 of every evaluation and that of alone in the same round, as CSV."""
+    write_csv(path, EVALUATION_COLUMNS, (row for group in groups for row in _rows(group)))
+
+
+def _rows(group: AttackedRuns) -> Iterator[tuple[object, ...]]:
+    for ours, alone in group.runs:
+        theirs = dict(evaluations(alone))
+        for number, share in evaluations(ours):
+            names = (group.name, group.attackers, group.arm, ours.run.seed)
+            yield *names, number, share, theirs.get(number)
+
+
+def draw(groups: Sequence[AttackedRuns], alone: Iterable[Curve], path: Path) -> None:
+    """Draw held-out pass@1 by round: a panel for each arm, a line for each attack, and that of alone.
+
+    Where agents train alone for more rounds, theirs end with the others'.
+    """
+    curves: dict[str, dict[str, list[list[Place]]]] = {}
+    for group in groups:
+        lines = curves.setdefault(group.arm, {})
+        lines[group.label] = [evaluations(run) for run, _ in group.runs]
+    rounds = {number for group in groups for run, _ in group.runs for number, _ in evaluations(run)}
+    control = [[place for place in evaluations(run) if place[0] in rounds] for run in alone]
+    draw_learning(curves, (BASELINE, control), path)
