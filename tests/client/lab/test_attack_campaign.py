@@ -127,10 +127,8 @@ def test_the_table_compares_with_alone_and_with_clean(tmp_path: Path) -> None:
     page = write_attack_report(campaign).read_text(encoding="utf-8")
     assert "Alone (8/0) reaches 0.500 held out (1 seed).\n" in page
     assert "| clean | 0 | 4/4 | 1 | 0.750 | 0.667 | - | - | - | - | - | - | 0.000 | 0.000 |\n" in page
-    assert (
-        "| phrase | 2 | 4/4 | 1 | 0.375 | 0.333 | 0.375 | 0.062 | 0.312 | 0.375 | 0.125 | 2 | 3.000 | 1.000 |\n"
-        in page
-    )
+    figures = "0.375 | 0.333 | 0.375 | 0.062 | 0.312 | 0.375 | 0.125 | 2 | 3.000 | 1.000"
+    assert f"| phrase | 2 | 4/4 | 1 | {figures} |\n" in page
     assert f"* **phrase**: {ATTACKS['phrase'].exploits}. Mark: phrase.\n" in page
     assert (tmp_path / "attack.png").read_bytes().startswith(b"\x89PNG")
     table = list(csv.DictReader((tmp_path / "attack.csv").open(encoding="utf-8")))
