@@ -16,7 +16,7 @@ from typing import Any, Final
 DPI: Final = 150
 PALETTE: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#661100")
 GREYS: Final = ("#000000", "#666666", "#999999", "#444444")
-MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X", "*")
+MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">", "h", "p")
 _SETTINGS: Final = {
     "font.size": 13,
     "axes.titlesize": 14,
@@ -53,7 +53,7 @@ class LineStyle:
 
 
 def style(index: int, *, dashed: bool = False) -> LineStyle:
-    """Return the style of the line with this number; after 56 they begin again. Dashed ones are grey."""
+    """Return the style of the line with this number; after 84 they begin again. Dashed ones are grey."""
     colours = GREYS if dashed else PALETTE
     marker = MARKERS[index % len(MARKERS)]
     return LineStyle(colours[index % len(colours)], marker, dashed)

@@ -33,6 +33,8 @@ class Arm:
         learnable_tasks: draw own tasks by what can be learned from them.
         oracle: demonstrate the generator's own answers instead of those of others.
         agreement: train only those completions of others that the own groups' gradient agrees with.
+        external_loss: of others' text where it enters the policy gradient, by its name in
+            ``learner/losses/external.py``.
     """
 
     name: str
@@ -44,6 +46,7 @@ class Arm:
     learnable_tasks: bool = False
     oracle: bool = False
     agreement: bool = False
+    external_loss: str = "reinforce"
 
     @property
     def hears_others(self) -> bool:
@@ -84,6 +87,10 @@ ARMS: Final[Mapping[str, Arm]] = {
         Arm("6/2", 6, 2),
         Arm(RIVAL, 4, 4),
         Arm("2/6", 2, 6),
+        Arm("4/4-negative", 4, 4, external_loss="negative_weighted"),
+        Arm("4/4-tapered", 4, 4, external_loss="tapered"),
+        Arm("4/4-positive", 4, 4, external_loss="positive"),
+        Arm("4/4-capability", 4, 4, external_loss="capability"),
         Arm("8/0-dynamic", 8, 0, redraws=24),
         Arm(OURS, 4, 4, sampler="weighted", agreement=True),
         Arm("curriculum", 8, 0, learnable_tasks=True),
@@ -97,6 +104,7 @@ ARMS: Final[Mapping[str, Arm]] = {
 }
 """The paper's four, controls without others' text, and ways to use it.
 
+``4/4-negative`` to ``4/4-capability`` are the paper's mixture with other losses of others' text.
 ``sapo+`` trains only text of others that agrees with the own groups (``learner/losses/own_gradient.py``).
 ``8/0-dynamic`` may discard own groups without advantage. ``curriculum`` draws own tasks by what can be
 learned from them. ``oracle`` has demonstrations from the task generator, which every node could have without

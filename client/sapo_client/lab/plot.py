@@ -279,6 +279,8 @@ def _label(axes: Any, title: str, x: str, y: str) -> None:
     axes.set_title(title, loc="left")
     axes.set_xlabel(x)
     axes.set_ylabel(y)
+    if x == "round":
+        axes.xaxis.get_major_locator().set_params(integer=True)
 
 
 def _save(figure: Any, axes: Any, path: Path, *, says: str, most: float = math.inf) -> None:

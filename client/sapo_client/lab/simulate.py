@@ -170,7 +170,7 @@ def manifest_of(plan: ExperimentPlan) -> Manifest:
 
 
 def settings_of(run: Run, number: int, home: Path) -> LearnerSettings:
-    """Return the settings of an agent's learner: the same in every arm, except for its folder."""
+    """Return the settings of an agent's learner."""
     plan = run.plan
     return LearnerSettings(
         model=plan.start_of(number),
@@ -188,6 +188,7 @@ def settings_of(run: Run, number: int, home: Path) -> LearnerSettings:
         demonstrations_per_step=plan.texts_per_step,
         held_back=True,
         agreement=run.mixture.agreement,
+        external_loss=run.mixture.external_loss,
         shows_steps=any(family(name, plan.level).answer != "plain" for name in plan.families),
     )
 

@@ -52,7 +52,7 @@ MANY_TASKS: Final[Mapping[str, object]] = {
 """Of nodes that start from different models: 32 tasks a round with two answers each, not eight with eight.
 They learn from others' text, and right answers to one task are much alike. Texts are few in the minutes of a
 testnet: half as many in a supervised step give twice the steps. The rate falls with the root of the texts in
-a step, or the policy forgets more on the way (docs/experiment.md)."""
+a step, or the policy forgets more on the way (docs/experiment-notes.md)."""
 
 MANY_TEXTS: Final[Mapping[str, object]] = {"demonstrations": 256}
 """These identities are new and all on this machine, where a lock protects each of them."""

@@ -1,7 +1,7 @@
 """What became of a node's skills in a run: in families of which it knew nothing at first, and in the others.
 
 Nodes that start from different models learn from each other what they lack. On the way they forget a part of
-what they knew, and learn it again (docs/experiment.md). The mean over all families mixes both, and says
+what they knew, and learn it again (docs/experiment-notes.md). The mean over all families mixes both, and says
 neither; pure.
 """
 

@@ -14,12 +14,13 @@ from pathlib import Path
 import pytest
 
 from sapo_client.errors import SapoError
-from sapo_client.lab.arms import ARMS, arms_named
+from sapo_client.lab.arms import ARMS, Arm, arms_named
 from sapo_client.lab.campaign import ENVIRONMENT, conduct
 from sapo_client.lab.journal import CurvePoint, Journal
 from sapo_client.lab.plan import ExperimentPlan, Run, planned
-from sapo_client.lab.simulate import manifest_of, simulate
+from sapo_client.lab.simulate import manifest_of, settings_of, simulate
 from sapo_client.lab.store import ExperimentStore
+from sapo_client.learner.losses.external import EXTERNAL_LOSSES
 from sapo_client.learner.service import Service
 from sapo_client.learner.wire import Message
 
@@ -71,6 +72,18 @@ def test_arms_have_their_mixture(store: ExperimentStore) -> None:
     assert sum(shared) > len(shared)
     tokens = {arm: sum(row.generated_tokens for row in rows_of(store, arm)) for arm in ALL_ARMS}
     assert tokens["2/6"] < tokens["8/0"] < tokens["8/0-dynamic"]
+
+
+def test_arms_of_the_papers_mixture_have_each_loss_of_others_text(
+    plan: ExperimentPlan, tmp_path: Path
+) -> None:
+    def loss(arm: Arm) -> str:
+        return settings_of(Run(plan, arm, 0), 0, tmp_path).external_loss
+
+    mixtures = [arm for name, arm in ARMS.items() if name.startswith("4/4")]
+    assert {(arm.local, arm.external, arm.sampler) for arm in mixtures} == {(4, 4, "uniform")}
+    assert sorted(map(loss, mixtures)) == sorted(EXTERNAL_LOSSES)
+    assert {loss(arm) for arm in ARMS.values() if arm not in mixtures} == {"reinforce"}
 
 
 def test_no_text_of_others_is_reinforced_where_it_is_practised_or_imitated(store: ExperimentStore) -> None:

@@ -4,7 +4,7 @@ A rate at which a family is learnt from few texts throws the weights about, so t
 forgets what it knew. The exponential moving average over the steps (Polyak and Juditsky 1992) follows these
 swings less: it keeps more of what it knew, and learns what the student learns some steps later. On the way it
 is worse than the policy was before, so it may be kept beside the policy as a candidate, until it has been
-shown to be better (docs/experiment.md).
+shown to be better (docs/experiment-notes.md).
 """
 
 from __future__ import annotations

@@ -252,7 +252,7 @@ def default_schedule(parameters: Sequence[Tensor], *, shows_steps: bool) -> Supe
     """Return the schedule for policies of this size.
 
     For a million parameters both were measured: bare answers need one step a round (docs/results.md), steps
-    need many (docs/experiment.md). For large ones 1e-5 is the usual rate of supervised fine-tuning, too
+    need many (docs/experiment-notes.md). For large ones 1e-5 is the usual rate of supervised fine-tuning, too
     low for swings, and one step costs as much as the policy's own update; that was not measured here.
     """
     if sum(parameter.numel() for parameter in parameters) >= SMALL_PARAMETERS:

@@ -1,9 +1,10 @@
 """Promotion: weights that demonstrations have trained become the policy once they are better than it.
 
-A policy that learns a new family forgets much of what it knew before it knows both (docs/experiment.md). So
-the learner keeps its policy, and trains a candidate beside it. After each round both answer the same fresh
-tasks, and when the candidate is right more often, beyond chance, it becomes the policy. A candidate that is
-never better changes nothing: not what the node answers, not what it publishes, not what it exports.
+A policy that learns a new family forgets much of what it knew before it knows both
+(docs/experiment-notes.md). So the learner keeps its policy, and trains a candidate beside it. After each
+round both answer the same fresh tasks, and when the candidate is right more often, beyond chance, it becomes
+the policy. A candidate that is never better changes nothing: not what the node answers, not what it
+publishes, not what it exports.
 """
 
 from __future__ import annotations
