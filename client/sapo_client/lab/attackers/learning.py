@@ -40,6 +40,11 @@ class AttackedRuns:
         """Name and number of attackers, as pictures show it."""
         return f"{self.name} by {self.attackers}" if self.attack else self.name
 
+    @property
+    def names(self) -> tuple[str, int, str, int]:
+        """Attack, attackers, arm and number of seeds: how a table names the runs."""
+        return self.name, self.attackers, self.arm, len(self.runs)
+
     def shares(self) -> dict[int, Estimate]:
         """Return held-out pass@1 as a share of alone's by round, where both were evaluated.
 
@@ -67,8 +72,8 @@ def share_table(groups: Sequence[AttackedRuns]) -> Iterator[str]:
     yield "| " + " | ".join(headings) + " |"
     yield "|" + " --- |" * len(headings)
     for group, by_round in zip(groups, shares, strict=True):
-        cells = (group.name, group.attackers, group.arm, len(group.runs))
-        yield "| " + " | ".join(map(str, (*cells, *(words(by_round.get(each)) for each in rounds)))) + " |"
+        cells = (*map(str, group.names), *(words(by_round.get(each)) for each in rounds))
+        yield "| " + " | ".join(cells) + " |"
 
 
 def words(value: Estimate | None) -> str:

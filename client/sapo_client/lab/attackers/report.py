@@ -113,7 +113,7 @@ def _groups(campaign: AttackCampaign, clean: Sequence[Curve], alone: Seeds) -> I
     ]:
         for arm, by_seed in _curves_by_arm(curves).items():
             if runs := _paired(by_seed, alone):
-                yield AttackedRuns(attack, accounts, arm=arm, runs=tuple(runs))
+                yield AttackedRuns(attack, accounts, arm=arm, runs=runs)
 
 
 def _curves(store: ExperimentStore) -> list[Curve]:
@@ -128,9 +128,9 @@ def _curves_by_arm(curves: Sequence[Curve]) -> dict[str, dict[int, Curve]]:
     return by_arm
 
 
-def _paired(curves: Seeds, alone: Seeds) -> list[tuple[Curve, Curve]]:
+def _paired(curves: Seeds, alone: Seeds) -> tuple[tuple[Curve, Curve], ...]:
     """Return the runs with those of alone that have the same seed."""
-    return [(curves[seed], alone[seed]) for seed in sorted(curves.keys() & alone.keys())]
+    return tuple((curves[seed], alone[seed]) for seed in sorted(curves.keys() & alone.keys()))
 
 
 def _damage(group: AttackedRuns, clean: AttackedRuns | None) -> Damage:
@@ -334,15 +334,10 @@ MEANINGS: Final = {
 }
 
 
-def _names(group: AttackedRuns) -> tuple[str, int, str, int]:
-    """Return a row's attack, accounts, arm and number of seeds."""
-    return group.name, group.attackers, group.arm, len(group.runs)
-
-
 def _cells(damage: Damage) -> tuple[str, ...]:
     lost = ", ".join("never" if each is None else str(each) for each in damage.lost_after)
     return (
-        *map(str, _names(damage.group)),
+        *map(str, damage.group.names),
         words(damage.share),
         words(damage.equal_seconds),
         words(damage.success),
@@ -366,7 +361,7 @@ COLUMNS: Final = (
 
 def _csv_row(damage: Damage) -> tuple[object, ...]:
     return (
-        *_names(damage.group),
+        *damage.group.names,
         *_mean_and_width(damage.share),
         *_mean_and_width(damage.equal_seconds),
         *_mean_and_width(damage.success),
