@@ -106,11 +106,54 @@ def test_accounts_that_write_like_others_and_slip_now_and_then_are_not_longer(na
 
 
 @pytest.mark.parametrize("name", ["fraction_simplification", "calendar_arithmetic"])
-def test_who_is_longer_where_it_can_be_told_is_not_believed_where_it_cannot(name: str) -> None:
-    screen = heard(swarm(honest(name), honest(name), 5), LEAST_GROUPS, of=FRACTIONS)
+@pytest.mark.parametrize("groups", [LEAST_GROUPS - 1, LEAST_GROUPS])
+def test_who_is_longer_where_it_can_be_told_is_not_believed_where_it_cannot(name: str, groups: int) -> None:
+    """Of the account itself a single group is enough there."""
+    screen = heard(dict.fromkeys(HONEST, honest(name)), LEAST_GROUPS, of=FRACTIONS)
+    heard(dict.fromkeys(OTHERS[:5], honest(name)), groups, screen, of=FRACTIONS)
     assert screen.longer() == frozenset()
     heard(swarm(honest("basic_arithmetic"), longer("basic_arithmetic"), 5), 32, screen)
     assert screen.longer() == pairs(OTHERS[:5]) | pairs(OTHERS[:5], FRACTIONS)
+
+
+def test_who_is_longer_than_accounts_that_do_not_show_a_family_is_believed_there() -> None:
+    others = [Identity(number).account for number in range(20, 27)]
+    fractions = dict.fromkeys([*others, OTHERS[0]], honest("fraction_simplification"))
+    screen = heard(swarm(of_length(20), of_length(25), 1), 16)
+    heard(fractions, LEAST_GROUPS, screen, of=FRACTIONS)
+    screen.weigh(dict.fromkeys([*HONEST, *others], 1.0), alike)
+    assert screen.longer() == pairs(OTHERS[:1])
+    heard(dict.fromkeys(HONEST, honest("fraction_simplification")), LEAST_GROUPS, screen, of=FRACTIONS)
+    screen.weigh(dict.fromkeys(HONEST, 1.0) | dict.fromkeys(others[:6], 1.0), alike)
+    assert screen.longer() == pairs(OTHERS[:1]) | pairs(OTHERS[:1], FRACTIONS)
+
+
+def test_who_is_longer_than_a_minority_elsewhere_is_believed() -> None:
+    """The seven than which it is longer are all that show the other family."""
+    fractions = dict.fromkeys([*HONEST, OTHERS[0]], honest("fraction_simplification"))
+    screen = heard(fractions, LEAST_GROUPS, of=FRACTIONS)
+    heard(swarm(of_length(20), of_length(25), 9), 16, screen)
+    assert screen.longer() == frozenset()
+
+
+def test_who_is_longer_than_half_by_weight_is_believed() -> None:
+    """Three tenths are three times a tenth, but for rounding. Who has the three has three shorter others."""
+    weights = {HONEST[0]: 0.3} | dict.fromkeys(HONEST[1:4], 0.1)
+    authors = dict.fromkeys([HONEST[0], OTHERS[0]], of_length(25)) | dict.fromkeys(HONEST[1:4], of_length(20))
+    assert heard(authors, 16, weights=weights).longer() == pairs(HONEST[:1])
+
+
+def test_who_guesses_in_a_family_that_nobody_knows_is_believed_in_those_it_knows() -> None:
+    """Four guess right now and then, behind steps of any length; five others show shorter ones there."""
+
+    def guess(draw: random.Random) -> Text:
+        return of_length(draw.choice([40, 60, 80]))(draw)
+
+    guessers, liars = HONEST[:4], OTHERS[:5]
+    known = dict.fromkeys(HONEST, honest("basic_arithmetic"))
+    screen = heard(known, LEAST_GROUPS, of=FRACTIONS)
+    heard(dict.fromkeys(guessers, guess) | dict.fromkeys(liars, of_length(10)), 32, screen)
+    assert screen.longer() == pairs(guessers)
 
 
 def test_who_is_surely_not_longer_in_a_family_is_believed_there() -> None:

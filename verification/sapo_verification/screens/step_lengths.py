@@ -16,7 +16,8 @@ It is no evidence against an account: a model may have a longer way of its own.
 """
 
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
 from functools import partial
 from math import hypot, inf, log2, sqrt
 from statistics import fmean, median, pvariance
@@ -73,6 +74,26 @@ class _Excess(NamedTuple):
     weight: float
 
 
+@dataclass(frozen=True, slots=True)
+class _Comparison:
+    """An account beside the others of a family.
+
+    Attributes:
+        weights: of those that it is compared with.
+        longer_than: those than which its steps are surely longer.
+        not_longer_than: those than which they surely are not.
+    """
+
+    weights: Mapping[Account, float]
+    longer_than: frozenset[Account]
+    not_longer_than: frozenset[Account]
+
+    def is_most(self, accounts: Set[Account]) -> bool:
+        """Whether some accounts have more than half of the weight of those that one is compared with."""
+        found = sum(weight for account, weight in self.weights.items() if account in accounts)
+        return found > sum(self.weights.values()) / 2 * (1 + ROUNDING)
+
+
 class StepLengths:
     """The lengths of the steps of each account's latest groups, by family, with those of their prompts.
 
@@ -109,21 +130,19 @@ class StepLengths:
         for (account, family), groups in self._groups.items():
             by_family[family][account] = groups
         self._limits = {family: _limits(each, weights) for family, each in by_family.items()}
-        by_account: defaultdict[Account, dict[int, bool]] = defaultdict(dict)
+        compared: dict[int, dict[Account, _Comparison]] = {}
         for family, each in by_family.items():
             excesses = _excesses(each, weights)
-            for account, is_longer in _compared(excesses, self._key, partial(depends_less, family)):
-                by_account[account][family] = is_longer
+            compared[family] = _compared(each, excesses, self._key, partial(depends_less, family))
         self._longer = frozenset(
-            (account, family)
-            for account, family in self._groups
-            if any(by_account[account].values()) and by_account[account].get(family, True)
+            (account, family) for account, family in self._groups if _is_longer(account, family, compared)
         )
 
     def longer(self) -> frozenset[Pair]:
         """Return the accounts, with the families, whose steps were longer than usual when last compared.
 
-        They are surely so in the family, or in another one and not surely usual in it.
+        They are surely so in the family, or in another one and not surely usual in it: then those than which
+        they are longer there have more than half of the weight here as well.
         """
         return self._longer
 
@@ -193,28 +212,49 @@ def _usual(
 
 
 def _compared(
-    excesses: Mapping[Account, _Excess], key: bytes, depends_less: Callable[[Account, Account], bool]
-) -> Iterator[tuple[Account, bool]]:
-    """Yield of each account whether its steps are surely longer than those of most others, or surely not."""
+    accounts: Iterable[Account],
+    excesses: Mapping[Account, _Excess],
+    key: bytes,
+    depends_less: Callable[[Account, Account], bool],
+) -> dict[Account, _Comparison]:
+    """Compare each account of a family with the others that have enough groups, if they are enough."""
     weights = {account: each.weight for account, each in excesses.items() if each.weight > 0.0}
     chosen = heaviest(weights, key)
-    for account, own in excesses.items():
-        counted = (other for other in chosen if other != account and not depends_less(other, account))
-        others = [excesses[other] for other in counted]
-        if len(others) >= LEAST_OTHERS:
-            half = sum(other.weight for other in others) / 2 * (1 + ROUNDING)
-            for verdict in (True, False):
-                if _weight(own, others, longer=verdict) > half:
-                    yield account, verdict
+    compared = {}
+    for account in accounts:
+        counted = [other for other in chosen if other != account and not depends_less(other, account)]
+        if len(counted) >= LEAST_OTHERS:
+            own, others = excesses.get(account), {other: excesses[other] for other in counted}
+            compared[account] = _Comparison(
+                {other: weights[other] for other in counted},
+                longer_than=_surely(own, others, longer=True),
+                not_longer_than=_surely(own, others, longer=False),
+            )
+    return compared
 
 
-def _weight(own: _Excess, others: Sequence[_Excess], *, longer: bool) -> float:
-    """Return the weight of those than which one is surely longer, or surely not."""
+def _is_longer(account: Account, family: int, compared: Mapping[int, Mapping[Account, _Comparison]]) -> bool:
+    """Whether an account is surely longer in a family, or elsewhere than most of those who show this one."""
+    here = compared[family].get(account)
+    if here is None or here.is_most(here.not_longer_than):
+        return False
+    return any(
+        there.is_most(there.longer_than) and here.is_most(there.longer_than)
+        for there in (each[account] for each in compared.values() if account in each)
+    )
+
+
+def _surely(own: _Excess | None, others: Mapping[Account, _Excess], *, longer: bool) -> frozenset[Account]:
+    """Return those than which one is surely longer, or surely not; none if it has too few groups."""
     sign = 1 if longer else -1
-    return sum(
-        other.weight
-        for other in others
-        if sign * (own.mean - other.mean - LONGER) > SURE_ERRORS * hypot(own.error, other.error)
+    return (
+        frozenset()
+        if own is None
+        else frozenset(
+            account
+            for account, other in others.items()
+            if sign * (own.mean - other.mean - LONGER) > SURE_ERRORS * hypot(own.error, other.error)
+        )
     )
 
 
