@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
@@ -136,7 +137,7 @@ def test_the_picture_of_learning_under_attack_has_a_panel_for_each_arm(
     assert names == ["8/0 (n = 3, control)", "clean (n = 3)", "pad by 2 (n = 2, 3)", "phrase by 2 (n = 3)"]
     assert [axes.get_title(loc="left") for axes in figure.axes] == ["4/4", "imitate"]
     of_4_4, of_imitate = (
-        {line.get_label(): (line.get_color(), len(line.get_xdata())) for line in axes.lines}
+        {line.get_label(): (line.get_color(), np.size(line.get_xdata())) for line in axes.lines}
         for axes in figure.axes
     )
     colour, points = of_4_4["pad by 2 (n = 2, 3)"]
