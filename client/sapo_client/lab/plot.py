@@ -8,7 +8,7 @@ interval of two would be wider than the picture, or pinched to nothing where the
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -55,7 +55,7 @@ def draw_rewards(runs: Runs, path: Path) -> None:
         figure,
         axes[0],
         path,
-        says=_says(runs, f"each point is the mean of its last {window} rounds"),
+        says=_says(runs.values(), f"each point is the mean of its last {window} rounds"),
         most=1.0,
     )
 
@@ -73,7 +73,13 @@ def draw_held_out(runs: Runs, path: Path) -> None:
     _label(axes[2], "", "processor seconds of an agent's learner", "")
     _label(axes[3], "", "thousand tokens trained by an agent", "")
     _label(axes[4], "", "kilobytes received by an agent", "")
-    _save(figure, axes[0], path, says=_says(runs, "not smoothed; straight lines join evaluations"), most=1.0)
+    _save(
+        figure,
+        axes[0],
+        path,
+        says=_says(runs.values(), "not smoothed; straight lines join evaluations"),
+        most=1.0,
+    )
 
 
 def draw_starts(curves: Mapping[str, Mapping[str, Sequence[Sequence[Place]]]], path: Path) -> None:
@@ -88,7 +94,7 @@ def draw_starts(curves: Mapping[str, Mapping[str, Sequence[Sequence[Place]]]], p
             _places(panel, runs, label=named(arm, len(runs)), style=style_of(arm))
         _label(panel, group, "round", "held-out pass@1, sampled")
     runs_by_arm = next(iter(curves.values()), {})
-    _save(figure, axes[0], path, says=_says(runs_by_arm, "not smoothed"), most=1.0)
+    _save(figure, axes[0], path, says=_says(runs_by_arm.values(), "not smoothed"), most=1.0)
 
 
 def draw_learning(
@@ -116,7 +122,7 @@ def draw_learning(
             _places(panel, by_attack.get(attack, ()), label=label, style=style(number))
         _label(panel, arm, "round", "held-out pass@1, sampled")
     drawn = [alone, *(runs for by_attack in curves.values() for runs in by_attack.values())]
-    _save(figure, axes[0], path, says=_says(dict(enumerate(drawn)), "not smoothed"), most=1.0)
+    _save(figure, axes[0], path, says=_says(drawn, "not smoothed"), most=1.0)
 
 
 def draw_attacks(
@@ -173,7 +179,7 @@ def draw_judged(cumulative: Mapping[str, Sequence[Sequence[float]]], path: Path)
         figure,
         axes,
         path,
-        says=_says(cumulative, "sums, so points of one line are not independent", of="nodes"),
+        says=_says(cumulative.values(), "sums, so points of one line are not independent", of="nodes"),
     )
 
 
@@ -265,9 +271,9 @@ def named(arm: str, runs: int) -> str:
     return f"{arm} (n = {runs}{control})"
 
 
-def _says(runs: Mapping[Any, Sequence[Any]], smoothing: str, of: str = "seeds") -> str:
+def _says(runs: Iterable[Sequence[Any]], smoothing: str, of: str = "seeds") -> str:
     """Return what a picture's lines and bands are."""
-    counts = [len(each) for each in runs.values()]
+    counts = [len(each) for each in runs]
     bands = f"band: its 95 % interval over n {of} (Student's t)"
     few = f"with n < {LEAST_RUNS} thin lines are single runs, without an interval"
     parts = [bands] * any(count >= LEAST_RUNS for count in counts)

@@ -137,8 +137,8 @@ def _cell(summary: Summary, name: str) -> str:
     value = summary.values[name]
     digits = _digits(name)
     if name not in summary.differences:
-        return _words(value, digits)
-    return f"{_words(value, digits)}; {_difference(summary.differences[name], digits)}"
+        return value.words(digits)
+    return f"{value.words(digits)}; {_difference(summary.differences[name], digits)}"
 
 
 def _digits(name: str) -> int:
@@ -146,7 +146,7 @@ def _digits(name: str) -> int:
 
 
 def _difference(each: Estimate, digits: int) -> str:
-    words = _words(each, digits, sign="+")
+    words = each.words(digits, sign="+")
     return f"**{words}**" if each.is_significant else words
 
 
@@ -156,11 +156,6 @@ def _gain(summary: Summary) -> str:
     gain = summary.gain
     width = None if gain.half_width is None else 100 * gain.half_width
     return f"{_difference(Estimate(100 * gain.mean, width, gain.seeds), 0)} %"
-
-
-def _words(each: Estimate, digits: int, sign: str = "") -> str:
-    width = "" if each.half_width is None else f" ± {each.half_width:.{digits}f}"
-    return f"{each.mean:{sign}.{digits}f}{width}"
 
 
 Evaluations = list[tuple[int, float]]
@@ -195,7 +190,7 @@ def _starts(by_start: Mapping[str, Mapping[str, Sequence[Evaluations]]]) -> Iter
 
 def _first_and_last(runs: Sequence[Evaluations]) -> str:
     first, last = (estimate([run[place][1] for run in runs]) for place in (0, -1))
-    return f"{first.mean:.3f}, {_words(last, 3)}"
+    return f"{first.mean:.3f}, {last.words()}"
 
 
 SUMMARY_COLUMNS: Final = (

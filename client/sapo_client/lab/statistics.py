@@ -67,6 +67,11 @@ class Estimate:
         """Whether the interval excludes zero."""
         return self.half_width is not None and abs(self.mean) > self.half_width
 
+    def words(self, digits: int = 3, sign: str = "") -> str:
+        """Return the mean with its interval; with ``+`` as sign a positive mean has one, too."""
+        width = "" if self.half_width is None else f" ± {self.half_width:.{digits}f}"
+        return f"{self.mean:{sign}.{digits}f}{width}"
+
 
 @dataclass(frozen=True, slots=True)
 class Budget:

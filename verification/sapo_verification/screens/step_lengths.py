@@ -246,15 +246,13 @@ def _is_longer(account: Account, family: int, compared: Mapping[int, Mapping[Acc
 
 def _surely(own: _Excess | None, others: Mapping[Account, _Excess], *, longer: bool) -> frozenset[Account]:
     """Return those than which one is surely longer, or surely not; none if it has too few groups."""
+    if own is None:
+        return frozenset()
     sign = 1 if longer else -1
-    return (
-        frozenset()
-        if own is None
-        else frozenset(
-            account
-            for account, other in others.items()
-            if sign * (own.mean - other.mean - LONGER) > SURE_ERRORS * hypot(own.error, other.error)
-        )
+    return frozenset(
+        account
+        for account, other in others.items()
+        if sign * (own.mean - other.mean - LONGER) > SURE_ERRORS * hypot(own.error, other.error)
     )
 
 

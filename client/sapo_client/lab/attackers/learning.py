@@ -69,19 +69,26 @@ def share_table(groups: Sequence[AttackedRuns]) -> Iterator[str]:
     shares = [group.shares() for group in groups]
     rounds = sorted(set().union(*shares))
     headings = ("attack", "attackers", "arm", "seeds", *(f"round {number}" for number in rounds))
-    yield "| " + " | ".join(headings) + " |"
-    yield "|" + " --- |" * len(headings)
-    for group, by_round in zip(groups, shares, strict=True):
-        cells = (*map(str, group.names), *(words(by_round.get(each)) for each in rounds))
-        yield "| " + " | ".join(cells) + " |"
+    yield from markdown_table(
+        headings,
+        (
+            (*map(str, group.names), *(words(by_round.get(each)) for each in rounds))
+            for group, by_round in zip(groups, shares, strict=True)
+        ),
+    )
 
 
 def words(value: Estimate | None) -> str:
-    """Return a mean with its interval, as a cell of a table."""
-    if value is None:
-        return "-"
-    width = "" if value.half_width is None else f" ± {value.half_width:.3f}"
-    return f"{value.mean:.3f}{width}"
+    """Return a mean with its interval, or that there is none, as a cell of a table."""
+    return "-" if value is None else value.words()
+
+
+def markdown_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """Yield the lines of a table."""
+    yield "| " + " | ".join(headings) + " |"
+    yield "|" + " --- |" * len(headings)
+    for row in rows:
+        yield "| " + " | ".join(row) + " |"
 
 
 EVALUATION_COLUMNS: Final = ("attack", "attackers", "arm", "seed", "round", "held_out", "alone")

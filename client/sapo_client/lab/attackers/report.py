@@ -16,6 +16,7 @@ from sapo_client.lab.attackers.catalogue import LabAttack
 from sapo_client.lab.attackers.learning import (
     AttackedRuns,
     draw,
+    markdown_table,
     share_table,
     words,
     write_evaluations,
@@ -264,12 +265,9 @@ def _page(campaign: AttackCampaign, damages: Sequence[Damage], alone: Seeds) -> 
     yield ""
     yield f"{plan.agents} honest agents from {starts}, {plan.rounds} rounds, {len(plan.families)} families"
     yield f"at the {plan.level} level; attackers are further accounts. ± is a 95 % interval over seeds."
-    yield f"Alone ({BASELINE}) reaches {words(reached)} held out{rounds} ({seeds})."
+    yield f"Alone ({BASELINE}) reaches {reached.words()} held out{rounds} ({seeds})."
     yield ""
-    yield "| " + " | ".join(HEADINGS) + " |"
-    yield "|" + " --- |" * len(HEADINGS)
-    for damage in damages:
-        yield "| " + " | ".join(_cells(damage)) + " |"
+    yield from markdown_table(HEADINGS, map(_cells, damages))
     yield ""
     yield from (f"* **{name}**: {meaning}." for name, meaning in MEANINGS.items())
     yield ""
