@@ -302,6 +302,19 @@ def test_a_mean_within_its_window_is_the_arithmetic_one(found: list[float]) -> N
     assert mean.count == len(found)
 
 
+@pytest.mark.parametrize("count", [LEAST_TEXTS, 8, 12, TEXTS_COMPARED])
+def test_a_mean_is_surely_below_its_true_value_as_seldom_for_few_texts_as_for_many(count: int) -> None:
+    """The spread of few values is small now and then by chance; three errors of many are 0.13 %."""
+    draw, samples = random.Random(f"errors of {count}"), 20_000
+    below = 0
+    for _ in range(samples):
+        mean = Mean()
+        for _ in range(count):
+            mean = mean.with_value(draw.gauss(), count)
+        below += mean.is_below(0.0)
+    assert 0.0008 < below / samples < 0.002
+
+
 def test_an_account_that_nobody_has_read_is_worth_all_of_its_places() -> None:
     assert StepValues().worth(account(1), FAMILY) == 1.0
 
@@ -323,7 +336,7 @@ def test_texts_are_worth_their_part_of_the_standard_by_the_figure_where_it_is_sm
 def test_foreign_steps_lose_places_before_it_is_sure_that_they_mislead() -> None:
     teachers = Teachers()
     teachers.teach(means(6, 5), rounds=6)
-    assert len(teachers.values.misleading()) == 1, "of five"
+    assert teachers.values.misleading() == frozenset()
     assert _mean_worth(teachers, range(6)) > 0.9
     assert _mean_worth(teachers, range(6, 11)) < 0.8
     teachers.teach(means(6, 5), rounds=40)
