@@ -304,7 +304,7 @@ def test_a_mean_within_its_window_is_the_arithmetic_one(found: list[float]) -> N
 
 @pytest.mark.parametrize("count", [LEAST_TEXTS, 8, 12, TEXTS_COMPARED])
 def test_a_mean_is_surely_below_its_true_value_as_seldom_for_few_texts_as_for_many(count: int) -> None:
-    """The spread of few values is small now and then by chance; three errors of many are 0.13 %."""
+    """The spread of few values is small now and then by chance; three errors of six are 2 % then."""
     draw, samples = random.Random(f"errors of {count}"), 20_000
     below = 0
     for _ in range(samples):
@@ -312,7 +312,7 @@ def test_a_mean_is_surely_below_its_true_value_as_seldom_for_few_texts_as_for_ma
         for _ in range(count):
             mean = mean.with_value(draw.gauss(), count)
         below += mean.is_below(0.0)
-    assert 0.0008 < below / samples < 0.002
+    assert 0.0008 < below / samples < 0.0027
 
 
 def test_an_account_that_nobody_has_read_is_worth_all_of_its_places() -> None:
