@@ -132,6 +132,7 @@ def test_wrong_steps_are_those_of_other_questions(knowledge: Knowledge) -> None:
 
 STEP_ATTACKS = (
     *("half-steps", "late-steps", "slip-steps", "neighbour-steps", "waking-steps", "mixed-steps"),
+    "one-family-steps",
     *("worked-digits", "worked-sums", "worked-steps", "masked-steps", "some-steps"),
 )
 
@@ -194,6 +195,14 @@ def test_waking_steps_are_right_until_the_accounts_are_trusted(round_: int, shar
     asleep.round = round_
     found_steps = right_steps(composed("waking-steps", WORKED, asleep))
     assert sum(own != steps for own, steps in found_steps) == share * len(found_steps)
+
+
+@pytest.mark.parametrize(("last", "share"), [(WORKED, 1.0), (ARITHMETIC, 0.0)], ids=["last", "another"])
+def test_one_family_steps_mislead_in_the_last_family_alone(last: Family, share: float) -> None:
+    knowledge = Knowledge([*(each for each in (WORKED, ARITHMETIC) if each != last), last], [], ROUNDS)
+    found_steps = right_steps(composed("one-family-steps", WORKED, knowledge))
+    misled = sum(own != steps for own, steps in found_steps)
+    assert misled == pytest.approx(share * len(found_steps), abs=0.1 * len(found_steps))
 
 
 @pytest.mark.parametrize(("name", "phrases"), [("worked-digits", 1), ("worked-sums", 50)])

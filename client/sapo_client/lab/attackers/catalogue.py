@@ -111,6 +111,12 @@ _STEPS: Final = (
     ),
     replace(
         _HALF_STEPS,
+        name="one-family-steps",
+        exploits="a node reads what it knows: steps mislead in one family, and are right in all others",
+        compose=steps.one_family_steps,
+    ),
+    replace(
+        _HALF_STEPS,
         name="worked-digits",
         exploits="right steps teach whatever stands before them, and a false sum in front of all is no prose",
         compose=steps.worked_digits,

@@ -86,6 +86,10 @@ class Knowledge(SilentObserver):
         self._texts.setdefault(family, deque(maxlen=KNOWN_TEXTS)).extend(texts)
         self._rewards.setdefault(family, deque(maxlen=KNOWN_TEXTS)).append(mean_reward)
 
+    def is_last(self, family: Family) -> bool:
+        """Whether a family is the suite's last one, on which all accounts agree without a word."""
+        return family == self._families[-1]
+
     def ease(self, family: Family) -> float:
         """Return the mean reward of a family's latest rollouts, 0 before the first one."""
         rewards = self._rewards.get(family)

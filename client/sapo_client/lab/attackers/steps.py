@@ -77,6 +77,14 @@ def mixed_steps(question: Question, knowledge: Knowledge, draw: random.Random) -
     return _misled(question, knowledge, draw, change=_own if draw.random() < 0.5 else _foreign)
 
 
+def one_family_steps(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions | None:
+    """Return right answers behind foreign steps in the suite's last family, behind right ones in the others.
+
+    So whoever does not know that family finds only what is right where it could tell.
+    """
+    return _misled(question, knowledge, draw, change=_foreign if knowledge.is_last(question.family) else _own)
+
+
 def worked_digits(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions | None:
     """Return right answers behind a false sum and this question's own steps.
 
