@@ -60,7 +60,7 @@ from sapo_verification.sampling.newcomers import NewcomerLots
 from sapo_verification.sampling.own_success import OwnSuccess
 from sapo_verification.sampling.pool import Pool, PoolLimits
 from sapo_verification.sampling.sampler import Sampler, SamplingPolicy
-from sapo_verification.sampling.step_values import StepValue
+from sapo_verification.sampling.step_values import JudgedSteps
 from sapo_verification.screens.imitation import Imitation
 from sapo_verification.screens.screens import Screens
 from sapo_verification.store import open_database, transaction
@@ -296,17 +296,18 @@ class Engine:
         """
         return self.sampler.demonstrate(self.demonstrations, self.success, epoch, rng)
 
-    def judge_steps(self, epoch: int, values: Iterable[tuple[Account, int, StepValue]]) -> None:
-        """Record what the steps of a round's demonstrations are worth, each with its account and family.
+    def take_to_judge(self, epoch: int, rng: random.Random) -> tuple[Demonstration, ...]:
+        """Return right answers in families that this node knows, whose steps it judges and does not train.
 
-        Accounts weigh what they would in a batch with all others, so all newcomers together weigh little, and
-        nothing where the steps are known to be unrelated to their prompts.
+        They are of other accounts, by their shares, and own ones.
         """
-        values, judged = list(values), self.sampler.step_values
-        heard = {account for account, _, _ in values}
-        weights = self.sampler.votes(judged.accounts() | heard | self._screens.accounts(), epoch)
-        judged.learn(values, weights)
-        self._screens.weigh(weights, judged.depends_less)
+        return self.sampler.take_to_judge(self.demonstrations, self.success, epoch, rng)
+
+    def judge_steps(
+        self, epoch: int, values: Iterable[JudgedSteps], known: Iterable[JudgedSteps] = ()
+    ) -> None:
+        """See ``Sampler.judge_steps``."""
+        self.sampler.judge_steps(epoch, values, known, self.own)
 
     def assemble(
         self,
@@ -315,6 +316,7 @@ class Engine:
         *,
         practised: Sequence[PractisedGroup] = (),
         demonstrations: Sequence[Demonstration] = (),
+        judged: Sequence[Demonstration] = (),
         rehearsed: Sequence[OwnAnswer] = (),
         private: Sequence[PrivateGroup] = (),
     ) -> SampledBatch:
@@ -324,6 +326,7 @@ class Engine:
             external,
             practised=practised,
             demonstrations=demonstrations,
+            judged=judged,
             rehearsed=rehearsed,
             private=private,
         )

@@ -169,6 +169,12 @@ class Demonstration:
         return Account(bytes(Account.SIZE)) if self.source is None else self.source.account
 
     @property
+    def has_steps(self) -> bool:
+        """Whether there is text before the answer."""
+        steps, opened, _ = self.completion.partition(b"<answer>")
+        return bool(steps and opened)
+
+    @property
     def answer(self) -> bytes:
         """The answer without the way to it: the text between the tags, or all of it."""
         _, opened, rest = self.completion.partition(b"<answer>")
@@ -198,6 +204,7 @@ class SampledBatch:
         groups: own groups, and groups of others whose text enters the policy gradient (I and J of the paper).
         practised: own answers to tasks of others.
         demonstrations: right answers of others.
+        judged: right answers, of others and own ones, whose steps are judged and not trained.
         rehearsed: own right answers to tasks beside the own groups.
         forgotten: accounts, with a family each, whose earlier demonstrations are trained no more.
         private: own answers to tasks that fill no slot.
@@ -206,6 +213,7 @@ class SampledBatch:
     groups: tuple[SampledGroup, ...]
     practised: tuple[PractisedGroup, ...] = ()
     demonstrations: tuple[Demonstration, ...] = ()
+    judged: tuple[Demonstration, ...] = ()
     rehearsed: tuple[OwnAnswer, ...] = ()
     forgotten: frozenset[Pair] = frozenset()
     private: tuple[PrivateGroup, ...] = ()

@@ -38,6 +38,10 @@ class Oracle:
         drawn = rng.choices(indices, needs, k=self._count)
         return tuple(filter(None, (self._demonstration(index, rng) for index in drawn)))
 
+    def take_to_judge(self, epoch: int, rng: random.Random) -> tuple[Demonstration, ...]:
+        """Return nothing: nobody wrote these answers."""
+        return ()
+
     def _demonstration(self, index: int, rng: random.Random) -> Demonstration | None:
         family = self._families[index]
         seed, item = fresh_seed(family, rng)

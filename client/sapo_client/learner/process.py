@@ -407,6 +407,7 @@ def train_arguments(batch: SampledBatch, handles: Mapping[ContentId, int]) -> Me
             *(private_message(group) for group in batch.private),
         ],
         "demonstrations": [demonstration_message(each) for each in batch.demonstrations],
+        "judged": [demonstration_message(each) for each in batch.judged],
         "rehearsed": [own_answer_message(each) for each in batch.rehearsed],
         "forgotten": [(bytes(account), family) for account, family in sorted(batch.forgotten)],
     }

@@ -41,9 +41,9 @@ class StepReport:
         seconds: wall time of the step.
         demonstrations: demonstrations that were trained.
         demonstrations_held: demonstrations in the buffer after the step.
-        demonstration_values: what the steps of each new demonstration were worth before it was trained:
-            likelihood and dependence (``sampling.step_values.StepValue``); None for one without steps or one
-            that was left out.
+        step_values: what the steps of each new demonstration, before it was trained, and of each judged text
+            were worth: likelihood and dependence (``sampling.step_values.StepValue``); None for one without
+            steps or one that was left out.
         own_answers_held: own right answers kept for rehearsal after the step.
         own_answers_missing: how many more the trained demonstrations want beside them; 0 without any.
         demonstration_loss: mean negative log-likelihood of the trained demonstrations before their update, in
@@ -80,7 +80,7 @@ class StepReport:
     demonstrations_held: int = 0
     own_answers_held: int = 0
     own_answers_missing: int = 0
-    demonstration_values: Sequence[TextValue | None] = ()
+    step_values: Sequence[TextValue | None] = ()
     demonstration_loss: float = 0.0
     demonstration_families: Mapping[str, int] = field(default_factory=dict)
     has_candidate: bool = False

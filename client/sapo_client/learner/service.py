@@ -194,6 +194,7 @@ class Service:
         self,
         groups: list[dict[str, Any]],
         demonstrations: Sequence[Message] = (),
+        judged: Sequence[Message] = (),
         rehearsed: Sequence[Message] = (),
         forgotten: Sequence[tuple[bytes, int]] = (),
         ahead: Message | None = None,
@@ -206,6 +207,7 @@ class Service:
                 ``completion`` (UTF-8), ``family`` (index of the suite), ``author`` (the account's id) and
                 ``answer`` (the completion without the way to it).
                 Those that are not UTF-8 or longer than a completion may be are left out.
+            judged: right answers like these whose steps are judged and not trained.
             rehearsed: own right answers beside the groups', each with ``prompt``, ``completion`` and
                 ``family``.
             forgotten: accounts' ids, with a family each, whose demonstrations are removed.
@@ -213,7 +215,8 @@ class Service:
         """
         batch = [self._training_group(**group) for group in groups]
         own = [group for group in batch if not group.external]
-        parsed = [self._demonstration(**message) for message in demonstrations]
+        shown = [self._demonstration(**message) for message in demonstrations]
+        not_shown = [self._demonstration(**message) for message in judged]
         own_answers = [
             self._demonstration(**message, author=OWN, answer=message["completion"]) for message in rehearsed
         ]
@@ -222,7 +225,8 @@ class Service:
         with sampled_meanwhile(self._generator, request, self._settings.threads) as sampled:
             report = self._trainer.step(
                 batch,
-                demonstrations=[text for text in parsed if text is not None],
+                demonstrations=[text for text in shown if text is not None],
+                judged=[text for text in not_shown if text is not None],
                 rehearsed=[text for text in own_answers if text is not None],
                 forgotten={(author, family) for author, family in forgotten},
                 reencoded=sum(group.behaviour is None for group in own),
@@ -235,9 +239,9 @@ class Service:
         if request is not None and ahead is not None:
             generated = {"generated": self._hold(request, sampled.result(), ahead["handles"], before)}
         self._save_if_due()
-        values = iter(report.demonstration_values)
-        aligned = [None if text is None else next(values) for text in parsed]
-        return asdict(replace(report, demonstration_values=aligned)) | generated
+        values = iter(report.step_values)
+        aligned = [None if text is None else next(values) for text in (*shown, *not_shown)]
+        return asdict(replace(report, step_values=aligned)) | generated
 
     def checkpoint(self) -> Message:
         """Write a checkpoint now; return its step."""

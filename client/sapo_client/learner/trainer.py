@@ -128,6 +128,7 @@ class Trainer:
         groups: Sequence[TrainingGroup],
         *,
         demonstrations: Sequence[DemonstrationText] = (),
+        judged: Sequence[DemonstrationText] = (),
         rehearsed: Sequence[DemonstrationText] = (),
         forgotten: Collection[tuple[bytes, int]] = (),
         reencoded: int = 0,
@@ -137,6 +138,7 @@ class Trainer:
         Args:
             groups: of the batch, own and external.
             demonstrations: new ones, which the buffer takes.
+            judged: others whose steps are judged and not trained.
             rehearsed: own right answers beside the groups'.
             forgotten: authors, with a family each, whose demonstrations are removed and not taken.
             reencoded: own groups whose sampled token ids were lost, for the report.
@@ -156,11 +158,8 @@ class Trainer:
         with self.supervised.weights.training_policy():
             update = self._update(rows, groups) if rows else Update()
         # after the update, which reuses what sampling computed with the same weights
-        values = self.supervised.values(demonstrations, self._ranks)
-        self.demonstrations.forget_pairs(forgotten)
-        supervised = self._update_on_demonstrations(
-            [text for text in demonstrations if (text.author, text.family) not in forgotten]
-        )
+        values = self.supervised.values((*demonstrations, *judged), self._ranks)
+        supervised = self._update_on_demonstrations(demonstrations, forgotten)
         self.steps += 1
         self.rollbacks += not (update.is_finite and supervised.is_finite)
         report = summarise(
@@ -180,7 +179,7 @@ class Trainer:
             ranks=self._ranks.size,
             own_answers_held=len(self.own_successes),
             own_answers_missing=self._own_answers_missing() if len(self.demonstrations) else 0,
-            demonstration_values=values,
+            step_values=values,
             has_candidate=self.supervised.weights.is_comparable,
         )
 
@@ -332,13 +331,19 @@ class Trainer:
             self.policy, model, part, temperature=settings.temperature, bfloat16=settings.bfloat16
         )
 
-    def _update_on_demonstrations(self, new: Sequence[DemonstrationText]) -> SupervisedUpdate:
+    def _update_on_demonstrations(
+        self, shown: Sequence[DemonstrationText], forgotten: Collection[tuple[bytes, int]]
+    ) -> SupervisedUpdate:
         """Take new demonstrations of families that are not solved, forget those that are, train some draws.
+
+        Those of forgotten authors are removed and not taken.
 
         Own right answers are trained beside them: a policy that is only shown what it does not know forgets
         what it knew.
         """
         settings, buffer = self._settings, self.demonstrations
+        buffer.forget_pairs(forgotten)
+        new = [text for text in shown if (text.author, text.family) not in forgotten]
         if not settings.demonstrations_per_step:
             return SupervisedUpdate()
         families = buffer.families() | {text.family for text in new}

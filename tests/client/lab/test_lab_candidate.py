@@ -59,10 +59,11 @@ def test_a_run_that_is_resumed_between_two_comparisons_comes_to_the_same_curve(
 
     monkeypatch.setattr(Service, "promote", noted)
     whole = curve(tmp_path / "whole", PLAN.rounds)
-    reports = [
-        entry.report for entry in Journal(tmp_path / "whole/agent-0/journal.jsonl").rewind(PLAN.rounds)
-    ]
-    assert [report.has_candidate for report in reports] == [False] * 3 + [True] * 3 + [False] * 3
+    entries = list(Journal(tmp_path / "whole/agent-0/journal.jsonl").rewind(PLAN.rounds))
+    assert [entry.report.has_candidate for entry in entries] == [False] * 3 + [True] * 3 + [False] * 3
+    judged = [len(entry.report.step_values) - entry.row.demonstrations for entry in entries]
+    assert min(judged) >= 0
+    assert sum(judged) > 0, "steps of the family that it knows are judged beside those that it is shown"
     assert promoted == [6, 7], "one before the checkpoint, the other right after it"
     curve(tmp_path / "resumed", PLAN.checkpoint_every)
     assert promoted == [6, 7] * 2

@@ -15,6 +15,7 @@ from sapo_protocol.manifest import Limits
 from sapo_protocol.tasks import Task
 from sapo_verification.sampling.demonstrations import (
     MOST_ACCOUNTS,
+    MOST_OWN,
     PER_ACCOUNT,
     PER_GROUP,
     DemonstrationPool,
@@ -361,6 +362,25 @@ async def test_accounts_whose_steps_are_unrelated_to_their_prompts_do_not_say_wh
     assert [weight(author.account) > 0.0 for author in authors] == [author not in liars for author in authors]
 
 
+async def test_a_majority_that_is_found_out_where_a_node_knows_does_not_say_what_is_long_elsewhere() -> None:
+    """Eight of fifteen show short steps of other tasks, also in family 1, in which the node has answers."""
+    authors = [Identity(number) for number in range(10, 25)]
+    harness = VerificationHarness(tuple(authors), TAGGED, policy=POLICY, own=OWN.account)
+    engine, liars = harness.engine, authors[7:]
+    for slot in range(10, 20):
+        for author in authors:
+            await show(harness, author, slot, "1:2" if author in liars else "1:2,3:4")
+    engine.judge_steps(EPOCH, ())
+    assert engine.sampler.set_aside() == {(author.account, 0) for author in authors[:7]}
+    nats = {author.account: 0.0 if author in liars else 4.0 for author in (*authors, OWN)}
+    known = [(who, 1, StepValue(0.01, (dependence, None))) for who, dependence in nats.items()]
+    for _ in range(12):
+        engine.judge_steps(EPOCH, (), known)
+    engine.judge_steps(EPOCH, ())
+    assert engine.sampler.set_aside() == {(author.account, 1) for author in liars}
+    assert OWN.account not in engine.sampler.step_values.accounts()
+
+
 async def test_an_account_has_fewer_places_as_its_texts_are_worth_less() -> None:
     """Every second text of Alice is worth nothing: half of the standard in the mean, and not surely less."""
     harness = harness_of(replace(POLICY, demonstrations=96))
@@ -392,3 +412,109 @@ async def test_a_majority_with_steps_of_other_tasks_does_not_set_the_others_asid
         await engine.sampler.draw_external(EPOCH, random.Random(1))
     assert engine.sampler.step_values.unrelated() == frozenset()
     assert engine.sampler.set_aside() == frozenset()
+
+
+def shown_steps(author: Identity, number: int, family: int) -> VerifiedRollout:
+    """Return a group of one right answer behind steps and one without."""
+    with_steps, bare = f"{number}:{family} <answer>{number}</answer>", f"<answer>{number}</answer>"
+    return rollout_of(author.account, number, {with_steps.encode(): 1.0, bare.encode(): 1.0}, family=family)
+
+
+def test_texts_with_steps_of_known_families_are_judged_beside_own_ones_and_each_once() -> None:
+    """Also in a form that few write: they are not trained."""
+    known, unknown = 1, 0
+    pool = pool_of(
+        *(shown_steps(who, number, known) for number, who in enumerate((ALICE, BOB, OWN), 1)),
+        *(shown_steps(who, number, unknown) for number, who in enumerate((ALICE, BOB, OWN), 4)),
+        unusual={b"1:1 <answer>1</answer>"},
+    )
+
+    def judged() -> list[tuple[Account, bytes]]:
+        shares = dict.fromkeys((ALICE.account, BOB.account), 0.5)
+        found = pool.take_to_judge(200, shares=shares, is_known=known.__eq__, rng=random.Random(1))
+        return sorted((each.account, each.completion) for each in found)
+
+    expected = [
+        (who.account, f"{n}:1 <answer>{n}</answer>".encode()) for n, who in ((1, ALICE), (2, BOB), (3, OWN))
+    ]
+    assert judged() == sorted(expected)
+    assert judged() == []
+    texts = take_all(pool, need=unknown.__eq__)
+    assert {each.account for each in texts} == {ALICE.account, BOB.account}, "nothing of its own is imitated"
+    assert pool.withdrawn() == frozenset()
+
+
+def test_of_known_families_so_many_places_are_drawn_by_share() -> None:
+    counts: Counter[Account] = Counter()
+    for seed in range(40):
+        pool = pool_of(*(shown_steps(who, n, 1) for n in range(32) for who in (ALICE, BOB)))
+        shares = {ALICE.account: 0.6, BOB.account: 0.2}
+        taken = pool.take_to_judge(16, shares=shares, is_known=bool, rng=random.Random(seed))
+        counts.update(each.account for each in taken)
+    assert counts[ALICE.account] == pytest.approx(0.6 * 16 * 40, rel=0.1)
+    assert counts[BOB.account] == pytest.approx(0.2 * 16 * 40, rel=0.2)
+
+
+def test_own_answers_that_wait_are_bounded_and_the_latest_ones() -> None:
+    pool = pool_of(*(shown_steps(OWN, number, 1) for number in range(MOST_OWN)))
+    found = pool.take_to_judge(0, shares={}, is_known=bool, rng=random.Random(1))
+    assert {each.task.seed for each in found} == set(range(MOST_OWN // PER_GROUP, MOST_OWN))
+
+
+async def test_an_engine_judges_what_others_show_where_it_knows_a_family() -> None:
+    """Half as many as it may imitate, beside these; before its first own answers it knows nothing."""
+    authors = [Identity(number) for number in range(10, 14)]
+    policy = replace(POLICY, demonstrations=40)
+    harness = VerificationHarness((*authors, OWN), TAGGED, policy=policy, own=OWN.account)
+    engine, rng = harness.engine, random.Random(1)
+    for slot in range(12):
+        for author in authors:
+            await show(harness, author, slot, f"{slot}:{slot}")
+    assert engine.take_to_judge(EPOCH, rng) == ()
+    for slot in range(12):
+        text = f"{slot}:{slot} <answer>{harness.solution(OWN.account, slot).decode()}</answer>".encode()
+        message = OWN.message(TAGGED, slot=slot, completions=(text, b"1" + text))
+        await engine.verify(engine.admit_own(message, moment(TAGGED)))
+    assert engine.demonstrate(EPOCH, rng) == ()
+    taken = engine.take_to_judge(EPOCH, rng)
+    counts = Counter(each.account for each in taken)
+    assert 10 < counts.total() - counts[OWN.account] <= 20
+    assert counts[OWN.account] == 24
+    batch = engine.assemble((), (), judged=taken)
+    assert (batch.judged, batch.demonstrations, batch.forgotten) == (taken, (), frozenset())
+
+
+async def taken_of_three(misleading: set[tuple[int, int]], *, solved: bool = False) -> list[int]:
+    """Return how many texts are taken of authors 10 to 12, who show families 0 and 1; 0 may be solved."""
+    authors = [Identity(number) for number in range(10, 13)]
+    policy = replace(POLICY, demonstrations=150)
+    engine = VerificationHarness((*authors, OWN), MANIFEST, policy=policy, own=OWN.account).engine
+    for author in authors:
+        for number in range(128):
+            engine.demonstrations.verified(
+                rollout_of(author.account, number, {b"%d" % number: 1.0}, number % 2)
+            )
+    if solved:
+        engine.success.verified(rollout_of(OWN.account, 1, {b"1": 1.0}, 0))
+    values = engine.sampler.step_values
+    for _ in range(40):
+        for family in range(2):
+            shown = [
+                (author.account, 0.1 if (n, family) in misleading else 0.9)
+                for n, author in enumerate(authors, 10)
+            ]
+            values.learn([(who, family, StepValue(worth)) for who, worth in shown])
+    counts = Counter(each.account for each in engine.demonstrate(EPOCH, random.Random(1)))
+    return [counts[author.account] for author in authors]
+
+
+async def test_places_of_accounts_of_which_nothing_is_trained_go_to_the_others() -> None:
+    """But for a tenth, by which it is noticed if they change."""
+    assert await taken_of_three(set()) == pytest.approx([50] * 3, abs=15)
+    assert await taken_of_three({(12, 0), (12, 1)}) == pytest.approx([72, 72, 5], abs=15)
+    assert await taken_of_three({(12, 1)}, solved=True) == pytest.approx([72, 72, 5], abs=15)
+
+
+async def test_an_account_of_which_some_family_is_trained_keeps_its_places() -> None:
+    assert await taken_of_three({(12, 0)}) == pytest.approx([50, 50, 50 * 0.55], abs=15)
+    assert await taken_of_three({(12, 0)}, solved=True) == pytest.approx([50] * 3, abs=15)

@@ -429,3 +429,95 @@ def test_what_may_be_chance_is_not_less() -> None:
         off = 6.0 if number % 2 else -6.0
         values.learn([(account(1), FAMILY, dependent(4.0 + off)), (account(2), FAMILY, dependent(1.0 + off))])
     assert not values.depends_less(FAMILY, account(2), account(1))
+
+
+def known_family(
+    nats: Mapping[int, float], texts: int = 4 * LEAST_TEXTS, *, own: float = DEPENDENT, own_texts: int = 1
+) -> StepValues:
+    """Return what is told after rounds in which own texts and accounts' texts have so many nats."""
+    values = StepValues()
+    for _ in range(texts):
+        values.learn_known(
+            [(FAMILY, dependent(own))] * own_texts,
+            [(account(number), FAMILY, dependent(value)) for number, value in nats.items()],
+        )
+    return values
+
+
+MOSTLY_FOREIGN = {1: DEPENDENT, 2: 0.7 * DEPENDENT} | dict.fromkeys(range(3, 12), 0.0)
+
+
+def test_in_a_known_family_accounts_are_compared_with_own_steps_whatever_most_write() -> None:
+    values = known_family(MOSTLY_FOREIGN)
+    assert values.unrelated() == {account(number) for number in range(3, 12)}
+    assert values.misleading() == {(account(number), FAMILY) for number in range(3, 12)}
+    assert known_family(MOSTLY_FOREIGN, own_texts=0).misleading() == frozenset(), (
+        "without own texts nobody is"
+    )
+
+
+def test_who_misleads_in_a_known_family_is_not_believed_in_one_that_is_not_known() -> None:
+    values = known_family(MOSTLY_FOREIGN)
+    values.learn([(account(number), FAMILY + 1, dependent(0.0)) for number in range(1, 12)])
+    assert values.misleading() == {
+        (account(number), family) for number in range(3, 12) for family in (FAMILY, FAMILY + 1)
+    }
+
+
+def test_steps_of_another_notation_that_depend_on_less_do_not_mislead_in_a_known_family() -> None:
+    """A third of the own dependence, and nothing that the policy can tell of how they go on."""
+    values = StepValues()
+    for _ in range(4 * TEXTS_COMPARED):
+        own = StepValue(1.0, (DEPENDENT, DEPENDENT))
+        other = StepValue(0.0, (DEPENDENT / 3, 0.0))
+        values.learn_known([(FAMILY, own)], [(account(n), FAMILY, other) for n in range(5)])
+    assert values.misleading() == frozenset()
+
+
+def test_few_own_texts_and_small_dependence_are_no_standard() -> None:
+    assert known_family(MOSTLY_FOREIGN, own=1.9 * DEPENDENCE.least_standard).misleading() == frozenset()
+    assert known_family(MOSTLY_FOREIGN, own=2.1 * DEPENDENCE.least_standard).misleading()
+    assert known_family(MOSTLY_FOREIGN, 2 * LEAST_TEXTS - 2).misleading() == frozenset()
+    assert known_family(MOSTLY_FOREIGN, 2 * LEAST_TEXTS - 1).misleading(), (
+        "six own texts, then five more of theirs"
+    )
+
+
+def test_own_texts_without_another_prompt_to_compare_count_for_nothing() -> None:
+    foreign = [(account(1), FAMILY, dependent(0.0))]
+    values = StepValues()
+    for _ in range(4 * LEAST_TEXTS):
+        values.learn_known([(FAMILY, StepValue(1.0))], foreign)
+    assert values.misleading() == frozenset()
+    for _ in range(4 * LEAST_TEXTS):
+        own = dependent(2.1 * DEPENDENCE.least_standard)
+        values.learn_known([(FAMILY, StepValue(1.0)), (FAMILY, own)], foreign)
+    assert values.misleading() == {(account(1), FAMILY)}
+
+
+def test_own_steps_are_a_standard_by_the_last_of_them() -> None:
+    values, foreign = StepValues(), [(account(1), FAMILY, dependent(0.0))]
+    for nats, rounds in ((0.0, 20 * TEXTS_IN_MEAN), (DEPENDENT, 4 * TEXTS_IN_MEAN)):
+        for _ in range(rounds):
+            values.learn_known([(FAMILY, dependent(nats))], foreign)
+    assert values.misleading() == {(account(1), FAMILY)}
+
+
+def test_what_is_read_in_a_known_family_is_no_standard_of_likelihood() -> None:
+    values = StepValues()
+    for _ in range(4 * LEAST_TEXTS):
+        values.learn_known([], [(account(n), FAMILY, StepValue(HONEST, (1.0, 9.0))) for n in range(5)])
+    assert values.standards(FAMILY) == (None, 1.0, None)
+
+
+def test_own_texts_of_one_family_are_no_standard_of_another() -> None:
+    values = StepValues()
+    for _ in range(4 * LEAST_TEXTS):
+        values.learn_known([(FAMILY, dependent(DEPENDENT))], [(account(1), FAMILY + 1, dependent(0.0))])
+    assert values.misleading() == frozenset()
+
+
+def test_what_is_read_in_known_families_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(step_values, "MAX_PAIRS", 3)
+    values = known_family(dict.fromkeys(range(5), 0.0))
+    assert values.accounts() == {account(number) for number in (2, 3, 4)}

@@ -2,7 +2,8 @@
 
 Every verified rollout is looked at once, also those in which all answers are right: they carry no advantage
 for the policy gradient, but they are what an account that has mastered a family can show. Texts wait by
-account, and each is handed out once; what is done with it afterwards is the learner's business.
+account, and each is handed out once: to be imitated where this node knows too little, to be judged beside own
+right answers where it knows enough (``step_values.py``).
 """
 
 import random
@@ -20,6 +21,9 @@ PER_GROUP: Final = 2
 PER_ACCOUNT: Final = 128
 """Texts that wait of one account; its oldest gives way."""
 
+MOST_OWN: Final = 64
+"""Own right answers that wait; the oldest gives way."""
+
 MOST_SHOWN: Final = 1024
 """Texts handed out last, whose form is looked at again: the first accounts that show a family may lie."""
 
@@ -31,7 +35,7 @@ class DemonstrationPool(SilentObserver):
     """Right answers of other accounts, by account.
 
     Args:
-        own: this node's account, which shows itself nothing.
+        own: this node's account, of which nothing is imitated.
         imitable: what of a right answer may be imitated, by the index of its family.
         is_usual: whether most accounts write such text in a family, by its index, for such a prompt; other
             text waits.
@@ -47,24 +51,27 @@ class DemonstrationPool(SilentObserver):
         self._imitable = imitable
         self._is_usual = is_usual
         self._waiting: OrderedDict[Account, deque[Demonstration]] = OrderedDict()
+        self._own_answers: deque[Demonstration] = deque(maxlen=MOST_OWN)
         self._shown: deque[Demonstration] = deque(maxlen=MOST_SHOWN)
 
     def __len__(self) -> int:
         return sum(map(len, self._waiting.values()))
 
     def verified(self, rollout: VerifiedRollout) -> None:
-        """Keep a few different right answers of another account's group."""
-        if rollout.account == self._own:
-            return
+        """Keep a few different right answers of a group."""
         imitable = dict.fromkeys(
             self._imitable(rollout.task.family, completion) for completion in rollout.right
         )
         for completion in list(imitable)[:PER_GROUP]:
-            self._add(rollout, completion)
+            self._add(Demonstration(rollout.task, rollout.prompt, completion, source=rollout))
 
     def accounts(self) -> frozenset[Account]:
         """Return the accounts with texts waiting."""
         return frozenset(self._waiting)
+
+    def pairs(self) -> frozenset[Pair]:
+        """Return the accounts with texts waiting, each with the families of its texts."""
+        return frozenset((each.account, each.family) for texts in self._waiting.values() for each in texts)
 
     def take(
         self,
@@ -75,23 +82,49 @@ class DemonstrationPool(SilentObserver):
         part: Callable[[Account, int], float],
         rng: random.Random,
     ) -> tuple[Demonstration, ...]:
-        """Remove and return up to so many texts.
+        """Remove and return up to so many texts to imitate.
 
         Args:
-            shares: of the places, by account; where they add up to less than 1, places stay empty.
+            shares: of the places, by account; places stay empty where they add up to less than 1, and are
+                divided in proportion where they add up to more.
             need: weight of a family among an account's texts, 0 for one of which nothing is taken.
             part: of an account's places in a family that are filled, 0 to 1; the others stay empty.
         """
-        taken: list[Demonstration] = []
-        accounts, weights = list(shares), list(shares.values())
-        mass = sum(weights)
-        for _ in range(count):
-            if rng.random() >= mass:
-                continue
-            (account,) = rng.choices(accounts, weights)
-            if (found := self._take_one(account, need, part, rng)) is not None:
-                taken.append(found)
-        return tuple(taken)
+
+        def fills(found: Demonstration) -> bool:
+            family = found.family
+            return rng.random() < part(found.account, family) and self._is_usual(
+                family, found.prompt, found.completion
+            )
+
+        taken = self._draw(count, shares, lambda each: need(each.family), fills, rng)
+        self._shown.extend(taken)
+        return taken
+
+    def take_to_judge(
+        self,
+        count: int,
+        *,
+        shares: Mapping[Account, float],
+        is_known: Callable[[int], bool],
+        rng: random.Random,
+    ) -> tuple[Demonstration, ...]:
+        """Remove and return texts with steps in families that this node knows: up to so many, and own ones.
+
+        Args:
+            shares: of the places, by account.
+            is_known: whether this node knows a family.
+        """
+        own = [each for each in self._own_answers if is_known(each.family) and each.has_steps]
+        self._own_answers.clear()
+        others = self._draw(
+            count,
+            shares,
+            lambda each: float(is_known(each.family) and each.has_steps),
+            lambda _: True,
+            rng,
+        )
+        return (*others, *own)
 
     def withdrawn(self) -> frozenset[Pair]:
         """Return the accounts, with the families, of texts that were handed out and are unusual now, once."""
@@ -108,39 +141,46 @@ class DemonstrationPool(SilentObserver):
         """Drop all texts of an account."""
         self._waiting.pop(account, None)
 
-    def _add(self, rollout: VerifiedRollout, completion: bytes) -> None:
-        demonstration = Demonstration(
-            task=rollout.task,
-            prompt=rollout.prompt,
-            completion=completion,
-            source=rollout,
-        )
-        waiting = self._waiting.setdefault(rollout.account, deque(maxlen=PER_ACCOUNT))
+    def _add(self, demonstration: Demonstration) -> None:
+        account = demonstration.account
+        if account == self._own:
+            self._own_answers.append(demonstration)
+            return
+        waiting = self._waiting.setdefault(account, deque(maxlen=PER_ACCOUNT))
         waiting.append(demonstration)
-        self._waiting.move_to_end(rollout.account)
+        self._waiting.move_to_end(account)
         if len(self._waiting) > MOST_ACCOUNTS:
             self._waiting.popitem(last=False)
 
-    def _take_one(
+    def _draw(
         self,
-        account: Account,
-        need: Callable[[int], float],
-        part: Callable[[Account, int], float],
+        count: int,
+        shares: Mapping[Account, float],
+        weight: Callable[[Demonstration], float],
+        fills: Callable[[Demonstration], bool],
         rng: random.Random,
-    ) -> Demonstration | None:
-        waiting = self._waiting.get(account, ())
-        weights = [need(demonstration.family) for demonstration in waiting]
-        if not any(weights):
-            return None
-        (place,) = rng.choices(range(len(waiting)), weights)
-        demonstration = waiting[place]
-        family = demonstration.family
-        if rng.random() >= part(account, family) or not self._is_usual(
-            family, demonstration.prompt, demonstration.completion
-        ):
-            return None
-        del self._waiting[account][place]
-        if not self._waiting[account]:
+    ) -> tuple[Demonstration, ...]:
+        """Remove and return texts for up to so many places; one that does not fill its place stays."""
+        taken: list[Demonstration] = []
+        accounts, weights = list(shares), list(shares.values())
+        mass = sum(weights)
+        for _ in range(count):
+            if rng.random() >= mass:
+                continue
+            (account,) = rng.choices(accounts, weights)
+            waiting = self._waiting.get(account, ())
+            text_weights = [weight(each) for each in waiting]
+            if not any(text_weights):
+                continue
+            (place,) = rng.choices(range(len(waiting)), text_weights)
+            if fills(waiting[place]):
+                taken.append(self._remove(account, place))
+        return tuple(taken)
+
+    def _remove(self, account: Account, place: int) -> Demonstration:
+        waiting = self._waiting[account]
+        found = waiting[place]
+        del waiting[place]
+        if not waiting:
             del self._waiting[account]
-        self._shown.append(demonstration)
-        return demonstration
+        return found

@@ -18,7 +18,7 @@ than an old one, so replacing an account gains nothing;
 """
 
 import random
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
 from operator import itemgetter
@@ -31,7 +31,7 @@ from sapo_verification.reputation.origins import Network, no_network
 from sapo_verification.sampling.demonstrations import DemonstrationPool
 from sapo_verification.sampling.own_success import OwnSuccess, TaskSampler
 from sapo_verification.sampling.pool import Pool
-from sapo_verification.sampling.step_values import StepValues
+from sapo_verification.sampling.step_values import JudgedSteps, StepValues
 from sapo_verification.sampling.strategies import STRATEGIES, AccountMeans, SamplingStrategy
 from sapo_verification.sampling.text_use import TextUse
 from sapo_verification.screens.screens import Screens
@@ -57,6 +57,10 @@ MAX_TIMEOUTS: Final = 4
 MEASURED_SHARE: Final = 0.1
 """Part of the places of an account that is set aside in a family: its texts there are measured and not
  trained, which is enough to notice that they have changed."""
+
+JUDGED_SHARE: Final = 0.5
+"""Of other accounts' texts in families that this node knows so many are judged, as a part of the most
+demonstrations of a round and beside them."""
 
 OPEN: Final = 4
 """Parts in which a node opens itself to others' text again after it did harm."""
@@ -174,6 +178,7 @@ class Sampler:
         *,
         practised: Sequence[PractisedGroup] = (),
         demonstrations: Sequence[Demonstration] = (),
+        judged: Sequence[Demonstration] = (),
         rehearsed: Sequence[OwnAnswer] = (),
         private: Sequence[PrivateGroup] = (),
     ) -> SampledBatch:
@@ -187,6 +192,7 @@ class Sampler:
             groups=(*own, *others),
             practised=tuple(practised),
             demonstrations=tuple(demonstrations),
+            judged=tuple(judged),
             rehearsed=tuple(rehearsed),
             forgotten=forgotten,
             private=tuple(private),
@@ -198,13 +204,56 @@ class Sampler:
         """Take right answers of others that are to be imitated; see ``Engine.demonstrate``."""
         set_aside = self.set_aside()
         self._withdrawn |= waiting.withdrawn()
+        needed = {pair for pair in waiting.pairs() if self.need(success.of(pair[1]))}
+        measured = {account for account, _ in needed} - {account for account, _ in needed - set_aside}
+        part = partial(filled_part, self.step_values, set_aside)
         return waiting.take(
             self.most_demonstrations,
-            shares=self.shares(waiting.accounts(), epoch),
+            shares=self._places(waiting.accounts(), measured, epoch),
             need=lambda family: self.need(success.of(family)),
-            part=partial(filled_part, self.step_values, set_aside),
+            part=lambda account, family: 1.0 if account in measured else part(account, family),
             rng=rng,
         )
+
+    def _places(self, accounts: Set[Account], measured: Set[Account], epoch: int) -> Mapping[Account, float]:
+        """Return each account's share of the places; measured ones have a tenth of it, the others theirs."""
+        of_all = self.shares(accounts, epoch)
+        few = {account: MEASURED_SHARE * of_all.get(account, 0.0) for account in measured}
+        return few | dict(self.shares(accounts - measured, epoch))
+
+    def take_to_judge(
+        self, waiting: DemonstrationPool, success: OwnSuccess, epoch: int, rng: random.Random
+    ) -> tuple[Demonstration, ...]:
+        """Take right answers in families that this node knows; see ``Engine.take_to_judge``."""
+        return waiting.take_to_judge(
+            int(JUDGED_SHARE * self.most_demonstrations),
+            shares=self.shares(waiting.accounts(), epoch),
+            is_known=lambda family: self.need(success.of(family)) == 0.0,
+            rng=rng,
+        )
+
+    def judge_steps(
+        self, epoch: int, values: Iterable[JudgedSteps], known: Iterable[JudgedSteps], own: Account
+    ) -> None:
+        """Record what the steps of a round's texts are worth.
+
+        Accounts weigh what they would in a batch with all others, so all newcomers together weigh little, and
+        nothing where the steps are known to be unrelated to their prompts.
+
+        Args:
+            values: of demonstrations.
+            known: of what ``take_to_judge`` returned.
+            own: this node's account.
+        """
+        values, known, judged = list(values), list(known), self.step_values
+        heard = {account for account, _, _ in values}
+        weights = self.votes(judged.accounts() | heard | self.screens.accounts(), epoch)
+        judged.learn(values, weights)
+        judged.learn_known(
+            ((family, value) for account, family, value in known if account == own),
+            (each for each in known if each[0] != own),
+        )
+        self.screens.weigh(weights, judged.depends_less)
 
     def set_aside(self) -> frozenset[Pair]:
         """Return the accounts, with the families, whose steps are not trained."""

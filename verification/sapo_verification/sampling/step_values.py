@@ -15,7 +15,8 @@ Likelihood needs a policy that has learned the family. Dependence tells honest s
 earlier, does not fall when a policy learns to imitate nonsense, and a style that nobody else uses has it too.
 
 Accounts are compared within a family with the median account, so that fewer than half of the accounts that
-teach a family cannot move the standard below honest texts. No opinion of another node enters.
+teach a family cannot move the standard below honest texts. In families that this node knows they are
+compared with its own right answers, whatever most accounts write. No opinion of another node enters.
 """
 
 from __future__ import annotations
@@ -46,6 +47,10 @@ LEAST_TEXTS: Final = 6
 
 LEAST_ACCOUNTS: Final = 3
 """With fewer in a family there is no standard."""
+
+OWN_PART: Final = 0.5
+"""Part of the own steps' mean dependence on prompts that is the standard in families that this node knows: a
+policy reads honest steps of another notation worse than its own, and finds that they depend on less."""
 
 SURE_ERRORS: Final = 3.0
 """Standard errors by which an account must be below, of a mean of many texts."""
@@ -108,6 +113,10 @@ class StepValue:
         return (self.likelihood, *self.dependence)
 
 
+JudgedSteps = tuple[Account, int, StepValue]
+"""Author of a text, its family as an index of the suite, and what its steps are worth."""
+
+
 @dataclass(frozen=True, slots=True)
 class Mean:
     """Mean and variance of the last values, of which older ones count less and less.
@@ -164,6 +173,10 @@ class Mean:
         return SURE_ERRORS * (1 + 2.6 / (self.count - 2.9)) * self.error
 
 
+_Figures = tuple[float | None, ...]
+"""Of a text or a standard, in the order of ``FIGURES``; None where it is not known or not compared."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Record:
     """Means of an account in a family by figure: as they are, and as parts of the standard of their time."""
@@ -171,10 +184,10 @@ class _Record:
     means: tuple[Mean, ...] = (Mean(),) * len(FIGURES)
     shares: tuple[Mean, ...] = (Mean(),) * len(FIGURES)
 
-    def with_value(self, value: StepValue, standards: tuple[float | None, ...]) -> _Record:
+    def with_text(self, figures: _Figures, standards: _Figures) -> _Record:
         """Return the record with one more text, compared with the standards of its time."""
         means, shares = list(self.means), list(self.shares)
-        for place, (found, standard) in enumerate(zip(value.figures, standards, strict=True)):
+        for place, (found, standard) in enumerate(zip(figures, standards, strict=True)):
             if found is not None:
                 means[place] = means[place].with_value(found, TEXTS_IN_MEAN)
                 if standard is not None:
@@ -186,6 +199,7 @@ class StepValues:
     """Mean values of each account's texts by family, and who is far below the others."""
 
     def __init__(self) -> None:
+        self._own: defaultdict[int, Mean] = defaultdict(Mean)
         self._records: OrderedDict[Pair, _Record] = OrderedDict()
         self._weights: Mapping[Account, float] | None = None
 
@@ -195,7 +209,7 @@ class StepValues:
 
     def learn(
         self,
-        values: Iterable[tuple[Account, int, StepValue]],
+        values: Iterable[JudgedSteps],
         weights: Mapping[Account, float] | None = None,
     ) -> None:
         """Record the values of the texts of one round, each with its account and family.
@@ -210,11 +224,37 @@ class StepValues:
         self._weights = weights
         standards = {family: self.standards(family) for family in {family for _, family in self._records}}
         for account, family, value in values:
-            record = self._records.pop((account, family), _Record())
-            known = standards.get(family, (None,) * len(FIGURES))
-            self._records[account, family] = record.with_value(value, known)
-            if len(self._records) > MAX_PAIRS:
-                self._records.popitem(last=False)
+            self._record((account, family), value.figures, standards.get(family, (None,) * len(FIGURES)))
+
+    def learn_known(self, own: Iterable[tuple[int, StepValue]], others: Iterable[JudgedSteps]) -> None:
+        """Record the values of texts in families that this node knows.
+
+        They are compared by their dependence on prompts alone. No other notation is as likely as the own one,
+        and a policy that does not write it cannot tell how it goes on.
+
+        Args:
+            own: of own right answers, each with its family.
+            others: of other accounts' texts, each with its account and family.
+        """
+        for family, value in own:
+            on_prompts, _ = value.dependence
+            if on_prompts is not None:
+                self._own[family] = self._own[family].with_value(on_prompts, TEXTS_IN_MEAN)
+        for account, family, value in others:
+            on_prompts, _ = value.dependence
+            self._record(
+                (account, family), (None, on_prompts, None), (None, self._own_standard(family), None)
+            )
+
+    def _own_standard(self, family: int) -> float | None:
+        own = self._own[family]
+        standard = OWN_PART * own.value if own.count >= LEAST_TEXTS else 0.0
+        return standard if standard >= DEPENDENCE.least_standard else None
+
+    def _record(self, pair: Pair, figures: _Figures, standards: _Figures) -> None:
+        self._records[pair] = self._records.pop(pair, _Record()).with_text(figures, standards)
+        if len(self._records) > MAX_PAIRS:
+            self._records.popitem(last=False)
 
     def standards(self, family: int) -> tuple[float | None, ...]:
         """Return the median account's mean by figure; None where there is none yet, or it is too small."""

@@ -50,6 +50,10 @@ class DemonstrationSource(Protocol):
         """See ``Engine.demonstrate``."""
         ...
 
+    def take_to_judge(self, epoch: int, rng: random.Random) -> tuple[Demonstration, ...]:
+        """See ``Engine.take_to_judge``."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class RoundParts:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from statistics import fmean, median
 from typing import Final
@@ -12,7 +12,7 @@ from typing import Final
 import trio
 
 from sapo_client.learner.backend import Generation, LearnerCrashed
-from sapo_client.learner.report import StepReport
+from sapo_client.learner.report import StepReport, TextValue
 from sapo_client.node.runtime.shutdown import Pause
 from sapo_client.node.training.ages import PoolAges
 from sapo_client.node.training.ahead import Ahead
@@ -27,7 +27,7 @@ from sapo_protocol.identifiers import ContentId
 from sapo_protocol.rollout import Rollout
 from sapo_protocol.suite import Suite
 from sapo_verification.jail.checkers import CheckFailed
-from sapo_verification.sampling.step_values import StepValue
+from sapo_verification.sampling.step_values import JudgedSteps, StepValue
 from sapo_verification.types import (
     AdmittedRollout,
     Demonstration,
@@ -121,6 +121,7 @@ class Rounds:
             drawn if use.reinforces else (),
             practised=practised,
             demonstrations=await self._demonstrate(epoch),
+            judged=parts.demonstrations.take_to_judge(epoch, parts.rng) if use.imitates else (),
             rehearsed=await parts.rehearsal.answers() if use.demonstrates else (),
         )
         report = await self._train(batch, {**handles, **more}, next_slots=len(answered), draining=draining)
@@ -128,14 +129,13 @@ class Rounds:
             parts.engine.sampler.likelihoods.learn(rollout.account, weight)
         for group in batch.practised:
             parts.engine.sampler.usefulness.learn(group.hint.account, float(group.is_informative))
-        parts.engine.judge_steps(
-            epoch,
-            (
-                (each.account, each.family, StepValue(value[0], tuple(value[1])))
-                for each, value in zip(batch.demonstrations, report.demonstration_values, strict=True)
-                if use.imitates and each.source is not None and value is not None
-            ),
-        )
+        if use.imitates:
+            shown = len(batch.demonstrations)
+            parts.engine.judge_steps(
+                epoch,
+                _judged(batch.demonstrations, report.step_values[:shown]),
+                _judged(batch.judged, report.step_values[shown:]),
+            )
         parts.rehearsal.missing = report.own_answers_missing
         self._report(epoch, batch, report, trio.current_time() - started)
         await parts.canary.after(batch)
@@ -455,6 +455,13 @@ def _used(batch: SampledBatch) -> list[tuple[VerifiedRollout, str]]:
         *((each.source, "imitated") for each in batch.demonstrations if each.source is not None),
     ]
     return list({rollout.content_id: (rollout, use) for rollout, use in uses}.values())
+
+
+def _judged(texts: Sequence[Demonstration], values: Sequence[TextValue | None]) -> Iterator[JudgedSteps]:
+    """Yield what the steps of texts are worth, if an account wrote them and it is known."""
+    for text, value in zip(texts, values, strict=True):
+        if text.source is not None and value is not None:
+            yield text.account, text.family, StepValue(value[0], tuple(value[1]))
 
 
 async def _cancel_when_set(event: trio.Event, scope: trio.CancelScope) -> None:

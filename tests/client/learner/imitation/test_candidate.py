@@ -207,7 +207,7 @@ def test_what_sampling_computed_is_reused_beside_a_candidate(
     steps = [shown | {"completion": b"1+2:3<answer>%d</answer>" % place} for place, shown in enumerate(SHOWN)]
     batch = [group | {"external": False, "handle": 1, "family": 1}]
     report = service.call("train", {"groups": batch, "demonstrations": steps})
-    assert any(value is not None for value in report["demonstration_values"])
+    assert any(value is not None for value in report["step_values"])
     assert fresh
     assert all(fresh)
 

@@ -130,7 +130,7 @@ def test_few_texts_make_a_small_step(folder: Path) -> None:
 def test_without_demonstrations_nothing_is_different(folder: Path) -> None:
     usual, off = make_trainer(folder), make_trainer(folder, demonstrations_per_step=0)
     reports = [
-        replace(trainer.step([OWN], demonstrations=texts), seconds=0.0, demonstration_values=())
+        replace(trainer.step([OWN], demonstrations=texts), seconds=0.0, step_values=())
         for trainer, texts in ((usual, []), (off, TEXTS))
     ]
     assert reports[0] == reports[1]
@@ -346,7 +346,20 @@ def test_texts_of_misleading_authors_are_removed_and_not_taken_but_valued(folder
     news = [replace(text, completion=(*text.completion, 41)) for text in others[:2]]
     report = trainer.step([], demonstrations=news, forgotten={(b"bob", FAMILY), (b"ann", FAMILY + 1)})
     assert list(trainer.demonstrations) == texts
-    assert [value is not None for value in report.demonstration_values] == [True, True]
+    assert [value is not None for value in report.step_values] == [True, True]
+
+
+def test_judged_texts_are_valued_and_neither_trained_nor_kept(folder: Path) -> None:
+    plain, judging, texts = make_trainer(folder), make_trainer(folder), distinct(TEXTS)
+    for trainer in (plain, judging):
+        trainer.baselines = FAILING
+    others = [replace(text, author=b"bob", steps=2, completion=(*text.completion, 41)) for text in texts]
+    expected = [*judging.supervised.values([*texts, *others])]
+    reports = [plain.step([], demonstrations=texts), judging.step([], demonstrations=texts, judged=others)]
+    assert reports[1].step_values == expected
+    assert [value is None for value in reports[1].step_values] == [True] * 4 + [False] * 4
+    assert unlike(weights(plain), weights(judging)) == 0.0
+    assert list(judging.demonstrations) == texts
 
 
 QUESTIONS = {"12 + 7 =\n": b"19", "Monday +3\n": b"Thursday", "6/8\n": b"3/4", "10 base 2 to 10\n": b"2"}
@@ -411,12 +424,14 @@ def test_values_are_reported_in_the_order_of_the_texts_also_of_those_left_out(fo
         b"9",
         b"2+7:9,1:1<answer>9</answer>",
     ]
-    report = service.train(groups=[], demonstrations=[shown | {"completion": text} for text in texts])
-    first, *others, last = report["demonstration_values"]
+    messages = [shown | {"completion": text} for text in texts]
+    report = service.train(groups=[], demonstrations=messages, judged=messages[1:])
+    first, *others, last, bad, bare, plain, judged = report["step_values"]
     assert 0.0 < first[0] < 1.0
     assert 0.0 < last[0] < 1.0
     assert first[1] == last[1] == (None, None), "all have the same prompt"
-    assert others == [None, None, None]
+    assert others == [bad, bare, plain] == [None, None, None]
+    assert judged[0] == pytest.approx(last[0])
 
 
 def test_what_cannot_be_sampled_whole_is_no_demonstration(folder: Path) -> None:
