@@ -13,6 +13,7 @@ from support.verification_harness import VerificationHarness
 from sapo_protocol.identifiers import Account
 from sapo_protocol.manifest import Limits
 from sapo_protocol.tasks import Task
+from sapo_verification.engine import Engine
 from sapo_verification.sampling.demonstrations import (
     MOST_ACCOUNTS,
     MOST_OWN,
@@ -337,14 +338,20 @@ async def test_a_text_with_a_step_too_many_waits_and_the_account_s_others_do_not
     }
 
 
-async def test_accounts_whose_steps_are_unrelated_to_their_prompts_do_not_say_what_is_long() -> None:
-    """Eight of fifteen show short steps of other tasks; those of the others would be longer than usual."""
+async def shown_mostly_short_steps() -> tuple[Engine, list[Identity]]:
+    """Return an engine and fifteen accounts, of which the last eight have shown it shorter steps."""
     authors = [Identity(number) for number in range(10, 25)]
     harness = VerificationHarness(tuple(authors), TAGGED, policy=POLICY, own=OWN.account)
-    engine, liars = harness.engine, authors[7:]
     for slot in range(10, 20):
         for author in authors:
-            await show(harness, author, slot, "1:2" if author in liars else "1:2,3:4")
+            await show(harness, author, slot, "1:2" if author in authors[7:] else "1:2,3:4")
+    return harness.engine, authors
+
+
+async def test_accounts_whose_steps_are_unrelated_to_their_prompts_do_not_say_what_is_long() -> None:
+    """Eight of fifteen show short steps of other tasks; those of the others would be longer than usual."""
+    engine, authors = await shown_mostly_short_steps()
+    liars = authors[7:]
     engine.judge_steps(EPOCH, ())
     honest = {(author.account, 0) for author in authors[:7]}
     assert engine.sampler.set_aside() == honest
@@ -364,12 +371,8 @@ async def test_accounts_whose_steps_are_unrelated_to_their_prompts_do_not_say_wh
 
 async def test_a_majority_that_is_found_out_where_a_node_knows_does_not_say_what_is_long_elsewhere() -> None:
     """Eight of fifteen show short steps of other tasks, also in family 1, in which the node has answers."""
-    authors = [Identity(number) for number in range(10, 25)]
-    harness = VerificationHarness(tuple(authors), TAGGED, policy=POLICY, own=OWN.account)
-    engine, liars = harness.engine, authors[7:]
-    for slot in range(10, 20):
-        for author in authors:
-            await show(harness, author, slot, "1:2" if author in liars else "1:2,3:4")
+    engine, authors = await shown_mostly_short_steps()
+    liars = authors[7:]
     engine.judge_steps(EPOCH, ())
     assert engine.sampler.set_aside() == {(author.account, 0) for author in authors[:7]}
     nats = {author.account: 0.0 if author in liars else 4.0 for author in (*authors, OWN)}
@@ -399,12 +402,8 @@ async def test_an_account_has_fewer_places_as_its_texts_are_worth_less() -> None
 @pytest.mark.parametrize("draws", [False, True], ids=["after texts were judged", "before rollouts are drawn"])
 async def test_a_majority_with_steps_of_other_tasks_does_not_set_the_others_aside(*, draws: bool) -> None:
     """Eight of fifteen from the first group on: the median account is theirs, so that nobody is found out."""
-    authors = [Identity(number) for number in range(10, 25)]
-    harness = VerificationHarness(tuple(authors), TAGGED, policy=POLICY, own=OWN.account)
-    engine, liars = harness.engine, authors[7:]
-    for slot in range(10, 20):
-        for author in authors:
-            await show(harness, author, slot, "1:2" if author in liars else "1:2,3:4")
+    engine, authors = await shown_mostly_short_steps()
+    liars = authors[7:]
     values = [(each.account, 0, 0.0 if each in liars else 4.0) for each in authors]
     for _ in range(12):
         engine.judge_steps(EPOCH, [(who, of, StepValue(0.01, (nats, None))) for who, of, nats in values])
