@@ -300,7 +300,11 @@ class SamplerConfig(_Section):
         " right answers are hints for own steps)",
     )
     demonstrations: int = Field(
-        default=64, ge=0, le=4096, description="most right answers of others per step, if they are imitated"
+        default=64,
+        ge=0,
+        le=4096,
+        description="most right answers of others per step, if they are imitated; half as many are read and"
+        " not trained in families that this node knows, where they have text beside the answer",
     )
     learnable_tasks: bool = Field(
         default=False,
