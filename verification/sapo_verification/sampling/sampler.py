@@ -216,7 +216,7 @@ class Sampler:
         )
 
     def _places(self, accounts: Set[Account], measured: Set[Account], epoch: int) -> Mapping[Account, float]:
-        """Return each account's share of the places; measured ones have a tenth of it, the others theirs."""
+        """Return shares of the places: a tenth of theirs for measured accounts, all for the others."""
         of_all = self.shares(accounts, epoch)
         few = {account: MEASURED_SHARE * of_all.get(account, 0.0) for account in measured}
         return few | dict(self.shares(accounts - measured, epoch))

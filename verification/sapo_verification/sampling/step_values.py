@@ -83,6 +83,10 @@ class Figure:
     least_standard: float
     misleading_below: float
 
+    def standard(self, value: float) -> float | None:
+        """Return a value as a standard; None if it is too small for anybody to be compared with it."""
+        return value if value >= self.least_standard else None
+
 
 LIKELIHOOD: Final = Figure(least_standard=0.2, misleading_below=0.6)
 """A policy that finds even the median account's texts less likely cannot judge by likelihood."""
@@ -248,8 +252,7 @@ class StepValues:
 
     def _own_standard(self, family: int) -> float | None:
         own = self._own[family]
-        standard = OWN_PART * own.value if own.count >= LEAST_TEXTS else 0.0
-        return standard if standard >= DEPENDENCE.least_standard else None
+        return DEPENDENCE.standard(OWN_PART * own.value) if own.count >= LEAST_TEXTS else None
 
     def _record(self, pair: Pair, figures: _Figures, standards: _Figures) -> None:
         self._records[pair] = self._records.pop(pair, _Record()).with_text(figures, standards)
@@ -266,10 +269,7 @@ class StepValues:
         found = [
             _median((each.means[place], weight) for each, weight in records) for place in range(len(FIGURES))
         ]
-        return tuple(
-            value if value >= figure.least_standard else None
-            for value, figure in zip(found, FIGURES, strict=True)
-        )
+        return tuple(figure.standard(value) for value, figure in zip(found, FIGURES, strict=True))
 
     def _weight(self, account: Account) -> float:
         return 1.0 if self._weights is None else self._weights.get(account, 0.0)
