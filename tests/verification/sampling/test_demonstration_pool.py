@@ -483,16 +483,23 @@ async def test_an_engine_judges_what_others_show_where_it_knows_a_family() -> No
     assert (batch.judged, batch.demonstrations, batch.forgotten) == (taken, (), frozenset())
 
 
+def engine_of_three(*, latter_shows: int = 2, cap: float = 1.0) -> Engine:
+    """Return an engine to which authors 10 to 12 show 128 texts each, of as many families; two but for 12."""
+    authors = [Identity(number) for number in range(10, 13)]
+    policy = replace(POLICY, demonstrations=150, account_cap=cap)
+    engine = VerificationHarness((*authors, OWN), MANIFEST, policy=policy, own=OWN.account).engine
+    for author, families in zip(authors, (2, 2, latter_shows), strict=True):
+        for number in range(128):
+            engine.demonstrations.verified(
+                rollout_of(author.account, number, {b"%d" % number: 1.0}, number % families)
+            )
+    return engine
+
+
 async def taken_of_three(misleading: set[tuple[int, int]], *, solved: bool = False) -> list[int]:
     """Return how many texts are taken of authors 10 to 12, who show families 0 and 1; 0 may be solved."""
     authors = [Identity(number) for number in range(10, 13)]
-    policy = replace(POLICY, demonstrations=150)
-    engine = VerificationHarness((*authors, OWN), MANIFEST, policy=policy, own=OWN.account).engine
-    for author in authors:
-        for number in range(128):
-            engine.demonstrations.verified(
-                rollout_of(author.account, number, {b"%d" % number: 1.0}, number % 2)
-            )
+    engine = engine_of_three()
     if solved:
         engine.success.verified(rollout_of(OWN.account, 1, {b"1": 1.0}, 0))
     values = engine.sampler.step_values
@@ -517,3 +524,27 @@ async def test_places_of_accounts_of_which_nothing_is_trained_go_to_the_others()
 async def test_an_account_of_which_some_family_is_trained_keeps_its_places() -> None:
     assert await taken_of_three({(12, 0)}) == pytest.approx([50, 50, 50 * 0.55], abs=15)
     assert await taken_of_three({(12, 0)}, solved=True) == pytest.approx([50] * 3, abs=15)
+
+
+@pytest.mark.parametrize(("cap", "places"), [(1.0, 75), (0.25, 37)], ids=["no cap", "a quarter at most"])
+def test_places_of_accounts_that_show_nothing_needed_go_to_the_others_below_their_caps(
+    cap: float, places: int
+) -> None:
+    engine = engine_of_three(latter_shows=1, cap=cap)
+    engine.success.verified(rollout_of(OWN.account, 1, {b"1": 1.0}, 0))
+    counts = Counter(each.account for each in engine.demonstrate(EPOCH, random.Random(1)))
+    expected = {Identity(number).account: places for number in (10, 11)}
+    assert counts == pytest.approx(expected, abs=15)
+
+
+def test_places_to_judge_go_to_accounts_that_show_a_known_family() -> None:
+    authors = [Identity(number).account for number in range(10, 13)]
+    engine = engine_of_three()
+    engine.success.verified(rollout_of(OWN.account, 1, {b"1": 1.0}, 1))
+    pool = pool_of(
+        *(shown_steps(Identity(n), number, number % 2) for n in (10, 11) for number in range(128)),
+        *(shown_steps(Identity(12), number, 0) for number in range(64)),
+    )
+    taken = engine.sampler.take_to_judge(pool, engine.success, EPOCH, random.Random(1))
+    counts = Counter(each.account for each in taken)
+    assert counts == pytest.approx(dict.fromkeys(authors[:2], 37), abs=10)

@@ -205,11 +205,12 @@ class Sampler:
         set_aside = self.set_aside()
         self._withdrawn |= waiting.withdrawn()
         needed = {pair for pair in waiting.pairs() if self.need(success.of(pair[1]))}
-        measured = {account for account, _ in needed} - {account for account, _ in needed - set_aside}
+        showing, trained = _accounts(needed), _accounts(needed - set_aside)
+        measured = showing - trained
         part = partial(filled_part, self.step_values, set_aside)
         return waiting.take(
             self.most_demonstrations,
-            shares=self._places(waiting.accounts(), measured, epoch),
+            shares=self._places(showing, measured, epoch),
             need=lambda family: self.need(success.of(family)),
             part=lambda account, family: 1.0 if account in measured else part(account, family),
             rng=rng,
@@ -225,10 +226,15 @@ class Sampler:
         self, waiting: DemonstrationPool, success: OwnSuccess, epoch: int, rng: random.Random
     ) -> tuple[Demonstration, ...]:
         """Take right answers in families that this node knows; see ``Engine.take_to_judge``."""
+
+        def is_known(family: int) -> bool:
+            return self.need(success.of(family)) == 0.0
+
+        showing = _accounts(pair for pair in waiting.pairs() if is_known(pair[1]))
         return waiting.take_to_judge(
             int(JUDGED_SHARE * self.most_demonstrations),
-            shares=self.shares(waiting.accounts(), epoch),
-            is_known=lambda family: self.need(success.of(family)) == 0.0,
+            shares=self.shares(showing, epoch),
+            is_known=is_known,
             rng=rng,
         )
 
@@ -360,3 +366,7 @@ def cap_networks(
 def filled_part(values: StepValues, set_aside: Container[Pair], account: Account, family: int) -> float:
     """Return the part of an account's places in a family that is filled, 0 to 1."""
     return MEASURED_SHARE if (account, family) in set_aside else values.worth(account, family)
+
+
+def _accounts(pairs: Iterable[Pair]) -> frozenset[Account]:
+    return frozenset(account for account, _ in pairs)
