@@ -292,8 +292,8 @@ class Engine:
     def demonstrate(self, epoch: int, rng: random.Random) -> tuple[Demonstration, ...]:
         """Return right answers of others that are to be imitated, each only once.
 
-        Places are shared out as those of a batch are, among the accounts that show a family in which this node
-        lacks something; families count by what it lacks.
+        Places are shared out as those of a batch are, among the accounts that show something that this node
+        lacks; families count by what it lacks.
         """
         return self.sampler.demonstrate(self.demonstrations, self.success, epoch, rng)
 
