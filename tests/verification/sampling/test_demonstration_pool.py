@@ -384,6 +384,20 @@ async def test_a_majority_that_is_found_out_where_a_node_knows_does_not_say_what
     assert OWN.account not in engine.sampler.step_values.accounts()
 
 
+async def test_a_majority_whose_steps_are_worth_less_where_a_node_knows_does_not_say_what_is_long() -> None:
+    """Eight of fifteen; in family 1 each second of their texts is worth nothing, so that nobody misleads."""
+    engine, authors = await shown_mostly_short_steps()
+    liars = authors[7:]
+    engine.judge_steps(EPOCH, ())
+    assert engine.sampler.set_aside() == {(author.account, 0) for author in authors[:7]}
+    for number in range(40):
+        nats = {each.account: 8.0 * (number % 2) - 4.0 if each in liars else 4.0 for each in (*authors, OWN)}
+        known = [(who, 1, StepValue(0.01, (dependence, None))) for who, dependence in nats.items()]
+        engine.judge_steps(EPOCH, (), known)
+    assert engine.sampler.step_values.misleading() == frozenset()
+    assert engine.sampler.set_aside() == frozenset()
+
+
 async def test_an_account_has_fewer_places_as_its_texts_are_worth_less() -> None:
     """Every second text of Alice is worth nothing: half of the standard in the mean, and not surely less."""
     harness = harness_of(replace(POLICY, demonstrations=96))

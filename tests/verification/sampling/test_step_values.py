@@ -20,6 +20,7 @@ from sapo_verification.sampling.step_values import (
     LEAST_ACCOUNTS,
     LEAST_TEXTS,
     LIKELIHOOD,
+    OWN_PART,
     SPLITS,
     TEXTS_COMPARED,
     TEXTS_IN_MEAN,
@@ -454,6 +455,25 @@ def test_in_a_known_family_accounts_are_compared_with_own_steps_whatever_most_wr
     assert known_family(MOSTLY_FOREIGN, own_texts=0).misleading() == frozenset(), (
         "without own texts nobody is"
     )
+
+
+def test_votes_follow_what_steps_are_worth_in_known_families_before_it_is_sure() -> None:
+    """Texts of account 2 are worth nothing or twice the standard, half of it in the mean."""
+    values = StepValues()
+    for number in range(TEXTS_COMPARED):
+        off = OWN_PART * DEPENDENT * (2.0 if number % 2 else -1.0)
+        values.learn_known([(FAMILY, dependent(DEPENDENT))], [(account(2), FAMILY, dependent(off))])
+        values.learn([(account(number), FAMILY + 1, dependent(DEPENDENT)) for number in (1, 2)])
+        values.learn_known([], [(account(3), FAMILY, dependent(2.0 * DEPENDENT))])
+    assert values.unrelated() == frozenset()
+    credited = (step_values.BENEFIT + TEXTS_COMPARED / 2) / (step_values.BENEFIT + TEXTS_COMPARED)
+    assert values.votes() == pytest.approx({account(2): credited, account(3): 1.0}, rel=0.05)
+
+
+def test_who_is_found_out_has_no_vote_and_without_own_texts_all_have_theirs() -> None:
+    found_out = dict.fromkeys(map(account, range(3, 12)), 0.0)
+    assert known_family(MOSTLY_FOREIGN).votes() == {account(1): 1.0, account(2): 1.0} | found_out
+    assert known_family(MOSTLY_FOREIGN, own_texts=0).votes() == {}
 
 
 def test_who_misleads_in_a_known_family_is_not_believed_in_one_that_is_not_known() -> None:

@@ -161,9 +161,10 @@ class Sampler:
         return cap_networks(capped_shares(weighed, self._policy), self._policy, self._network_of)
 
     def votes(self, accounts: Iterable[Account], epoch: int) -> Mapping[Account, float]:
-        """Return what accounts weigh where it is asked what is usual: their shares, if steps are related."""
-        unrelated = self.step_values.unrelated()
-        return self.shares((account for account in accounts if account not in unrelated), epoch)
+        """Return what accounts weigh where it is asked what is usual; see ``StepValues.votes``."""
+        votes = self.step_values.votes()
+        shares = self.shares((account for account in accounts if votes.get(account, 1.0)), epoch)
+        return {account: share * votes.get(account, 1.0) for account, share in shares.items()}
 
     def weigh(self, accounts: Iterable[Account], epoch: int) -> AccountStanding:
         """Return the weights by which accounts are drawn, before any cap; none of those in quarantine."""
@@ -244,7 +245,7 @@ class Sampler:
         """Record what the steps of a round's texts are worth.
 
         Accounts weigh what they would in a batch with all others, so all newcomers together weigh little, and
-        nothing where the steps are known to be unrelated to their prompts.
+        less as their steps are worth less in families that this node knows.
 
         Args:
             values: of demonstrations.

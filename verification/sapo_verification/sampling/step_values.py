@@ -290,12 +290,23 @@ class StepValues:
         return min(map(_worth, self._records.get((account, family), _Record()).shares))
 
     def unrelated(self) -> frozenset[Account]:
-        """Return the accounts that mislead in some family because their steps depend on too little.
-
-        They have no vote where it is asked what is usual. Who is merely unlikely has one: it may have its own
-        way.
-        """
+        """Return the accounts that mislead in some family because their steps depend on too little."""
         return frozenset(account for account, _ in self._misleading_by((DEPENDENCE,)))
+
+    def votes(self) -> Mapping[Account, float]:
+        """Return the part of its vote on what is usual that each account has, if not the whole one.
+
+        It is what the account's texts are worth, by dependence on prompts, in all families that this node
+        knows, 0 to 1 and near 1 for few texts; nothing if its steps are unrelated to their prompts. Who is
+        merely unlikely has its whole vote: it may have its own way.
+        """
+        on_prompts: defaultdict[Account, list[Mean]] = defaultdict(list)
+        for (account, family), record in self._records.items():
+            if self._own_standard(family) is not None:
+                _, share, _ = record.shares
+                on_prompts[account].append(share)
+        worth = {account: _worth(Mean.of_all(shares)) for account, shares in on_prompts.items()}
+        return worth | dict.fromkeys(self.unrelated(), 0.0)
 
     def depends_less(self, family: int, account: Account, other: Account) -> bool:
         """Whether an account's steps depend, by an error, less than half as much on prompts as another's."""
