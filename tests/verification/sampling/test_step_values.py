@@ -18,8 +18,10 @@ from sapo_verification.sampling.step_values import (
     DEPENDENCE,
     FIGURES,
     LEAST_ACCOUNTS,
+    LEAST_OWN_TEXTS,
     LEAST_TEXTS,
     LIKELIHOOD,
+    MOST_EARLY,
     OWN_PART,
     SPLITS,
     TEXTS_COMPARED,
@@ -476,6 +478,25 @@ def test_who_is_found_out_has_no_vote_and_without_own_texts_all_have_theirs() ->
     assert known_family(MOSTLY_FOREIGN, own_texts=0).votes() == {}
 
 
+@pytest.mark.parametrize("own_texts", range(LEAST_OWN_TEXTS + 2))
+def test_texts_read_before_there_are_own_ones_are_compared_with_these_later(own_texts: int) -> None:
+    early = known_family({1: DEPENDENT, 2: 0.0}, own_texts=0)
+    early.learn_known([(FAMILY, dependent(DEPENDENT))] * own_texts, ())
+    enough = own_texts >= LEAST_OWN_TEXTS
+    assert early.misleading() == ({(account(2), FAMILY)} if enough else frozenset())
+    early.learn_known((), ())
+    assert early.votes() == ({account(1): 1.0, account(2): 0.0} if enough else {}), "each is compared once"
+
+
+def test_texts_that_wait_to_be_compared_are_bounded_and_the_latest_ones() -> None:
+    values = StepValues()
+    accounts = [account(number) for number in range(MOST_EARLY + 8)]
+    for each in accounts:
+        values.learn_known((), [(each, FAMILY, dependent(DEPENDENT))])
+    values.learn_known([(FAMILY, dependent(DEPENDENT))] * LEAST_OWN_TEXTS, ())
+    assert values.accounts() == frozenset(accounts[8:])
+
+
 def test_who_misleads_in_a_known_family_is_not_believed_in_one_that_is_not_known() -> None:
     values = known_family(MOSTLY_FOREIGN)
     values.learn([(account(number), FAMILY + 1, dependent(0.0)) for number in range(1, 12)])
@@ -497,10 +518,8 @@ def test_steps_of_another_notation_that_depend_on_less_do_not_mislead_in_a_known
 def test_few_own_texts_and_small_dependence_are_no_standard() -> None:
     assert known_family(MOSTLY_FOREIGN, own=1.9 * DEPENDENCE.least_standard).misleading() == frozenset()
     assert known_family(MOSTLY_FOREIGN, own=2.1 * DEPENDENCE.least_standard).misleading()
-    assert known_family(MOSTLY_FOREIGN, 2 * LEAST_TEXTS - 2).misleading() == frozenset()
-    assert known_family(MOSTLY_FOREIGN, 2 * LEAST_TEXTS - 1).misleading(), (
-        "six own texts, then five more of theirs"
-    )
+    assert known_family(MOSTLY_FOREIGN, LEAST_TEXTS - 1).misleading() == frozenset()
+    assert known_family(MOSTLY_FOREIGN, LEAST_TEXTS).misleading()
 
 
 def test_own_texts_without_another_prompt_to_compare_count_for_nothing() -> None:
@@ -526,7 +545,10 @@ def test_own_steps_are_a_standard_by_the_last_of_them() -> None:
 def test_what_is_read_in_a_known_family_is_no_standard_of_likelihood() -> None:
     values = StepValues()
     for _ in range(4 * LEAST_TEXTS):
-        values.learn_known([], [(account(n), FAMILY, StepValue(HONEST, (1.0, 9.0))) for n in range(5)])
+        values.learn_known(
+            [(FAMILY, dependent(1.0))],
+            [(account(n), FAMILY, StepValue(HONEST, (1.0, 9.0))) for n in range(5)],
+        )
     assert values.standards(FAMILY) == (None, 1.0, None)
 
 

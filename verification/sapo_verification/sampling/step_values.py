@@ -21,7 +21,7 @@ compared with its own right answers, whatever most accounts write. No opinion of
 
 from __future__ import annotations
 
-from collections import OrderedDict, defaultdict
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import hypot, sqrt
@@ -51,6 +51,12 @@ LEAST_ACCOUNTS: Final = 3
 OWN_PART: Final = 0.5
 """Part of the own steps' mean dependence on prompts that is the standard in families that this node knows: a
 policy reads honest steps of another notation worse than its own, and finds that they depend on less."""
+
+LEAST_OWN_TEXTS: Final = 3
+"""Own texts in a family of which that standard may consist: the mean of few is far from a half of it."""
+
+MOST_EARLY: Final = 1024
+"""Texts that were read before that standard was known and are compared with it then; the oldest gives way."""
 
 SURE_ERRORS: Final = 3.0
 """Standard errors by which an account must be below, of a mean of many texts."""
@@ -203,7 +209,8 @@ class StepValues:
     """Mean values of each account's texts by family, and who is far below the others."""
 
     def __init__(self) -> None:
-        self._own: defaultdict[int, Mean] = defaultdict(Mean)
+        self._own: dict[int, Mean] = {}
+        self._early: deque[JudgedSteps] = deque(maxlen=MOST_EARLY)
         self._records: OrderedDict[Pair, _Record] = OrderedDict()
         self._weights: Mapping[Account, float] | None = None
 
@@ -243,16 +250,21 @@ class StepValues:
         for family, value in own:
             on_prompts, _ = value.dependence
             if on_prompts is not None:
-                self._own[family] = self._own[family].with_value(on_prompts, TEXTS_IN_MEAN)
-        for account, family, value in others:
+                self._own[family] = self._own.get(family, Mean()).with_value(on_prompts, TEXTS_IN_MEAN)
+        texts = [*self._early, *others]
+        self._early.clear()
+        for account, family, value in texts:
+            if self._own.get(family, Mean()).count < LEAST_OWN_TEXTS:
+                self._early.append((account, family, value))
+                continue
             on_prompts, _ = value.dependence
             self._record(
                 (account, family), (None, on_prompts, None), (None, self._own_standard(family), None)
             )
 
     def _own_standard(self, family: int) -> float | None:
-        own = self._own[family]
-        return DEPENDENCE.standard(OWN_PART * own.value) if own.count >= LEAST_TEXTS else None
+        own = self._own.get(family, Mean())
+        return DEPENDENCE.standard(OWN_PART * own.value) if own.count >= LEAST_OWN_TEXTS else None
 
     def _record(self, pair: Pair, figures: _Figures, standards: _Figures) -> None:
         self._records[pair] = self._records.pop(pair, _Record()).with_text(figures, standards)

@@ -25,9 +25,11 @@ from sapo_protocol.epochs import epoch_at, epoch_start_seconds
 from sapo_protocol.errors import RemoteProtocolError
 from sapo_protocol.identifiers import ContentId
 from sapo_protocol.rollout import Rollout
+from sapo_protocol.rules import Rule
 from sapo_protocol.suite import Suite
 from sapo_verification.jail.checkers import CheckFailed
 from sapo_verification.sampling.step_values import JudgedSteps, StepValue
+from sapo_verification.tasks.text_policy import group_fault
 from sapo_verification.types import (
     AdmittedRollout,
     Demonstration,
@@ -336,7 +338,11 @@ class Rounds:
             return None
 
     async def _publish(self, slot: Slot, generation: Generation) -> VerifiedRollout:
+        """Sign and publish an own group, unless others would hold its text against the account."""
         parts, author = self._parts, self._parts.author
+        family = parts.manifest.suite.families[slot.task.family]
+        if (fault := group_fault(family, generation.completions)) is not None:
+            raise RemoteProtocolError(Rule.VISIBLE_TEXT, fault)
         rollout = Rollout(
             node=author.node,
             account=author.account,

@@ -127,6 +127,19 @@ async def test_an_empty_quota_waits_for_the_next_epoch(policy: Path, weekdays: S
     assert home.events("service_failed") == []
 
 
+async def test_own_groups_with_text_that_cannot_be_seen_are_not_published(
+    policy: Path, weekdays: Suite, tmp_path: Path
+) -> None:
+    """Others would hold it against the account; at this temperature the policy writes any bytes."""
+    home = Home(tmp_path, 1, manifest_of(weekdays), policy, learner={"temperature": 10.0})
+    with trio.fail_after(PATIENCE_SECONDS):
+        assert await home.node(MemoryHub(), steps=6).run() == 0
+    withheld, published = home.events("own_rollout_refused"), home.events("published")
+    assert {event["reason"] for event in withheld} == {"text_policy"}
+    assert len(withheld) + len(published) == 6 * GROUPS
+    assert "text_policy" not in {event["reason"] for event in home.events("refused")}
+
+
 def test_completions_fill_the_groups(two_nodes: Any) -> None:
     for rollout in json.loads(two_nodes.reports["rollouts"])["rollouts"]:
         assert rollout["completions"] == COMPLETIONS
