@@ -497,10 +497,10 @@ async def test_an_engine_judges_what_others_show_where_it_knows_a_family() -> No
     assert (batch.judged, batch.demonstrations, batch.forgotten) == (taken, (), frozenset())
 
 
-def engine_of_three(*, latter_shows: int = 2, cap: float = 1.0) -> Engine:
+def engine_of_three(*, latter_shows: int = 2, cap: float = 1.0, places: int = 150) -> Engine:
     """Return an engine to which authors 10 to 12 show 128 texts each, of as many families; two but for 12."""
     authors = [Identity(number) for number in range(10, 13)]
-    policy = replace(POLICY, demonstrations=150, account_cap=cap)
+    policy = replace(POLICY, demonstrations=places, account_cap=cap)
     engine = VerificationHarness((*authors, OWN), MANIFEST, policy=policy, own=OWN.account).engine
     for author, families in zip(authors, (2, 2, latter_shows), strict=True):
         for number in range(128):
@@ -540,15 +540,17 @@ async def test_an_account_of_which_some_family_is_trained_keeps_its_places() -> 
     assert await taken_of_three({(12, 0)}, solved=True) == pytest.approx([50] * 3, abs=15)
 
 
-@pytest.mark.parametrize(("cap", "places"), [(1.0, 75), (0.25, 37)], ids=["no cap", "a quarter at most"])
+@pytest.mark.parametrize(("cap", "places"), [(1.0, 50), (0.25, 25)], ids=["no cap", "a quarter at most"])
 def test_places_of_accounts_that_show_nothing_needed_go_to_the_others_below_their_caps(
     cap: float, places: int
 ) -> None:
-    engine = engine_of_three(latter_shows=1, cap=cap)
+    engine = engine_of_three(latter_shows=1, cap=cap, places=100)
     engine.success.verified(rollout_of(OWN.account, 1, {b"1": 1.0}, 0))
     counts = Counter(each.account for each in engine.demonstrate(EPOCH, random.Random(1)))
     expected = {Identity(number).account: places for number in (10, 11)}
     assert counts == pytest.approx(expected, abs=15)
+    if cap == 1.0:
+        assert counts.total() == 100, "no place stays empty"
 
 
 def test_places_to_judge_go_to_accounts_that_show_a_known_family() -> None:
