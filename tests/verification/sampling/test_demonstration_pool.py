@@ -497,12 +497,12 @@ async def test_an_engine_judges_what_others_show_where_it_knows_a_family() -> No
     assert (batch.judged, batch.demonstrations, batch.forgotten) == (taken, (), frozenset())
 
 
-def engine_of_three(*, latter_shows: int = 2, cap: float = 1.0, places: int = 150) -> Engine:
-    """Return an engine to which authors 10 to 12 show 128 texts each, of as many families; two but for 12."""
+def engine_of_three(*, last_shows: int = 2, cap: float = 1.0, places: int = 150) -> Engine:
+    """Return an engine with 128 texts of each of authors 10 to 12; the last shows so many families."""
     authors = [Identity(number) for number in range(10, 13)]
     policy = replace(POLICY, demonstrations=places, account_cap=cap)
     engine = VerificationHarness((*authors, OWN), MANIFEST, policy=policy, own=OWN.account).engine
-    for author, families in zip(authors, (2, 2, latter_shows), strict=True):
+    for author, families in zip(authors, (2, 2, last_shows), strict=True):
         for number in range(128):
             engine.demonstrations.verified(
                 rollout_of(author.account, number, {b"%d" % number: 1.0}, number % families)
@@ -544,7 +544,7 @@ async def test_an_account_of_which_some_family_is_trained_keeps_its_places() -> 
 def test_places_of_accounts_that_show_nothing_needed_go_to_the_others_below_their_caps(
     cap: float, places: int
 ) -> None:
-    engine = engine_of_three(latter_shows=1, cap=cap, places=100)
+    engine = engine_of_three(last_shows=1, cap=cap, places=100)
     engine.success.verified(rollout_of(OWN.account, 1, {b"1": 1.0}, 0))
     counts = Counter(each.account for each in engine.demonstrate(EPOCH, random.Random(1)))
     expected = {Identity(number).account: places for number in (10, 11)}
