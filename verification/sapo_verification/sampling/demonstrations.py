@@ -65,10 +65,6 @@ class DemonstrationPool(SilentObserver):
         for completion in list(imitable)[:PER_GROUP]:
             self._add(Demonstration(rollout.task, rollout.prompt, completion, source=rollout))
 
-    def accounts(self) -> frozenset[Account]:
-        """Return the accounts with texts waiting."""
-        return frozenset(self._waiting)
-
     def pairs(self) -> frozenset[Pair]:
         """Return the accounts with texts waiting, each with the families of its texts."""
         return frozenset((each.account, each.family) for texts in self._waiting.values() for each in texts)

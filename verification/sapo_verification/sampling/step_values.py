@@ -209,7 +209,7 @@ class StepValues:
     """Mean values of each account's texts by family, and who is far below the others."""
 
     def __init__(self) -> None:
-        self._own: dict[int, Mean] = {}
+        self._own: defaultdict[int, Mean] = defaultdict(Mean)
         self._early: deque[JudgedSteps] = deque(maxlen=MOST_EARLY)
         self._records: OrderedDict[Pair, _Record] = OrderedDict()
         self._weights: Mapping[Account, float] | None = None
@@ -250,11 +250,11 @@ class StepValues:
         for family, value in own:
             on_prompts, _ = value.dependence
             if on_prompts is not None:
-                self._own[family] = self._own.get(family, Mean()).with_value(on_prompts, TEXTS_IN_MEAN)
+                self._own[family] = self._own[family].with_value(on_prompts, TEXTS_IN_MEAN)
         texts = [*self._early, *others]
         self._early.clear()
         for account, family, value in texts:
-            if self._own.get(family, Mean()).count < LEAST_OWN_TEXTS:
+            if not self._has_own(family):
                 self._early.append((account, family, value))
                 continue
             on_prompts, _ = value.dependence
@@ -262,9 +262,11 @@ class StepValues:
                 (account, family), (None, on_prompts, None), (None, self._own_standard(family), None)
             )
 
+    def _has_own(self, family: int) -> bool:
+        return self._own[family].count >= LEAST_OWN_TEXTS
+
     def _own_standard(self, family: int) -> float | None:
-        own = self._own.get(family, Mean())
-        return DEPENDENCE.standard(OWN_PART * own.value) if own.count >= LEAST_OWN_TEXTS else None
+        return DEPENDENCE.standard(OWN_PART * self._own[family].value) if self._has_own(family) else None
 
     def _record(self, pair: Pair, figures: _Figures, standards: _Figures) -> None:
         self._records[pair] = self._records.pop(pair, _Record()).with_text(figures, standards)
