@@ -29,6 +29,7 @@ from sapo_verification.sampling.sampler import (
     cap_networks,
     capped_shares,
 )
+from sapo_verification.sampling.step_values import LEAST_TEXTS, StepValue
 from sapo_verification.sampling.text_use import TextUse
 from sapo_verification.screens.recurring_runs import LEAST_GROUPS
 from sapo_verification.types import AdmittedRollout, SampledBatch, SampledGroup, VerifiedRollout
@@ -276,6 +277,18 @@ async def test_newcomers_do_not_decide_what_is_usual_in_a_draw() -> None:
             await harness.engine.verify(reasoned(harness, author, slot, "All hail to the thief."))
         assert await harness.sampler.draw_external(EPOCH, random.Random(0)) == ()
     assert {account for _, account in planted_by(harness)} == {author.account for author in newcomers}
+
+
+def test_the_vote_of_an_account_that_is_found_out_goes_to_the_others_of_its_cap() -> None:
+    """Three newcomers share a cap; the steps of the last one depend on nothing in a family of this node."""
+    harness, authors = tagged_harness(TextUse.HYBRID, newcomer_cap=0.3, accounts=3)
+    accounts = [author.account for author in authors]
+    sampler = harness.sampler
+    assert sampler.votes(accounts, EPOCH) == dict.fromkeys(accounts, pytest.approx(0.1))
+    text, foreign = (StepValue(0.01, (nats, None)) for nats in (4.0, 0.0))
+    for _ in range(2 * LEAST_TEXTS):
+        sampler.step_values.learn_known([(0, text)], [(accounts[2], 0, foreign)])
+    assert sampler.votes(accounts, EPOCH) == dict.fromkeys(accounts[:2], pytest.approx(0.15))
 
 
 def planted_by(harness: VerificationHarness) -> list[tuple[ContentId, Account]]:
