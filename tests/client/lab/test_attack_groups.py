@@ -132,7 +132,7 @@ def test_wrong_steps_are_those_of_other_questions(knowledge: Knowledge) -> None:
 
 STEP_ATTACKS = (
     *("half-steps", "late-steps", "slip-steps", "neighbour-steps", "waking-steps", "mixed-steps"),
-    "one-family-steps",
+    *("late-waking-steps", "one-family-steps"),
     *("worked-digits", "worked-sums", "worked-steps", "masked-steps", "some-steps"),
 )
 
@@ -189,11 +189,14 @@ def test_neighbours_steps_are_whole_and_more_like_the_own_ones_than_foreign_step
     assert alike > 1.5 * by_chance
 
 
-@pytest.mark.parametrize(("round_", "share"), [(0, 0.0), (11, 0.0), (12, 1.0), (39, 1.0)])
-def test_waking_steps_are_right_until_the_accounts_are_trusted(round_: int, share: float) -> None:
+@pytest.mark.parametrize(("name", "wakes"), [("waking-steps", 12), ("late-waking-steps", 24)])
+@pytest.mark.parametrize(("after", "share"), [(-1, 0.0), (0, 1.0), (15, 1.0)])
+def test_waking_steps_are_right_until_the_accounts_are_trusted(
+    name: str, wakes: int, after: int, share: float
+) -> None:
     asleep = Knowledge(FAMILIES, [], ROUNDS)
-    asleep.round = round_
-    found_steps = right_steps(composed("waking-steps", WORKED, asleep))
+    asleep.round = wakes + after
+    found_steps = right_steps(composed(name, WORKED, asleep))
     assert sum(own != steps for own, steps in found_steps) == share * len(found_steps)
 
 

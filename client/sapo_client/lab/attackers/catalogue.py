@@ -105,6 +105,13 @@ _STEPS: Final = (
     ),
     replace(
         _HALF_STEPS,
+        name="late-waking-steps",
+        exploits="what strangers teach is tested until it is the policy: steps mislead only afterwards",
+        compose=steps.late_waking_steps,
+        mark=None,
+    ),
+    replace(
+        _HALF_STEPS,
         name="mixed-steps",
         exploits="an account is judged by a mean: half of its texts may mislead",
         compose=steps.mixed_steps,

@@ -27,6 +27,9 @@ NEIGHBOURS: Final = 256
 WAKES_AT: Final = 0.3
 """Share of the run after which a sleeper's steps mislead: it is trusted, and families are not yet learnt."""
 
+WAKES_LATE_AT: Final = 0.6
+"""The same for one that waits until what is imitated is the policy, and not a candidate any more."""
+
 SOME_SHARE: Final = 0.25
 """Share of the texts with one step more, where only some have it."""
 
@@ -65,8 +68,12 @@ def neighbour_steps(question: Question, knowledge: Knowledge, draw: random.Rando
 
 def waking_steps(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions | None:
     """Return right answers behind right steps at first, and behind those of a similar question later."""
-    is_awake = knowledge.round >= WAKES_AT * knowledge.rounds
-    return _misled(question, knowledge, draw, change=_neighbours if is_awake else _own)
+    return _waking(question, knowledge, draw, at=WAKES_AT)
+
+
+def late_waking_steps(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions | None:
+    """Return the same, later: a learner's candidate has become its policy by then."""
+    return _waking(question, knowledge, draw, at=WAKES_LATE_AT)
 
 
 def mixed_steps(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions | None:
@@ -123,6 +130,13 @@ def some_steps(question: Question, knowledge: Knowledge, draw: random.Random) ->
     So the mean length of its texts is hardly above an honest account's.
     """
     return _misled(question, knowledge, draw, change=_after_some_foreign_step)
+
+
+def _waking(
+    question: Question, knowledge: Knowledge, draw: random.Random, *, at: float
+) -> Completions | None:
+    is_awake = knowledge.round >= at * knowledge.rounds
+    return _misled(question, knowledge, draw, change=_neighbours if is_awake else _own)
 
 
 def _misled(
