@@ -16,6 +16,7 @@ import trio
 
 from sapo_client.ledger.errors import LedgerError
 from sapo_client.ledger.records import ChainLook
+from sapo_client.node.own_groups import OwnGroups
 from sapo_client.node.policy_events import PolicyEvents
 from sapo_client.node.router_report import router_report
 from sapo_client.observe.findings import HealthFinding
@@ -135,6 +136,7 @@ class HealthWatch:
         self._islands = islands
         self._show = show
         self._policy = PolicyEvents(context.data.checkpoints)
+        self._own_groups = OwnGroups()
         self._durations: deque[float] = deque(maxlen=_ROUNDS)
         self._messages: deque[_Messages] = deque()
         self._said = SaidFindings()
@@ -251,6 +253,7 @@ class HealthWatch:
             rounds=self._round_facts(),
             call=None if call is None else _call_facts(call),
             events=self._policy.recent(),
+            own_groups=self._own_groups.facts(),
             chain=self._chain_facts() if has_chain else None,
             account=self._account_facts() if self._uses_ledger else None,
             bond=self._bond(),
@@ -360,6 +363,7 @@ class HealthWatch:
     def _note(self, event: str, fields: Mapping[str, object]) -> None:
         """Take an event of the node."""
         self._policy.note(event, fields)
+        self._own_groups.note(event, fields)
         match event, fields:
             case "paused", _:
                 self._paused = True

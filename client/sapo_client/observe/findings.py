@@ -35,6 +35,8 @@ class FindingCode(StrEnum):
     POLICY_ROLLED_BACK = "policy_rolled_back"
     POLICY_RESET = "policy_reset"
     SAMPLER_MISMATCH = "sampler_mismatch"
+    OWN_WITHHELD = "own_withheld"
+    NO_ADVANTAGE = "no_advantage"
     CHECKPOINT_UNREADABLE = "checkpoint_unreadable"
     NO_COINS = "no_coins"
     NOT_REGISTERED = "not_registered"

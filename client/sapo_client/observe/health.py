@@ -20,6 +20,7 @@ from sapo_client.observe.findings import (
     FindingLevel,
     HealthFinding,
 )
+from sapo_client.observe.own_groups import OwnGroupFacts, assess_own_groups
 from sapo_protocol.terms.successor import SETTLED_NOTICE_EPOCHS
 
 INTERVAL_SECONDS: Final = 10.0
@@ -235,6 +236,7 @@ class HealthFacts:
     rounds: RoundFacts = RoundFacts()
     call: CallFacts | None = None
     events: tuple[PolicyEvent, ...] = ()
+    own_groups: OwnGroupFacts = field(default_factory=OwnGroupFacts)
     chain: ChainFacts | None = None
     account: AccountFacts | None = None
     bond: BondFacts | None = None
@@ -251,6 +253,7 @@ def assess(facts: HealthFacts) -> tuple[HealthFinding, ...]:
         *_rounds(facts),
         *_call(facts),
         *(_event(event, facts.log) for event in facts.events),
+        *assess_own_groups(facts.own_groups),
         *(_chain(facts.chain) if facts.chain else ()),
         *(_account(facts.account) if facts.account else ()),
         *(_bond(facts.bond) if facts.bond else ()),

@@ -155,6 +155,17 @@ async def _send_noise(trial: HealthTrial, peer: MemoryTransport, *, epoch: int, 
     await trial.until_status(lambda status: sum(status["refused"].values()) >= sum(known.values()) + 20)
 
 
+async def test_a_policy_whose_text_cannot_be_shared(
+    mock_clock: MockClock, begin: Begin, weekdays: Suite
+) -> None:
+    """At this temperature it writes any bytes."""
+    trial = begin(manifest_of(weekdays, epoch_seconds=36_000), learner={"temperature": 10.0})
+    async with trio.open_nursery() as nursery:
+        await trial.start(nursery)
+        await expect(trial, "own_withheld")
+        await trial.stop()
+
+
 async def test_damaged_checkpoints_and_a_full_disk(
     mock_clock: MockClock, begin: Begin, weekdays: Suite
 ) -> None:

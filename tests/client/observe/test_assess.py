@@ -24,6 +24,7 @@ from sapo_client.observe.health import (
     assess,
     is_healthy,
 )
+from sapo_client.observe.own_groups import OwnGroupFacts
 from sapo_client.observe.reachable import reachable_text
 from sapo_client.observe.reports import RouterReport
 
@@ -125,6 +126,30 @@ def test_announced_terms_that_this_node_cannot_follow(epochs: int, level: str) -
     assert codes(HealthFacts(change=replace(CHANGE, epochs=epochs))) == [("change_unfollowed", level)]
 
 
+SOLVED = OwnGroupFacts(shared=128, reward=1.0)
+UNSEEN = OwnGroupFacts(shared=15, withheld={"text_policy": 16, "epoch_past": 1}, reward=0.25)
+
+
+@pytest.mark.parametrize(
+    ("own", "found"),
+    [
+        (OwnGroupFacts(), []),
+        (replace(SOLVED, shared=127), []),
+        (replace(SOLVED, with_advantage=1), []),
+        (SOLVED, [("no_advantage", "warning")]),
+        (replace(UNSEEN, shared=17), []),
+        (replace(UNSEEN, shared=14), []),
+        (UNSEEN, [("own_withheld", "warning")]),
+        (OwnGroupFacts(withheld={"epoch_past": 31}), []),
+        (OwnGroupFacts(withheld={"epoch_past": 32}), [("own_withheld", "error")]),
+    ],
+)
+def test_own_groups_that_are_not_shared_or_teach_nothing(
+    own: OwnGroupFacts, found: list[tuple[str, str]]
+) -> None:
+    assert codes(HealthFacts(own_groups=own)) == found
+
+
 def test_errors_come_first() -> None:
     facts = HealthFacts(
         events=(PolicyEvent(FindingCode.LEARNER_RESTARTED, "the learner was restarted"),),
@@ -201,7 +226,9 @@ def test_the_page_has_the_sentences_of_cases_that_no_node_here_comes_into() -> N
     refused = RouterReport(state="refused", detail="Action not authorized")
     texts = (reachable_text("unreachable", router) for router in (None, refused))
     unreached = (assess(HealthFacts(peers=PeerFacts(connected=3, unreachable=text))) for text in texts)
-    rare = chain.from_iterable((*by_gate, *unknown, *unreached))
+    late, other = (OwnGroupFacts(withheld={reason: 32}) for reason in ("epoch_past", "certificate_unknown"))
+    own = (assess(HealthFacts(own_groups=each)) for each in (SOLVED, UNSEEN, late, other))
+    rare = chain.from_iterable((*by_gate, *unknown, *unreached, *own))
     for finding in (*assess(facts), *assess(with_coins), *changed, *rare):
         require_row(row(finding))
 

@@ -390,6 +390,7 @@ class Rounds:
             external_age=self._ages.mean([rollout.content_id for rollout, _ in used], report.step - 1),
             pool_age=pool_age,
             local=[rollout.content_id for rollout in batch.local],
+            with_advantage=sum(rollout.is_informative for rollout in batch.local),
             families=_rewards_by_family(batch, parts.manifest.suite),
             private=len(batch.private),
             external=[

@@ -1,0 +1,42 @@
+"""What became of a node's last own groups, told from its events."""
+
+from sapo_client.node.own_groups import OwnGroups
+from sapo_client.observe.own_groups import GROUPS, OwnGroupFacts
+
+LOCAL = 8
+
+
+def ended(
+    own: OwnGroups, *, shared: int, refused: tuple[str, ...], with_advantage: int, reward: float
+) -> None:
+    """Let a round end."""
+    for reason in refused:
+        own.note("own_rollout_refused", {"reason": reason, "detail": "why"})
+    own.note("published", {"peers": 3})
+    local = [f"id {number}" for number in range(shared)]
+    own.note("step", {"local": local, "with_advantage": with_advantage, "reward": reward, "loss": 0.5})
+
+
+def test_the_last_rounds_with_enough_groups_are_remembered() -> None:
+    own = OwnGroups()
+    assert own.facts() == OwnGroupFacts()
+    ended(own, shared=LOCAL, refused=(), with_advantage=5, reward=1.0)
+    assert own.facts() == OwnGroupFacts(shared=LOCAL, with_advantage=5, reward=1.0)
+    refused = ("text_policy", "text_policy", "epoch_past")
+    ended(own, shared=5, refused=refused, with_advantage=1, reward=0.2)
+    withheld = {"text_policy": 2, "epoch_past": 1}
+    assert own.facts() == OwnGroupFacts(shared=13, withheld=withheld, with_advantage=6, reward=9 / 13)
+    for _ in range(GROUPS // LOCAL - 1):
+        ended(own, shared=LOCAL, refused=(), with_advantage=0, reward=0.0)
+    assert own.facts() == OwnGroupFacts(GROUPS - 3, withheld, with_advantage=1, reward=1 / (GROUPS - 3))
+    ended(own, shared=0, refused=(), with_advantage=0, reward=0.5)  # without the chain
+    assert own.facts().withheld == withheld
+    ended(own, shared=LOCAL, refused=(), with_advantage=0, reward=0.0)
+    assert own.facts() == OwnGroupFacts(shared=GROUPS)
+
+
+def test_a_node_that_can_share_nothing_has_shared_nothing() -> None:
+    own = OwnGroups()
+    for _ in range(2 * GROUPS):
+        ended(own, shared=0, refused=("text_policy",), with_advantage=0, reward=0.0)
+    assert own.facts() == OwnGroupFacts(withheld={"text_policy": GROUPS})
