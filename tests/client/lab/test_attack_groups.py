@@ -190,12 +190,14 @@ def test_neighbours_steps_are_whole_and_more_like_the_own_ones_than_foreign_step
 
 
 @pytest.mark.parametrize(("name", "wakes"), [("waking-steps", 12), ("late-waking-steps", 24)])
-@pytest.mark.parametrize(("after", "share"), [(-1, 0.0), (0, 1.0), (15, 1.0)])
+@pytest.mark.parametrize("last", [False, True], ids=["nearest", "farthest"])
+@pytest.mark.parametrize("is_awake", [False, True])
 def test_waking_steps_are_right_until_the_accounts_are_trusted(
-    name: str, wakes: int, after: int, share: float
+    name: str, wakes: int, *, last: bool, is_awake: bool
 ) -> None:
+    round_, share = ((39 if last else wakes), 1.0) if is_awake else ((0 if last else wakes - 1), 0.0)
     asleep = Knowledge(FAMILIES, [], ROUNDS)
-    asleep.round = wakes + after
+    asleep.round = round_
     found_steps = right_steps(composed(name, WORKED, asleep))
     assert sum(own != steps for own, steps in found_steps) == share * len(found_steps)
 
