@@ -217,8 +217,8 @@ class LearnerConfig(_Section):
     )
     bfloat16: bool | None = Field(
         default=None,
-        description="matrix products of training in bfloat16; unset: on CUDA, in float16 where a GPU has no"
-        " bfloat16",
+        description="matrix products of training in bfloat16, on a CPU of sampling, too; unset: on CUDA, in"
+        " float16 where a GPU has no bfloat16",
     )
     base: str = Field(
         default="auto",

@@ -18,6 +18,7 @@ from sapo_client.learner.generate import Completion, FastGenerator, Generator, P
 from sapo_client.learner.memory import GIB, available_bytes
 from sapo_client.learner.policy import Policy, load_policy
 from sapo_client.learner.settings import LearnerSettings
+from sapo_client.learner.sizing.precision import sampling_type
 from sapo_client.learner.trainer import Trainer
 
 
@@ -30,13 +31,15 @@ def reward(completion: Completion, vocabulary: int) -> float:
     return (sum(map(str.isdigit, completion.text)) + beyond) / 100
 
 
-def generator(policy: Policy, backend: str) -> Generator:
+def generator(policy: Policy, backend: str, *, bfloat16: bool | None) -> Generator:
     """Return the generator of a backend, whichever the learner would choose by itself."""
     if backend == "vllm":
         from sapo_client.learner.vllm_generator import VllmGenerator
 
         return VllmGenerator(policy, seed=0)
-    return FastGenerator(policy) if backend == "own" else PlainGenerator(policy)
+    if backend == "own":
+        return FastGenerator(policy, products=sampling_type(policy.device, bfloat16))
+    return PlainGenerator(policy)
 
 
 def now(device: str) -> float:
@@ -129,7 +132,7 @@ def main() -> None:
     torch.set_num_threads(1)
     device = work["device"]
     policy, settings = opened(work)
-    sampler = generator(policy, sys.argv[1])
+    sampler = generator(policy, sys.argv[1], bfloat16=settings.bfloat16)
     trainer = Trainer(policy, settings) if work["trains"] else None
     seconds, sampling, tokens = [], [], []
     for step in range(work["steps"]):

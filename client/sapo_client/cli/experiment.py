@@ -69,6 +69,10 @@ TemperatureOption = Annotated[
     typer.Option("--temperature", min=0.0, metavar="T", help="Temperature of sampling and of pass@1."),
 ]
 DeviceOption = Annotated[str | None, typer.Option("--device", metavar="D", help="auto, cpu or cuda.")]
+ProductsOption = Annotated[
+    bool | None,
+    typer.Option("--bfloat16/--float32", help="Type of matrix products; unset: the preset's."),
+]
 CanaryOption = Annotated[
     int | None,
     typer.Option("--canary", min=1, metavar="R", help="Rounds between checks of a canary; unset: no canary."),
@@ -126,6 +130,7 @@ def run(
     learning_rate: RateOption = None,
     temperature: TemperatureOption = None,
     device: DeviceOption = None,
+    bfloat16: ProductsOption = None,
     canary: CanaryOption = None,
     jobs: JobsOption = None,
     ray: RayOption = None,
@@ -150,6 +155,7 @@ def run(
         learning_rate=learning_rate,
         temperature=temperature,
         device=device,
+        bfloat16=bfloat16,
         canary=canary,
     )
     chosen = arms_named(arms.split(",") if arms else list(ARMS))

@@ -23,6 +23,7 @@ from sapo_client.learner.batch import TrainingGroup
 from sapo_client.learner.generate import Completion, generator_for
 from sapo_client.learner.policy import load_policy
 from sapo_client.learner.settings import LearnerSettings
+from sapo_client.learner.sizing.precision import sampling_type
 from sapo_client.learner.trainer import Trainer
 from sapo_protocol.suite import Family
 from sapo_verification.suites import catalogue
@@ -108,7 +109,9 @@ class TrialAgent:
         self._plan = plan
         self._families = families
         self._policy = load_policy(plan.model, "cpu")
-        self._generator = generator_for(self._policy)
+        self._generator = generator_for(
+            self._policy, products=sampling_type(self._policy.device, plan.bfloat16)
+        )
         self._trainer = Trainer(self._policy, settings)
         self._draw = random.Random(f"{plan.seed}/{number}")
 

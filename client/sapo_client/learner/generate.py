@@ -90,10 +90,18 @@ class Generator(ABC):
         """Return one group of completions per prompt under the weights of the last ``refresh``."""
 
 
-def generator_for(policy: Policy, *, keep_states: bool = True) -> Generator:
-    """Return the faster of the two generators that support the policy's architecture."""
+def generator_for(
+    policy: Policy, *, keep_states: bool = True, products: torch.dtype | None = None
+) -> Generator:
+    """Return the faster of the two generators that support the policy's architecture.
+
+    Args:
+        policy: to sample from.
+        keep_states: see ``FastGenerator``.
+        products: see ``FastGenerator``; the other generator computes in the model's type.
+    """
     if is_llama_style(policy.model):
-        return FastGenerator(policy, keep_states=keep_states)
+        return FastGenerator(policy, keep_states=keep_states, products=products)
     return PlainGenerator(policy)
 
 
@@ -103,17 +111,22 @@ class FastGenerator(Generator):
     Args:
         policy: to sample from.
         keep_states: keep what is computed for the first update; not where another copy is trained.
+        products: type in which the layers' products are computed; None: the model's.
     """
 
-    def __init__(self, policy: Policy, *, keep_states: bool = True) -> None:
+    def __init__(
+        self, policy: Policy, *, keep_states: bool = True, products: torch.dtype | None = None
+    ) -> None:
         self._policy = policy
         self._keep_states = keep_states
+        self._products = products
 
     @torch.inference_mode()
     def draw(self, request: SampleRequest) -> list[list[Completion]]:
         """Sample as ``Generator.draw`` says."""
-        decoder = FastDecoder(self._policy.model, end=self._policy.end, pad=self._policy.pad)
-        random = torch.Generator(self._policy.device).manual_seed(request.seed)
+        policy = self._policy
+        decoder = FastDecoder(policy.model, end=policy.end, pad=policy.pad, products=self._products)
+        random = torch.Generator(policy.device).manual_seed(request.seed)
         count = request.completions_per_prompt
         at_once = max(1, MAX_ROWS // count)
         rows: list[Completion] = []

@@ -25,7 +25,7 @@ from sapo_client.learner.ranks.sampling import Replica, ReplicaGenerator
 from sapo_client.learner.seeds import sampling_seed
 from sapo_client.learner.settings import LearnerSettings
 from sapo_client.learner.sizing.fit import require_weights_fit, with_fitting_tokens
-from sapo_client.learner.sizing.precision import require_float32_without_adapters
+from sapo_client.learner.sizing.precision import require_float32_without_adapters, sampling_type
 from sapo_client.learner.trainer import Trainer
 from sapo_client.learner.wire import Message
 from sapo_verification.tasks.text_policy import OPEN_TAG
@@ -395,7 +395,8 @@ class Service:
 
     def _generator_of(self, policy: Policy) -> Generator:
         if not self._settings.vllm:
-            return generator_for(policy, keep_states=not self._replica.is_copy)
+            products = sampling_type(policy.device, self._settings.bfloat16)
+            return generator_for(policy, keep_states=not self._replica.is_copy, products=products)
         if self._settings.endpoint is not None:
             from sapo_client.learner.remote.vllm_server import VllmServerGenerator
 

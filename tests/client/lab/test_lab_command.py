@@ -47,7 +47,7 @@ def test_options_override_a_preset(tmp_path: Path) -> None:
     options = [
         *("--arms", "8/0", "--seeds", "1", "--rounds", "3", "--agents", "2", "--model", "no/such/folder"),
         *("--families", "base_conversion,bf", "--level", "full", "--learning-rate", "2e-5"),
-        *("--temperature", "1.5", "--out", str(tmp_path)),
+        *("--temperature", "1.5", "--bfloat16", "--out", str(tmp_path)),
     ]
     result = CliRunner().invoke(app, ["lab", "run", *options])
     assert isinstance(result.exception, SapoError)
@@ -61,6 +61,7 @@ def test_options_override_a_preset(tmp_path: Path) -> None:
         rounds=3,
         learning_rate=2e-5,
         temperature=1.5,
+        bfloat16=True,
     )
 
 

@@ -59,9 +59,10 @@ class FastDecoder:
         model: one that ``is_llama_style`` accepts.
         end: id of the end token.
         pad: id that pads prompts on the left and finished rows on the right.
+        products: type in which the layers' products are computed; None: the model's.
     """
 
-    def __init__(self, model: Any, *, end: int, pad: int) -> None:
+    def __init__(self, model: Any, *, end: int, pad: int, products: torch.dtype | None = None) -> None:
         config = model.config
         self._end, self._pad = end, pad
         self._embedding: Tensor = model.model.embed_tokens.weight
@@ -73,7 +74,10 @@ class FastDecoder:
         self._kv_heads: int = config.num_key_value_heads
         self._head_dim = head_dim(config)
         self._keep: KeptStates | None = None
-        self._layers = [_prepack(fuse_layer(layer, self._head_dim)) for layer in model.model.layers]
+        self._layers = [
+            _prepack(fuse_layer(layer, self._head_dim, products or model.dtype))
+            for layer in model.model.layers
+        ]
 
     def run(
         self,

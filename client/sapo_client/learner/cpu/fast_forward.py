@@ -43,8 +43,13 @@ def is_fast(model: Any) -> bool:
         and model.device.type == "cpu"
         and model.dtype == torch.float32
         and not getattr(model.model.layers[0], "gradient_checkpointing", False)
-        and not torch.is_autocast_enabled("cpu")
+        and _product_type() in (torch.float32, torch.bfloat16)
     )
+
+
+def _product_type() -> torch.dtype:
+    """Return the type of the layers' products: autocast's, where it is enabled."""
+    return torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else torch.float32
 
 
 def fast_logprobs(
@@ -57,6 +62,9 @@ def fast_logprobs(
 ) -> Tensor:
     """Return the log-probability of every completion token under the tempered policy; differentiable.
 
+    Under autocast the layers' weights are multiplied in bfloat16, with float32 sums; everything else, the
+    head and attention too, is computed in float32.
+
     Args:
         model: one that ``is_fast`` accepts.
         rows: prompt and completion of each row; equal prompts are computed once.
@@ -67,6 +75,21 @@ def fast_logprobs(
     Returns:
         (R, T + 1), float32; zero beyond a completion's end.
     """
+    products = _product_type()
+    with torch.autocast("cpu", enabled=False):  # it would cast attention's products, too
+        return _logprobs(model, rows, pad_id, temperature, states=states, products=products)
+
+
+def _logprobs(
+    model: Any,
+    rows: Sequence[Row],
+    pad_id: int,
+    temperature: float,
+    *,
+    states: Sequence[KeptRow | None] | None,
+    products: torch.dtype,
+) -> Tensor:
+    """Return what ``fast_logprobs`` says, by products of a type."""
     config, base, dim = model.config, model.model, head_dim(model.config)
     layout = pack(rows, pad_id, config.num_attention_heads, config.num_key_value_heads)
     rope = rotary_embedding(model, layout.positions)[:, None]
@@ -74,7 +97,7 @@ def fast_logprobs(
     hidden = embedding(layout.inverse, unique)  # `unique[inverse]` with a faster derivative
     known = _known(rows, states, len(hidden))
     for number, layer in enumerate(base.layers):
-        weights = fuse_layer(layer, dim)
+        weights = fuse_layer(layer, dim, products)
         # the first layer's projections depend on the token id alone: computed once for each distinct id
         qkv = None if number else _distinct_qkv(layer, weights, unique, layout)
         known_layer = KnownLayer() if known is None else known[0].gather(number, known[1])

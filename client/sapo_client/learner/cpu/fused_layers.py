@@ -62,21 +62,30 @@ def head_dim(config: Any) -> int:
     return dim
 
 
-def fuse_layer(layer: Any, dim: int) -> FusedLayer[Affine]:
-    """Return the fused weights of one of transformers' decoder layers; differentiable."""
+def fuse_layer(layer: Any, dim: int, products: torch.dtype) -> FusedLayer[Affine]:
+    """Return the fused weights of one of transformers' decoder layers; differentiable.
+
+    Args:
+        layer: of transformers.
+        dim: D.
+        products: type of the weights, in which their products are computed.
+    """
     attention, mlp = layer.self_attn, layer.mlp
     qkv, gate_up = (attention.q_proj, attention.k_proj, attention.v_proj), (mlp.gate_proj, mlp.up_proj)
-    return FusedLayer(
-        qkv=(
+    fused = (
+        (
             _fuse_qkv([part.weight for part in qkv], dim) * layer.input_layernorm.weight,
             None if qkv[0].bias is None else _fuse_qkv([part.bias for part in qkv], dim),
         ),
-        out=(attention.o_proj.weight, attention.o_proj.bias),
-        gate_up=(
+        (attention.o_proj.weight, attention.o_proj.bias),
+        (
             torch.cat([part.weight for part in gate_up]) * layer.post_attention_layernorm.weight,
             None if gate_up[0].bias is None else torch.cat([part.bias for part in gate_up]),
         ),
-        down=(mlp.down_proj.weight, mlp.down_proj.bias),
+        (mlp.down_proj.weight, mlp.down_proj.bias),
+    )
+    return FusedLayer(
+        *((weight.to(products), None if bias is None else bias.to(products)) for weight, bias in fused)
     )
 
 

@@ -11,6 +11,9 @@ Both are private and may change or disappear. If either is missing when this mod
 function here computes ``torch.nn.functional.linear`` and ``use_fast_linear`` leaves the model as it is. If a
 call raises RuntimeError, that call alone is computed by ``torch.nn.functional.linear``.
 
+The type of a weight is that of its products: beside float32 inputs, a bfloat16 weight's are computed in
+bfloat16 with sums in float32, and their results are float32 again.
+
 Shapes: N inputs, M outputs, B rows.
 """
 
@@ -52,8 +55,8 @@ def prepacked_linear(weight: Tensor, bias: Tensor | None = None) -> Callable[[Te
         weight: (M, N); oneDNN gets a prepacked copy, so later changes of the weight have no effect.
         bias: (M,).
     """
-    plain = partial(linear, weight=weight, bias=bias)
-    if not _is_supported(MIN_ROWS, weight, weight):
+    plain = partial(_torch_linear, weight=weight, bias=bias)
+    if not _is_multiplied(weight):
         return plain
     assert _PREPACK_OP is not None
     try:
@@ -70,7 +73,7 @@ def prepacked_linear(weight: Tensor, bias: Tensor | None = None) -> Callable[[Te
 def fast_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Compute ``torch.nn.functional.linear`` with gradients: (..., N), (M, N), (M,) to (..., M)."""
     if not _is_supported(x.numel() // x.shape[-1], x, weight):
-        return linear(x, weight, bias)
+        return _torch_linear(x, weight, bias)
     result: Tensor = _LinearFunction.apply(x, weight, bias)  # type: ignore[no-untyped-call]
     return result
 
@@ -148,9 +151,10 @@ class _KnownLinear(torch.autograd.Function):
         residual = grad_output if ctx.needs_input_grad[3] else None
         if not _is_supported(len(x), x, weight):
             needs_x, needs_weight, needs_bias = ctx.needs_input_grad[:3]
+            grad, x = grad_output.to(weight.dtype), x.to(weight.dtype)
             return (
-                grad_output @ weight if needs_x else None,
-                grad_output.t() @ x if needs_weight else None,
+                (grad @ weight).to(grad_output.dtype) if needs_x else None,
+                grad.t() @ x if needs_weight else None,
                 grad_output.sum(0) if needs_bias else None,
                 residual,
                 None,
@@ -166,21 +170,35 @@ def _linear_gradients(
     needs_x, needs_weight, needs_bias = needed
     return (
         _onednn_linear(grad_output, weight.t()) if needs_x else None,
-        sum_of_outer_products(flat, x.flatten(0, -2)) if needs_weight else None,
+        sum_of_outer_products(flat, x.flatten(0, -2), weight.dtype) if needs_weight else None,
         flat.sum(0) if needs_bias else None,
     )
 
 
-def sum_of_outer_products(left: Tensor, right: Tensor) -> Tensor:
+def sum_of_outer_products(left: Tensor, right: Tensor, products: torch.dtype) -> Tensor:
     """Return the sum of the rows' outer products, without gradients: (B, M), (B, N) to (M, N).
 
     oneDNN copies a transposed first factor, so the narrower one comes first.
+
+    Args:
+        left: first factors.
+        right: second factors.
+        products: type in which they are computed, and that of the result.
     """
-    if not _is_supported(len(left), left, right):
+    supported = _is_supported(len(left), left, right)
+    left, right = left.to(products), right.to(products)
+    if not supported:
         return left.t() @ right
     if left.shape[1] <= right.shape[1]:
         return _onednn_linear(left.t(), right.t())
     return _onednn_linear(right.t(), left.t()).t()
+
+
+def _torch_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """Compute a linear layer with PyTorch, in the weight's type, and return it in the input's."""
+    if x.dtype == weight.dtype:  # the result may have another type, under autocast
+        return linear(x, weight, bias)
+    return linear(x.to(weight.dtype), weight, bias).to(x.dtype)
 
 
 def _onednn_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -188,19 +206,23 @@ def _onednn_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Ten
     assert _LINEAR_OP is not None
     try:
         # the last three describe a pointwise function after the product; names would double the call's cost
-        result: Tensor = _LINEAR_OP(x, weight, bias, "none", [], "")
+        result: Tensor = _LINEAR_OP(x.to(weight.dtype), weight, bias, "none", [], "")
     except RuntimeError:  # oneDNN has no memory for its compiled kernel; without any memory `linear` raises
-        return linear(x, weight.to_dense() if weight.is_mkldnn else weight, bias)
-    return result
+        return _torch_linear(x, weight.to_dense() if weight.is_mkldnn else weight, bias)
+    return result.to(x.dtype)
 
 
 def _is_supported(rows: int, x: Tensor, weight: Tensor) -> bool:
-    """Whether oneDNN computes this: a float32 product on a CPU with enough rows, without autocast."""
+    """Whether oneDNN computes this: float32 inputs, enough rows of them, and a weight that it multiplies."""
+    return rows >= MIN_ROWS and x.dtype == torch.float32 and _is_multiplied(weight)
+
+
+def _is_multiplied(weight: Tensor) -> bool:
+    """Whether oneDNN multiplies by this weight: of float32 or bfloat16, on a CPU, without autocast."""
     return (
         _LINEAR_OP is not None
         and _PREPACK_OP is not None
-        and rows >= MIN_ROWS
-        and x.device.type == "cpu"
-        and x.dtype == weight.dtype == torch.float32
+        and weight.device.type == "cpu"
+        and weight.dtype in (torch.float32, torch.bfloat16)
         and not torch.is_autocast_enabled("cpu")
     )

@@ -90,9 +90,9 @@ class _Mlp(torch.autograd.Function):
         _, _, _, has_bias, _, has_down_bias, _ = ctx.needs_input_grad
         from_gate_up, from_down = prepacked_linear(weight.t()), prepacked_linear(down_weight.t())
         grad_middle = torch.empty_like(middle)
-        grad_weight = weight.new_zeros(weight.shape[::-1])  # the narrower factor of the product comes first
-        grad_bias = weight.new_zeros(len(weight))
-        grad_down = torch.zeros_like(down_weight)
+        grad_weight = middle.new_zeros(weight.shape[::-1])  # the narrower factor of the product comes first
+        grad_bias = middle.new_zeros(len(weight))
+        grad_down = middle.new_zeros(down_weight.shape)
         for number, part in enumerate(_parts(len(middle))):
             grad = grad_output[part]
             normed, scale = _rms_norm(middle[part], ctx.epsilon)
@@ -103,8 +103,8 @@ class _Mlp(torch.autograd.Function):
             grad_gate, grad_up = grad_gate_up.chunk(2, -1)
             torch.mul(grad_gated, activated, out=grad_up)
             torch.ops.aten.silu_backward.grad_input(grad_gated.mul_(up), gate, grad_input=grad_gate)
-            grad_down += sum_of_outer_products(grad, activated.mul_(up))
-            grad_weight += sum_of_outer_products(normed, grad_gate_up)
+            grad_down += sum_of_outer_products(grad, activated.mul_(up), weight.dtype)
+            grad_weight += sum_of_outer_products(normed, grad_gate_up, weight.dtype)
             if has_bias:
                 grad_bias += grad_gate_up.sum(0)
             grad_normed = from_gate_up(grad_gate_up)

@@ -141,9 +141,7 @@ def estimate_memory(settings: LearnerSettings, workload: Workload, device: str) 
     trained = trained_parameters(adapted)
     checkpointing = bool(settings.gradient_checkpointing)
     fast = (
-        device == "cpu"
-        and shape.llama_style
-        and not (settings.lora_rank or settings.gradient_checkpointing or settings.bfloat16)
+        device == "cpu" and shape.llama_style and not (settings.lora_rank or settings.gradient_checkpointing)
     )
     moments = MOMENT_BYTES[settings.optimizer] * trained * (2 if settings.demonstrations_per_step else 1)
     batch, margin = 0.0, 1.0
@@ -157,7 +155,7 @@ def estimate_memory(settings: LearnerSettings, workload: Workload, device: str) 
         margin = 1.0 if checkpointing else ACTIVATION_MARGIN
     rows = _micro_rows(row, workload, settings, device)
     positions = rows * workload.new_tokens
-    copies = 2.0 * _FLOAT * _fused(shape) if fast else 0.0
+    copies = _fused_bytes(shape, settings) if fast else 0.0
     adapters = ADAPTER_LIBRARY_BYTES if settings.lora_rank and device == "cpu" else 0
     activations = margin * rows * row + batch
     if rows == workload.rows:  # a layer's activations are freed as its gradient is made
@@ -204,6 +202,12 @@ def _copied_weights(shape: ModelShape, settings: LearnerSettings, device: str) -
     if not shape.llama_style or settings.lora_rank or settings.vllm:
         return 0
     return shape.matrices + shape.head if device == "cpu" else _fused(shape)
+
+
+def _fused_bytes(shape: ModelShape, settings: LearnerSettings) -> float:
+    """Return the bytes of weights that the fast CPU path puts together or casts, and of their gradients."""
+    cast = BASE_BYTES["bfloat16"] * shape.matrices if settings.bfloat16 else 0.0
+    return 2.0 * (_FLOAT * _fused(shape) + cast)
 
 
 def _fused(shape: ModelShape) -> int:

@@ -55,6 +55,14 @@ def product_type(device: torch.device, bfloat16: bool | None) -> torch.dtype | N
     return torch.bfloat16 if bfloat16 else None
 
 
+def sampling_type(device: torch.device, bfloat16: bool | None) -> torch.dtype | None:
+    """Return the type of the own sampler's products, or None for the model's own.
+
+    On a CPU it is training's, whose first pass takes results of sampling; on a GPU it is the model's.
+    """
+    return product_type(device, bfloat16) if device.type == "cpu" else None
+
+
 def engine_type(device: torch.device) -> str:
     """Return vLLM's name of the type that its engine computes in."""
     if device.type == "cpu":

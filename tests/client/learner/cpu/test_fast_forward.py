@@ -74,15 +74,39 @@ def test_log_probabilities_and_gradients_equal_those_of_transformers(
         assert torch.allclose(found_gradients[name], gradient, atol=1e-5 * float(gradient.abs().max())), name
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_in_bfloat16_it_is_nearer_to_float32_than_transformers(
+    policies: dict[str, Policy], kind: str
+) -> None:
+    """It multiplies the layers' weights in bfloat16; autocast does so with the head and attention, too."""
+    policy = policies[kind]
+    rows = [(PROMPTS[i % 3], text(25, i)) for i in range(18)]
+    exact = reference_logprobs(policy.model, rows, 0.8)
+    wanted = torch.cat([each.flatten() for each in gradients(policy.model, exact).values()])
+    errors = []
+    with torch.autocast("cpu", torch.bfloat16):
+        assert is_fast(policy.model)
+        found = fast_logprobs(policy.model, rows, policy.pad, 0.8)
+        theirs = reference_logprobs(policy.model, rows, 0.8).float()
+    for values in (found, theirs):
+        flat = torch.cat([each.flatten() for each in gradients(policy.model, values).values()])
+        errors.append(
+            (float((values - exact).detach().abs().mean()), float((flat - wanted).norm() / wanted.norm()))
+        )
+    (own_values, own_gradient), (their_values, their_gradient) = errors
+    assert 1e-6 < own_values < their_values
+    assert 1e-6 < own_gradient < their_gradient < 0.05
+
+
 def test_unsupported_models_are_not_fast(policies: dict[str, Policy]) -> None:
-    """Other architectures, adapters, gradient checkpointing, bfloat16 and float64."""
+    """Other architectures, adapters, gradient checkpointing, float16 products and float64."""
     policy = policies["qwen2"]
     adapted = load_policy(policy.model.name_or_path, "cpu").with_adapters(4)
     checkpointing = load_policy(policy.model.name_or_path, "cpu").model
     checkpointing.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     models = [policies["gpt2"].model, adapted.model, checkpointing]
     assert [is_fast(model) for model in models] == [False] * 3
-    with torch.autocast("cpu", torch.bfloat16):
+    with torch.autocast("cpu", torch.float16):
         assert not is_fast(policy.model)
     assert not is_fast(load_policy(policy.model.name_or_path, "cpu").model.double())
 

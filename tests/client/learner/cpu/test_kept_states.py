@@ -55,6 +55,33 @@ def test_values_and_gradients_are_those_of_a_whole_forward_pass(
         assert torch.allclose(one, other, atol=2e-4 * float(other.abs().max()) + 1e-6)
 
 
+@pytest.mark.parametrize("wide", [True, False])
+def test_of_samples_in_bfloat16_the_first_pass_reuses_what_they_were_sampled_by(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wide: bool
+) -> None:
+    """Log-probabilities are those of the sampler but for float32's rounding of what is computed again."""
+    if wide:
+        monkeypatch.setattr(kept_states, "MIN_WIDTH", 1)
+    policy = load_policy(str(make_policy_folder(tmp_path / "model")), "cpu")
+    groups = FastGenerator(policy, products=torch.bfloat16).sample(
+        PROMPTS, completions_per_prompt=6, max_new_tokens=24, temperature=0.8, seed=3
+    )
+    items = [(prompt, item) for prompt, group in zip(PROMPTS, groups, strict=True) for item in group]
+    rows, states = [(prompt, item.tokens) for prompt, item in items], [item.states for _, item in items]
+    exact = completion_logprobs(policy.model, rows, policy.pad, 0.8)
+    with torch.autocast("cpu", torch.bfloat16):
+        plain = completion_logprobs(policy.model, rows, policy.pad, 0.8)
+        reused = completion_logprobs(policy.model, rows, policy.pad, 0.8, states=states)
+    behaviour = torch.nn.utils.rnn.pad_sequence(
+        [torch.tensor(item.logprobs) for _, item in items], batch_first=True
+    )
+    assert torch.allclose(reused, behaviour, atol=1e-4)
+    assert 1e-4 < float((plain - exact).detach().abs().max()) < 0.1
+    assert torch.allclose(plain, behaviour, atol=0.02)
+    for one, other in zip(gradients(policy, reused), gradients(policy, plain), strict=True):
+        assert torch.allclose(one, other, atol=0.02 * float(other.abs().max()) + 1e-6)
+
+
 def test_nothing_is_reused_once_a_weight_was_written_or_a_row_was_not_kept(tmp_path: Path) -> None:
     policy = load_policy(str(make_policy_folder(tmp_path / "model")), "cpu")
     [group, *_] = sampled(policy)
@@ -117,3 +144,27 @@ def test_a_step_of_the_service_reuses_its_samples_and_then_drops_them(tmp_path: 
         assert {item.states for item in service._held[2].completions} == {None}
     for one, other in zip(*after, strict=True):
         assert torch.allclose(one, other, atol=2e-4)
+
+
+def test_a_learner_in_bfloat16_samples_and_trains_in_it(tmp_path: Path) -> None:
+    folder = make_policy_folder(tmp_path / "model")
+    service = Service(LearnerSettings(str(folder), tmp_path, max_new_tokens=8, bfloat16=True))
+    arguments = {"prompts": ["12", "3 + 4"], "completions_per_prompt": 4, "handles": [1, 2]}
+    service.call("generate", arguments)
+    group = service._held[1]
+    rows = [(group.prompt, item.tokens) for item in group.completions]
+    exact = completion_logprobs(service._policy.model, rows, service._policy.pad, 1.0)
+    behaviour = torch.nn.utils.rnn.pad_sequence(
+        [torch.tensor(item.logprobs) for item in group.completions], batch_first=True
+    )
+    assert 1e-4 < float((exact - behaviour).detach().abs().max()) < 0.1
+    training = TrainingGroup(
+        group.prompt,
+        tuple(item.tokens for item in group.completions),
+        (1.0, 0.0, 0.0, 1.0),
+        external=False,
+        behaviour=tuple(item.logprobs for item in group.completions),
+        states=tuple(item.states for item in group.completions),
+    )
+    report = service._trainer.step([training])
+    assert (report.mismatch < 1e-9, report.gradient_norm > 0) == (True, True)

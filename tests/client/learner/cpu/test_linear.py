@@ -17,6 +17,7 @@ from sapo_client.learner.cpu.linear import (
     MIN_ROWS,
     FastLinear,
     fast_linear,
+    known_linear,
     prepacked_linear,
     use_fast_linear,
 )
@@ -61,6 +62,47 @@ def test_other_precisions_are_computed_by_torch() -> None:
     assert torch.equal(fast_linear(x.double(), weight.double()), expected)
     with torch.autocast("cpu", torch.bfloat16):
         assert fast_linear(x, weight).dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("has_onednn", [True, False])
+@pytest.mark.parametrize("rows", [1, MIN_ROWS, 200])
+def test_a_bfloat16_weight_is_multiplied_in_bfloat16(
+    rows: int, has_onednn: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Inputs and results stay float32, and the results are those of PyTorch's product in bfloat16."""
+    if not has_onednn:
+        monkeypatch.setattr(linear, "_LINEAR_OP", None)
+    torch.manual_seed(0)
+    x, weight, bias = torch.randn(rows, 24), torch.randn(40, 24).bfloat16(), torch.randn(40).bfloat16()
+    expected = nn.functional.linear(x.bfloat16(), weight, bias).float()
+    leaf, residual = x.clone().requires_grad_(), torch.randn(rows, 40)
+    products = {
+        "prepacked": prepacked_linear(weight, bias)(x),
+        "with a gradient": fast_linear(leaf, weight, bias),
+        "with a residual": known_linear(x, (weight, bias), known=None, residual=residual.clone()) - residual,
+    }
+    for name, found in products.items():
+        assert found.dtype == torch.float32, name
+        assert torch.allclose(found, expected, rtol=1e-2, atol=1e-2), name
+    torch.autograd.backward(products["with a gradient"].sum())
+    assert torch.allclose(gradient_of(leaf), weight.float().sum(0).expand(rows, -1), rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.parametrize("has_onednn", [True, False])
+def test_the_gradients_of_a_known_product_of_bfloat16_weights(
+    has_onednn: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not has_onednn:
+        monkeypatch.setattr(linear, "_LINEAR_OP", None)
+    torch.manual_seed(0)
+    x, weight, bias = (torch.randn(shape, requires_grad=True) for shape in ((80, 24), (40, 24), (40,)))
+    known, factors = nn.functional.linear(x, weight, bias).detach(), torch.randn(80, 40)
+    found = known_linear(x, (weight.bfloat16(), bias.bfloat16()), known=known)
+    torch.autograd.backward((found * factors).sum())
+    expected = (factors @ weight.detach(), factors.t() @ x.detach(), factors.sum(0))
+    for leaf, wanted in zip((x, weight, bias), expected, strict=True):
+        error = (gradient_of(leaf) - wanted).norm() / wanted.norm()
+        assert 1e-6 < error < 0.01
 
 
 @pytest.mark.parametrize("prepack", [None, linear._PREPACK_OP], ids=["refuses to prepack", "prepacks"])

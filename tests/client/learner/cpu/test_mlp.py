@@ -62,6 +62,33 @@ def test_values_and_gradients_are_those_of_torch(
         assert torch.allclose(gradient_of(one), wanted, atol=1e-5 * float(wanted.abs().max()))
 
 
+@pytest.mark.parametrize("is_known", [True, False])
+def test_bfloat16_weights_are_multiplied_in_bfloat16(is_known: bool) -> None:
+    """Gradients come within bfloat16's rounding of those of float32, and are float32 at the parameters."""
+    rows = BLOCK_ROWS + 64
+    given, twins = tensors(rows), tensors(rows)
+    expected = reference(*twins)
+    known = None
+    if is_known:
+        gate_up = gate_up_of(*twins[:3]).detach()
+        known = KnownMlp(gate_up, torch.arange(rows), expected.detach().clone())
+    middle, weight, bias, down, down_bias = given
+    half = [each.bfloat16() for each in (weight, bias, down, down_bias)]
+    found = mlp(middle, EPSILON, (half[0], half[1]), (half[2], half[3]), known)
+    factors = torch.linspace(-1, 2, found.numel()).view_as(found)
+    torch.autograd.backward((found * factors).sum())
+    torch.autograd.backward((expected * factors).sum())
+    assert found.dtype == torch.float32
+    assert relative_error(found.detach(), expected.detach()) < 0.01
+    pairs = zip(map(gradient_of, given), map(gradient_of, twins), strict=True)
+    errors = [relative_error(one, two) for one, two in pairs]
+    assert all(1e-6 < error < 0.02 for error in errors), errors
+
+
+def relative_error(found: Tensor, expected: Tensor) -> float:
+    return float((found - expected).norm() / expected.norm())
+
+
 def test_layers_without_biases() -> None:
     middle, weight, _, down, _ = tensors(100)
     twins = tensors(100)

@@ -90,6 +90,7 @@ class Trial:
 
 TRIALS = {
     "bundled, all parameters": Trial(None, {}),
+    "bundled, products in bfloat16": Trial(None, {"bfloat16": True}),
     "22 million, all parameters": Trial(
         {"hidden_size": 384, "intermediate_size": 1024, "num_hidden_layers": 6, "vocab_size": 32_000}, {}
     ),
