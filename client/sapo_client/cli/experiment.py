@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,6 +18,7 @@ from sapo_client.cli.rounds_bar import rounds_bar
 
 if TYPE_CHECKING:
     from sapo_client.lab.judge import Candidate, JudgeResult
+    from sapo_client.lab.plan import Run
 
 OutOption = Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the experiment.")]
 PresetOption = Annotated[
@@ -174,6 +175,11 @@ def run(
             from sapo_client.lab.cluster.runs import conduct_on_cluster
 
             conduct_on_cluster(store, runs, progress, address=ray, jobs=jobs)
+    _emit_whole(common, out, runs)
+
+
+def _emit_whole(common: Common, out: Path, runs: Sequence[Run]) -> None:
+    """Say how many runs are whole, and how to see them."""
     document = {"folder": str(out), "runs": [each.name for each in runs]}
     whole = "1 run is whole" if len(runs) == 1 else f"{len(runs)} runs are whole"
     common.output.emit(document, f"{whole}; `sapo lab report {out}` shows them")

@@ -51,7 +51,7 @@ def test_options_override_a_preset(tmp_path: Path) -> None:
     ]
     result = CliRunner().invoke(app, ["lab", "run", *options])
     assert isinstance(result.exception, SapoError)
-    assert "cannot load the model" in result.exception.text
+    assert "the model 'no/such/folder'" in result.exception.text
     assert ExperimentStore(tmp_path).plan() == replace(
         PRESETS["quick"],
         model="no/such/folder",
