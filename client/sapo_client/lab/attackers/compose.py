@@ -119,8 +119,7 @@ def copier(question: Question, knowledge: Knowledge, draw: random.Random) -> Com
 
 def sleeper(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions:
     """Return honest-looking groups in the first half of a run, and those with a phrase in the second."""
-    is_awake = knowledge.round >= WAKES_AT * knowledge.rounds
-    return (phrase if is_awake else honest)(question, knowledge, draw)
+    return (phrase if knowledge.is_past(WAKES_AT) else honest)(question, knowledge, draw)
 
 
 def collusion(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions:

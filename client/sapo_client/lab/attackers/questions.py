@@ -90,6 +90,10 @@ class Knowledge(SilentObserver):
         """Whether a family is the suite's last one, on which all accounts agree without a word."""
         return family == self._families[-1]
 
+    def is_past(self, share: float) -> bool:
+        """Whether a share of the run is over, at which a sleeper wakes."""
+        return self.round >= share * self.rounds
+
     def ease(self, family: Family) -> float:
         """Return the mean reward of a family's latest rollouts, 0 before the first one."""
         rewards = self._rewards.get(family)

@@ -135,8 +135,7 @@ def some_steps(question: Question, knowledge: Knowledge, draw: random.Random) ->
 def _waking(
     question: Question, knowledge: Knowledge, draw: random.Random, *, at: float
 ) -> Completions | None:
-    is_awake = knowledge.round >= at * knowledge.rounds
-    return _misled(question, knowledge, draw, change=_neighbours if is_awake else _own)
+    return _misled(question, knowledge, draw, change=_neighbours if knowledge.is_past(at) else _own)
 
 
 def _misled(
