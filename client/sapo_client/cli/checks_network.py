@@ -67,6 +67,17 @@ def check_genesis(manifest: Manifest) -> Check:
     return Check("genesis", "ok", f"the swarm started {-ahead / 3600:.1f} h ago")
 
 
+def check_peers(config: Config, manifest: Manifest) -> Iterator[Check]:
+    """Check the ways to peers: bootstrap nodes and the local network; a node that trains alone has none."""
+    from sapo_client.node.runtime.manifests import is_alone
+
+    if is_alone(manifest):
+        yield Check("peers", "ok", "none, for this node trains alone; `sapo join LINK` joins a swarm")
+        return
+    yield from check_bootstrap((*config.swarm.bootstrap, *manifest.bootstrap))
+    yield check_local_network(config, manifest)
+
+
 def check_bootstrap(addresses: tuple[str, ...]) -> Iterator[Check]:
     """Check that the bootstrap nodes accept a connection."""
     if not addresses:

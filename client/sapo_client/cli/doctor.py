@@ -69,8 +69,7 @@ def _run_checks(config: Config) -> Iterator[Check]:
     if manifest is not None:
         yield checks_network.check_suite(manifest)
         yield checks_network.check_genesis(manifest)
-        yield from checks_network.check_bootstrap((*config.swarm.bootstrap, *manifest.bootstrap))
-        yield checks_network.check_local_network(config, manifest)
+        yield from checks_network.check_peers(config, manifest)
         yield from checks_network.check_running(DataDir(config.data_dir))
         yield from checks_network.check_chain(config, manifest)
 

@@ -19,10 +19,13 @@ from sapo_client.cli.checks_network import (
     check_chain,
     check_genesis,
     check_local_network,
+    check_peers,
     clock_check,
 )
-from sapo_client.config import Config, SwarmConfig
+from sapo_client.config import Config, LearnerConfig, SwarmConfig
 from sapo_client.config_layers import resolve
+from sapo_client.founding.alone import alone_manifest
+from sapo_client.node.runtime.manifests import ALONE
 from sapo_protocol.manifest_file import manifest_to_json
 
 
@@ -59,6 +62,13 @@ def test_a_bootstrap_node_that_answers_and_one_that_does_not() -> None:
         assert states(check_bootstrap((alive, "/unix/x"))) == [("bootstrap", "ok"), ("bootstrap", "warn")]
     assert states(check_bootstrap((alive,))) == [("bootstrap", "fail")]
     assert states(check_bootstrap(())) == [("bootstrap", "warn")]
+
+
+def test_a_node_that_trains_alone_is_not_told_to_name_a_bootstrap_node() -> None:
+    quiet = Config(swarm=SwarmConfig(listen=("/ip4/127.0.0.1/tcp/0",)))
+    assert states(check_peers(quiet, alone_manifest(ALONE, LearnerConfig()))) == [("peers", "ok")]
+    in_a_swarm = [("bootstrap", "warn"), ("local network", "ok")]
+    assert states(check_peers(quiet, make_manifest())) == in_a_swarm
 
 
 @pytest.mark.parametrize("swarm", [SwarmConfig(mdns=False), SwarmConfig(listen=("/ip4/127.0.0.1/tcp/0",))])
