@@ -31,6 +31,7 @@ from typing import Any, Final
 import numpy as np
 from support.browser import browsing
 from support.page_reader import PageReader
+from support.processes import children_of
 
 from sapo_client.observe.control_client import ControlClient
 from sapo_client.observe.events import last_events
@@ -141,7 +142,7 @@ def _state(client: ControlClient, pid: int) -> tuple[float, float, float]:
 
 
 def _descendants(pid: int) -> list[int]:
-    children = [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    children = children_of(pid)
     return [*children, *(each for child in children for each in _descendants(child))]
 
 

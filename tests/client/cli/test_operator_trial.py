@@ -63,6 +63,7 @@ from typing import Any, Final
 import pytest
 from support.ledger import BOB, Contracts, address
 from support.nodes import found_now, manifest_of
+from support.processes import children_of
 from support.sapo_process import SAPO, Run, trained
 
 from sapo_protocol.manifest_file import manifest_to_json
@@ -185,8 +186,7 @@ def test_4_a_hung_learner_is_not_healthy(join: Join, sapo: Run) -> None:
 
 def learner_of(node: int) -> int:
     """Return the process of a node's learner."""
-    children = Path(f"/proc/{node}/task/{node}/children").read_text().split()
-    commands = {int(child): Path(f"/proc/{child}/cmdline").read_bytes() for child in children}
+    commands = {child: Path(f"/proc/{child}/cmdline").read_bytes() for child in children_of(node)}
     [learner] = [child for child, command in commands.items() if b"learner" in command]
     return learner
 

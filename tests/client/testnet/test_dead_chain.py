@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from support.processes import children_of
 from support.sapo_process import SAPO
 
 from sapo_client.ledger.chain import ENDPOINT_FILE
@@ -60,9 +61,9 @@ def test_a_dead_chain_is_told_with_the_logs(tmp_path: Path) -> None:
 
 def chain_of(parent: int) -> int | None:
     """Return the process id of the chain that a testnet has started, if it has."""
-    for child in Path(f"/proc/{parent}/task/{parent}/children").read_text().split():
+    for child in children_of(parent):
         if "sapo_client.ledger.chain" in Path(f"/proc/{child}/cmdline").read_text():
-            return int(child)
+            return child
     return None
 
 
