@@ -15,6 +15,7 @@ import pytest
 from support.learner_child import learner_child, other_ranks
 from support.policies import make_policy_folder
 
+from sapo_client.learner.ranks.hosts import OWN_STORE
 from sapo_client.learner.settings import LearnerSettings
 from sapo_client.testnet.processes import free_ports
 
@@ -38,6 +39,7 @@ def agent(endpoint: str, log: Path, *arguments: str) -> Iterator[subprocess.Pope
     command += ["-m", "sapo_client.learner.ranks.hosts", *arguments]
     paths = os.pathsep.join(path for path in sys.path if path)
     environment = {**os.environ, "PYTHONPATH": paths, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
+    environment[OWN_STORE] = "1"
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
     with process:
@@ -45,6 +47,23 @@ def agent(endpoint: str, log: Path, *arguments: str) -> Iterator[subprocess.Pope
             yield process
         finally:
             process.terminate()
+
+
+def test_a_store_that_outlives_the_ranks_is_refused(tmp_path: Path) -> None:
+    """Ranks that start again would find the addresses of ended ones there."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "1", "--standalone"]
+    command += ["-m", "sapo_client.learner.ranks.hosts", "--socket", str(tmp_path / "ranks.sock")]
+    paths = os.pathsep.join(path for path in sys.path if path)
+    done = subprocess.run(
+        command,
+        env={**os.environ, "PYTHONPATH": paths, OWN_STORE: "0", "OMP_NUM_THREADS": "1"},
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    assert done.returncode != 0
+    assert "error: torchrun keeps one store for all starts of the ranks" in done.stderr
+    assert f"hint: set {OWN_STORE}=1 for torchrun on every machine" in done.stderr
 
 
 @pytest.mark.e2e

@@ -37,6 +37,13 @@ from sapo_client.learner.wire import Message, pack, read_frame
 JOIN_SECONDS: Final = 600.0
 """A learner's process waits so long for ranks to listen; torchrun needs a while to start them again."""
 
+OWN_STORE: Final = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"
+"""Variable that lets torchrun make a new store at each start of the ranks.
+
+PyTorch 2.13 otherwise keeps one, without a prefix for each start: ranks connect to ports of ended ranks, or
+wait for them without end.
+"""
+
 _RETRY_SECONDS: Final = 0.5
 
 
@@ -48,7 +55,10 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     quiet_libraries()
     is_leader = path is not None and os.environ["LOCAL_RANK"] == "0"
-    ranks = join_torchrun(os.environ, is_leader=is_leader)
+    try:
+        ranks = join_torchrun(os.environ, is_leader=is_leader)
+    except SapoError as error:
+        sys.exit(f"error: {error.text}\nhint: {error.hint}")
     if path is not None and is_leader:
         _lead(ranks, path)
     try:
@@ -61,10 +71,17 @@ def join_torchrun(environment: Mapping[str, str], *, is_leader: bool) -> RankGro
     """Return the group of a process that torchrun has started.
 
     Raises:
-        SapoError: not exactly one of the machines has the socket.
+        SapoError: ranks that start again would meet the addresses of those before them, or not exactly one of
+            the machines has the socket.
     """
     import torch.distributed as dist
 
+    if environment.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
+        raise SapoError(
+            "torchrun keeps one store for all starts of the ranks; they would meet addresses of ended ones",
+            hint=f"set {OWN_STORE}=1 for torchrun on every machine",
+            exit_code=ExitCode.USAGE,
+        )
     on_gpu = torch.cuda.is_available()
     if on_gpu:
         torch.cuda.set_device(int(environment["LOCAL_RANK"]))
