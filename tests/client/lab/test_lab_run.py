@@ -238,7 +238,7 @@ def test_a_missing_model_is_an_error(plan: ExperimentPlan, tmp_path: Path, store
     bad = replace(plan, model=str(tmp_path / "nowhere"))
     other = ExperimentStore(tmp_path / "experiment")
     other.create(bad, lambda: store.manifest())
-    with pytest.raises(SapoError, match="cannot load the model"):
+    with pytest.raises(SapoError, match="cannot read the configuration of the model"):
         conduct(other, [Run(bad, ARMS["8/0"], 0)], 1, lambda _run, _rounds: None)
 
 
