@@ -34,7 +34,12 @@ from sapo_protocol.identifiers import ContentId
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.terms.audits import AuditTerms
 from sapo_protocol.terms.islands import IslandTerms
-from sapo_protocol.topics import commitments_topic, contributions_topic, groups_protocol
+from sapo_protocol.topics import (
+    commitments_topic,
+    contributions_topic,
+    groups_protocol,
+    rollout_ids_protocol,
+)
 from sapo_verification.types import AdmittedRollout
 
 EPOCH = 124
@@ -175,6 +180,8 @@ async def _hide(_peer_id: str, _request: bytes) -> bytes:
 
 async def _withhold(author: AuditorHarness, friend: AuditorHarness) -> None:
     """Make groups that nobody but a friend is told of, commit to them, and show them to nobody."""
+    for one in (author, friend):  # neither hands them on to who catches up
+        one.node.transport.serve(rollout_ids_protocol(author.manifest.swarm_id), _hide)
     made = {}
     for slot in range(SLOTS):
         admitted = await author.make(EPOCH, slot)
