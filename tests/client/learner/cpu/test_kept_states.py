@@ -16,7 +16,7 @@ from sapo_client.learner.cpu.fast_forward import _known
 from sapo_client.learner.generate import Completion, FastGenerator
 from sapo_client.learner.logprobs import completion_logprobs
 from sapo_client.learner.policy import Policy, load_policy
-from sapo_client.learner.service import Service
+from sapo_client.learner.service import Service, _HeldGroup
 from sapo_client.learner.settings import LearnerSettings
 
 PROMPTS = [(40, 41, 42), (50, 51, 52, 53, 54, 55, 56), (60,)]
@@ -33,6 +33,18 @@ def gradients(policy: Policy, values: Tensor) -> list[Tensor]:
     weights = torch.linspace(-1, 2, values.numel()).view_as(values)
     torch.autograd.backward((values * weights).sum())
     return [gradient_of(parameter).clone() for parameter in policy.model.parameters()]
+
+
+def rewarded(group: _HeldGroup, *, reuse: bool) -> TrainingGroup:
+    """Return a sampled group of four with rewards, with what its sampling kept or without."""
+    return TrainingGroup(
+        group.prompt,
+        tuple(item.tokens for item in group.completions),
+        (1.0, 0.0, 0.0, 1.0),
+        external=False,
+        behaviour=tuple(item.logprobs for item in group.completions),
+        states=tuple(item.states for item in group.completions) if reuse else None,
+    )
 
 
 @pytest.mark.parametrize("kind", ["qwen2", "llama", "llama3-rope"])
@@ -129,15 +141,7 @@ def test_a_step_of_the_service_reuses_its_samples_and_then_drops_them(tmp_path: 
         service.call("generate", arguments)
         group = service._held[1]
         assert all(item.states is not None and item.states.states.is_fresh for item in group.completions)
-        training = TrainingGroup(
-            group.prompt,
-            tuple(item.tokens for item in group.completions),
-            (1.0, 0.0, 0.0, 1.0),
-            external=False,
-            behaviour=tuple(item.logprobs for item in group.completions),
-            states=tuple(item.states for item in group.completions) if reuse else None,
-        )
-        report = service._trainer.step([training])
+        report = service._trainer.step([rewarded(group, reuse=reuse)])
         assert (report.mismatch < 1e-9, report.clipped_share) == (True, 0.0)
         after.append([parameter.detach().clone() for parameter in service._trainer.parameters])
         service.call("train", {"groups": []})
@@ -158,13 +162,5 @@ def test_a_learner_in_bfloat16_samples_and_trains_in_it(tmp_path: Path) -> None:
         [torch.tensor(item.logprobs) for item in group.completions], batch_first=True
     )
     assert 1e-4 < float((exact - behaviour).detach().abs().max()) < 0.1
-    training = TrainingGroup(
-        group.prompt,
-        tuple(item.tokens for item in group.completions),
-        (1.0, 0.0, 0.0, 1.0),
-        external=False,
-        behaviour=tuple(item.logprobs for item in group.completions),
-        states=tuple(item.states for item in group.completions),
-    )
-    report = service._trainer.step([training])
+    report = service._trainer.step([rewarded(group, reuse=True)])
     assert (report.mismatch < 1e-9, report.gradient_norm > 0) == (True, True)
