@@ -236,19 +236,17 @@ class Trainer:
         chosen = agreeing()
         return self._gradients.compute(chosen, loss) if chosen else Accumulated(0.0, 0.0, 0.0)
 
-    @torch.no_grad()
     def _summed_logprobs(self, rows: Sequence[TrainingRow]) -> list[float]:
         """Return each row's log-probability under the policy as it is."""
-        places = {id(row): place for place, row in enumerate(rows)}
-        known: list[tuple[int, float]] = []
-        for part in self._gradients.dealt(rows):
-            logprobs = self._logprobs(self.policy.model, part.rows)
-            sums = (logprobs * token_mask(part.rows, logprobs)).sum(1).tolist()
-            known += [
-                (places[id(row)], value)
-                for row, value in zip(part.rows, sums, strict=True)
-                if id(row) in places
-            ]
+        sums: dict[int, float] = {}
+
+        def measure(part: list[TrainingRow]) -> None:
+            logprobs = self._logprobs(self.policy.model, part)
+            of_part = (logprobs * token_mask(part, logprobs)).sum(1).tolist()
+            sums.update(zip(map(id, part), of_part, strict=True))
+
+        self._gradients.measure(rows, measure)
+        known = [(place, sums[id(row)]) for place, row in enumerate(rows) if id(row) in sums]
         if self._ranks.size > 1:
             known = [each for of_rank in self._ranks.exchange(known) for each in of_rank]
         return [value for _, value in sorted(known)]
@@ -378,12 +376,14 @@ class Trainer:
         wanted = self.supervised.schedule.own_answers(self._settings.demonstrations_per_step)
         return max(0, min(wanted, self.own_successes.capacity) - len(self.own_successes))
 
-    @torch.no_grad()
     def _fill_old_logprobs(self, rows: list[TrainingRow]) -> None:
         """Fill in the old log-probabilities of text tokenized here, before the first of several updates."""
+
+        def measure(part: list[TrainingRow]) -> None:
+            _old_logprobs(part, self._logprobs(self.policy.model, part))
+
         unknown = [row for row in rows if row.old is None]
-        for part in self._gradients.dealt(unknown):
-            _old_logprobs(part.rows, self._logprobs(self.policy.model, part.rows))
+        self._gradients.measure(unknown, measure)
         share_measurements(unknown, self._ranks)
 
     def _update_statistics(

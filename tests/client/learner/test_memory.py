@@ -7,10 +7,11 @@ import sys
 import weakref
 from dataclasses import astuple
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from support.little_memory import LONG
+from support.little_memory import LONG, SHOWN
 from support.policies import make_policy_folder
 from support.trainers import make_trainer
 
@@ -129,18 +130,37 @@ def test_a_failed_allocation_is_distinguished_from_other_errors() -> None:
     assert available_bytes(torch.device("cpu")) > 0
 
 
-def test_a_step_that_runs_out_of_memory_continues_in_smaller_micro_batches(tmp_path: Path) -> None:
-    """In a process of its own: the heap of this one holds what earlier tests freed, which no limit takes."""
-    folder, result = make_policy_folder(tmp_path / "model"), tmp_path / "result"
+def with_little_memory(folder: Path, task: str) -> dict[str, Any]:
+    """Run a task in a process of its own: the heap of this one holds what was freed, which no limit takes."""
+    result = folder.with_name("result")
     path = os.pathsep.join(path for path in sys.path if path)
     environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "support.little_memory", str(folder), str(result)]
+    command = [sys.executable, "-m", "support.little_memory", str(folder), str(result), task]
     subprocess.run(command, env=environment, check=True, capture_output=True)
-    limited = torch.load(result)
+    found: dict[str, Any] = torch.load(result)
+    return found
+
+
+def test_a_step_that_runs_out_of_memory_continues_in_smaller_micro_batches(tmp_path: Path) -> None:
+    folder = make_policy_folder(tmp_path / "model")
+    limited = with_little_memory(folder, "step")
     assert limited["halvings"] > 0
     assert not limited["rolled_back"]
     expected = gradients(make_trainer(folder, micro_batch_tokens=2**20), [LONG])
     assert torch.allclose(limited["gradient"], expected, atol=1e-6)
+
+
+def test_measuring_text_of_others_that_runs_out_of_memory_continues_as_well(tmp_path: Path) -> None:
+    """It is no part of a step's gradient; that it ended the learner only many of others' texts would show."""
+    folder = make_policy_folder(tmp_path / "model")
+    limited = with_little_memory(folder, "values")
+    assert limited["halvings"] > 0
+    roomy = make_trainer(folder, micro_batch_tokens=2**20)
+    expected = roomy.supervised.values(SHOWN)
+    assert roomy._gradients.halvings == 0
+    assert [value[0] for value in limited["values"]] == pytest.approx([value[0] for value in expected])
+    for found, wanted in zip(limited["values"], expected, strict=True):
+        assert found[1] == pytest.approx(wanted[1], abs=1e-2)
 
 
 def test_gradient_checkpointing_saves_memory_and_changes_no_gradient(folder: Path) -> None:

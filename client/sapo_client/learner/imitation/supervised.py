@@ -155,7 +155,6 @@ class SupervisedTrainer:
         nats = found.figure / tokens if is_finite else 0.0
         return SupervisedUpdate(len(texts), nats, _count_by_family(texts), is_finite)
 
-    @torch.no_grad()
     def values(self, texts: Sequence[DemonstrationText], ranks: RankGroup = ALONE) -> list[TextValue | None]:
         """Return what each text's steps are worth to the average; None for a text without steps.
 
@@ -164,6 +163,9 @@ class SupervisedTrainer:
         Args:
             texts: new demonstrations; each is compared with the next one of its family with another prompt.
             ranks: all call this with the same texts; each computes its share.
+
+        Raises:
+            SapoError: a single row does not fit into memory.
         """
         readings = [
             Reading.of(text, _another(texts, place)) if 0 < text.steps < len(text.completion) else None
@@ -172,10 +174,7 @@ class SupervisedTrainer:
         rows = [row for reading in readings if reading is not None for row in reading.rows]
         by_width = sorted(rows, key=lambda row: row.width)
         with self.weights.candidate_in_place():
-            for part in self._gradients.dealt(by_width):
-                logprobs = self._logprobs(part.rows)
-                for row, found in zip(part.rows, logprobs.tolist(), strict=True):
-                    row.old = tuple(found[: len(row.completion)])
+            self._gradients.measure(by_width, self._note_logprobs)
         share_measurements(by_width, ranks)
         return [None if reading is None else reading.value() for reading in readings]
 
@@ -189,6 +188,11 @@ class SupervisedTrainer:
         return row_logprobs(
             self._policy, self._policy.model, part, temperature=1.0, bfloat16=self._settings.bfloat16
         )
+
+    def _note_logprobs(self, part: list[TrainingRow]) -> None:
+        """Write down the log-probability of each token of the rows' completions."""
+        for row, found in zip(part, self._logprobs(part).tolist(), strict=True):
+            row.old = tuple(found[: len(row.completion)])
 
     def _loss(self, part: list[TrainingRow], size: int) -> tuple[Tensor, float]:
         """Return a micro-batch's part of the loss, and the negative log-likelihood of its tokens."""

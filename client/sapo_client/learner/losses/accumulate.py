@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -24,9 +24,13 @@ from sapo_client.learner.watchdog import Watchdog
 MAX_GRADIENT_NORM: Final = 1.0
 """The header of ``grpo.py`` lists it among the deviations."""
 
+T = TypeVar("T")
+
 RowLoss = Callable[[list[TrainingRow]], tuple[Tensor, float]]
 """Returns a micro-batch's part of the loss, a scalar, and of a figure that is added up beside it."""
 
+RowMeasurement = Callable[[list[TrainingRow]], None]
+"""Writes down what it finds of a micro-batch's rows; it may see a row again."""
 
 FurtherRows = Callable[[], Sequence[TrainingRow]]
 """Returns more rows, shortest first; the gradient of the rows before is at the parameters then."""
@@ -74,8 +78,8 @@ class Gradients(Protocol):
         """Compute the gradient over rows, shortest first, and over further ones that follow from it."""
         ...
 
-    def dealt(self, rows: Sequence[TrainingRow]) -> Iterator[DealtPart]:
-        """Yield this process's share of the rows in micro-batches."""
+    def measure(self, rows: Sequence[TrainingRow], measurement: RowMeasurement) -> None:
+        """Measure this process's share of the rows, shortest first, in micro-batches without gradients."""
         ...
 
     def clear(self) -> None:
@@ -131,21 +135,54 @@ class GradientAccumulator:
             SapoError: a single row does not fit into memory.
             MicroBatchTooLarge: memory ran out on one of several ranks.
         """
+
+        def attempt() -> Accumulated:
+            with self._watchdog.training():
+                return self._accumulate(rows, loss, then)
+
+        while True:
+            found = self._within_memory(rows, attempt)
+            if self._scale.accepts(found.norm):
+                return found
+
+    @torch.no_grad()
+    def measure(self, rows: Sequence[TrainingRow], measurement: RowMeasurement) -> None:
+        """Measure rows, shortest first; if memory runs out, all of them again in smaller micro-batches.
+
+        All ranks call it with the same rows; each measures its share.
+
+        Args:
+            rows: to measure.
+            measurement: of a micro-batch. A rank that has fewer than another one measures a copy of a row.
+
+        Raises:
+            SapoError: a single row does not fit into memory.
+            MicroBatchTooLarge: memory ran out on one of several ranks.
+        """
+
+        def attempt() -> None:
+            for part in self._dealt(rows):
+                measurement(part.rows)
+
+        self._within_memory(rows, attempt)
+
+    def clear(self) -> None:
+        """Remove the gradients."""
+        for parameter in self._parameters:
+            parameter.grad = None
+
+    def _within_memory(self, rows: Sequence[TrainingRow], attempt: Callable[[], T]) -> T:
+        """Return the result of an attempt; whenever memory runs out, repeat it with smaller micro-batches."""
         while True:
             try:
-                with self._watchdog.training():
-                    found = self._accumulate(rows, loss, then)
+                return attempt()
             except RuntimeError as error:
                 if not is_out_of_memory(error):
                     raise
-            else:
-                if self._scale.accepts(found.norm):
-                    return found
-                continue
             # after the handler, because until its end the error keeps the failed attempt's tensors alive
             self._watchdog.halve(rows)
 
-    def dealt(self, rows: Sequence[TrainingRow]) -> Iterator[DealtPart]:
+    def _dealt(self, rows: Sequence[TrainingRow]) -> Iterator[DealtPart]:
         """Yield this rank's share of the rows in micro-batches that fit, as many on each rank.
 
         All ranks must run as many forward and backward passes, for each gathers weights from all of them.
@@ -167,11 +204,6 @@ class GradientAccumulator:
         padding = self._watchdog.max_padding(fast=fast)
         return micro_batches(rows, tokens, padding, shared_prompts=fast)
 
-    def clear(self) -> None:
-        """Remove the gradients."""
-        for parameter in self._parameters:
-            parameter.grad = None
-
     def _accumulate(
         self, rows: Sequence[TrainingRow], row_loss: RowLoss, then: FurtherRows | None
     ) -> Accumulated:
@@ -189,7 +221,7 @@ class GradientAccumulator:
     def _added(self, rows: Sequence[TrainingRow], row_loss: RowLoss) -> tuple[float, float]:
         """Add the gradients over the micro-batches to those at the parameters; return loss and figure."""
         total, figure = 0.0, 0.0
-        for part in self.dealt(rows):
+        for part in self._dealt(rows):
             loss, addend = row_loss(part.rows)
             (part.weight * self._scale.value * loss).backward()  # type: ignore[no-untyped-call]
             total, figure = total + part.weight * float(loss.detach()), figure + part.weight * addend

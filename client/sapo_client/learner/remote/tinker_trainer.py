@@ -8,7 +8,7 @@ norm, which is 0 in the report.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from math import isfinite
 from typing import Any, Final
@@ -20,7 +20,7 @@ from sapo_client.errors import ExitCode, SapoError
 from sapo_client.learner.batch import TrainingRow
 from sapo_client.learner.generate import Completion, Generator, SampleRequest
 from sapo_client.learner.imitation.supervised import SupervisedTrainer
-from sapo_client.learner.losses.accumulate import Accumulated, DealtPart, FurtherRows, RowLoss
+from sapo_client.learner.losses.accumulate import Accumulated, FurtherRows, RowLoss, RowMeasurement
 from sapo_client.learner.policy import Policy
 from sapo_client.learner.ranks.group import RankGroup
 from sapo_client.learner.remote.model import RemoteModel
@@ -69,10 +69,11 @@ class TinkerGradients:
         value, figure = found[-1]
         return Accumulated(value, figure, norm=0.0)
 
-    def dealt(self, rows: Sequence[TrainingRow]) -> Iterator[DealtPart]:
-        """Yield all rows as one micro-batch: the server divides them as it likes."""
+    @torch.no_grad()
+    def measure(self, rows: Sequence[TrainingRow], measurement: RowMeasurement) -> None:
+        """Measure all rows as one micro-batch: the server divides them as it likes."""
         if rows:
-            yield DealtPart(list(rows), 1.0)
+            measurement(list(rows))
 
     def clear(self) -> None:
         """Do nothing: an update clears the server's gradients."""

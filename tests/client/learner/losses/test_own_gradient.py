@@ -41,6 +41,11 @@ def weights(trainer: Trainer) -> list[torch.Tensor]:
     return [parameter.detach().clone() for parameter in trainer.parameters]
 
 
+def moments(trainer: Trainer) -> list[torch.Tensor]:
+    """Return the first moments, which after one step are a tenth of the gradient."""
+    return [trainer.optimizer.state[parameter]["exp_avg"] for parameter in trainer.parameters]
+
+
 def slopes(trainer: Trainer, groups: Sequence[TrainingGroup]) -> list[list[torch.Tensor]]:
     """Return the gradient of each row's advantage times its log-probability, row by row."""
     found = []
@@ -103,8 +108,9 @@ def test_what_agrees_is_trained_as_without_the_setting(folder: Path) -> None:
     assert [report.external_weights for report in reports] == [(1.0,), (1.0,)]
     assert reports[1].gradient_norm == pytest.approx(reports[0].gradient_norm, rel=1e-4)
     assert reports[1].loss == pytest.approx(reports[0].loss, rel=1e-4) != 0.0
-    for mine, theirs in zip(weights(plain), weights(agreed), strict=True):
-        assert torch.allclose(mine, theirs, atol=1e-6)
+    # gradients, not weights: the first update of AdamW moves one of which nothing but rounding is left, too
+    for mine, theirs in zip(moments(plain), moments(agreed), strict=True):
+        assert torch.allclose(mine, theirs, rtol=1e-3, atol=1e-8)
 
 
 def test_before_an_own_gradient_nothing_of_others_is_trained(folder: Path) -> None:
