@@ -41,6 +41,7 @@ _ADAM: Final = "adam"
 _SUPERVISED_ADAM: Final = "supervised-adam"
 _STUDENT: Final = "student"
 _CANDIDATE: Final = "candidate"
+_OWN_GRADIENT: Final = "own-gradient"
 _SHOWN: Final = "demonstrations"
 _OWN: Final = "own-successes"
 _PREFIX: Final = "step-"
@@ -195,9 +196,14 @@ def _tensors(trainer: Trainer, *, kept: bool) -> dict[str, Tensor]:
             for key, value in _flat(state).items():
                 tensors[f"{prefix}/{index}/{key}"] = torch.as_tensor(value)
     weights = trainer.supervised.weights
-    for prefix, values in ((_STUDENT, weights.student), (_CANDIDATE, weights.candidate)):
-        for index, weight in enumerate(values or ()):
-            tensors[f"{prefix}/{index}"] = weight
+    beside = {
+        _STUDENT: weights.student,
+        _CANDIDATE: weights.candidate,
+        _OWN_GRADIENT: trainer.own_gradient.mean,
+    }
+    for prefix, values in beside.items():
+        for index, value in enumerate(values or ()):
+            tensors[f"{prefix}/{index}"] = value
     tensors["random/cpu"] = torch.get_rng_state()
     for name, buffer in ((_SHOWN, trainer.demonstrations), (_OWN, trainer.own_successes)):
         tensors[name] = torch.frombuffer(bytearray(buffer.to_bytes()), dtype=torch.uint8)
@@ -219,8 +225,8 @@ def _trained(trainer: Trainer) -> list[tuple[str, Tensor]]:
 def _restore_tensors(trainer: Trainer, names: Sequence[str], received: Callable[[int], Tensor]) -> None:
     """Write the tensors of ``_tensors`` back into model, optimizers, random state and demonstrations.
 
-    Checkpoints of 0.1.0 have no demonstrations, no student and no state of its optimizer. Without a candidate
-    the policy is the student's average, as it always was before there were candidates.
+    Checkpoints of 0.1.0 have no demonstrations, no student, no state of its optimizer and no own gradient.
+    Without a candidate the policy is the student's average, as it always was before there were candidates.
 
     Args:
         trainer: to restore.
@@ -231,7 +237,7 @@ def _restore_tensors(trainer: Trainer, names: Sequence[str], received: Callable[
     optimizers = dict(_optimizers(trainer))
     states: dict[str, dict[int, dict[str, Any]]] = {prefix: {} for prefix in optimizers}
     others: dict[str, Tensor] = {}
-    beside: dict[str, dict[int, Tensor]] = {_STUDENT: {}, _CANDIDATE: {}}
+    beside: dict[str, dict[int, Tensor]] = {_STUDENT: {}, _CANDIDATE: {}, _OWN_GRADIENT: {}}
     for number, name in enumerate(names):
         kind, _, rest = name.partition("/")
         tensor = received(number)
@@ -256,9 +262,9 @@ def _restore_tensors(trainer: Trainer, names: Sequence[str], received: Callable[
         optimizer.load_state_dict({"state": states[prefix], "param_groups": groups})
     torch.set_rng_state(others["random/cpu"])
     weights = trainer.supervised.weights
-    weights.student, weights.candidate = (
-        [beside[kind][index] for index in sorted(beside[kind])] or None for kind in (_STUDENT, _CANDIDATE)
-    )
+    student, candidate, own_gradient = ([each[index] for index in sorted(each)] for each in beside.values())
+    weights.student, weights.candidate = student or None, candidate or None
+    trainer.own_gradient.mean = own_gradient
     trainer.demonstrations = _buffer(others.get(_SHOWN), trainer.demonstrations.capacity)
     trainer.own_successes = _buffer(others.get(_OWN), trainer.own_successes.capacity)
 

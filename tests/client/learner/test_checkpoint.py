@@ -116,6 +116,35 @@ def test_resume_with_demonstrations_is_exact(settings: LearnerSettings) -> None:
     assert uninterrupted.call("train", {"groups": []})["demonstrations"] == 3 * steps
 
 
+def right_and_wrong(number: int, *, external: bool) -> dict[str, object]:
+    """Return a group of a right and a wrong answer to a sum."""
+    return {
+        "prompt": f"{number} + 7 =\n",
+        "completions": [b"%d" % (number + 7), b"%d" % number],
+        "rewards": [1.0, 0.0],
+        "external": external,
+        "handle": None,
+        "family": 0,
+    }
+
+
+def test_resume_with_agreement_is_exact(settings: LearnerSettings) -> None:
+    """The mean of own gradients goes on, which decides what of others is trained."""
+    settings = replace(settings, agreement=True)
+    others = [right_and_wrong(number, external=True) for number in range(3, 6)]
+    uninterrupted = Service(settings)
+    for number in range(3):
+        uninterrupted.call("train", {"groups": [right_and_wrong(number, external=False), *others]})
+    uninterrupted.call("checkpoint", {})
+    resumed = Service(settings)
+    reports = [service.call("train", {"groups": others}) for service in (resumed, uninterrupted)]
+    assert reports[1]["gradient_norm"] > 0.0, "something agrees with the mean"
+    assert [{**report, "seconds": 0} for report in reports] == [{**reports[1], "seconds": 0}] * 2
+    assert all(torch.equal(*pair) for pair in zip(weights(resumed), weights(uninterrupted), strict=True))
+    resumed_mean, mean = (service._trainer.own_gradient.mean for service in (resumed, uninterrupted))
+    assert all(torch.equal(*pair) for pair in zip(resumed_mean, mean, strict=True))
+
+
 def test_a_rollback_returns_to_the_good_checkpoints_demonstrations(settings: LearnerSettings) -> None:
     service = Service(replace(settings, demonstrations_per_step=3, demonstration_rate=1e-3))
     rounds(service, 5, shown=range(6))

@@ -113,7 +113,7 @@ def test_what_others_text_is_compared_with_stays_the_policys(settings: LearnerSe
             service.call("train", {"groups": [*own_groups(service, number), FOREIGN]})
         if name == "checked":
             service.call("shadow", {"prompts": PROMPTS})
-        states.append([mean.tolist() for mean in service._trainer.own_gradient._mean])
+        states.append([mean.tolist() for mean in service._trainer.own_gradient.mean])
     assert states[0] == states[1] != []
 
 

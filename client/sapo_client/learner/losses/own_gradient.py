@@ -42,20 +42,21 @@ Measure = Callable[[Sequence[TrainingRow]], Sequence[float]]
 class OwnGradient:
     """Mean of the own groups' gradients, and what agrees with it.
 
-    The mean is not in the checkpoint: after a restart it begins with the first own gradient.
-
     Args:
         parameters: the trained ones.
+
+    Attributes:
+        mean: a tensor per parameter; empty before the first own gradient.
     """
 
     def __init__(self, parameters: Sequence[Tensor]) -> None:
         self._parameters = list(parameters)
-        self._mean: list[Tensor] = []
+        self.mean: list[Tensor] = []
 
     @property
     def is_known(self) -> bool:
         """Whether there is a mean."""
-        return bool(self._mean)
+        return bool(self.mean)
 
     @torch.no_grad()
     def note(self, rows: int) -> None:
@@ -67,9 +68,9 @@ class OwnGradient:
         slope = _length(gradients)
         if not 0.0 < slope < math.inf:
             return
-        if not self._mean:
-            self._mean = [torch.zeros_like(gradient) for gradient in gradients]
-        for mean, gradient in zip(self._mean, gradients, strict=True):
+        if not self.mean:
+            self.mean = [torch.zeros_like(gradient) for gradient in gradients]
+        for mean, gradient in zip(self.mean, gradients, strict=True):
             mean.mul_(DECAY).add_(gradient * (rows / slope))
 
     def agreeing(self, rows: Sequence[TrainingRow], measure: Measure) -> list[TrainingRow]:
@@ -79,7 +80,7 @@ class OwnGradient:
             rows: of others, all completions of each group.
             measure: of log-probabilities; it is called twice.
         """
-        gains = self._gains(rows, measure) if self._mean and rows else [0.0] * len(rows)
+        gains = self._gains(rows, measure) if self.mean and rows else [0.0] * len(rows)
         by_group: dict[int, float] = defaultdict(float)
         for row, gain in zip(rows, gains, strict=True):
             by_group[row.group] += gain
@@ -103,8 +104,8 @@ class OwnGradient:
         """Move the parameters a little against the mean inside the context."""
         with torch.no_grad():
             kept = copies(self._parameters)
-            move = RELATIVE_SHIFT * _length(kept) / _length(self._mean)
-            for parameter, mean in zip(self._parameters, self._mean, strict=True):
+            move = RELATIVE_SHIFT * _length(kept) / _length(self.mean)
+            for parameter, mean in zip(self._parameters, self.mean, strict=True):
                 parameter.sub_(mean, alpha=move)
             try:
                 yield

@@ -153,9 +153,9 @@ def test_own_gradients_are_noted_from_the_first_text_of_others_on(folder: Path) 
     trainer.step([OWN])
     assert not trainer.own_gradient.is_known
     trainer.step([OWN, turned(OWN)])
-    before = [mean.clone() for mean in trainer.own_gradient._mean]
+    before = [mean.clone() for mean in trainer.own_gradient.mean]
     trainer.step([group(1, external=False)])
-    moved = [torch.equal(a, b) for a, b in zip(before, trainer.own_gradient._mean, strict=True)]
+    moved = [torch.equal(a, b) for a, b in zip(before, trainer.own_gradient.mean, strict=True)]
     assert not any(moved)
 
 
