@@ -1,8 +1,9 @@
 """Linear layers computed by oneDNN on CPUs where PyTorch would call MKL.
 
-On processors that are not Intel's, MKL does not use their widest vector instructions; oneDNN, which is part
-of the same PyTorch build, takes half of the time for the same float32 product (docs/results.md). PyTorch
-calls oneDNN for compiled graphs only, so this module calls the two operators that those graphs use:
+On processors with AVX-512 that are not Intel's, MKL does not use it; oneDNN, which is part of the same
+PyTorch build, takes half of the time for the same float32 product. On those that have AVX2 alone MKL is the
+faster one, above all for weights' gradients, and computes what is float32 (docs/results.md). PyTorch calls
+oneDNN for compiled graphs only, so this module calls the two operators that those graphs use:
 
 * ``torch.ops.mkldnn._linear_pointwise`` computes a linear layer,
 * ``torch.ops.mkldnn._reorder_linear_weight`` copies a weight into oneDNN's own memory layout ("prepacking").
@@ -26,6 +27,7 @@ from typing import Any, Final
 
 import torch
 from torch import Tensor, nn
+from torch.backends.cpu import get_cpu_capability
 from torch.nn.functional import linear
 
 MIN_ROWS: Final = 32
@@ -43,6 +45,10 @@ rows. Fewer cost little, for a kernel is compiled in a fraction of a millisecond
 
 _KERNEL_LIMITS: Final = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
 """Variables that oneDNN, and PyTorch's own cache in front of it, read at the first product."""
+
+_MKL_IS_FASTER: Final = torch.backends.mkl.is_available() and get_cpu_capability() == "AVX2"
+"""Whether float32 products are left to MKL. It follows from the processor alone, not from a measurement, so
+that every start computes the same."""
 
 _LINEAR_OP: Final = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
 _PREPACK_OP: Final = getattr(torch.ops.mkldnn, "_reorder_linear_weight", None)
@@ -223,6 +229,6 @@ def _is_multiplied(weight: Tensor) -> bool:
         _LINEAR_OP is not None
         and _PREPACK_OP is not None
         and weight.device.type == "cpu"
-        and weight.dtype in (torch.float32, torch.bfloat16)
+        and (weight.dtype == torch.bfloat16 or (weight.dtype == torch.float32 and not _MKL_IS_FASTER))
         and not torch.is_autocast_enabled("cpu")
     )

@@ -23,6 +23,16 @@ from sapo_client.learner.cpu.linear import (
 )
 
 
+@pytest.fixture(params=[False, True], ids=["oneDNN", "MKL"])
+def fastest(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run a test as on a processor with AVX-512, and as on one with AVX2 alone."""
+    monkeypatch.setattr(linear, "_MKL_IS_FASTER", request.param)
+
+
+on_both_processors = pytest.mark.usefixtures("fastest")
+
+
+@on_both_processors
 def test_a_fast_layer_equals_the_plain_one() -> None:
     torch.manual_seed(0)
     for inner, outer, bias in ((12, 40, True), (40, 12, False)):
@@ -45,6 +55,7 @@ def test_a_fast_layer_equals_the_plain_one() -> None:
                 assert torch.allclose(found, expected, rtol=1e-4, atol=1e-2)
 
 
+@on_both_processors
 @pytest.mark.parametrize("rows", [1, 80])
 def test_a_prepacked_layer_equals_the_plain_one(rows: int) -> None:
     x, weight, bias = torch.randn(rows, 3, 8), torch.randn(16, 8), torch.randn(16)
@@ -56,6 +67,7 @@ def test_a_prepacked_layer_equals_the_plain_one(rows: int) -> None:
     )
 
 
+@on_both_processors
 def test_other_precisions_are_computed_by_torch() -> None:
     x, weight = torch.randn(80, 8), torch.randn(16, 8)
     expected = nn.functional.linear(x.double(), weight.double())
@@ -64,6 +76,7 @@ def test_other_precisions_are_computed_by_torch() -> None:
         assert fast_linear(x, weight).dtype == torch.bfloat16
 
 
+@on_both_processors
 @pytest.mark.parametrize("has_onednn", [True, False])
 @pytest.mark.parametrize("rows", [1, MIN_ROWS, 200])
 def test_a_bfloat16_weight_is_multiplied_in_bfloat16(
@@ -88,6 +101,7 @@ def test_a_bfloat16_weight_is_multiplied_in_bfloat16(
     assert torch.allclose(gradient_of(leaf), weight.float().sum(0).expand(rows, -1), rtol=2e-2, atol=2e-2)
 
 
+@on_both_processors
 @pytest.mark.parametrize("has_onednn", [True, False])
 def test_the_gradients_of_a_known_product_of_bfloat16_weights(
     has_onednn: bool, monkeypatch: pytest.MonkeyPatch
@@ -105,6 +119,7 @@ def test_the_gradients_of_a_known_product_of_bfloat16_weights(
         assert 1e-6 < error < 0.01
 
 
+@on_both_processors
 @pytest.mark.parametrize("prepack", [None, linear._PREPACK_OP], ids=["refuses to prepack", "prepacks"])
 def test_products_that_onednn_refuses_are_computed_by_torch(
     prepack: Callable[[Tensor, int], Tensor] | None, monkeypatch: pytest.MonkeyPatch
@@ -124,6 +139,7 @@ def test_products_that_onednn_refuses_are_computed_by_torch(
     assert torch.allclose(gradient_of(x), weight.sum(0).expand(80, -1), atol=1e-5)
 
 
+@on_both_processors
 @pytest.mark.parametrize("name", ["_LINEAR_OP", "_PREPACK_OP"])
 def test_without_the_private_operators_torch_computes_everything(
     name: str, monkeypatch: pytest.MonkeyPatch
@@ -165,6 +181,23 @@ def test_operators_that_torch_lacks_are_found_missing_at_import() -> None:
     subprocess.run([sys.executable, "-c", textwrap.dedent(script)], check=True)
 
 
+@pytest.mark.parametrize(("capability", "expected"), [("avx2", [False, True]), ("default", [True, True])])
+@pytest.mark.skipif(not torch.backends.mkl.is_available(), reason="there is no choice")
+def test_mkl_multiplies_float32_where_avx2_is_the_widest(capability: str, expected: list[bool]) -> None:
+    script = """
+        import torch
+        from sapo_client.learner.cpu import linear
+
+        weights = [torch.ones(2, 2, dtype=kind) for kind in (torch.float32, torch.bfloat16)]
+        print([linear._is_multiplied(weight) for weight in weights])
+    """
+    environment = os.environ | {"ATEN_CPU_CAPABILITY": capability}
+    command = [sys.executable, "-c", textwrap.dedent(script)]
+    done = subprocess.run(command, capture_output=True, check=True, text=True, env=environment)
+    assert done.stdout == f"{expected}\n"
+
+
+@on_both_processors
 def test_a_frozen_weight_gets_no_gradient() -> None:
     layer = nn.Linear(8, 16).requires_grad_(False)
     use_fast_linear(layer)
@@ -177,7 +210,10 @@ def test_a_frozen_weight_gets_no_gradient() -> None:
 KERNELS = """
     import ctypes
     import torch
+    from sapo_client.learner.cpu import linear
     from sapo_client.learner.cpu.linear import fast_linear, use_fast_linear
+
+    linear._MKL_IS_FASTER = False
 
     class Allocated(ctypes.Structure):  # mallinfo2 of glibc's malloc.h
         _fields_ = [(f"field_{index}", ctypes.c_size_t) for index in range(10)]
