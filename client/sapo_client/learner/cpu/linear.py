@@ -46,7 +46,9 @@ rows. Fewer cost little, for a kernel is compiled in a fraction of a millisecond
 _KERNEL_LIMITS: Final = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
 """Variables that oneDNN, and PyTorch's own cache in front of it, read at the first product."""
 
-_MKL_IS_FASTER: Final = torch.backends.mkl.is_available() and get_cpu_capability() == "AVX2"
+_HAS_MKL: Final[bool] = torch.backends.mkl.is_available()  # type: ignore[no-untyped-call]
+
+_MKL_IS_FASTER: Final = _HAS_MKL and get_cpu_capability() == "AVX2"
 """Whether float32 products are left to MKL. It follows from the processor alone, not from a measurement, so
 that every start computes the same."""
 
