@@ -27,6 +27,7 @@ from sapo_client.learner.sizing.optimizers import MOMENT_BYTES
 from sapo_client.learner.sizing.precision import BaseName
 from sapo_client.learner.sizing.skeleton import (
     ModelShape,
+    NoForwardPass,
     decoder_saved_bytes,
     make_skeleton,
     shape_of,
@@ -99,6 +100,8 @@ class MemoryEstimate:
         trained: number of trained parameters.
         micro_rows: rows of a micro-batch.
         overlaps: whether it samples during a step.
+        roughly: whether activations follow from the model's sizes alone, because its architecture computes
+            nothing without values.
     """
 
     libraries: float
@@ -110,6 +113,7 @@ class MemoryEstimate:
     trained: int
     micro_rows: int
     overlaps: bool = False
+    roughly: bool = False
 
     @property
     def peak(self) -> float:
@@ -121,7 +125,8 @@ class MemoryEstimate:
     def in_words(self) -> str:
         """Return the parts in one line, in GiB."""
         names = ("libraries", "weights", "moments", "gradients", "activations", "sampler")
-        return ", ".join(f"{name} {getattr(self, name) / GIB:.1f}" for name in names)
+        parts = ", ".join(f"{name} {getattr(self, name) / GIB:.1f}" for name in names)
+        return f"{parts} (activations roughly, from the model's sizes)" if self.roughly else parts
 
 
 def estimate_memory(settings: LearnerSettings, workload: Workload, device: str) -> MemoryEstimate:
@@ -144,15 +149,18 @@ def estimate_memory(settings: LearnerSettings, workload: Workload, device: str) 
         device == "cpu" and shape.llama_style and not (settings.lora_rank or settings.gradient_checkpointing)
     )
     moments = MOMENT_BYTES[settings.optimizer] * trained * (2 if settings.demonstrations_per_step else 1)
-    batch, margin = 0.0, 1.0
-    if device == "cuda":
-        row, batch = _gpu_row(shape, workload, settings)
-    elif fast:
-        row, batch = _fast_row(plain, workload), _kept(plain, workload)
-    else:
-        row = _row(adapted, workload, checkpointing)
-        # gradients of activations stand beside them; of recomputed ones, only a layer's are there at all
-        margin = 1.0 if checkpointing else ACTIVATION_MARGIN
+    batch, margin, roughly = 0.0, 1.0, False
+    try:
+        if device == "cuda":
+            row, batch = _gpu_row(shape, workload, settings)
+        elif fast:
+            row, batch = _fast_row(plain, workload), _kept(plain, workload)
+        else:
+            row = _row(adapted, workload, checkpointing)
+            # gradients of activations stand beside them; of recomputed ones, only a layer's are there at all
+            margin = 1.0 if checkpointing else ACTIVATION_MARGIN
+    except NoForwardPass:
+        row, roughly = _rough_row(shape, workload, checkpointing, device), True
     rows = _micro_rows(row, workload, settings, device)
     positions = rows * workload.new_tokens
     copies = _fused_bytes(shape, settings) if fast else 0.0
@@ -172,6 +180,7 @@ def estimate_memory(settings: LearnerSettings, workload: Workload, device: str) 
         trained=trained,
         micro_rows=rows,
         overlaps=settings.overlap,
+        roughly=roughly,
     )
 
 
@@ -241,6 +250,17 @@ def _gpu_row(shape: ModelShape, workload: Workload, settings: LearnerSettings) -
     if checkpointing:  # every layer's input, and all that one layer keeps
         row += (2.0 if half else _FLOAT) * shape.layers * shape.hidden * workload.width
     return row, costs.batch
+
+
+def _rough_row(shape: ModelShape, workload: Workload, checkpointing: bool, device: str) -> float:
+    """Return the bytes of a row for a usual decoder: 17 values of the width for each token and layer, and
+    2.5 for each pair of tokens and head (arXiv 2205.05198, section 4.1)."""
+    width = workload.width
+    value = _FLOAT if device == "cpu" else BASE_BYTES["bfloat16"]
+    layer = value * (17 * shape.hidden * width + 2.5 * shape.heads * width**2)
+    if checkpointing:  # every layer's input, and all that one layer keeps
+        return layer + _FLOAT * shape.layers * shape.hidden * width
+    return layer * shape.layers
 
 
 def _fast_row(skeleton: Any, workload: Workload) -> float:

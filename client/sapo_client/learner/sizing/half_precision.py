@@ -18,7 +18,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from sapo_client.learner.adapters import base_model
 from sapo_client.learner.memory import RowCost, fit_row_cost
-from sapo_client.learner.sizing.skeleton import kept_bytes, make_thin_skeleton
+from sapo_client.learner.sizing.skeleton import kept_bytes, make_thin_skeleton, without_values
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +46,12 @@ def saved_costs(model: str, layers: int, *, lora_rank: int, half_base: bool) -> 
 
     Raises:
         SapoError: the model's configuration cannot be read.
+        NoForwardPass: it cannot be told.
     """
     kind = torch.bfloat16 if half_base else torch.float32
-    one, two = (make_thin_skeleton(model, count, lora_rank=lora_rank, dtype=kind) for count in (1, 2))
-    with FakeTensorMode(allow_non_fake_inputs=True):
+    with without_values():
+        one, two = (make_thin_skeleton(model, count, lora_rank=lora_rank, dtype=kind) for count in (1, 2))
+    with without_values(), FakeTensorMode(allow_non_fake_inputs=True):
         _fill(one)
         _fill(two)
         row, batch = fit_row_cost(lambda width: layers * (_saved(two, width) - _saved(one, width)))

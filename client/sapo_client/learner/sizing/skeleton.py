@@ -7,12 +7,13 @@ which tensors autograd would keep, for every architecture that transformers know
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import Tensor
@@ -21,6 +22,14 @@ from sapo_client.errors import ExitCode, SapoError
 from sapo_client.learner.adapters import add_adapters, base_model
 from sapo_client.learner.cpu.fused_layers import is_llama_style
 from sapo_client.learner.policy import PACKAGED, gated_error, is_gated
+from sapo_client.learner.sizing.experts import register_first_expert
+
+_NEED_VALUES: Final = (RuntimeError, ValueError, TypeError, AttributeError, IndexError)
+"""What transformers' architectures raise that look at values, or whose configuration cannot be cut short."""
+
+
+class NoForwardPass(Exception):
+    """An architecture computes nothing without values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +41,7 @@ class ModelShape:
         parameters: number of parameters, tied ones once.
         matrices: those of them in two-dimensional weights of the layers, which 4-bit bases quantise.
         layers: number of decoder layers.
+        heads: attention heads of a layer.
         hidden: width of the hidden states.
         head: parameters of the head, the vocabulary times the width.
         vocabulary: number of tokens.
@@ -44,6 +54,7 @@ class ModelShape:
     parameters: int
     matrices: int
     layers: int
+    heads: int
     hidden: int
     head: int
     vocabulary: int
@@ -67,7 +78,9 @@ def make_skeleton(model: str, *, lora_rank: int = 0) -> Any:
 
     config = _config(model)
     with torch.device("meta"):
-        skeleton = AutoModelForCausalLM.from_config(config, attn_implementation="eager")
+        skeleton = AutoModelForCausalLM.from_config(
+            config, attn_implementation="eager", experts_implementation=register_first_expert()
+        )
         return add_adapters(skeleton, lora_rank) if lora_rank else skeleton.eval()
 
 
@@ -82,6 +95,7 @@ def make_thin_skeleton(model: str, layers: int, *, lora_rank: int, dtype: torch.
 
     Raises:
         SapoError: there is no such model, or transformers does not know it.
+        AttributeError: its configuration counts its layers in another way.
     """
     from transformers import AutoModelForCausalLM
 
@@ -90,7 +104,9 @@ def make_thin_skeleton(model: str, layers: int, *, lora_rank: int, dtype: torch.
     if getattr(config, "layer_types", None):
         config.layer_types = (config.layer_types * layers)[:layers]
     with torch.device("meta"):
-        skeleton = AutoModelForCausalLM.from_config(config, attn_implementation="sdpa", dtype=dtype)
+        skeleton = AutoModelForCausalLM.from_config(
+            config, dtype=dtype, experts_implementation=register_first_expert()
+        )
         return add_adapters(skeleton, lora_rank) if lora_rank else skeleton.eval()
 
 
@@ -106,9 +122,10 @@ def shape_of(skeleton: Any) -> ModelShape:
         kind=config.model_type,
         parameters=sum(each.numel() for each in skeleton.parameters()),
         matrices=sum(
-            each.numel() for each in skeleton.parameters() if each.ndim > 1 and id(each) not in outside
+            each.numel() for each in skeleton.parameters() if each.ndim == 2 and id(each) not in outside
         ),
         layers=config.num_hidden_layers,
+        heads=heads,
         hidden=config.hidden_size,
         head=head.numel(),
         vocabulary=len(head),
@@ -127,19 +144,36 @@ def decoder_saved_bytes(skeleton: Any, width: int, *, checkpointing: bool) -> fl
     """Return the bytes that autograd keeps of one row of ``width`` tokens, without parameters and head.
 
     With gradient checkpointing: every layer's input, and all that one layer keeps.
+
+    Raises:
+        NoForwardPass: it cannot be told.
     """
     base = base_model(skeleton)
     ids = torch.zeros((1, width), dtype=torch.long, device="meta")
     # a whole mask, because transformers looks at the values of everything less
     mask = torch.zeros((1, 1, width, width), device="meta")
-    total = kept_bytes(
-        lambda: base.base_model(input_ids=ids, attention_mask=mask, use_cache=False),
-        list(skeleton.parameters()),
-    )
+    with without_values():
+        total = kept_bytes(
+            lambda: base.base_model(input_ids=ids, attention_mask=mask, use_cache=False),
+            list(skeleton.parameters()),
+        )
     if not checkpointing:
         return total
     layers, hidden = int(base.config.num_hidden_layers), int(base.config.hidden_size)
     return total / layers + layers * width * hidden * 4.0
+
+
+@contextmanager
+def without_values() -> Iterator[None]:
+    """Run code of transformers on tensors without values.
+
+    Raises:
+        NoForwardPass: the architecture cannot.
+    """
+    try:
+        yield
+    except _NEED_VALUES as error:
+        raise NoForwardPass(str(error)) from error
 
 
 def kept_bytes(forward: Callable[[], object], parameters: list[Tensor]) -> float:

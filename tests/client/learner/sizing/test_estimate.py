@@ -6,13 +6,20 @@ import subprocess
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
 from transformers import (
+    AutoModelForCausalLM,
+    Gemma2Config,
     Gemma3TextConfig,
+    GptOssConfig,
+    JambaConfig,
     LlamaConfig,
+    MixtralConfig,
+    OlmoeConfig,
+    OPTConfig,
     Phi3Config,
     PretrainedConfig,
     Qwen2Config,
@@ -32,9 +39,10 @@ from sapo_client.learner.sizing.estimate import (
     Workload,
     estimate_memory,
 )
+from sapo_client.learner.sizing.fit import require_weights_fit
 from sapo_client.learner.sizing.half_precision import saved_costs
 from sapo_client.learner.sizing.presets import level_for
-from sapo_client.learner.sizing.skeleton import make_skeleton, shape_of
+from sapo_client.learner.sizing.skeleton import decoder_saved_bytes, make_skeleton, shape_of
 
 WORKLOAD = Workload(groups=2, completions=4, prompt_tokens=64, new_tokens=64, sampled_groups=2)
 ON_A_CARD = Workload(groups=8, completions=8, prompt_tokens=128, new_tokens=128, sampled_groups=8)
@@ -235,6 +243,71 @@ def test_other_architectures_have_a_plan_on_a_card(
     short = estimate_memory(settings, ON_A_CARD, "cuda")
     long = estimate_memory(settings, replace(ON_A_CARD, prompt_tokens=512), "cuda")
     assert 0 < short.activations / short.micro_rows < long.activations / long.micro_rows
+
+
+def saved(kind: type[PretrainedConfig], folder: Path, **sizes: int) -> LearnerSettings:
+    """Save the configuration of a small model; return a learner's settings for it."""
+    kind(**SMALL, num_hidden_layers=3, vocab_size=300, pad_token_id=0, **sizes).save_pretrained(folder)
+    return LearnerSettings(str(folder), folder / "run", device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("kind", "sizes"),
+    [
+        (OlmoeConfig, {"num_experts": 8, "num_experts_per_tok": 4}),
+        (Qwen3MoeConfig, {"num_experts": 8, "moe_intermediate_size": 64, "head_dim": 16}),
+        (MixtralConfig, {"num_local_experts": 8}),
+        (GptOssConfig, {"num_local_experts": 8, "head_dim": 16}),
+    ],
+)
+def test_the_first_expert_keeps_what_all_experts_keep(
+    tmp_path: Path, kind: type[PretrainedConfig], sizes: dict[str, int]
+) -> None:
+    """The plan's model has no values, so nobody knows which experts a token goes to."""
+    settings = saved(kind, tmp_path, **sizes)
+    config = kind.from_pretrained(tmp_path)
+    model = AutoModelForCausalLM.from_config(config, attn_implementation="eager")
+
+    def forward() -> torch.Tensor:
+        states = model.base_model(input_ids=torch.zeros((1, 48), dtype=torch.long), use_cache=False)
+        return states.last_hidden_state  # type: ignore[no-any-return]
+
+    real = saved_tensor_bytes(forward, list(model.parameters()))
+    planned = decoder_saved_bytes(make_skeleton(str(tmp_path)), 48, checkpointing=False)
+    assert planned == pytest.approx(real, rel=0.02)
+    require_weights_fit(settings)
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize("lora_rank", [0, 4])
+@pytest.mark.parametrize(
+    ("kind", "sizes", "rough"),
+    [
+        (OlmoeConfig, {}, [("cpu", 4)]),  # peft's adapters of experts ask for autocast on the device
+        (Gemma2Config, {}, []),  # has no attention by scaled_dot_product_attention
+        (GptOssConfig, {"head_dim": 16}, []),  # nor has this
+        (OPTConfig, {}, [("cpu", 0), ("cpu", 4)]),  # expects a mask of another shape
+        (JambaConfig, {}, [("cuda", 0), ("cuda", 4)]),  # its layers alternate: none stands for all
+    ],
+)
+@pytest.mark.filterwarnings("ignore:The following (alpha|rank)_pattern keys", "ignore:.*mamba")
+def test_every_architecture_has_a_plan(
+    tmp_path: Path,
+    kind: type[PretrainedConfig],
+    sizes: dict[str, int],
+    rough: list[tuple[str, int]],
+    lora_rank: int,
+    device: Literal["cpu", "cuda"],
+) -> None:
+    settings = replace(saved(kind, tmp_path, **sizes), device=device, lora_rank=lora_rank)
+    short = estimate_memory(settings, ON_A_CARD, device)
+    long = estimate_memory(settings, replace(ON_A_CARD, prompt_tokens=512), device)
+    leaner = estimate_memory(replace(settings, gradient_checkpointing=True), ON_A_CARD, device)
+    rows = [plan.activations / plan.micro_rows for plan in (leaner, short, long)]
+    assert 0 < rows[0] < rows[1] < rows[2]
+    expected = (device, lora_rank) in rough
+    assert [plan.roughly for plan in (leaner, short, long)] == [expected] * 3
+    assert ("roughly" in short.in_words()) is expected
 
 
 @pytest.mark.parametrize("layers", [1, 4])
