@@ -11,6 +11,10 @@ from transformers import (
     GPT2LMHeadModel,
     LlamaConfig,
     LlamaForCausalLM,
+    OlmoeConfig,
+    OlmoeForCausalLM,
+    OPTConfig,
+    OPTForCausalLM,
     PreTrainedModel,
     Qwen2Config,
     Qwen2ForCausalLM,
@@ -30,7 +34,7 @@ _SMALL: Final[dict[str, Any]] = {
 
 
 def make_policy_folder(folder: Path, kind: str = "qwen2", *, seed: int = 0, chat: bool = False) -> Path:
-    """Save a random model of about 0.05 million parameters; kinds: qwen2, llama, llama3-rope, gpt2."""
+    """Save a random model of 0.05 million parameters; kinds: qwen2, llama, llama3-rope, gpt2, opt, olmoe."""
     torch.manual_seed(seed)
     tokenizer = train_tokenizer(TEXTS)
     if chat:
@@ -62,4 +66,9 @@ def _model(kind: str, vocabulary: int, end: int, pad: int) -> PreTrainedModel:
             "original_max_position_embeddings": 16,
         }
         return LlamaForCausalLM(LlamaConfig(**common, **_SMALL, rope_parameters=rope))
+    if kind == "olmoe":
+        return OlmoeForCausalLM(OlmoeConfig(**common, **_SMALL, num_experts=4, num_experts_per_tok=2))
+    if kind == "opt":
+        sizes = {"hidden_size": 48, "word_embed_proj_dim": 48, "ffn_dim": 64, "num_attention_heads": 4}
+        return OPTForCausalLM(OPTConfig(**common, **sizes, num_hidden_layers=2, max_position_embeddings=128))
     return GPT2LMHeadModel(GPT2Config(**common, n_embd=48, n_layer=2, n_head=4, n_positions=128))

@@ -13,6 +13,7 @@ from sapo_client.config import Config, LearnerConfig
 from sapo_client.errors import SapoError
 from sapo_client.extras import Extra, mixed_versions
 from sapo_client.learner.policy import gated_error, is_gated
+from sapo_client.learner.service import Service
 from sapo_client.learner.settings import LearnerSettings
 from sapo_client.learner.sizing import fit as fitting
 from sapo_client.learner.sizing.fit import fit, require_weights_fit, with_fitting_tokens
@@ -48,6 +49,25 @@ def test_the_plan_names_the_first_leaner_settings_that_fit(two_billion: str, tmp
     assert (roomy.shape.parameters // 10**6, roomy.level, roomy.fits) == (2022, "full", True)
     assert (tight.fits, tight.hint.startswith("set learner.lora_rank = 16")) == (False, True)
     assert plan(1).hint == "take a smaller model, or a machine with more memory"
+
+
+@pytest.mark.parametrize(("kind", "is_rough"), [("olmoe", False), ("opt", True)])
+def test_unusual_architectures_are_planned_start_and_train(tmp_path: Path, kind: str, is_rough: bool) -> None:
+    """A mixture of experts, and a model whose forward pass needs values."""
+    folder = make_policy_folder(tmp_path / "model", kind)
+    rows = {row.name: row for row in check_model(Config(learner=LearnerConfig(model=str(folder))))}
+    assert rows["memory"].state == "ok"
+    assert ("activations roughly" in rows["memory"].detail) is is_rough
+    service = Service(
+        LearnerSettings(str(folder), tmp_path / "run", max_new_tokens=8, device="cpu", checkpoint_share=0.0)
+    )
+    prompt = "12 + 7 =\n"
+    arguments = {"prompts": [prompt], "completions_per_prompt": 4, "handles": [1]}
+    [completions] = service.call("generate", arguments)["completions"]
+    group = {"prompt": prompt, "completions": completions, "rewards": [1.0, 0.0, 0.0, 1.0], "handle": 1}
+    report = service.call("train", {"groups": [{**group, "external": False, "family": 0}]})
+    assert report["step"] == 1
+    assert report["gradient_norm"] > 0.0
 
 
 def test_a_learner_without_the_memory_for_its_weights_does_not_load_them(
