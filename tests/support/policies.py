@@ -11,6 +11,8 @@ from transformers import (
     GPT2LMHeadModel,
     LlamaConfig,
     LlamaForCausalLM,
+    MambaConfig,
+    MambaForCausalLM,
     OlmoeConfig,
     OlmoeForCausalLM,
     OPTConfig,
@@ -34,7 +36,10 @@ _SMALL: Final[dict[str, Any]] = {
 
 
 def make_policy_folder(folder: Path, kind: str = "qwen2", *, seed: int = 0, chat: bool = False) -> Path:
-    """Save a random model of 0.05 million parameters; kinds: qwen2, llama, llama3-rope, gpt2, opt, olmoe."""
+    """Save a random model of about 0.05 million parameters.
+
+    Kinds: qwen2, llama, llama3-rope, gpt2, opt, olmoe, mamba.
+    """
     torch.manual_seed(seed)
     tokenizer = train_tokenizer(TEXTS)
     if chat:
@@ -68,6 +73,8 @@ def _model(kind: str, vocabulary: int, end: int, pad: int) -> PreTrainedModel:
         return LlamaForCausalLM(LlamaConfig(**common, **_SMALL, rope_parameters=rope))
     if kind == "olmoe":
         return OlmoeForCausalLM(OlmoeConfig(**common, **_SMALL, num_experts=4, num_experts_per_tok=2))
+    if kind == "mamba":
+        return MambaForCausalLM(MambaConfig(**common, hidden_size=48, num_hidden_layers=2, state_size=8))
     if kind == "opt":
         sizes = {"hidden_size": 48, "word_embed_proj_dim": 48, "ffn_dim": 64, "num_attention_heads": 4}
         return OPTForCausalLM(OPTConfig(**common, **sizes, num_hidden_layers=2, max_position_embeddings=128))

@@ -41,7 +41,7 @@ class ModelShape:
         parameters: number of parameters, tied ones once.
         matrices: those of them in two-dimensional weights of the layers, which 4-bit bases quantise.
         layers: number of decoder layers.
-        heads: attention heads of a layer.
+        heads: attention heads of a layer; 0 for one without attention.
         hidden: width of the hidden states.
         head: parameters of the head, the vocabulary times the width.
         vocabulary: number of tokens.
@@ -115,9 +115,9 @@ def shape_of(skeleton: Any) -> ModelShape:
     config = skeleton.config
     head = skeleton.get_output_embeddings().weight
     outside = {id(head), id(skeleton.get_input_embeddings().weight)}
-    heads = config.num_attention_heads
+    heads = getattr(config, "num_attention_heads", 0)  # state space models have none
     kv_heads = getattr(config, "num_key_value_heads", None) or heads
-    dim = getattr(config, "head_dim", None) or config.hidden_size // heads
+    dim = getattr(config, "head_dim", None) or config.hidden_size // max(1, heads)
     return ModelShape(
         kind=config.model_type,
         parameters=sum(each.numel() for each in skeleton.parameters()),

@@ -51,9 +51,9 @@ def test_the_plan_names_the_first_leaner_settings_that_fit(two_billion: str, tmp
     assert plan(1).hint == "take a smaller model, or a machine with more memory"
 
 
-@pytest.mark.parametrize(("kind", "is_rough"), [("olmoe", False), ("opt", True)])
+@pytest.mark.parametrize(("kind", "is_rough"), [("olmoe", False), ("opt", True), ("mamba", True)])
 def test_unusual_architectures_are_planned_start_and_train(tmp_path: Path, kind: str, is_rough: bool) -> None:
-    """A mixture of experts, and a model whose forward pass needs values."""
+    """A mixture of experts, one whose forward pass needs values, and one without attention."""
     folder = make_policy_folder(tmp_path / "model", kind)
     rows = {row.name: row for row in check_model(Config(learner=LearnerConfig(model=str(folder))))}
     assert rows["memory"].state == "ok"
