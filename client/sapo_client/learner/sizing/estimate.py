@@ -149,7 +149,9 @@ def estimate_memory(settings: LearnerSettings, workload: Workload, device: str) 
         device == "cpu" and shape.llama_style and not (settings.lora_rank or settings.gradient_checkpointing)
     )
     moments = MOMENT_BYTES[settings.optimizer] * trained * (2 if settings.demonstrations_per_step else 1)
-    batch, margin, roughly = 0.0, 1.0, False
+    # gradients of activations stand beside them; of recomputed ones, only a layer's are there at all
+    margin = ACTIVATION_MARGIN if device == "cpu" and not (fast or checkpointing) else 1.0
+    batch, roughly = 0.0, False
     try:
         if device == "cuda":
             row, batch = _gpu_row(shape, workload, settings)
@@ -157,8 +159,6 @@ def estimate_memory(settings: LearnerSettings, workload: Workload, device: str) 
             row, batch = _fast_row(plain, workload), _kept(plain, workload)
         else:
             row = _row(adapted, workload, checkpointing)
-            # gradients of activations stand beside them; of recomputed ones, only a layer's are there at all
-            margin = 1.0 if checkpointing else ACTIVATION_MARGIN
     except NoForwardPass:
         row, roughly = _rough_row(shape, workload, checkpointing, device), True
     rows = _micro_rows(row, workload, settings, device)
