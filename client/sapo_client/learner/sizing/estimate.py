@@ -253,8 +253,10 @@ def _gpu_row(shape: ModelShape, workload: Workload, settings: LearnerSettings) -
 
 
 def _rough_row(shape: ModelShape, workload: Workload, checkpointing: bool, device: str) -> float:
-    """Return the bytes of a row for a usual decoder: 17 values of the width for each token and layer, and
-    2.5 for each pair of tokens and head (arXiv 2205.05198, section 4.1)."""
+    """Return the bytes of a row of a usual decoder (arXiv 2205.05198, section 4.1).
+
+    A layer keeps 17 values of the width for each token, and 2.5 for each head and pair of tokens.
+    """
     width = workload.width
     value = _FLOAT if device == "cpu" else BASE_BYTES["bfloat16"]
     layer = value * (17 * shape.hidden * width + 2.5 * shape.heads * width**2)

@@ -51,10 +51,10 @@ def saved_costs(model: str, layers: int, *, lora_rank: int, half_base: bool) -> 
     kind = torch.bfloat16 if half_base else torch.float32
     with without_values():
         one, two = (make_thin_skeleton(model, count, lora_rank=lora_rank, dtype=kind) for count in (1, 2))
-    with without_values(), FakeTensorMode(allow_non_fake_inputs=True):
-        _fill(one)
-        _fill(two)
-        row, batch = fit_row_cost(lambda width: layers * (_saved(two, width) - _saved(one, width)))
+        with FakeTensorMode(allow_non_fake_inputs=True):
+            _fill(one)
+            _fill(two)
+            row, batch = fit_row_cost(lambda width: layers * (_saved(two, width) - _saved(one, width)))
     return SavedCosts(row, batch)
 
 

@@ -221,6 +221,12 @@ def test_the_plan_of_a_card_is_near_what_one_measured(tmp_path: Path, name: str)
 SMALL = {"hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 4, "num_key_value_heads": 2}
 
 
+def saved(kind: type[PretrainedConfig], folder: Path, **sizes: int) -> LearnerSettings:
+    """Save the configuration of a small model; return a learner's settings for it."""
+    kind(**SMALL, num_hidden_layers=3, vocab_size=300, pad_token_id=0, **sizes).save_pretrained(folder)
+    return LearnerSettings(str(folder), folder / "run", device="cpu")
+
+
 @pytest.mark.parametrize(
     ("kind", "lora_rank"),
     [
@@ -238,17 +244,11 @@ SMALL = {"hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 4, 
 def test_other_architectures_have_a_plan_on_a_card(
     tmp_path: Path, kind: type[PretrainedConfig], lora_rank: int
 ) -> None:
-    kind(**SMALL, num_hidden_layers=3, vocab_size=300, pad_token_id=0).save_pretrained(tmp_path)
-    settings = LearnerSettings(str(tmp_path), tmp_path / "run", device="cuda", lora_rank=lora_rank)
+    settings = replace(saved(kind, tmp_path), device="cuda", lora_rank=lora_rank)
     short = estimate_memory(settings, ON_A_CARD, "cuda")
     long = estimate_memory(settings, replace(ON_A_CARD, prompt_tokens=512), "cuda")
+    assert not short.roughly
     assert 0 < short.activations / short.micro_rows < long.activations / long.micro_rows
-
-
-def saved(kind: type[PretrainedConfig], folder: Path, **sizes: int) -> LearnerSettings:
-    """Save the configuration of a small model; return a learner's settings for it."""
-    kind(**SMALL, num_hidden_layers=3, vocab_size=300, pad_token_id=0, **sizes).save_pretrained(folder)
-    return LearnerSettings(str(folder), folder / "run", device="cpu")
 
 
 @pytest.mark.parametrize(
