@@ -7,6 +7,7 @@ from reference import audits, derive, edwards, ethereum, ladders, objects
 from reference.refusal import ACCEPTED, Outcome, Refused, require
 
 MOST_NODES_OF_AN_ACCOUNT = 4
+LEAST_EXTENSION = 3600
 CARRIED = {
     "rollouts": {"rollout"},
     "certificates": {"certificate"},
@@ -160,7 +161,7 @@ class ReferenceNode:
         require(_counts(read, now_ms), "R5.5")
         known = self._certificates.get((read["node"], read["account"]))
         if known is not None and _counts(known, now_ms):
-            require(read["not_after"] > known["not_after"], "R4.2")
+            require(read["not_after"] >= known["not_after"] + LEAST_EXTENSION, "R4.2")
         self._keep(read)
 
     def _keep(self, read: dict[str, Any]) -> None:

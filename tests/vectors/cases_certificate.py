@@ -182,7 +182,9 @@ def _renewals() -> Iterator[Case]:
 
     genuine = ALICE.certificate()
     yield case("the same again", (None, genuine), ("R4.2", genuine))
-    longer = ALICE.certificate(PLAIN, GENESIS, YEAR_END + 1)
+    slightly = ALICE.certificate(PLAIN, GENESIS, YEAR_END + 3599)
+    yield case("renewed by less than an hour", (None, genuine), ("R4.2", slightly), ("R4.2", genuine))
+    longer = ALICE.certificate(PLAIN, GENESIS, YEAR_END + 3600)
     yield case("renewed", (None, genuine), (None, longer), ("R4.2", genuine))
     shorter = ALICE.certificate(PLAIN, GENESIS, YEAR_END - 1)
     yield case("shortened", (None, genuine), ("R4.2", shorter))
@@ -213,7 +215,7 @@ def _crowds() -> Iterator[Case]:
         Message(None, keys[4].rollout(f3=4), offset_ms=12),
     )
     yield Case("certificate: five nodes of an account", (*heard, *then), certificates=())
-    renewed = Message(None, keys[0].certificate(PLAIN, GENESIS, YEAR_END + 1), "certificates", 4)
+    renewed = Message(None, keys[0].certificate(PLAIN, GENESIS, YEAR_END + 3600), "certificates", 4)
     fifth = Message(None, keys[4].certificate(), "certificates", 5)
     then = (
         Message("R5.1", keys[1].rollout(), offset_ms=10),

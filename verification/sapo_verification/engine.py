@@ -147,10 +147,12 @@ class Engine:
         imitated = [imitation, self.demonstrations] if terms.sampling.text_use.demonstrates else []
         self._observers = Observers([self.count, self.success, *imitated, *observers])
         self.islands: Final = IslandMap(manifest, beacon_of, IslandCounts(connection))
-        self.certificates: Final = CertificateStore(manifest, connection, islands=self.islands, own=own)
+        self.reputation: Final = Reputation(connection)
+        self.certificates: Final = CertificateStore(
+            manifest, connection, islands=self.islands, own=own, is_known=self._is_known, key=key
+        )
         self.standing: Final = self.certificates.standing
         self.admission: Final = Admission(manifest, self.certificates)
-        self.reputation: Final = Reputation(connection)
         self.newcomers: Final = NewcomerLots(key, self.standing.weight_of)
         self.pool: Final = Pool(connection, terms.pool, self.reputation, self.newcomers)
         self.envelopes: Final = EnvelopeStore(connection)
@@ -189,6 +191,9 @@ class Engine:
             verify=self.verify,
             is_silenced=self.reputation.is_banned,
         )
+
+    def _is_known(self, account: Account) -> bool:
+        return not self.reputation.is_newcomer(account)
 
     def observe(self, observer: Observer) -> None:
         """Report every later decision to one more observer."""

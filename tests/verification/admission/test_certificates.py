@@ -105,13 +105,64 @@ def test_a_fifth_key_of_an_account_displaces_the_first() -> None:
 
 
 def test_the_book_is_bounded() -> None:
-    store = CertificateStore(MANIFEST, max_certificates=3)
+    store = CertificateStore(MANIFEST, max_certificates=3, key=bytes(32))
     people = [Identity(number) for number in range(10, 16)]
+    kept = []
     for identity in people:
         store.admit(identity.certificate(MANIFEST).to_bytes(), NOW)
-    assert len(store) == 3
-    known = [reason_of(store.require, p.node, p.account, NOW) is None for p in people]
-    assert known == [False] * 3 + [True] * 3
+        store.require(identity.node, identity.account, NOW)  # the newest is never the one that is dropped
+        kept.append(store.pairs())
+    assert [len(pairs) for pairs in kept] == [1, 2, 3, 3, 3, 3]
+    later = CertificateStore(MANIFEST, max_certificates=3, key=bytes(range(32)))
+    for identity in people:
+        later.admit(identity.certificate(MANIFEST).to_bytes(), NOW)
+    assert set(later.pairs()) != set(kept[-1]), "no attacker knows the lots"
+
+
+def test_a_flood_of_accounts_drops_nobody_that_is_needed() -> None:
+    """The attacker makes many times as many accounts as a node keeps certificates of."""
+    own, auditor, known = Identity(3), Identity(4), Identity(5)
+    store = CertificateStore(
+        MANIFEST, max_certificates=5, own=own.account, is_known=lambda account: account == known.account
+    )
+    store.standing.exempt = frozenset({auditor.account})
+    needed = [(one.node, one.account) for one in (own, auditor, known)]
+    for identity in (own, auditor, known, *(Identity(number) for number in range(10, 40))):
+        store.admit(identity.certificate(MANIFEST).to_bytes(), NOW)
+    assert store.pairs()[:3] == tuple(needed)
+    assert len(store) == 5
+
+
+def test_of_known_accounts_alone_the_one_heard_longest_ago_goes() -> None:
+    own = Identity(3)
+    store = CertificateStore(MANIFEST, max_certificates=3, own=own.account, is_known=lambda _: True)
+    people = [own, *(Identity(number) for number in range(10, 14))]
+    for identity in people:
+        store.admit(identity.certificate(MANIFEST).to_bytes(), NOW)
+    assert store.pairs() == tuple((one.node, one.account) for one in (own, *people[-2:]))
+
+
+def test_newcomers_keep_theirs_by_lot_whenever_they_came() -> None:
+    """Of six newcomers three keep theirs; by the order of arrival the first would keep none."""
+    people = [Identity(number) for number in range(10, 16)]
+    messages = [identity.certificate(MANIFEST).to_bytes() for identity in people]
+    survived = 0
+    for start in range(32):
+        store = CertificateStore(MANIFEST, max_certificates=3, key=bytes([start]) * 32)
+        for message in messages:
+            store.admit(message, NOW)
+        survived += bool(store.accounts_of(people[0].node))
+    assert 8 <= survived <= 18  # two fifths of 32 are expected, for the newest stays
+
+
+def test_one_key_sends_no_stream_of_renewals() -> None:
+    """Each lasts a second longer than the one before."""
+    store, end = make_certificates(MANIFEST, ALICE), GENESIS_SECONDS + 86_400
+    renewals = [
+        ALICE.certificate(MANIFEST, not_after=end + since).to_bytes() for since in (1, 60, 3599, 3600, 3601)
+    ]
+    reasons = [reason_of(store.admit, message, NOW) for message in renewals]
+    assert reasons == [Reason.SEEN] * 3 + [None, Reason.SEEN]
 
 
 def test_a_restart_judges_again(tmp_path: Path) -> None:

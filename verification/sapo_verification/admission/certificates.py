@@ -3,13 +3,14 @@
 They are kept in SQLite as received, and admitted again at the next start.
 """
 
+import secrets
 import sqlite3
 from collections import OrderedDict
 from collections.abc import Callable, Collection
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from sapo_protocol.certificate import Certificate, open_certificate, parse_certificate
 from sapo_protocol.envelope import Kind, open_payload, parse_envelope
@@ -17,16 +18,23 @@ from sapo_protocol.errors import RemoteProtocolError
 from sapo_protocol.identifiers import Account, NodeId
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.rules import Rule
+from sapo_verification.admission.drop_order import DropOrder
 from sapo_verification.islands import Heard, IslandMap
 from sapo_verification.standing import Standing
 from sapo_verification.store import Source, StoreSchema, open_database, open_for_reading
 
 MAX_CERTIFICATES: Final = 8192
-"""At about 300 bytes each; beyond it the one received longest ago is dropped."""
+"""At about 300 bytes each; beyond it newcomers lose theirs by lot, and accounts that are needed last."""
 
 MAX_NODES_PER_ACCOUNT: Final = 4
 """As in the registry: more keys give no more slots, only more certificates to keep."""
 
+
+MIN_EXTENSION_SECONDS: Final = 3600
+"""A renewal lasts at least so much longer: else one key could send a new certificate with each message."""
+
+_Key = TypeVar("_Key")
+_Item = TypeVar("_Item")
 
 _NOBODY: Final = Account(bytes(Account.SIZE))
 
@@ -60,6 +68,9 @@ class CertificateStore:
     Args:
         islands: where accounts live; without it no beacon is known, which matters on islands alone.
         own: this node's account, whose certificate counts here without a bond.
+        is_known: whether an account is more than a newcomer: its certificates are among the last to be
+            dropped, like the own one and the auditors'.
+        key: random bytes of this start, for the newcomers' lots; drawn here by default.
     """
 
     def __init__(
@@ -69,12 +80,20 @@ class CertificateStore:
         max_certificates: int = MAX_CERTIFICATES,
         islands: IslandMap | None = None,
         own: Account = _NOBODY,
+        is_known: Callable[[Account], bool] = lambda _: False,
+        key: bytes | None = None,
     ) -> None:
         self._max_certificates = max_certificates
         self._manifest = manifest
         self.islands: Final = islands or IslandMap(manifest, lambda _epoch: None)
         self.standing: Final = Standing(manifest, own)
+        self._own = own
+        self._is_known = is_known
         self._entries: OrderedDict[tuple[NodeId, Account], _Entry] = OrderedDict()
+        self._nodes: dict[Account, dict[NodeId, None]] = {}
+        """Of each account in the order of reception."""
+        self._accounts: dict[NodeId, dict[Account, None]] = {}
+        self._order = DropOrder(key or secrets.token_bytes(32), self.standing.weight_of, self._is_needed)
         self._connection = open_database(path, _SCHEMA)
 
     def restore(self, now_seconds: float) -> int:
@@ -133,7 +152,8 @@ class CertificateStore:
 
     def envelopes_of(self, nodes: Collection[NodeId]) -> tuple[bytes, ...]:
         """Return the messages of the certificates of some nodes."""
-        return tuple(entry.envelope for (node, _), entry in self._entries.items() if node in nodes)
+        keys = [(node, account) for node in nodes for account in self._accounts.get(node, ())]
+        return tuple(self._entries[key].envelope for key in keys)
 
     def forget(self, is_needed: Callable[[Account], bool]) -> None:
         """Drop the certificates of accounts that this node need not know."""
@@ -142,27 +162,70 @@ class CertificateStore:
 
     def accounts_of(self, node: NodeId) -> tuple[Account, ...]:
         """Return the accounts that have certified a node's key."""
-        return tuple(account for known, account in self._entries if known == node)
+        return tuple(self._accounts.get(node, ()))
 
     def _insert(self, certificate: Certificate, data: bytes, now_seconds: float) -> None:
         key = (certificate.node, certificate.account)
         known = self._entries[key].certificate if key in self._entries else None
         # A certificate that is not valid now was made or admitted under a wrong clock: any other replaces it.
         counts = known is not None and known.covers(now_seconds)
-        if known and counts and known.not_after_seconds >= certificate.not_after_seconds:
+        if (
+            known
+            and counts
+            and known.not_after_seconds + MIN_EXTENSION_SECONDS > certificate.not_after_seconds
+        ):
             raise RemoteProtocolError(Rule.CERTIFICATE_NEW, "the certificate is known")
-        siblings = [other for other in self._entries if other[1] == certificate.account and other != key]
+        if known is not None:
+            self._delete(key)
+        siblings = self._nodes.get(certificate.account, {})
         if len(siblings) >= MAX_NODES_PER_ACCOUNT:
-            self._delete(siblings[0])
-        self._entries[key] = _Entry(certificate, data)
-        self._entries.move_to_end(key)
-        self._connection.execute("INSERT OR REPLACE INTO certificate VALUES (?, ?, ?)", (*key, data))
+            self._delete((next(iter(siblings)), certificate.account))
+        self._keep(key, _Entry(certificate, data))
         if len(self._entries) > self._max_certificates:
-            self._delete(next(iter(self._entries)))
+            self._drop_one(certificate.account)
+
+    def _is_needed(self, account: Account) -> bool:
+        return account == self._own or account in self.standing.exempt or self._is_known(account)
+
+    def _drop_one(self, newest: Account) -> None:
+        """Drop a certificate, but never the newest: what waited for it is judged before it may go.
+
+        The first to go is a newcomer's, by lot, then the one received longest ago that is not the own.
+        """
+        account = self._order.take(lambda other: other != newest and other in self._nodes)
+        if account is not None:
+            self._delete((next(iter(self._nodes[account])), account))
+            if account in self._nodes:
+                self._order.add(account)
+            return
+        spared = {newest, self._own}
+        oldest = next((key for key in self._entries if key[1] not in spared), None)
+        if oldest is not None:
+            self._delete(oldest)
+
+    def _keep(self, key: tuple[NodeId, Account], entry: _Entry) -> None:
+        node, account = key
+        self._entries[key] = entry
+        self._nodes.setdefault(account, {})[node] = None
+        self._accounts.setdefault(node, {})[account] = None
+        self._order.add(account)
+        self._connection.execute(
+            "INSERT OR REPLACE INTO certificate VALUES (?, ?, ?)", (*key, entry.envelope)
+        )
 
     def _delete(self, key: tuple[NodeId, Account]) -> None:
-        self._entries.pop(key, None)
+        node, account = key
+        if self._entries.pop(key, None) is not None:
+            _discard(self._nodes, account, node)
+            _discard(self._accounts, node, account)
         self._connection.execute("DELETE FROM certificate WHERE node = ? AND account = ?", key)
+
+
+def _discard(index: dict[_Key, dict[_Item, None]], key: _Key, item: _Item) -> None:
+    """Remove an item from an index, and its key once it has none."""
+    del index[key][item]
+    if not index[key]:
+        del index[key]
 
 
 def stored_certificates(path: Path) -> list[tuple[NodeId, Account, bytes]]:
