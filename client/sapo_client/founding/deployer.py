@@ -6,6 +6,7 @@ interruption, then finds the transactions that it has already sent and continues
 
 import logging
 import time
+from dataclasses import replace
 from typing import Final
 
 from eth_account.signers.local import LocalAccount
@@ -49,12 +50,19 @@ class Deployer:
         Raises:
             LedgerError: it fails, or is not mined in time.
         """
-        receipt = self._send(rpc, call) if self._outbox is None else self._resume(rpc, call, self._outbox)
+        nonce, receipt = self._mined(rpc, call)
+        if call.to is None and receipt.created is not None:
+            # Of one endpoint's word for it, the founder would fund whatever contract that endpoint names.
+            receipt = replace(receipt, created=tx.created_by(Account.from_hex(self.address), nonce))
         self.done.append((call, receipt))
         _LOG.info("transaction %d of the deployment is mined", len(self.done))
         return receipt
 
-    def _send(self, rpc: Rpc, call: tx.Call) -> tx.Receipt:
+    def _mined(self, rpc: Rpc, call: tx.Call) -> tuple[int, tx.Receipt]:
+        """Return the nonce and the receipt of a call that is on the chain."""
+        return self._send(rpc, call) if self._outbox is None else self._resume(rpc, call, self._outbox)
+
+    def _send(self, rpc: Rpc, call: tx.Call) -> tuple[int, tx.Receipt]:
         signed = tx.sign(rpc, self._account, call, tx.next_nonce(rpc, Account.from_hex(self.address)))
         tx.send(rpc, signed)
         deadline = time.monotonic() + _RECEIPT_SECONDS
@@ -68,9 +76,9 @@ class Deployer:
             raise LedgerError(
                 "the transaction was mined but reverted", hint="look for it: 0x" + signed.digest.hex()
             )
-        return receipt
+        return signed.nonce, receipt
 
-    def _resume(self, rpc: Rpc, call: tx.Call, outbox: Outbox) -> tx.Receipt:
+    def _resume(self, rpc: Rpc, call: tx.Call, outbox: Outbox) -> tuple[int, tx.Receipt]:
         key = str(len(self.done))
         outbox.add(_KIND, key, call)
         sender = Sender(rpc, self._account, outbox, confirmations=1)
@@ -84,8 +92,8 @@ class Deployer:
                 )
             if entry.state is EntryState.SIGNED and outbox.entries(EntryState.SIGNED):
                 time.sleep(_POLL_SECONDS)
-        receipts = (tx.receipt(rpc, signed.digest) for signed in entry.transactions)
-        mined = next((receipt for receipt in receipts if receipt is not None), None)
+        receipts = ((signed.nonce, tx.receipt(rpc, signed.digest)) for signed in entry.transactions)
+        mined = next(((nonce, receipt) for nonce, receipt in receipts if receipt is not None), None)
         if mined is None:
             raise LedgerError(
                 f"the chain no longer knows transaction {key} of this deployment",

@@ -205,7 +205,7 @@ _ACCOUNT: Final = _data(20)
 
 _BLOCK: Final = _object(
     {"number": _quantity(_WORD), "timestamp": _quantity(_WORD), "hash": _HASH},
-    {"baseFeePerGas": _quantity(_AMOUNT)},
+    {"baseFeePerGas": _quantity(_AMOUNT), "gasLimit": _quantity(_WORD)},
 )
 _RECEIPT: Final = _object(
     {

@@ -83,4 +83,4 @@ def bump(old: Fees, today: Fees, limit_wei: int, *, urgent: bool = False) -> Fee
 
 def _raised(fee: int, factor: tuple[int, int]) -> int:
     numerator, denominator = factor
-    return -(-fee * numerator // denominator)
+    return max(fee + 1, -(-fee * numerator // denominator))  # of nothing, an eighth more is nothing

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
@@ -152,6 +153,14 @@ class Outbox:
             )
             return True
 
+    def key_after(self, kind: str, request: str) -> str:
+        """Return the key of a request that may be made again after others of its kind, as A, B, A.
+
+        The same request has the same key until another one of its kind is queued in between.
+        """
+        others = sum(e.kind == kind and not e.key.startswith(request) for e in self.entries())
+        return f"{request}:{others}" if others else request
+
     def entries(self, *states: EntryState) -> list[OutboxEntry]:
         """Return the entries in given states (all if none is named), oldest first."""
         wanted = states or tuple(EntryState)
@@ -180,11 +189,23 @@ class Outbox:
     def sign(self, entry: OutboxEntry, signed: Signed) -> None:
         """Keep an entry's transaction, its first or a replacement; only now may it be sent.
 
+        Args:
+            entry: as it was read. Two transactions of one request under different nonces would both be mined,
+                so nothing is signed for an entry that somebody else has changed since.
+
         Raises:
-            LedgerError: its nonce was given to another request, or to a transaction that is over.
+            LedgerError: its nonce was given to another request, or to a transaction that is over; or another
+                process has signed or ended the entry.
         """
         fees = (str(signed.fees.tip), str(signed.fees.most))
         with self._transaction() as connection:
+            (state,) = connection.execute("SELECT state FROM entries WHERE id = ?", (entry.id,)).fetchone()
+            live = tuple(_signed(row) for row in connection.execute(_LIVE, (entry.id,)))
+            if (EntryState(state), live) != (entry.state, entry.transactions):
+                raise LedgerError(
+                    "another process of this account sends the same request",
+                    hint="wait for it; only one process at a time may send from an account",
+                )
             taken = "SELECT 1 FROM transactions WHERE nonce = ? AND (entry != ? OR NOT live)"
             if connection.execute(taken, (signed.nonce, entry.id)).fetchone() is not None:
                 raise LedgerError(
@@ -226,14 +247,15 @@ class Outbox:
             return changed.rowcount
 
     def next_nonce(self, chain_nonce: int) -> int:
-        """Return the nonce after the last one under way; the chain's if nothing is."""
-        query = (
-            "SELECT MAX(nonce) FROM transactions JOIN entries ON entry = entries.id"
-            " WHERE live AND state = 'signed'"
-        )
+        """Return the first nonce from the chain's on that no transaction has.
+
+        A gap, as a wrong answer about the chain's nonce once made it, is filled first: what lies behind it
+        waits for it.
+        """
+        query = "SELECT DISTINCT nonce FROM transactions WHERE nonce >= ?"
         with self._transaction() as connection:
-            (last,) = connection.execute(query).fetchone()
-        return chain_nonce if last is None else max(chain_nonce, int(last) + 1)
+            taken = {int(nonce) for (nonce,) in connection.execute(query, (chain_nonce,))}
+        return next(nonce for nonce in count(chain_nonce) if nonce not in taken)
 
     def signed_before(self, block: int) -> int:
         """Return how many entries have been under way since before a block."""

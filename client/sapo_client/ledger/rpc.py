@@ -155,8 +155,24 @@ class Rpc:
         """
         if len(self._endpoints) == 1:
             return self.ask(lambda web3: question(web3, "latest"))
-        block = BlockNumber(self._common_block())
+        block = BlockNumber(self.common_block())
         return self.agree(lambda web3: question(web3, block), what)
+
+    def common_block(self) -> int:
+        """Return the newest block that half of those who answer have; a higher claim does not count.
+
+        Raises:
+            WrongChain, LedgerUnavailable: as ``ask``.
+            Disagreement: of an even number, the two in the middle are far apart.
+        """
+        answers = self.each(lambda web3: int(web3.eth.block_number))
+        heads = sorted(answer.value for answer in answers if answer.value is not None)
+        if not heads:
+            raise self._no_answer("all of them were asked")
+        low, high = heads[(len(heads) - 1) // 2], heads[len(heads) // 2]
+        if high - low > _STALE_BLOCKS:  # of two, it is unknown which one is wrong
+            raise Disagreement("the newest blocks")
+        return low
 
     def compare(self, answers: Sequence[Answer[Any]], what: str) -> None:
         """Count and report those whose answer a majority denies; all of them where there is no majority."""
@@ -212,23 +228,13 @@ class Rpc:
         number, self.head_seconds = fresh[(len(fresh) - 1) // 2]  # one far ahead or behind does not count
         return number
 
-    def _common_block(self) -> int:
-        """Return the newest block that half of those who answer have; a higher claim does not count."""
-        answers = self.each(lambda web3: int(web3.eth.block_number))
-        heads = sorted(answer.value for answer in answers if answer.value is not None)
-        if not heads:
-            raise self._no_answer("all of them were asked")
-        low, high = heads[(len(heads) - 1) // 2], heads[len(heads) // 2]
-        if high - low > _STALE_BLOCKS:  # of two, it is unknown which one is wrong
-            raise Disagreement("the newest blocks")
-        return low
-
     def _compare_heads(self, heads: Mapping[RpcEndpoint, tuple[int, int]]) -> None:
-        highest = max(number for number, _ in heads.values())
+        ordered = sorted(number for number, _ in heads.values())
+        middle = ordered[len(ordered) // 2]  # of three or more, one that boasts makes nobody look stale
         for endpoint, (number, timestamp) in heads.items():
             endpoint.head = number
-            stale = highest - number > _STALE_BLOCKS and self._now() - timestamp > _STALE_SECONDS
-            endpoint.note_lag(highest - number if stale else None)
+            stale = middle - number > _STALE_BLOCKS and self._now() - timestamp > _STALE_SECONDS
+            endpoint.note_lag(middle - number if stale else None)
 
     def _in_order(self) -> list[RpcEndpoint]:
         """Return those in good order first, the last to answer before all; none of another chain."""

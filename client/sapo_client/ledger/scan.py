@@ -43,7 +43,7 @@ class RegistryView:
     def _catch_up(self) -> None:
         if self._next_block is None:
             self._next_block = self._registry.deployment_block()
-        settled = self._rpc.ask(lambda web3: int(web3.eth.block_number)) - self._confirmations + 1
+        settled = self._rpc.common_block() - self._confirmations + 1
         sizes = iter(LOG_CHUNKS)  # from the largest each time: a refusal may have been of a moment
         blocks = next(sizes)
         while self._next_block <= settled:

@@ -29,13 +29,15 @@ _NEEDLESS: Final = frozenset(
         "EpochNotIncreasing",
         "NoPayoutChange",
         "NotAsked",
-        "NotFinal",
         "NothingExiting",
         "NothingLive",
         "NothingToClaim",
     }
 )
 """Another account has settled, challenged or asked, or the points are paid: the purpose is reached."""
+
+_OUTDATED: Final = frozenset({"NotFinal"})
+"""The call names what the chain does not hold any more; whoever still wants its purpose requests it anew."""
 
 _HOPELESS: Final = frozenset(
     {
@@ -196,11 +198,13 @@ class Sender:
 
     def _settle_refusal(self, entry: OutboxEntry, refused: tx.Refused) -> None:
         """End an entry for a refusal that stays: of a settled block, and nothing of ours can change it."""
-        known = refused.error in _NEEDLESS or refused.error in _HOPELESS
+        known = refused.error in _NEEDLESS | _OUTDATED | _HOPELESS
         if not known or self._may_change(entry) or not self._is_settled(entry, refused):
             raise refused
         if refused.error in _NEEDLESS:
             self._outbox.confirm(entry, refused.error)
+        elif refused.error in _OUTDATED:
+            self._outbox.refuse(entry, str(refused.error))
         else:
             self._errors.note(refused)
             self._outbox.refuse(entry, str(refused.error))

@@ -365,7 +365,10 @@ class LedgerClient:
         """
         distributor, _ = await self._in_thread(self._pay_side)
         call = Call(distributor.address, distributor.set_payout(payout))
-        await self._enqueue("payout", f"{payout}:{instead_of}:{announced_seconds}", call)
+        key = await self._in_thread(
+            lambda: self._outbox.key_after("payout", f"{payout}:{instead_of}:{announced_seconds}")
+        )
+        await self._enqueue("payout", key, call)
 
     async def apply_payout(self) -> None:
         """Queue that the announced address is put in place."""

@@ -65,7 +65,7 @@ def require_terms(ledger: EpochLedgerContract, manifest: Manifest) -> None:
             raise LedgerError(
                 f"{name} is {found}, not {wanted}: the contracts do not fit together", hint=_HINT
             )
-    cap, expected = verifier.points_cap(), manifest.limits.points_per_epoch
+    cap, expected = verifier.points_cap(), manifest.points_cap
     if cap != expected:  # an honest count above the contract's cap would cost auditors their bonds
         raise LedgerError(
             f"the ledger allows an account {cap} points per epoch, the manifest {expected}", hint=_HINT

@@ -4,13 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
+import rlp
 from eth_account.signers.local import LocalAccount
-from eth_utils import to_checksum_address
+from eth_utils import keccak, to_checksum_address
 from web3 import Web3
 from web3.exceptions import ContractLogicError, TransactionNotFound, Web3RPCError
 
 from sapo_client.ledger.artifact import error_name
-from sapo_client.ledger.errors import LedgerError
+from sapo_client.ledger.errors import Disagreement, LedgerError
 from sapo_client.ledger.fees import DEFAULT_LIMIT_WEI, Fees, bump, middle, quote
 from sapo_client.ledger.rpc import Answer, Rpc
 from sapo_protocol.identifiers import Account, Digest
@@ -19,6 +20,11 @@ T = TypeVar("T")
 
 _GAS_MARGIN: Final = 1.2
 """What others do between the estimate and the block may cost us more: a first write instead of a second."""
+
+_MOST_GAS_RATIO: Final = 2
+"""How far the largest estimate may be above the middle one and still be believed."""
+
+_USUAL_BLOCK_GAS: Final = 15_000_000
 
 _KNOWN: Final = ("already known", "already imported", "known transaction", "alreadyknown")
 """How nodes say that a repeated transaction is the one they hold; the wording differs."""
@@ -103,9 +109,9 @@ def sign(
     """
     sender = Account.from_hex(account.address)
     answers = rpc.each(lambda web3: (estimate(web3, sender, call), quote(web3, limit_wei)), sure=True)
-    gas = max(gas for gas, _ in _known(answers))  # what is not used is not paid
+    gas = _gas([gas for gas, _ in _known(answers)])
     fees = middle([fees for _, fees in _known(answers)])
-    draft = Signed(nonce, Digest(bytes(Digest.SIZE)), b"", int(gas * _GAS_MARGIN), fees, block)
+    draft = Signed(nonce, Digest(bytes(Digest.SIZE)), b"", gas, fees, block)
     return _sign(rpc.chain_id(), account, call, draft)
 
 
@@ -132,7 +138,8 @@ def replacement(
     fees = bump(stuck.fees, today, limit_wei, urgent=urgent)
     if fees is None:
         return None
-    return _sign(rpc.chain_id(), account, call, replace(stuck, fees=fees, block=block))
+    gas = _gas_again(rpc, Account.from_hex(account.address), call, stuck)
+    return _sign(rpc.chain_id(), account, call, replace(stuck, gas=gas, fees=fees, block=block))
 
 
 def send(rpc: Rpc, signed: Signed) -> None:
@@ -175,6 +182,11 @@ def find_receipt(web3: Web3, digest: Digest) -> Receipt | None:
     )
 
 
+def created_by(sender: Account, nonce: int) -> Account:
+    """Return the address of the contract that an account's transaction creates (``CREATE``)."""
+    return Account(keccak(rlp.encode([bytes(sender), nonce]))[12:])
+
+
 def head_block(rpc: Rpc) -> int:
     """Return the number of the last block."""
     return int(rpc.ask(lambda web3: web3.eth.block_number))
@@ -206,6 +218,41 @@ def estimate(web3: Web3, sender: Account, call: Call, block: int | None = None) 
         raise LedgerError(
             f"the chain cannot run the call: {error}", hint="check the account's coins"
         ) from error
+
+
+def _gas(estimates: Sequence[int]) -> int:
+    """Return the gas to offer; what is not used is not paid.
+
+    The largest estimate, for some endpoints know a newer block, up to twice the middle one: a transaction
+    that offers more than a block holds is taken by nobody, and holds up all later ones.
+
+    Raises:
+        Disagreement: of an even number, the two in the middle are more than that apart.
+    """
+    ordered = sorted(estimates)
+    low, high = ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2]
+    if high > _MOST_GAS_RATIO * low:
+        raise Disagreement("the gas of a call")
+    return int(min(ordered[-1], _MOST_GAS_RATIO * low) * _GAS_MARGIN)
+
+
+def _gas_again(rpc: Rpc, sender: Account, call: Call, stuck: Signed) -> int:
+    """Return the gas for a replacement: what the call takes now.
+
+    Where it would be refused by now, the gas of before, as far as a block holds it: the nonce has to be used
+    all the same.
+    """
+    answers = rpc.each(lambda web3: estimate(web3, sender, call), sure=True)
+    estimates = [answer.value for answer in answers if answer.value is not None]
+    if 2 * len(estimates) > len(answers):
+        return _gas(estimates)
+    limits = sorted(_known(rpc.each(_block_gas, sure=True)))
+    return min(stuck.gas, limits[(len(limits) - 1) // 2])
+
+
+def _block_gas(web3: Web3) -> int:
+    """Return the gas that a block holds; where an endpoint does not say, what every network allows."""
+    return int(web3.eth.get_block("latest").get("gasLimit", _USUAL_BLOCK_GAS))
 
 
 def _known(answers: Sequence[Answer[T]]) -> list[T]:

@@ -95,7 +95,7 @@ def test_nonces_go_on_from_what_is_under_way(tmp_path: Path) -> None:
     assert outbox.next_nonce(3) == 3
     outbox.add("claim", "1", CALL)
     outbox.sign(outbox.entries()[0], SIGNED)
-    assert outbox.next_nonce(3) == 8
+    assert outbox.next_nonce(7) == 8
     assert outbox.next_nonce(9) == 9  # a wallet has sent something meanwhile
     outbox.confirm(outbox.entries()[0])
     assert outbox.next_nonce(8) == 8

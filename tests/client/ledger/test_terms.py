@@ -29,6 +29,7 @@ from sapo_client.ledger.history import History
 from sapo_client.ledger.terms import Treasury, read_treasury, require_contracts, require_terms
 from sapo_protocol.identifiers import Account
 from sapo_protocol.manifest import Limits, Manifest
+from sapo_protocol.terms.audits import AuditTerms
 
 A = address(DEPLOYER)
 
@@ -47,6 +48,13 @@ def manifest_of(contracts: Contracts, points_cap: int = POINTS_CAP) -> Manifest:
 
 def test_contracts_of_one_deployment_have_the_terms_of_their_manifest(contracts: Contracts) -> None:
     require_terms(contracts.ledger, manifest_of(contracts))
+
+
+def test_where_one_account_in_four_is_audited_the_cap_is_four_times_the_limit(contracts: Contracts) -> None:
+    plain = manifest_of(contracts, POINTS_CAP // 4)
+    sampled = replace(plain, version=2, audits=AuditTerms(samples=4, one_in=4))
+    assert sampled.points_cap == POINTS_CAP
+    require_terms(contracts.ledger, sampled)
 
 
 @pytest.mark.parametrize("cap", [POINTS_CAP - 1, POINTS_CAP + 1])
