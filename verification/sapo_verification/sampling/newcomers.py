@@ -4,7 +4,7 @@ First come, first served gives all places to whoever sends most, and an account 
 all give nobody enough audits to become known. So a few newcomers at a time get places, drawn by lot for some
 epochs: long enough to be audited as often as it takes, then the places are free for others. A flood of a
 thousand accounts then delays honest newcomers by as long as it takes to come to know the flood, and shuts
-nobody out.
+nobody out. Accounts of which nothing passes never become known; they are drawn more rarely with each audit.
 """
 
 from __future__ import annotations
@@ -40,11 +40,19 @@ class NewcomerLots:
         key: random bytes of this start, so that no attacker can look for accounts with good lots.
         weight_of: an account's weight where none was set: its part of a bond in a swarm whose gate asks for
             one, so that accounts which share a bond have the lots of one account.
+        passing_part: the part of an account's audited groups that passed, above 0 and at most 1. It divides
+            a lot when it is drawn: who fills places with groups that never pass has few of them later.
     """
 
-    def __init__(self, key: bytes, weight_of: Callable[[Account], float] = lambda _: USUAL_WEIGHT) -> None:
+    def __init__(
+        self,
+        key: bytes,
+        weight_of: Callable[[Account], float] = lambda _: USUAL_WEIGHT,
+        passing_part: Callable[[Account], float] = lambda _: 1.0,
+    ) -> None:
         self._key = blake2b(key, person=b"newcomers' lots").digest()
         self._weight_of = weight_of
+        self._passing_part = passing_part
         self._weights: OrderedDict[Account, float] = OrderedDict()
         self._period = 0
         self._lots: dict[Account, float] = {}
@@ -64,7 +72,7 @@ class NewcomerLots:
         if weight <= 0.0:
             return math.inf
         if account not in self._lots:
-            self._lots[account] = self._drawn(account)
+            self._lots[account] = self._drawn(account) / self._passing_part(account)
         return self._lots[account] / weight
 
     def _drawn(self, account: Account) -> float:

@@ -40,10 +40,59 @@ class PoolLimits:
     newcomer_share: float = 0.5
 
 
+class RolloutCounts:
+    """How many rollouts of each account wait, and which account has most of them.
+
+    A number changes by one at a time, and so does the largest one: no search is needed, and a call takes the
+    same time among few accounts and among thousands.
+    """
+
+    def __init__(self) -> None:
+        self._counts: dict[Account, int] = {}
+        self._with: dict[int, OrderedDict[Account, None]] = {}  # by number, who came to it first in front
+        self._most = 0
+
+    def accounts(self) -> frozenset[Account]:
+        """Return the accounts with rollouts."""
+        return frozenset(self._counts)
+
+    def of(self, account: Account) -> int:
+        """Return how many rollouts an account has."""
+        return self._counts.get(account, 0)
+
+    def add(self, account: Account) -> None:
+        """Count one rollout more."""
+        self._set(account, self.of(account) + 1)
+
+    def remove(self, account: Account) -> None:
+        """Count one rollout less of an account that has one."""
+        self._set(account, self.of(account) - 1)
+
+    def fullest(self) -> Account:
+        """Return the account with most rollouts, of several the one that has had so many for longest.
+
+        Raises:
+            KeyError: no account has any.
+        """
+        return next(iter(self._with[self._most]))
+
+    def _set(self, account: Account, count: int) -> None:
+        if before := self._counts.pop(account, 0):
+            del self._with[before][account]
+            if not self._with[before]:
+                del self._with[before]
+        if count:
+            self._counts[account] = count
+            self._with.setdefault(count, OrderedDict())[account] = None
+        if count > self._most or self._most not in self._with:
+            self._most = count
+
+
 class Pool:
     """Admitted rollouts of other accounts that no batch has used, by account.
 
-    Newcomers have a share of the places. Once they have filled it, lots decide whose rollouts wait.
+    Newcomers have a share of the places. Once they have filled it, lots decide whose rollouts wait. When all
+    places are taken, the account with most rollouts loses its oldest one, so a flood displaces only itself.
     """
 
     def __init__(self, path: Source, limits: PoolLimits, reputation: Reputation, lots: NewcomerLots) -> None:
@@ -53,7 +102,7 @@ class Pool:
         self._lots = lots
         self._epoch = 0
         self._waiting: OrderedDict[ContentId, AdmittedRollout] = OrderedDict()
-        self._places: Counter[Account] = Counter()
+        self._counts = RolloutCounts()
         self._per_account: Counter[tuple[Account, int]] = Counter()
 
     def __len__(self) -> int:
@@ -84,16 +133,17 @@ class Pool:
             raise RemoteProtocolError(Rule.ACCOUNT_QUOTA, f"account {account} filled its quota")
         self._epoch = max(self._epoch, epoch)
         self._make_newcomer_room(account)
-        self._places[account] += admitted.content_id not in self._waiting
+        if admitted.content_id not in self._waiting:
+            self._counts.add(account)
         self._waiting[admitted.content_id] = admitted
         self._per_account[account, epoch] += 1
         self._connection.execute("INSERT OR IGNORE INTO waiting VALUES (?)", (admitted.content_id,))
         if len(self._waiting) > self._limits.rollouts:
-            self.take(next(iter(self._waiting)))
+            self.take(next(self.waiting(self._counts.fullest())).content_id)
 
     def accounts(self) -> frozenset[Account]:
         """Return the accounts with rollouts waiting."""
-        return frozenset(self._places)
+        return self._counts.accounts()
 
     def waiting(self, account: Account | None = None) -> Iterator[AdmittedRollout]:
         """Yield the rollouts that wait, oldest first, of one account or of all."""
@@ -127,7 +177,9 @@ class Pool:
         if len(self._waiting) < room or not self._reputation.is_newcomer(account):
             return  # newcomers cannot have filled their share
         places = {
-            other: count for other, count in self._places.items() if self._reputation.is_newcomer(other)
+            other: self._counts.of(other)
+            for other in self._counts.accounts()
+            if self._reputation.is_newcomer(other)
         }
         if sum(places.values()) < room:
             return
@@ -148,15 +200,12 @@ class Pool:
         )
 
     def _is_before(self, account: Account, other: Account) -> bool:
-        if self._places[other] > ENOUGH:
+        if self._counts.of(other) > ENOUGH:
             return True
         return self._lots.lot(account, self._epoch) < self._lots.lot(other, self._epoch)
 
     def _leave(self, content_id: ContentId) -> None:
-        account = self._waiting.pop(content_id).account
-        self._places[account] -= 1
-        if not self._places[account]:
-            del self._places[account]
+        self._counts.remove(self._waiting.pop(content_id).account)
 
     def _delete(self, content_ids: Iterable[bytes]) -> None:
         self._connection.executemany(
