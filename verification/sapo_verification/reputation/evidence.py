@@ -10,7 +10,7 @@ once, its penalties are suspended (``suspension``).
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -127,6 +127,7 @@ class Reputation:
 
     def __init__(self, path: Source = ":memory:") -> None:
         self._connection = open_database(path, SCHEMA, SUSPENSION_SCHEMA)
+        self._became_known: list[Callable[[Account], None]] = []
         self._audits: Counter[Account] = Counter()
         self._passed: Counter[Account] = Counter()
         for account, audits, passed in self._connection.execute(
@@ -197,6 +198,10 @@ class Reputation:
         """Whether too few groups passed to get a weight; fast, for it is called on every message."""
         return self._passed[account] < AUDITS_BEFORE_WEIGHT
 
+    def when_known(self, told: Callable[[Account], None]) -> None:
+        """Call a function with every account that is a newcomer no longer, once; it is never one again."""
+        self._became_known.append(told)
+
     def passing_part(self, account: Account) -> float:
         """Return the part of the account's audited groups that passed, 0 to 1; 1 before its first audit.
 
@@ -238,7 +243,11 @@ class Reputation:
             (account, family, kept.good, kept.bad, kept.audits, kept.epoch, kept.passed),
         )
         self._audits[account] += news.audits
+        was_newcomer = self.is_newcomer(account)
         self._passed[account] += news.passed
+        if was_newcomer and not self.is_newcomer(account):
+            for told in self._became_known:
+                told(account)
 
 
 def sum_evidence(*pieces: Evidence) -> Evidence:
