@@ -189,7 +189,7 @@ def test_it_resumes(swarm: OldSwarm, monkeypatch: pytest.MonkeyPatch) -> None:
         "island_counts": 1,
         "origins": 1,
         "pool": 1,
-        "reputation": 1,
+        "reputation": 2,
         "signing": 2,
         "suspensions": 1,
     }

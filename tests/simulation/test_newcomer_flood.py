@@ -3,7 +3,17 @@
 from collections.abc import Iterable, Iterator
 
 import pytest
-from support.simulation import AUDIT_SHARE, GOOD, Author, Behaviour, Draws, Simulation, silent_until, steady
+from support.simulation import (
+    AUDIT_SHARE,
+    GOOD,
+    WRONG,
+    Author,
+    Behaviour,
+    Draws,
+    Simulation,
+    silent_until,
+    steady,
+)
 from support.swarm import EPOCH, Identity
 
 from sapo_protocol.rollout import Rollout
@@ -61,6 +71,15 @@ async def test_honest_newcomers_become_known_whatever_the_flood(flood: int) -> N
     simulation = LotSimulation([*TRUSTED, *honest, *newcomers(1000, flood, steady(8))], limits=LIMITS)
     await simulation.run(WARM_UP)
     assert await known_after(simulation, honest, WITHIN) == 5
+
+
+async def test_a_flood_of_groups_that_tell_nothing_becomes_known_never_and_yields() -> None:
+    """None of it passes, so it never leaves the newcomers; the more is audited, the worse are its lots."""
+    honest, flood = newcomers(500, 5, steady(8)), newcomers(1000, FLOOD, steady(8, (WRONG, WRONG)))
+    simulation = LotSimulation([*TRUSTED, *honest, *flood], limits=LIMITS)
+    await simulation.run(WARM_UP)
+    assert await known_after(simulation, honest, WITHIN) == 5
+    assert await known_after(simulation, flood, 0) == 0
 
 
 async def test_newcomers_that_send_ten_times_as_much_shut_nobody_out() -> None:

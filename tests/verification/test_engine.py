@@ -287,7 +287,7 @@ async def test_a_verification_is_stored_whole_or_not_at_all(tmp_path: Path, writ
     while len(again.engine.audits):
         await again.engine.verify(again.engine.audits.take().admitted)
     await again.engine.verify(received.admitted)  # as the sampler does
-    assert again.reputation.evidence(ALICE.account, EPOCH) == Evidence(1.0, 0.0, 1, EPOCH)
+    assert again.reputation.evidence(ALICE.account, EPOCH) == Evidence(1.0, 0.0, 1, EPOCH, 1)
     assert again.engine.count.points(EPOCH, [ALICE.account], 16) == ((ALICE.account, 1),)
 
 

@@ -35,7 +35,7 @@ async def test_task_prompt_and_rewards_are_derived_here() -> None:
     assert verified.completions == admitted.rollout.completions
     assert verified.mean_reward == pytest.approx(2 / 3)
     assert verified.is_informative
-    assert harness.reputation.evidence(ALICE.account, EPOCH) == Evidence(1.0, 0.0, 1, EPOCH)
+    assert harness.reputation.evidence(ALICE.account, EPOCH) == Evidence(1.0, 0.0, 1, EPOCH, 1)
     assert harness.record == RecordingObserver([], [verified])
 
 
@@ -56,7 +56,7 @@ async def test_what_is_verified_again_is_evidence_once() -> None:
     harness = VerificationHarness((ALICE,))
     admitted = harness.admit(ALICE, 0)
     assert await harness.engine.verify(admitted) is await harness.engine.verify(admitted)
-    assert harness.reputation.evidence(ALICE.account, EPOCH) == Evidence(1.0, 0.0, 1, EPOCH)
+    assert harness.reputation.evidence(ALICE.account, EPOCH) == Evidence(1.0, 0.0, 1, EPOCH, 1)
     assert len(harness.record.rollouts) == 1
 
 
@@ -91,7 +91,7 @@ async def test_code_in_a_group_that_also_solves_its_task_costs_nothing() -> None
     )
     assert (await harness.engine.verify(admitted)).rewards == (1.0, 0.0)
     assert harness.record.refusals == []
-    assert harness.reputation.evidence(ALICE.account, EPOCH) == Evidence(1.0, 0.0, 1, EPOCH)
+    assert harness.reputation.evidence(ALICE.account, EPOCH) == Evidence(1.0, 0.0, 1, EPOCH, 1)
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ async def test_text_that_is_pasted_is_refused_and_costs_a_little() -> None:
         with pytest.raises(RemoteProtocolError) as raised:
             await harness.engine.verify(second)
         assert raised.value.reason is Reason.NEAR_DUPLICATE
-    assert harness.reputation.evidence(ALICE.account, EPOCH) == Evidence(1.0, SOFT, 2, EPOCH)
+    assert harness.reputation.evidence(ALICE.account, EPOCH) == Evidence(1.0, SOFT, 2, EPOCH, 1)
     assert harness.record.refusals == [(Reason.NEAR_DUPLICATE, second.content_id, ALICE.account)]
 
 
@@ -205,7 +205,7 @@ async def test_three_who_ask_at_once_learn_once() -> None:
     async with trio.open_nursery() as nursery:
         for _ in range(3):
             nursery.start_soon(ask)
-    assert harness.reputation.evidence(ALICE.account, EPOCH) == Evidence(1.0, 0.0, 1, EPOCH)
+    assert harness.reputation.evidence(ALICE.account, EPOCH) == Evidence(1.0, 0.0, 1, EPOCH, 1)
     assert harness.record == RecordingObserver([], results[:1])
     assert results == results[:1] * 3
 
@@ -225,7 +225,7 @@ async def test_two_who_ask_at_once_for_a_pasted_text_are_refused_and_it_is_count
         nursery.start_soon(ask)
         nursery.start_soon(ask)
     assert refusals == [Rule.OWN_WORK] * 2
-    assert harness.reputation.evidence(ALICE.account, EPOCH) == Evidence(1.0, SOFT, 2, EPOCH)
+    assert harness.reputation.evidence(ALICE.account, EPOCH) == Evidence(1.0, SOFT, 2, EPOCH, 1)
     assert harness.record.refusals == [(Reason.NEAR_DUPLICATE, second.content_id, ALICE.account)]
 
 

@@ -153,7 +153,7 @@ class Engine:
         )
         self.standing: Final = self.certificates.standing
         self.admission: Final = Admission(manifest, self.certificates)
-        self.newcomers: Final = NewcomerLots(key, self.standing.weight_of)
+        self.newcomers: Final = NewcomerLots(key, self.standing, self.reputation.passing_part)
         self.pool: Final = Pool(connection, terms.pool, self.reputation, self.newcomers)
         self.envelopes: Final = EnvelopeStore(connection)
         self.origins: Final = Origins(connection)

@@ -33,6 +33,7 @@ class Standing:
     Attributes:
         has_gate: whether accounts need a bond or an attestation.
         exempt: accounts whose certificates count without a bond: the auditors'.
+        revision: how often bonds were learned; while it stays, so do all weights.
     """
 
     def __init__(self, manifest: Manifest, own: Account) -> None:
@@ -42,6 +43,7 @@ class Standing:
         self._own = own
         self._units: dict[int, Mapping[Account, Fraction]] = {}
         self.exempt: frozenset[Account] = frozenset()
+        self.revision = 0
 
     def learn(self, epoch: int, bonded: Mapping[Account, int]) -> None:
         """Take the bonds of an epoch; accounts without any may be left out.
@@ -53,6 +55,7 @@ class Standing:
             return
         counted = {account: self._gate.units(amount) for account, amount in bonded.items() if amount}
         self._units[epoch] = counted
+        self.revision += 1
         for old in [known for known in self._units if known <= max(self._units) - _KEPT_EPOCHS]:
             del self._units[old]
 

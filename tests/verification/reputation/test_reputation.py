@@ -14,12 +14,14 @@ from sapo_verification.reputation.evidence import (
     BAN_EPOCHS,
     DECAY_PER_EPOCH,
     MAX_EVIDENCE,
+    SCHEMA,
     AccountStanding,
     Evidence,
     Reputation,
     sum_evidence,
 )
 from sapo_verification.reputation.penalties import CONSEQUENCES, HARD, SOFT, verdict
+from sapo_verification.store import StoreSchema, open_database
 
 ALICE, BOB, CAROL = (Account(bytes((n,)) * 20) for n in (1, 2, 3))
 NOW = 100
@@ -33,6 +35,7 @@ evidence = st.builds(
     bad=st.floats(0, 1e6),
     audits=st.integers(0, 1000),
     epoch=st.integers(0, 500),
+    passed=st.integers(0, 1000),
 )
 
 
@@ -44,7 +47,7 @@ def good(reputation: Reputation, account: Account, groups: int, epoch: int = NOW
 @given(evidence)
 def test_a_weight_is_a_share(piece: Evidence) -> None:
     assert 0.0 <= piece.weight < 1.0
-    assert piece.audits >= AUDITS_BEFORE_WEIGHT or piece.weight == 0.0
+    assert piece.passed >= AUDITS_BEFORE_WEIGHT or piece.weight == 0.0
 
 
 @given(evidence, st.floats(0.001, 100))
@@ -69,24 +72,24 @@ def test_decay_composes_and_never_runs_backwards(piece: Evidence, near: int, far
     )
     assert once.good == pytest.approx(twice.good)
     assert once.bad == pytest.approx(twice.bad)
-    assert (once.audits, once.epoch) == (twice.audits, twice.epoch)
+    assert (once.audits, once.epoch, once.passed) == (twice.audits, twice.epoch, twice.passed)
     assert piece.at(piece.epoch - 1) == piece
 
 
 def test_decay_by_hand() -> None:
-    assert Evidence(8.0, 4.0, 30, 10).at(12) == Evidence(
-        8.0 * DECAY_PER_EPOCH**2, 4.0 * DECAY_PER_EPOCH**2, 30, 12
+    assert Evidence(8.0, 4.0, 30, 10, 20).at(12) == Evidence(
+        8.0 * DECAY_PER_EPOCH**2, 4.0 * DECAY_PER_EPOCH**2, 30, 12, 20
     )
     assert pytest.approx(0.5, abs=0.01) == DECAY_PER_EPOCH**34, "as its comment says"
 
 
-def test_nobody_has_weight_before_enough_audits() -> None:
+def test_nobody_has_weight_before_enough_groups_passed() -> None:
     reputation = Reputation()
     good(reputation, ALICE, AUDITS_BEFORE_WEIGHT - 1)
     assert reputation.is_newcomer(ALICE)
     assert reputation.weigh([ALICE, BOB], NOW) == AccountStanding({}, (ALICE, BOB))
     good(reputation, ALICE, 1)
-    evidence = Evidence(20.0, 0.0, 20, NOW)
+    evidence = Evidence(20.0, 0.0, 20, NOW, 20)
     assert reputation.evidence(ALICE, NOW) == evidence
     assert reputation.weigh([BOB, ALICE], NOW) == AccountStanding({ALICE: evidence.weight}, (BOB,))
     assert evidence.weight == pytest.approx(0.790, abs=0.001)
@@ -97,7 +100,7 @@ def test_evidence_of_all_families_counts_for_the_account() -> None:
     reputation.record_good(ALICE, 0, NOW)
     reputation.record_good(ALICE, 7, NOW - 1)
     reputation.record_fault(ALICE, 3, NOW, Reason.TEXT_POLICY)
-    assert reputation.evidence(ALICE, NOW) == Evidence(1 + DECAY_PER_EPOCH, SOFT, 3, NOW)
+    assert reputation.evidence(ALICE, NOW) == Evidence(1 + DECAY_PER_EPOCH, SOFT, 3, NOW, 2)
     assert reputation.evidence(BOB, NOW) == Evidence(epoch=NOW)
 
 
@@ -159,6 +162,18 @@ def test_it_survives_a_restart(tmp_path: Path) -> None:
     assert after.is_banned(BOB, NOW)
 
 
+def test_evidence_of_the_first_version_counts_as_far_as_good_evidence_is_left(tmp_path: Path) -> None:
+    """It counted audits, whatever came of them: who only sent what told nothing is a newcomer again."""
+    old = open_database(tmp_path / "old.sqlite", StoreSchema(SCHEMA.component, *SCHEMA.steps[:1]))
+    rows = [(ALICE, 0, 12.3, 1.0, 40, NOW), (ALICE, 1, 7.0, 0.0, 30, NOW), (BOB, 0, 0.0, 0.0, 500, NOW)]
+    old.executemany("INSERT INTO evidence VALUES (?, ?, ?, ?, ?, ?)", rows)
+    reputation = Reputation(old)
+    evidence = Evidence(19.3, 1.0, 70, NOW, 20)
+    assert reputation.evidence(ALICE, NOW) == evidence
+    assert reputation.evidence(BOB, NOW) == Evidence(0.0, 0.0, 500, NOW, 0)
+    assert reputation.weigh([ALICE, BOB], NOW) == AccountStanding({ALICE: evidence.weight}, (BOB,))
+
+
 class ReputationMachine(RuleBasedStateMachine):
     """Epochs pass while evidence comes in, some of it late."""
 
@@ -167,7 +182,7 @@ class ReputationMachine(RuleBasedStateMachine):
         self.reputation = Reputation()
         self.epoch = 10
         self.banned_until: dict[Account, int] = {}
-        self.audits = dict.fromkeys([ALICE, BOB, CAROL], 0)
+        self.passed = dict.fromkeys([ALICE, BOB, CAROL], 0)
 
     accounts = st.sampled_from([ALICE, BOB, CAROL])
 
@@ -180,7 +195,7 @@ class ReputationMachine(RuleBasedStateMachine):
         before = self.reputation.evidence(account, self.epoch).weight
         for _ in range(groups):
             self.reputation.record_good(account, family, self.epoch - late)
-        self.audits[account] += groups
+        self.passed[account] += groups
         assert self.reputation.evidence(account, self.epoch).weight >= before - 1e-9
 
     @rule(
@@ -192,21 +207,24 @@ class ReputationMachine(RuleBasedStateMachine):
     def fails(self, account: Account, family: int, late: int, reason: Reason) -> None:
         before = self.reputation.evidence(account, self.epoch)
         self.reputation.record_fault(account, family, self.epoch - late, reason)
-        self.audits[account] += 1
         after = self.reputation.evidence(account, self.epoch)
-        if before.audits >= AUDITS_BEFORE_WEIGHT:
-            assert after.weight <= before.weight + 1e-9
+        assert after.weight <= before.weight + 1e-9
         if CONSEQUENCES[reason].evidence >= HARD:
             until = self.epoch - late + BAN_EPOCHS
             self.banned_until[account] = max(until, self.banned_until.get(account, 0))
 
     @invariant()
     def weights_are_shares_and_bans_are_kept_and_end(self) -> None:
-        standing = self.reputation.weigh(self.audits, self.epoch)
+        standing = self.reputation.weigh(self.passed, self.epoch)
         assert all(0.0 <= weight < 1.0 for weight in standing.weights.values())
-        for account, audits in self.audits.items():
+        for account, passed in self.passed.items():
             banned = self.epoch < self.banned_until.get(account, 0)
-            newcomer = audits < AUDITS_BEFORE_WEIGHT
+            evidence = self.reputation.evidence(account, self.epoch)
+            has_failed = evidence.audits >= AUDITS_BEFORE_WEIGHT and evidence.bad >= HARD
+            newcomer = passed < AUDITS_BEFORE_WEIGHT
+            assert self.reputation.is_newcomer(account) == newcomer
+            assert standing.weights.get(account, 0.0) == 0.0 or not newcomer
+            newcomer = newcomer and not has_failed
             assert self.reputation.is_banned(account, self.epoch) == banned
             assert (account in standing.weights, account in standing.newcomers) == (
                 not banned and not newcomer,

@@ -106,8 +106,8 @@ def test_a_flood_displaces_its_own_author_and_strangers_before_anybody_known() -
     assert queue.put(flood[6], known=False) is flood[6]
     assert [queue.put(admitted, known=True) for admitted in alices[:6]] == [
         *reversed(flood[1:5]),
-        flood[0],  # one of each is left, the first one
-        carols[0],
+        carols[0],  # one of each is left, and hers has been alone for longer
+        flood[0],
     ]
     assert queue.put(alices[6], known=True) is alices[6]
     assert len(queue) == 6

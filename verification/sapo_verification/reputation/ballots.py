@@ -30,7 +30,7 @@ class Ballots:
     """The accounts audited in an epoch, and which checks each fails in more than half of its audits.
 
     Args:
-        carries_weight: whether an account was audited enough to be weighed.
+        carries_weight: whether enough groups of an account passed for it to be weighed.
     """
 
     def __init__(self, carries_weight: Callable[[Account], bool]) -> None:

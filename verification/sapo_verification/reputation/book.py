@@ -68,8 +68,8 @@ def read_book(
 
 
 def _entry(connection: sqlite3.Connection, account: bytes, epoch: int) -> BookEntry:
-    rows: Sequence[tuple[float, float, int, int]] = connection.execute(
-        "SELECT good, bad, audits, epoch FROM evidence WHERE account = ?", (account,)
+    rows: Sequence[tuple[float, float, int, int, int]] = connection.execute(
+        "SELECT good, bad, audits, epoch, passed FROM evidence WHERE account = ?", (account,)
     ).fetchall()
     ban = connection.execute("SELECT until_epoch FROM ban WHERE account = ?", (account,)).fetchone()
     evidence = sum_evidence(*(Evidence(*row) for row in rows)).at(epoch)

@@ -1,15 +1,16 @@
 """Reputation: the evidence of this node's own checks about an account.
 
 Beta evidence per account and family (Jøsang and Ismail, 2002) with decay. The prior is
-pessimistic, and the weight is a lower bound of the mean, 0 until enough groups were audited:
-a newcomer has to earn weight, and an old account can lose it. Opinions of other nodes are never used,
+pessimistic, and the weight is a lower bound of the mean, 0 until enough groups passed: a newcomer has to
+earn weight, and an old account can lose it. Groups that tell nothing cost nothing to make, and so do faults
+of an account that was free: neither makes an account known. Opinions of other nodes are never used,
 only own verification and proofs that can be checked here. When most accounts fail the same check at
 once, its penalties are suspended (``suspension``).
 """
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -31,7 +32,7 @@ LOWER_BOUND_DEVIATIONS: Final = 1.28
 """The 10 % quantile of a normal distribution: one account in ten gets too high a weight."""
 
 AUDITS_BEFORE_WEIGHT: Final = 20
-"""Below it an account counts as a newcomer."""
+"""Groups that have to pass an audit; with fewer an account counts as a newcomer, however many failed."""
 
 BAN_EPOCHS: Final = 12
 """Epochs for which hard evidence bans an account here."""
@@ -47,25 +48,28 @@ class Evidence:
     Attributes:
         good: decayed number of groups that passed verification.
         bad: decayed weight of those that failed.
-        audits: undecayed number of verified groups.
+        audits: undecayed number of audited groups, whatever came of them.
         epoch: when the decay was last applied.
+        passed: undecayed number of groups that passed verification.
     """
 
     good: float = 0.0
     bad: float = 0.0
     audits: int = 0
     epoch: int = 0
+    passed: int = 0
 
     def at(self, epoch: int) -> "Evidence":
         """Return the evidence as decayed in a later epoch."""
         factor = DECAY_PER_EPOCH ** max(0, epoch - self.epoch)
-        return Evidence(self.good * factor, self.bad * factor, self.audits, max(epoch, self.epoch))
+        later = max(epoch, self.epoch)
+        return replace(self, good=self.good * factor, bad=self.bad * factor, epoch=later)
 
     def plus(self, other: "Evidence") -> "Evidence":
         """Return both pieces of evidence together, at the later of their epochs."""
         epoch = max(self.epoch, other.epoch)
         a, b = self.at(epoch), other.at(epoch)
-        return Evidence(a.good + b.good, a.bad + b.bad, a.audits + b.audits, epoch)
+        return Evidence(a.good + b.good, a.bad + b.bad, a.audits + b.audits, epoch, a.passed + b.passed)
 
     def bounded(self) -> "Evidence":
         """Return the evidence scaled to at most ``MAX_EVIDENCE``, good and bad in the same proportion."""
@@ -75,7 +79,7 @@ class Evidence:
     @property
     def weight(self) -> float:
         """The lower bound of the account's reliability, 0 to 1; 0 for a newcomer."""
-        if self.audits < AUDITS_BEFORE_WEIGHT:
+        if self.passed < AUDITS_BEFORE_WEIGHT:
             return 0.0
         alpha, beta = PRIOR_GOOD + self.good, PRIOR_BAD + self.bad
         total = alpha + beta
@@ -88,7 +92,8 @@ class AccountStanding:
     """Accounts with their weights, apart from newcomers.
 
     Attributes:
-        weights: lower bound of the reliability of every account that was audited enough.
+        weights: lower bound of the reliability of every known account; 0 of a newcomer with as much bad
+            evidence as of one proven lie, for it is to have no part.
         newcomers: the others.
     """
 
@@ -109,6 +114,11 @@ SCHEMA: Final = StoreSchema(
         epoch INTEGER NOT NULL, account BLOB NOT NULL, PRIMARY KEY (epoch, account)
     ) WITHOUT ROWID;
     """,
+    # version 1 did not count what passed: at least so many did as there is good evidence left of
+    """
+    ALTER TABLE evidence ADD COLUMN passed INTEGER NOT NULL DEFAULT 0;
+    UPDATE evidence SET passed = MIN(audits, CAST(good AS INTEGER) + (good > CAST(good AS INTEGER)));
+    """,
 )
 
 
@@ -117,13 +127,18 @@ class Reputation:
 
     def __init__(self, path: Source = ":memory:") -> None:
         self._connection = open_database(path, SCHEMA, SUSPENSION_SCHEMA)
-        rows = self._connection.execute("SELECT account, SUM(audits) FROM evidence GROUP BY account")
-        self._audits = Counter({Account(account): audits for account, audits in rows})
+        self._became_known: list[Callable[[Account], None]] = []
+        self._audits: Counter[Account] = Counter()
+        self._passed: Counter[Account] = Counter()
+        for account, audits, passed in self._connection.execute(
+            "SELECT account, SUM(audits), SUM(passed) FROM evidence GROUP BY account"
+        ):
+            self._audits[Account(account)], self._passed[Account(account)] = audits, passed
         self._suspensions = Suspensions(self._connection, lambda account: not self.is_newcomer(account))
 
     def record_good(self, account: Account, family: int, epoch: int) -> None:
         """Record that a group of the account passed verification."""
-        self._add(account, family, Evidence(good=1.0, audits=1, epoch=epoch))
+        self._add(account, family, Evidence(good=1.0, audits=1, epoch=epoch, passed=1))
         self._note(account, family, epoch, reason=None, severity=0.0)
 
     def record_fault(self, account: Account, family: int, epoch: int, reason: Reason) -> None:
@@ -162,7 +177,7 @@ class Reputation:
     def evidence(self, account: Account, epoch: int) -> Evidence:
         """Return an account's evidence over all families, as of an epoch."""
         rows = self._connection.execute(
-            "SELECT good, bad, audits, epoch FROM evidence WHERE account = ?", (account,)
+            "SELECT good, bad, audits, epoch, passed FROM evidence WHERE account = ?", (account,)
         ).fetchall()
         return sum_evidence(*(Evidence(*row) for row in rows)).at(epoch)
 
@@ -173,15 +188,30 @@ class Reputation:
         for account in sorted(accounts):
             if self.is_banned(account, epoch):
                 continue
-            if self.is_newcomer(account):
+            if self.is_newcomer(account) and not self._failed_too_often(account, epoch):
                 newcomers.append(account)
             else:
                 weights[account] = self.evidence(account, epoch).weight
         return AccountStanding(weights, tuple(newcomers))
 
     def is_newcomer(self, account: Account) -> bool:
-        """Whether the account had too few audits to get a weight; fast, for it is called on every message."""
-        return self._audits[account] < AUDITS_BEFORE_WEIGHT
+        """Whether too few groups passed to get a weight; fast, for it is called on every message."""
+        return self._passed[account] < AUDITS_BEFORE_WEIGHT
+
+    def when_known(self, told: Callable[[Account], None]) -> None:
+        """Call a function with every account that is a newcomer no longer, once; it is never one again."""
+        self._became_known.append(told)
+
+    def passing_part(self, account: Account) -> float:
+        """Return the part of the account's audited groups that passed, 0 to 1; 1 before its first audit.
+
+        One group that passed is assumed beside the audited ones, so that nobody's part is 0.
+        """
+        return (1 + self._passed[account]) / (1 + self._audits[account])
+
+    def _failed_too_often(self, account: Account, epoch: int) -> bool:
+        """Whether faults weigh as much as one proven lie, which takes twenty: ask the database rarely."""
+        return self._audits[account] >= AUDITS_BEFORE_WEIGHT and self.evidence(account, epoch).bad >= HARD
 
     def _note(
         self, account: Account, family: int, epoch: int, reason: Reason | None, severity: float
@@ -203,16 +233,21 @@ class Reputation:
 
     def _add(self, account: Account, family: int, news: Evidence) -> None:
         row = self._connection.execute(
-            "SELECT good, bad, audits, epoch FROM evidence WHERE account = ? AND family = ?",
+            "SELECT good, bad, audits, epoch, passed FROM evidence WHERE account = ? AND family = ?",
             (account, family),
         ).fetchone()
         total = (Evidence(*row) if row else Evidence(epoch=news.epoch)).plus(news)
         kept = replace(total, bad=max(0.0, total.bad)).bounded()
         self._connection.execute(
-            "INSERT OR REPLACE INTO evidence VALUES (?, ?, ?, ?, ?, ?)",
-            (account, family, kept.good, kept.bad, kept.audits, kept.epoch),
+            "INSERT OR REPLACE INTO evidence VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (account, family, kept.good, kept.bad, kept.audits, kept.epoch, kept.passed),
         )
         self._audits[account] += news.audits
+        was_newcomer = self.is_newcomer(account)
+        self._passed[account] += news.passed
+        if was_newcomer and not self.is_newcomer(account):
+            for told in self._became_known:
+                told(account)
 
 
 def sum_evidence(*pieces: Evidence) -> Evidence:

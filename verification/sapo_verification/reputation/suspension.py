@@ -8,7 +8,7 @@ not that of its rollout: a checker breaks at one time, for old rollouts too.
 Hard evidence is never suspended, because it is a proof by itself (Templar's validators use a
 rule of this kind for bad rounds).
 
-The voters are the accounts that were audited enough to carry weight; otherwise many new accounts could
+The voters are the accounts of which enough groups passed to carry weight; otherwise many new accounts could
 excuse any attacker. Only where fewer than ``MIN_VOTERS`` accounts carry weight do all accounts vote.
 """
 
@@ -64,7 +64,7 @@ class Suspensions:
     """Outcomes of the audits of the last epochs, and the checks whose penalties are suspended.
 
     Args:
-        carries_weight: whether an account was audited enough to be weighed.
+        carries_weight: whether enough groups of an account passed for it to be weighed.
     """
 
     def __init__(self, connection: sqlite3.Connection, carries_weight: Callable[[Account], bool]) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 from sapo_protocol.identifiers import Account
+from sapo_verification.sampling.pool import RolloutCounts
 from sapo_verification.types import AdmittedRollout
 
 PARTS: Final = {True: 9.0, False: 1.0}
@@ -41,6 +42,7 @@ class AuditQueue:
     def __init__(self, most_waiting: int = MOST_WAITING) -> None:
         self._most_waiting = most_waiting
         self._queues: dict[bool, dict[Account, deque[AdmittedRollout]]] = {True: {}, False: {}}
+        self._counts = {known: RolloutCounts() for known in self._queues}
         self._between = _VirtualTime[bool]()
         self._within = {known: _VirtualTime[Account]() for known in self._queues}
         self._waiting = 0
@@ -52,6 +54,7 @@ class AuditQueue:
     def put(self, admitted: AdmittedRollout, *, known: bool) -> AdmittedRollout | None:
         """Add a rollout; return the one that a full queue dropped for it, possibly this one."""
         self._queues[known].setdefault(admitted.account, deque()).append(admitted)
+        self._counts[known].add(admitted.account)
         self._waiting += 1
         self._unaudited[admitted.rollout.epoch] += 1
         return self._displace() if self._waiting > self._most_waiting else None
@@ -75,8 +78,7 @@ class AuditQueue:
     def _displace(self) -> AdmittedRollout:
         """Drop the newest rollout of the account with most waiting, a stranger's as long as there is one."""
         known = not self._queues[False]
-        queues = self._queues[known]
-        displaced = self._remove(known, max(queues, key=lambda account: len(queues[account])), newest=True)
+        displaced = self._remove(known, self._counts[known].fullest(), newest=True)
         self._leave(displaced)
         return displaced
 
@@ -92,6 +94,7 @@ class AuditQueue:
         admitted = queue.pop() if newest else queue.popleft()
         if not queue:
             del queues[account]
+        self._counts[known].remove(account)
         self._waiting -= 1
         return admitted
 

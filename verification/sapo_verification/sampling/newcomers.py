@@ -4,7 +4,7 @@ First come, first served gives all places to whoever sends most, and an account 
 all give nobody enough audits to become known. So a few newcomers at a time get places, drawn by lot for some
 epochs: long enough to be audited as often as it takes, then the places are free for others. A flood of a
 thousand accounts then delays honest newcomers by as long as it takes to come to know the flood, and shuts
-nobody out.
+nobody out. Accounts of which nothing passes never become known; they are drawn more rarely with each audit.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import math
 from collections import OrderedDict
 from collections.abc import Callable
 from hashlib import blake2b
-from typing import Final
+from typing import Final, Protocol
 
 from sapo_protocol.identifiers import Account
 
@@ -29,6 +29,30 @@ MOST_WEIGHED: Final = 65_536
 """Accounts whose weight is kept; the one set longest ago is dropped."""
 
 
+class NewcomerWeights(Protocol):
+    """Weights of accounts for which none was set."""
+
+    @property
+    def revision(self) -> int:
+        """A number that changes when any weight does."""
+
+    def weight_of(self, account: Account) -> float:
+        """Return an account's weight, 0 or more."""
+
+
+class EqualWeights:
+    """The usual weight for every account."""
+
+    revision: Final = 0
+
+    def weight_of(self, _account: Account) -> float:
+        """Return the usual weight."""
+        return USUAL_WEIGHT
+
+
+_EQUAL: Final = EqualWeights()
+
+
 class NewcomerLots:
     """Order of newcomers, drawn anew every few epochs.
 
@@ -38,33 +62,47 @@ class NewcomerLots:
 
     Args:
         key: random bytes of this start, so that no attacker can look for accounts with good lots.
-        weight_of: an account's weight where none was set: its part of a bond in a swarm whose gate asks for
+        weights: an account's weight where none was set: its part of a bond in a swarm whose gate asks for
             one, so that accounts which share a bond have the lots of one account.
+        passing_part: the part of an account's audited groups that passed, above 0 and at most 1. It divides
+            a lot when it is drawn: who fills places with groups that never pass has few of them later.
     """
 
-    def __init__(self, key: bytes, weight_of: Callable[[Account], float] = lambda _: USUAL_WEIGHT) -> None:
+    def __init__(
+        self,
+        key: bytes,
+        weights: NewcomerWeights = _EQUAL,
+        passing_part: Callable[[Account], float] = lambda _: 1.0,
+    ) -> None:
         self._key = blake2b(key, person=b"newcomers' lots").digest()
-        self._weight_of = weight_of
+        self._usual = weights
+        self._passing_part = passing_part
         self._weights: OrderedDict[Account, float] = OrderedDict()
+        self._times_weighed = 0
         self._period = 0
         self._lots: dict[Account, float] = {}
 
     def weigh(self, account: Account, weight: float) -> None:
         """Set an account's weight, 1 or its bond's by default; with 0 it yields to all others."""
+        self._times_weighed += 1
         self._weights[account] = weight
         self._weights.move_to_end(account)
         if len(self._weights) > MOST_WEIGHED:
             self._weights.popitem(last=False)
 
+    def revision(self, epoch: int) -> tuple[int, int, int]:
+        """Return what is another once any lot is; while it is the same, so is every lot."""
+        return epoch // LOT_EPOCHS, self._times_weighed, self._usual.revision
+
     def lot(self, account: Account, epoch: int) -> float:
         """Return an account's lot in an epoch: the smaller, the sooner it gets places."""
         if epoch // LOT_EPOCHS != self._period:
             self._period, self._lots = epoch // LOT_EPOCHS, {}
-        weight = self._weights[account] if account in self._weights else self._weight_of(account)
+        weight = self._weights[account] if account in self._weights else self._usual.weight_of(account)
         if weight <= 0.0:
             return math.inf
         if account not in self._lots:
-            self._lots[account] = self._drawn(account)
+            self._lots[account] = self._drawn(account) / self._passing_part(account)
         return self._lots[account] / weight
 
     def _drawn(self, account: Account) -> float:

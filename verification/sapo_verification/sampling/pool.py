@@ -5,9 +5,11 @@ goes through admission again: trust is not stored, it is re-established.
 """
 
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+from typing import Final
 
 from sapo_protocol.errors import RemoteProtocolError
 from sapo_protocol.identifiers import Account, ContentId
@@ -25,6 +27,10 @@ _SCHEMA = StoreSchema(
 )
 
 
+_STALE: Final = 64
+"""Entries of a heap that may be out of date beside as many as are not; then it is made anew."""
+
+
 @dataclass(frozen=True, slots=True)
 class PoolLimits:
     """Limits of the pool.
@@ -40,10 +46,110 @@ class PoolLimits:
     newcomer_share: float = 0.5
 
 
+class RolloutCounts:
+    """How many rollouts of each account wait, and which account has most of them.
+
+    A number changes by one at a time, and so does the largest one: no search is needed, and a call takes the
+    same time among few accounts and among thousands.
+    """
+
+    def __init__(self) -> None:
+        self._counts: dict[Account, int] = {}
+        self._with: dict[int, OrderedDict[Account, None]] = {}  # by number, who came to it first in front
+        self._most = 0
+
+    def add(self, account: Account) -> None:
+        """Count one rollout more."""
+        self._set(account, self._counts.get(account, 0) + 1)
+
+    def remove(self, account: Account) -> None:
+        """Count one rollout less.
+
+        Raises:
+            KeyError: the account has none.
+        """
+        self._set(account, self._counts[account] - 1)
+
+    def fullest(self) -> Account:
+        """Return the account with most rollouts, of several the one that has had so many for longest.
+
+        Raises:
+            KeyError: no account has any.
+        """
+        return next(iter(self._with[self._most]))
+
+    def _set(self, account: Account, count: int) -> None:
+        if before := self._counts.pop(account, 0):
+            del self._with[before][account]
+            if not self._with[before]:
+                del self._with[before]
+        if count:
+            self._counts[account] = count
+            self._with.setdefault(count, OrderedDict())[account] = None
+        if count > self._most or self._most not in self._with:
+            self._most = count
+
+
+class NewcomerPlaces:
+    """Newcomers' places in the pool, counted as they change, and the newcomer that yields next.
+
+    That is the one with most places beyond enough, otherwise the one with the worst lot. They are in a heap;
+    an entry whose number of places has changed is dropped when it comes to the front. So a change costs the
+    logarithm of the number of newcomers, and only another set of lots costs a pass over all of them.
+
+    Attributes:
+        total: all newcomers' places.
+    """
+
+    def __init__(self, lots: NewcomerLots) -> None:
+        self._lots = lots
+        self._places: dict[Account, int] = {}
+        self._heap: list[tuple[int, float, Account]] = []
+        self._revision: tuple[int, int, int] | None = None  # of the lots in the heap; none before it is asked
+        self.total = 0
+
+    def of(self, account: Account) -> int:
+        """Return an account's number of places, 0 unless it is a newcomer."""
+        return self._places.get(account, 0)
+
+    def change(self, account: Account, by: int, epoch: int) -> None:
+        """Change a newcomer's number of places, to 0 or more."""
+        before, after = self.of(account), self.of(account) + by
+        self.total += by
+        self._places[account] = after
+        if not after:
+            del self._places[account]
+        elif self._revision is not None and (not before or max(before, after) > ENOUGH):
+            heappush(self._heap, self._entry(account, epoch))
+            if len(self._heap) > 2 * len(self._places) + _STALE:
+                self._heap, self._revision = [], None
+
+    def forget(self, account: Account) -> None:
+        """Count an account no longer, for it has become known."""
+        self.total -= self._places.pop(account, 0)
+
+    def last(self, epoch: int) -> Account | None:
+        """Return the newcomer that yields next in an epoch; none if no newcomer has a place."""
+        if self._revision != (revision := self._lots.revision(epoch)):
+            self._revision, self._heap = revision, [self._entry(account, epoch) for account in self._places]
+            heapify(self._heap)
+        while self._heap:
+            count, _, account = self._heap[0]
+            if account in self._places and -count == max(ENOUGH, self._places[account]):
+                return account
+            heappop(self._heap)
+        return None
+
+    def _entry(self, account: Account, epoch: int) -> tuple[int, float, Account]:
+        """Return an account with what orders it: the least entry yields first."""
+        return -max(ENOUGH, self._places[account]), -self._lots.lot(account, epoch), account
+
+
 class Pool:
     """Admitted rollouts of other accounts that no batch has used, by account.
 
-    Newcomers have a share of the places. Once they have filled it, lots decide whose rollouts wait.
+    Newcomers have a share of the places. Once they have filled it, lots decide whose rollouts wait. When all
+    places are taken, the account with most rollouts loses its oldest one, so a flood displaces only itself.
     """
 
     def __init__(self, path: Source, limits: PoolLimits, reputation: Reputation, lots: NewcomerLots) -> None:
@@ -53,7 +159,10 @@ class Pool:
         self._lots = lots
         self._epoch = 0
         self._waiting: OrderedDict[ContentId, AdmittedRollout] = OrderedDict()
-        self._places: Counter[Account] = Counter()
+        self._of: dict[Account, OrderedDict[ContentId, AdmittedRollout]] = {}
+        self._counts = RolloutCounts()
+        self._newcomers = NewcomerPlaces(lots)
+        reputation.when_known(self._newcomers.forget)
         self._per_account: Counter[tuple[Account, int]] = Counter()
 
     def __len__(self) -> int:
@@ -84,20 +193,20 @@ class Pool:
             raise RemoteProtocolError(Rule.ACCOUNT_QUOTA, f"account {account} filled its quota")
         self._epoch = max(self._epoch, epoch)
         self._make_newcomer_room(account)
-        self._places[account] += admitted.content_id not in self._waiting
-        self._waiting[admitted.content_id] = admitted
+        self._enter(admitted)
         self._per_account[account, epoch] += 1
         self._connection.execute("INSERT OR IGNORE INTO waiting VALUES (?)", (admitted.content_id,))
         if len(self._waiting) > self._limits.rollouts:
-            self.take(next(iter(self._waiting)))
+            self.take(next(self.waiting(self._counts.fullest())).content_id)
 
     def accounts(self) -> frozenset[Account]:
         """Return the accounts with rollouts waiting."""
-        return frozenset(self._places)
+        return frozenset(self._of)
 
     def waiting(self, account: Account | None = None) -> Iterator[AdmittedRollout]:
         """Yield the rollouts that wait, oldest first, of one account or of all."""
-        return (a for a in self._waiting.values() if account is None or a.account == account)
+        found = self._waiting if account is None else self._of.get(account)
+        return iter(() if found is None else found.values())
 
     def take(self, content_id: ContentId) -> bool:
         """Remove a rollout; return whether it was waiting."""
@@ -124,39 +233,39 @@ class Pool:
             RemoteProtocolError: ``NEWCOMER_CAP``.
         """
         room = self._limits.newcomer_share * self._limits.rollouts
-        if len(self._waiting) < room or not self._reputation.is_newcomer(account):
-            return  # newcomers cannot have filled their share
-        places = {
-            other: count for other, count in self._places.items() if self._reputation.is_newcomer(other)
-        }
-        if sum(places.values()) < room:
+        if not self._reputation.is_newcomer(account) or self._newcomers.total < room:
             return
-        has_enough = places.get(account, 0) >= ENOUGH
-        yields = account if has_enough else self._last(places)
+        has_enough = self._newcomers.of(account) >= ENOUGH
+        yields = account if has_enough else self._newcomers.last(self._epoch)
         if yields is None or not (has_enough or self._is_before(account, yields)):
             raise RemoteProtocolError(
                 Rule.NEWCOMER_CAP, "newcomers with better lots filled their share of the pool"
             )
         self.take(next(self.waiting(yields)).content_id)
 
-    def _last(self, places: Mapping[Account, int]) -> Account | None:
-        """Return the newcomer that yields: with most places beyond enough, otherwise with the worst lot."""
-        return max(
-            places,
-            key=lambda account: (max(ENOUGH, places[account]), self._lots.lot(account, self._epoch)),
-            default=None,
-        )
-
     def _is_before(self, account: Account, other: Account) -> bool:
-        if self._places[other] > ENOUGH:
+        if self._newcomers.of(other) > ENOUGH:
             return True
         return self._lots.lot(account, self._epoch) < self._lots.lot(other, self._epoch)
 
+    def _enter(self, admitted: AdmittedRollout) -> None:
+        """Let a rollout wait, in its old place if it waits already."""
+        account = admitted.rollout.account
+        if admitted.content_id not in self._waiting:
+            self._counts.add(account)
+            if self._reputation.is_newcomer(account):
+                self._newcomers.change(account, 1, self._epoch)
+        self._waiting[admitted.content_id] = admitted
+        self._of.setdefault(account, OrderedDict())[admitted.content_id] = admitted
+
     def _leave(self, content_id: ContentId) -> None:
         account = self._waiting.pop(content_id).account
-        self._places[account] -= 1
-        if not self._places[account]:
-            del self._places[account]
+        del self._of[account][content_id]
+        if not self._of[account]:
+            del self._of[account]
+        self._counts.remove(account)
+        if self._newcomers.of(account):
+            self._newcomers.change(account, -1, self._epoch)
 
     def _delete(self, content_ids: Iterable[bytes]) -> None:
         self._connection.executemany(

@@ -236,7 +236,7 @@ export class Rollouts {
         ...(each.forwarder ? facts("came from", each.forwarder) : []),
         ...facts("place", `epoch ${each.epoch}, slot ${each.slot}`),
         ...facts("family", `${each.family} (${each.level})`),
-        ...(each.own ? [] : facts("reputation", each.is_newcomer ? `a newcomer: ${each.audits} audits so far` : `${share(each.reputation)} after ${count(each.audits)} audits`))),
+        ...(each.own ? [] : facts("reputation", each.is_newcomer ? `a newcomer: ${each.passed} of ${count(each.audits)} audited groups passed so far` : `${share(each.reputation)} after ${count(each.audits)} audits`))),
       el("div", { class: "part" }, el("h3", {}, each.own ? "What became of it" : "Why it was used or not"), el("p", {}, why(each))),
       el("div", { class: "part" }, el("h3", {}, "Prompt"), each.prompt === null ? el("p", { class: "muted" }, "Not derived yet: a prompt is derived here when the rollout is verified.") : el("pre", { class: "text", tabindex: "0" }, each.prompt)),
       el("div", { class: "part" }, el("h3", {}, `${each.answers.length} answers`), ...each.answers.map((answer) => el("div", { class: "answer" },
@@ -309,13 +309,13 @@ export class Peers {
     const data = await get(`api/${this.node}/accounts?order=${this.order}&find=${encodeURIComponent(this.find)}&offset=${this.offset}&limit=${PAGE}`);
     const accounts = data.accounts.map((each) => el("tr", {},
       el("td", { class: "mono" }, each.account),
-      el("td", { class: "number" }, each.banned_until !== null ? el("span", { class: "word bad" }, `banned until ${each.banned_until}`) : each.audits < 20 ? "newcomer" : share(each.reputation)),
+      el("td", { class: "number" }, each.banned_until !== null ? el("span", { class: "word bad" }, `banned until ${each.banned_until}`) : each.passed < 20 ? "newcomer" : share(each.reputation)),
       el("td", { class: "number" }, count(each.audits)), el("td", { class: "number" }, each.good.toFixed(1)), el("td", { class: "number" }, each.bad.toFixed(1)),
       el("td", { class: "small" }, Object.entries(each.verdicts).sort((a, b) => b[1] - a[1]).map(([name, n]) => `${name.replaceAll("_", " ")} ${count(n)}`).join(", "))));
     replace(this.book,
       accounts.length ? table([["account"], ["reputation", "number"], ["audits", "number"], ["good", "number"], ["bad", "number"], ["decisions since the start"]], accounts) : el("p", { class: "empty" }, "no account yet"),
       pager(data.total, this.offset, (offset) => { this.offset = offset; this.load(); }),
-      el("p", { class: "note" }, "Evidence of this node's own checks, decayed by epoch. Reputation is the lower bound of an account's reliability, 0 to 1; it counts after 20 audits."));
+      el("p", { class: "note" }, "Evidence of this node's own checks, decayed by epoch. Reputation is the lower bound of an account's reliability, 0 to 1; it counts once 20 groups have passed."));
   }
 }
 

@@ -73,7 +73,8 @@ class Ratings:
     def vouches_for(self, account: Account, epoch: int) -> bool:
         """Whether keeping many accounts like this one has a price: it has a bond, or earned a weight here.
 
-        An account with a part of a bond is drawn by that part, and a banned one is not vouched for.
+        A weight takes twenty groups that passed, so any weight above 0 was paid for. An account with a part
+        of a bond is drawn by that part, and a banned one is not vouched for.
         """
         if self._reputation.is_banned(account, epoch) or not self._is_drawn(account, epoch):
             return False

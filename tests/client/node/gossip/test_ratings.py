@@ -76,6 +76,17 @@ def test_a_weak_policy_is_no_fault(alice: GossipHarness) -> None:
     assert weak >= 0.0
 
 
+def test_nobody_is_vouched_for_by_groups_that_passed_nothing(alice: GossipHarness) -> None:
+    """Such groups cost nothing to make, so keeping many accounts like these has no price."""
+    introduce(alice, BOB, CAROL)
+    for _ in range(3 * AUDITS_BEFORE_WEIGHT):
+        alice.reputation.record_fault(BOB.account, 0, EPOCH, Reason.NO_SIGNAL)
+        alice.reputation.record_fault(CAROL.account, 0, EPOCH, Reason.TEXT_POLICY)
+    ratings = Ratings(alice.certificates, alice.reputation)
+    assert ratings.vouched(EPOCH) == Vouched(frozenset(), frozenset())
+    assert [ratings.vouches_for(who.account, EPOCH) for who in (BOB, CAROL)] == [False, False]
+
+
 def test_who_speaks_for_several_is_as_good_as_the_worst(alice: GossipHarness) -> None:
     introduce(alice, BOB)
     both = Ratings(alice.certificates, alice.reputation)
