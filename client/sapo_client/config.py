@@ -369,6 +369,14 @@ class VerificationConfig(_Section):
         le=1,
         description="largest share of the external groups for all accounts behind one public /24 or IPv6 /48",
     )
+    kept_rollouts_mib: int = Field(
+        default=8192,
+        ge=256,
+        le=2**30,
+        description="room on the disk for the rollouts of the last 16 epochs, a quarter of it for those of"
+        " one epoch; where it is full newcomers' go first; 20 MiB for each account that fills 1,024 slots an"
+        " epoch hold all that is paid",
+    )
 
 
 class LedgerConfig(_Section):

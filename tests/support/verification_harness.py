@@ -16,6 +16,7 @@ from sapo_protocol.rules import Rule
 from sapo_protocol.tasks import Task, assigned_task
 from sapo_protocol.topics import certificates_topic, rollouts_topic
 from sapo_verification.admission.arrivals import Received
+from sapo_verification.admission.storage_budget import KEPT_BYTES
 from sapo_verification.engine import Engine, Terms
 from sapo_verification.jail.messages import Checked
 from sapo_verification.observer import SilentObserver
@@ -67,6 +68,7 @@ class VerificationHarness:
     knows_beacons: bool = True
     audits_waiting: int = MOST_WAITING
     audit_share: float = 1.0
+    kept_bytes: int = KEPT_BYTES
 
     def __post_init__(self) -> None:
         self.engine = Engine(
@@ -81,6 +83,7 @@ class VerificationHarness:
                 pool=self.limits,
                 audit_share=self.audit_share,
                 audits_waiting=self.audits_waiting,
+                kept_bytes=self.kept_bytes,
             ),
             observers=[self.record],
         )

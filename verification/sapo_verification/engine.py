@@ -46,6 +46,7 @@ from sapo_verification.admission.envelope_store import KEPT_EPOCHS, EnvelopeStor
 from sapo_verification.admission.equivocations import ProofStore
 from sapo_verification.admission.rollouts import Admission, SlotTaken
 from sapo_verification.admission.sampled_audits import SampledAudits
+from sapo_verification.admission.storage_budget import KEPT_BYTES, Retention
 from sapo_verification.epoch_count import EpochCount
 from sapo_verification.island_counts import IslandCounts
 from sapo_verification.islands import IslandMap
@@ -94,12 +95,14 @@ class Terms:
         audit_share: probability that a known account's rollout is queued for an audit; 1 for an auditor, 0
             for none at all. A newcomer's always is otherwise.
         audits_waiting: most rollouts in the audit queue.
+        kept_bytes: on disk for the rollouts of ``KEPT_EPOCHS`` epochs.
     """
 
     sampling: SamplingPolicy = field(default_factory=SamplingPolicy)
     pool: PoolLimits = field(default_factory=PoolLimits)
     audit_share: float = 1.0
     audits_waiting: int = MOST_WAITING
+    kept_bytes: int = KEPT_BYTES
 
 
 class Engine:
@@ -155,7 +158,7 @@ class Engine:
         self.admission: Final = Admission(manifest, self.certificates)
         self.newcomers: Final = NewcomerLots(key, self.standing, self.reputation.passing_part)
         self.pool: Final = Pool(connection, terms.pool, self.reputation, self.newcomers)
-        self.envelopes: Final = EnvelopeStore(connection)
+        self.envelopes: Final = EnvelopeStore(connection, self._retention())
         self.origins: Final = Origins(connection)
         self.proofs: Final = ProofStore(
             manifest, self.certificates, self.reputation, own=own, path=connection, terms=self.admission.terms
@@ -181,6 +184,9 @@ class Engine:
         )
         self._handlers: dict[str, tuple[_Handler, int]] = {t: (one, 0) for t, one in self._topics(0).items()}
 
+    def _retention(self) -> Retention:
+        return Retention(self.own, self.reputation, self.count, self._terms.kept_bytes)
+
     def _open_sampled_audits(self) -> SampledAudits:
         return SampledAudits(
             self.manifest,
@@ -205,12 +211,12 @@ class Engine:
         Trust is not stored but established again: what admission refuses now is dropped.
         """
         self.certificates.restore(now_seconds)
-        readmitted: list[AdmittedRollout] = []
 
         def readmit(envelope: bytes) -> AdmittedRollout:
             admitted = self.admission.admit(envelope, now_seconds)
             self._screens.note_arrival(admitted, now_seconds, live=False)
-            readmitted.append(admitted)
+            if not self.count.is_decided(admitted.content_id):
+                self._draw_for_audit(admitted)  # at once: all together may be gigabytes
             return admitted
 
         self.pool.restore(self.envelopes.envelope, readmit)
@@ -218,9 +224,6 @@ class Engine:
         for envelope in self.envelopes.since(max(0, self.epoch(now_seconds) - EPOCH_WINDOW)):
             with suppress(RemoteProtocolError):  # in the pool already, or over
                 readmit(envelope)
-        for admitted in readmitted:
-            if not self.count.is_decided(admitted.content_id):
-                self._draw_for_audit(admitted)
 
     def receive(
         self, topic: str, message: bytes, now_seconds: float, *, source: str = "", live: bool = True
@@ -412,7 +415,7 @@ class Engine:
 
     def _receive_rollout(self, came: Incoming) -> Received:
         admitted = self.admission.admit(came.message, came.now_seconds, came.heard)
-        if self.envelopes.has(admitted.content_id):  # from before a restart under a wrong clock
+        if self.envelopes.knows(admitted.content_id):  # from before a restart
             return Received(Verdict.IGNORE, Rule.ROLLOUT_NEW)
         self._connection.execute("BEGIN IMMEDIATE")
         with self._connection:  # all effects below are stored together
@@ -485,7 +488,7 @@ class Engine:
             The proof as a message, or None if other nodes need not be sent it.
         """
         if (earlier := self.envelopes.envelope(first)) is None:
-            return None  # its epoch is long over
+            return None  # its epoch is long over, or it was dropped for want of room
         with suppress(RemoteProtocolError), transaction(self._connection):  # a certificate may be over by now
             proof = self.proofs.prove(earlier, message, now_seconds)
             if proof is not None:

@@ -82,6 +82,12 @@ class EpochCount(SilentObserver):
         query = "SELECT 1 FROM rollout_outcome WHERE content_id = ?"
         return self._connection.execute(query, (content_id,)).fetchone() is not None
 
+    def decided(self, epoch: int, account: Account) -> frozenset[ContentId]:
+        """Return the rollouts of an account in an epoch of which an outcome is stored."""
+        query = "SELECT content_id FROM rollout_outcome WHERE epoch = ? AND account = ?"
+        rows = self._connection.execute(query, (epoch, account))
+        return frozenset(ContentId(row[0]) for row in rows)
+
     def is_payable(self, content_id: ContentId) -> bool | None:
         """Whether the rollout is paid where audits are by sample; None while no outcome is stored."""
         query = "SELECT payable FROM rollout_outcome WHERE content_id = ?"

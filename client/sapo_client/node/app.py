@@ -22,7 +22,7 @@ from sapo_client.errors import ExitCode
 from sapo_client.keystore import Identity
 from sapo_client.learner.backend import Backend, LearnerCrashed
 from sapo_client.node.auditing import assembly as auditing
-from sapo_client.node.engine import open_engine
+from sapo_client.node.engine import open_engine, storage_facts
 from sapo_client.node.gossip.assembly import open_gossip
 from sapo_client.node.health import HealthWatch, IslandWatch
 from sapo_client.node.metrics_poller import open_metrics_poller
@@ -168,6 +168,7 @@ class NodeApp:
             bond=self._bonds.facts,
             change=self._successions.unfollowed,
             islands=IslandWatch(self._context.manifest, self._engine.islands, self._context.clock).facts,
+            storage=partial(storage_facts, self._context, self._engine),
         )
 
     def _reopen(self) -> None:

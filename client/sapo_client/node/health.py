@@ -40,6 +40,7 @@ from sapo_client.observe.health import (
 from sapo_client.observe.reachable import reachable_text
 from sapo_client.observe.said import SaidFindings
 from sapo_client.observe.service_manager import service_manager
+from sapo_client.observe.storage import StorageFacts
 from sapo_client.observe.terminal import say
 from sapo_client.observe.webhook import Notification, Webhook
 from sapo_client.swarm.reachability import Reachability
@@ -111,6 +112,7 @@ class HealthWatch:
         bond: returns what is known of the accounts' bonds; none in a swarm that asks for no bond.
         change: returns the announced change that this node cannot follow yet, if there is one.
         islands: returns what is known of the swarm's number of islands; none in one that is never divided.
+        storage: returns what became of others' rollouts on the disk.
         show: takes a line for the terminal.
 
     Attributes:
@@ -126,6 +128,7 @@ class HealthWatch:
         bond: Callable[[], BondFacts | None] = lambda: None,
         change: Callable[[], ChangeFacts | None] = lambda: None,
         islands: Callable[[], IslandFacts | None] = lambda: None,
+        storage: Callable[[], StorageFacts | None] = lambda: None,
         show: Callable[[str], None] = say,
     ) -> None:
         self._context = context
@@ -134,6 +137,7 @@ class HealthWatch:
         self._bond = bond
         self._change = change
         self._islands = islands
+        self._storage = storage
         self._show = show
         self._policy = PolicyEvents(context.data.checkpoints)
         self._own_groups = OwnGroups()
@@ -261,6 +265,7 @@ class HealthWatch:
             islands=self._islands(),
             peers=None if self._context.config.swarm.alone else self._peer_facts(),
             disk=self._disk_facts(),
+            storage=self._storage(),
             log=str(self._context.data.log),
         )
 

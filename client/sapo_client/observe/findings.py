@@ -48,6 +48,7 @@ class FindingCode(StrEnum):
     CHAIN_SILENT = "chain_silent"
     CLOCK_OFF = "clock_off"
     DISK_LOW = "disk_low"
+    ROLLOUTS_DROPPED = "rollouts_dropped"
     NO_PEERS = "no_peers"
     PEERS_REFUSE = "peers_refuse"
     UNREACHABLE = "unreachable"

@@ -21,6 +21,7 @@ from sapo_client.observe.findings import (
     HealthFinding,
 )
 from sapo_client.observe.own_groups import OwnGroupFacts, assess_own_groups
+from sapo_client.observe.storage import StorageFacts, assess_storage
 from sapo_protocol.terms.successor import SETTLED_NOTICE_EPOCHS
 
 INTERVAL_SECONDS: Final = 10.0
@@ -244,6 +245,7 @@ class HealthFacts:
     peers: PeerFacts | None = None
     islands: IslandFacts | None = None
     disk: DiskFacts | None = None
+    storage: StorageFacts | None = None
     log: str = field(default="the log")
 
 
@@ -259,6 +261,7 @@ def assess(facts: HealthFacts) -> tuple[HealthFinding, ...]:
         *(_bond(facts.bond) if facts.bond else ()),
         *(_change(facts.change) if facts.change else ()),
         *(_disk(facts.disk) if facts.disk else ()),
+        *(assess_storage(facts.storage) if facts.storage else ()),
         *(_peers(facts.peers) if facts.peers else ()),
         *(_islands(facts.islands) if facts.islands else ()),
     ]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -143,6 +145,17 @@ async def test_a_dead_bootstrap_address(mock_clock: MockClock, begin: Begin, wee
         trial.pass_by(60)
         told = await expect(trial, "no_peers", "dead bootstrap")
         assert "the bootstrap address leads to none" in told.text
+        await trial.stop()
+
+
+async def test_rollouts_that_had_no_room(mock_clock: MockClock, begin: Begin, weekdays: Suite) -> None:
+    trial = begin(manifest_of(weekdays, epoch_seconds=36_000))
+    async with trio.open_nursery() as nursery:
+        await trial.start(nursery)
+        with closing(sqlite3.connect(trial.home.data.database)) as connection, connection:
+            connection.execute("INSERT OR REPLACE INTO held_epoch VALUES (0, 0, 40)")
+        told = await expect(trial, "rollouts_dropped")
+        assert told.text.startswith("N rollouts of this epoch and the one before were dropped")
         await trial.stop()
 
 

@@ -27,6 +27,7 @@ from sapo_client.observe.health import (
 from sapo_client.observe.own_groups import OwnGroupFacts
 from sapo_client.observe.reachable import reachable_text
 from sapo_client.observe.reports import RouterReport
+from sapo_client.observe.storage import StorageFacts
 
 CHAIN = ChainFacts(silent_seconds=0.0, trouble=None, wrong=(), usable=True, epoch_seconds=600)
 ACCOUNT = AccountFacts(account="0x" + "ab" * 20, coins_wei=10**18, unregistered_seconds=None)
@@ -44,6 +45,7 @@ def test_a_node_in_order_has_no_findings() -> None:
         account=ACCOUNT,
         peers=PeerFacts(connected=3),
         disk=DiskFacts("/data", free_bytes=2**30, reserve_bytes=2**29),
+        storage=StorageFacts(dropped=0, room_mib=8192),
     )
     assert assess(facts) == ()
     assert is_healthy(())

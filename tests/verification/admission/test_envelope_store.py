@@ -46,7 +46,7 @@ def test_the_newest_epochs_come_first_and_the_window_in_order(path: Path) -> Non
         hear(heard, epoch)
     by_epoch = {epoch: message_of(epoch) for epoch in (3, 4, 5)}
     assert [envelope for _, envelope in heard.latest(2)] == [by_epoch[5], by_epoch[4]]
-    assert heard.since(4) == (by_epoch[4], by_epoch[5])
+    assert tuple(heard.since(4)) == (by_epoch[4], by_epoch[5])
 
 
 def test_old_epochs_are_dropped(path: Path) -> None:

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from sapo_protocol.identifiers import Account, ContentId
-from sapo_verification.store import Source, StoreSchema, open_database
+from sapo_verification.admission.storage_budget import STEP, Retention, StorageBudget
+from sapo_verification.store import Source, StoreSchema, open_database, transaction
 from sapo_verification.types import AdmittedRollout
 
 KEPT_EPOCHS: Final = 16
@@ -23,25 +24,35 @@ _SCHEMA = StoreSchema(
     CREATE INDEX IF NOT EXISTS heard_epoch ON heard (epoch);
     """,
     "CREATE INDEX heard_account ON heard (epoch, account);",
+    STEP,
 )
 
 
 class EnvelopeStore:
-    """Admitted envelopes of the last epochs, own ones included, in SQLite."""
+    """Admitted envelopes of the last epochs, own ones included, in SQLite.
 
-    def __init__(self, path: Source) -> None:
+    Args:
+        retention: how much is kept; none: everything, as for a reader.
+    """
+
+    def __init__(self, path: Source, retention: Retention | None = None) -> None:
         self._connection = open_database(path, _SCHEMA)
+        self._retention = retention
+        self.budget: Final = StorageBudget(self._connection, retention)
 
     def add(self, admitted: AdmittedRollout, message: bytes) -> None:
-        """Store a rollout's envelope, which is its message as received."""
-        self._connection.execute(
-            "INSERT OR IGNORE INTO heard VALUES (?, ?, ?, ?)",
-            (admitted.content_id, admitted.rollout.epoch, admitted.account, message),
-        )
+        """Store a rollout's envelope, which is its message as received; where room is short drop others."""
+        epoch, account = admitted.rollout.epoch, admitted.account
+        with transaction(self._connection):
+            row = (admitted.content_id, epoch, account, message)
+            if self._connection.execute("INSERT OR IGNORE INTO heard VALUES (?, ?, ?, ?)", row).rowcount:
+                self.budget.add(epoch, account, len(message))
 
     def forget(self, epoch: int) -> None:
         """Delete the envelopes that are ``KEPT_EPOCHS`` or more older than an epoch."""
-        self._connection.execute("DELETE FROM heard WHERE epoch <= ?", (epoch - KEPT_EPOCHS,))
+        with transaction(self._connection):
+            self._connection.execute("DELETE FROM heard WHERE epoch <= ?", (epoch - KEPT_EPOCHS,))
+            self.budget.forget(epoch - KEPT_EPOCHS)
 
     def has(self, content_id: ContentId) -> bool:
         """Whether a rollout is stored, also from before a restart."""
@@ -54,9 +65,16 @@ class EnvelopeStore:
         found = row.fetchone()
         return bytes(found[0]) if found else None
 
+    def knows(self, content_id: ContentId) -> bool:
+        """Whether a rollout is stored, or was dropped after it was decided."""
+        if self.has(content_id):
+            return True
+        kept = self._retention
+        return kept is not None and self.budget.has_dropped and kept.count.is_decided(content_id)
+
     def lacking(self, ids: Iterable[ContentId]) -> tuple[ContentId, ...]:
-        """Return those of some rollouts that are not stored, in their order."""
-        return tuple(content_id for content_id in ids if not self.has(content_id))
+        """Return those of some rollouts that this node has use for, in their order."""
+        return tuple(content_id for content_id in ids if not self.knows(content_id))
 
     def listed(self, epoch: int, after: ContentId | None, most: int) -> tuple[tuple[ContentId, Account], ...]:
         """Return content ids of an epoch with their accounts, ascending: the first ones above another id."""
@@ -69,12 +87,12 @@ class EnvelopeStore:
         )
         return tuple((ContentId(content_id), Account(account)) for content_id, account in rows)
 
-    def since(self, epoch: int) -> tuple[bytes, ...]:
-        """Return the envelopes of an epoch and later ones, oldest epoch first."""
+    def since(self, epoch: int) -> Iterator[bytes]:
+        """Yield the envelopes of an epoch and later ones, oldest epoch first; one at a time is in memory."""
         rows = self._connection.execute(
-            "SELECT envelope FROM heard WHERE epoch >= ? ORDER BY epoch", (epoch,)
+            "SELECT envelope FROM heard WHERE epoch >= ? ORDER BY epoch, content_id", (epoch,)
         )
-        return tuple(bytes(row[0]) for row in rows)
+        return (bytes(row[0]) for row in rows)
 
     def of(self, account: Account, epoch: int) -> tuple[bytes, ...]:
         """Return the envelopes of an account in an epoch, in no order."""

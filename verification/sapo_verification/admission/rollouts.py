@@ -157,6 +157,10 @@ class Admission:
             self._occupy_slot(rollout, envelope)
         return AdmittedRollout(envelope.content_id, rollout)
 
+    def has_seen(self, content_id: ContentId) -> bool:
+        """Whether a rollout was admitted since the start and fills a slot that is remembered."""
+        return content_id in self._seen
+
     def forget(self, before_epoch: int) -> None:
         """Drop the slots of epochs before one; rollouts of those epochs are admitted no more."""
         for place in [place for place in self._slots if place[0] < before_epoch]:

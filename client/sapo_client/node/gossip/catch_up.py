@@ -178,7 +178,7 @@ class CatchUp:
         after: ContentId | None = None
         for _ in range(MOST_PAGES):
             page = await self._page(epoch, after, talk)
-            new = (each for each in page.ids if each not in self._decided)
+            new = (each for each in page.ids if not self._is_decided(each))
             lacking = self._engine.envelopes.lacking(new)
             talk.listed += len(lacking)
             self._plan.add(talk.peer_id, lacking)
@@ -186,6 +186,10 @@ class CatchUp:
             if page.next is None:
                 return
             after = page.next
+
+    def _is_decided(self, content_id: ContentId) -> bool:
+        """Whether a rollout was decided on: it did not count, or was admitted and then dropped for room."""
+        return content_id in self._decided or self._engine.admission.has_seen(content_id)
 
     async def _page(self, epoch: int, after: ContentId | None, talk: _Talk) -> IdPage:
         islands = self._engine.islands

@@ -35,6 +35,7 @@ from sapo_protocol.islands.catch_up import (
     to_fetch_request,
 )
 from sapo_protocol.topics import rollout_ids_protocol, rollouts_protocol
+from sapo_verification.admission.envelope_store import KEPT_EPOCHS
 
 MANIFEST = make_manifest()
 SWARM = MANIFEST.swarm_id
@@ -243,6 +244,22 @@ async def test_rollouts_are_fetched_once_each_from_several_peers(
     assert sorted(asked) == sorted(MISSED)
     assert sum(bool(peer.asked) for peer in peers) > 1
     assert len(alice.events("admitted")) == len(MISSED)
+
+
+async def test_what_was_admitted_and_had_no_room_is_not_fetched_again(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    hub = MemoryHub()
+    alice = make(hub, ALICE, tmp_path)
+    hold(alice)
+    alice.envelopes.forget(EPOCH + KEPT_EPOCHS)
+    peer = ListingPeer(hub, "peer", SWARM, EPOCH, MISSED)
+    async with running(alice) as nursery:
+        await nursery.start(peer.transport.run)
+        await peer.transport.connect(alice.address)
+        await until(lambda: peer.pages > 0)
+        await trio.sleep(30)
+    assert (peer.asked, alice.envelopes.lacking(MISSED)) == ([], tuple(MISSED))
 
 
 async def test_authors_that_are_unknown_are_asked_for_at_the_same_peer(

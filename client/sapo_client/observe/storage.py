@@ -1,0 +1,35 @@
+"""What a node's health says of others' rollouts on its disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sapo_client.observe.findings import FindingCode, FindingLevel, HealthFinding
+
+
+@dataclass(frozen=True, slots=True)
+class StorageFacts:
+    """Others' rollouts on the disk.
+
+    Attributes:
+        dropped: rollouts of this epoch and the one before that were dropped for want of room.
+        room_mib: MiB for all that are kept.
+    """
+
+    dropped: int
+    room_mib: int
+
+
+def assess_storage(storage: StorageFacts) -> Iterator[HealthFinding]:
+    """Yield what is wrong with it."""
+    if storage.dropped:
+        text = (
+            f"{storage.dropped} rollouts of this epoch and the one before were dropped, because"
+            f" {storage.room_mib} MiB are all the room for them"
+        )
+        hint = (
+            "raise verification.kept_rollouts_mib if honest accounts send that much; of a flood the rollouts"
+            " of newcomers go first, and nothing is to be done"
+        )
+        yield HealthFinding(FindingCode.ROLLOUTS_DROPPED, FindingLevel.WARNING, text, hint)
