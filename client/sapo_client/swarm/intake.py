@@ -4,7 +4,10 @@
 2. known id: dropped; a copy of a message that we rejected blames each peer that forwards it;
 3. validated, once;
 4. ACCEPT: the caller forwards it. IGNORE: dropped without blame, and the same message may be
-   validated again a few seconds later. REJECT: dropped, and the forwarder is blamed.
+   validated again a few seconds later, and at once for another forwarder: what a message lacks (a
+   certificate) is asked for from its forwarders, and the first of them need not answer. Honest peers do
+   not forward what they ignore, and the rates of connections bound what all others send.
+   REJECT: dropped, and the forwarder is blamed.
 
 The id covers the whole message: a copy with one byte changed is another message, so an invalid copy
 cannot shadow the valid one. It covers the topic too: the same bytes on a topic where they are
@@ -29,6 +32,10 @@ def message_id(topic: str, data: bytes) -> bytes:
     return hashlib.sha256(topic.encode() + b"\x00" + data).digest()
 
 
+def _copy_id(identity: bytes, forwarder: str) -> bytes:
+    return identity + forwarder.encode()
+
+
 class SeenIds:
     """Message ids stored for a limited time; when full, the oldest is dropped first."""
 
@@ -46,6 +53,10 @@ class SeenIds:
             return
         self._added_seconds[message_id] = now_seconds
         self._forget(now_seconds)
+
+    def since(self, message_id: bytes, now_seconds: float) -> float | None:
+        """Return when the id was stored, or None if it is not stored or has expired."""
+        return self._added_seconds[message_id] if self.has(message_id, now_seconds) else None
 
     def has(self, message_id: bytes, now_seconds: float) -> bool:
         """Whether the id is stored and not expired."""
@@ -80,6 +91,7 @@ class Intake:
         self._seen = self._new_store(limits.seen_seconds)
         self._rejected = self._new_store(limits.seen_seconds)
         self._ignored = self._new_store(limits.ignored_seconds)
+        self._ignored_from = self._new_store(limits.ignored_seconds)
         self.received_by_peer: Counter[str] = Counter()
         self.rejected_by_peer: Counter[str] = Counter()
 
@@ -139,7 +151,10 @@ class Intake:
     def _is_known(self, identity: bytes, forwarder: str, now_seconds: float) -> bool:
         if self._rejected.has(identity, now_seconds):
             self.blame(forwarder, now_seconds)
-        elif not self.knows(identity, now_seconds):
+        elif not (
+            self._seen.has(identity, now_seconds)
+            or self._ignored_from.has(_copy_id(identity, forwarder), now_seconds)
+        ):
             return False
         self._counters.duplicates += 1
         return True
@@ -163,6 +178,7 @@ class Intake:
         if verdict is Verdict.IGNORE:
             self._counters.ignored += 1
             self._ignored.add(identity, now_seconds)
+            self._ignored_from.add(_copy_id(identity, forwarder), now_seconds)
             return False
         self._counters.accepted += 1
         self._seen.add(identity, now_seconds)

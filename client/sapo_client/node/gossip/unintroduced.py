@@ -1,11 +1,15 @@
-"""Messages of authors whose certificate is missing, kept until it comes. Pure.
+"""Messages of authors whose certificate is missing, kept until it comes, and when ignored ones came. Pure.
 
 A newcomer's first rollout, and the first one that a node hears after it joined an island, may come before
-the author's certificate. It is ignored then (R5.1), and gossip does not bring it again. The forwarder is
+the author's certificate. It is ignored then (R5.1), and gossip does not bring it again. Its forwarders are
 asked for the certificate, so the message is kept for the seconds that this takes and judged once more.
 
 Nobody vouches for such messages. So a forwarder has a few places, and where all places together are full, who
-has most bytes in them loses its oldest one: an attacker pushes out nobody's messages but its own.
+has most bytes in them loses its oldest one. A message that several forwarded is in a place of each of them,
+and is kept while it has one: an attacker pushes out no message that somebody else forwarded, too.
+
+Who is asked for a certificate decides when it comes. The order in which texts arrived says who copied, so
+it is that of the first arrivals (`FirstArrivals`), also of messages that were pushed out and came again.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ from collections import Counter, OrderedDict
 from dataclasses import dataclass
 from typing import Final
 
-from sapo_client.swarm.intake import message_id
+from sapo_client.swarm.intake import SeenIds, message_id
 from sapo_protocol.identifiers import NodeId
 
 MOST_OF_A_FORWARDER: Final = 16
@@ -24,12 +28,19 @@ MOST_BYTES: Final = 2 * 2**20
 KEPT_SECONDS: Final = 30.0
 """Longer than a request for a certificate may take."""
 
+MOST_REMEMBERED: Final = 16_384
+"""Ignored messages whose arrival is remembered: as many as the screen of copies remembers."""
+
+REMEMBERED_SECONDS: Final = 600.0
+"""For which an ignored message may still become acceptable: its author's clock or certificate was wrong."""
+
 
 @dataclass(frozen=True, slots=True)
 class Unintroduced:
     """A message whose author is unknown.
 
     Attributes:
+        forwarder: who sent it first.
         node: the author, whose certificate is missing.
         expires_seconds: when it is given up.
     """
@@ -46,6 +57,7 @@ class UnintroducedMessages:
 
     def __init__(self) -> None:
         self._waiting: OrderedDict[bytes, Unintroduced] = OrderedDict()
+        self._forwarders: dict[bytes, set[str]] = {}
         self._of: dict[str, OrderedDict[bytes, None]] = {}
         self._bytes: Counter[str] = Counter()
         self._all_bytes = 0
@@ -54,17 +66,21 @@ class UnintroducedMessages:
         return len(self._waiting)
 
     def add(self, topic: str, message: bytes, forwarder: str, node: NodeId, now_seconds: float) -> None:
-        """Keep a message; a known one stays as it is."""
+        """Keep a message; a known one stays as it is, and is kept for this forwarder as well."""
         self._give_up(now_seconds)
         identity = message_id(topic, message)
-        if identity in self._waiting or len(message) > MOST_BYTES:
+        if forwarder in self._forwarders.get(identity, ()) or len(message) > MOST_BYTES:
             return
         if len(self._of.get(forwarder, ())) >= MOST_OF_A_FORWARDER:
             self._drop_oldest(forwarder)
-        self._waiting[identity] = Unintroduced(topic, message, forwarder, node, now_seconds + KEPT_SECONDS)
+        if identity not in self._waiting:
+            expires_seconds = now_seconds + KEPT_SECONDS
+            self._waiting[identity] = Unintroduced(topic, message, forwarder, node, expires_seconds)
+            self._forwarders[identity] = set()
+            self._all_bytes += len(message)
+        self._forwarders[identity].add(forwarder)
         self._of.setdefault(forwarder, OrderedDict())[identity] = None
         self._bytes[forwarder] += len(message)
-        self._all_bytes += len(message)
         while self._all_bytes > MOST_BYTES:
             self._drop_oldest(max(self._bytes, key=self._bytes.__getitem__))
 
@@ -74,9 +90,6 @@ class UnintroducedMessages:
         found = [identity for identity, waiting in self._waiting.items() if waiting.node == node]
         return tuple(self._remove(identity) for identity in found)
 
-    def _drop_oldest(self, forwarder: str) -> None:
-        self._remove(next(iter(self._of[forwarder])))
-
     def _give_up(self, now_seconds: float) -> None:
         while self._waiting:
             oldest, waiting = next(iter(self._waiting.items()))
@@ -85,11 +98,40 @@ class UnintroducedMessages:
             self._remove(oldest)
 
     def _remove(self, identity: bytes) -> Unintroduced:
-        waiting = self._waiting.pop(identity)
-        forwarder, size = waiting.forwarder, len(waiting.message)
-        self._all_bytes -= size
+        waiting = self._waiting[identity]
+        for forwarder in tuple(self._forwarders[identity]):
+            self._drop(identity, forwarder)
+        return waiting
+
+    def _drop_oldest(self, forwarder: str) -> None:
+        self._drop(next(iter(self._of[forwarder])), forwarder)
+
+    def _drop(self, identity: bytes, forwarder: str) -> None:
+        """Free a forwarder's place of a message; without any place the message is kept no longer."""
+        size = len(self._waiting[identity].message)
         self._bytes[forwarder] -= size
         del self._of[forwarder][identity]
         if not self._of[forwarder]:
             del self._of[forwarder], self._bytes[forwarder]
-        return waiting
+        self._forwarders[identity].remove(forwarder)
+        if not self._forwarders[identity]:
+            del self._forwarders[identity], self._waiting[identity]
+            self._all_bytes -= size
+
+
+class FirstArrivals:
+    """When messages that were ignored arrived first; of very many the oldest are forgotten."""
+
+    def __init__(self) -> None:
+        self._seen = SeenIds(max_ids=MOST_REMEMBERED, lifetime_seconds=REMEMBERED_SECONDS)
+
+    def note(self, topic: str, message: bytes, now_seconds: float) -> None:
+        """Record a message that is ignored now; a later copy of it changes nothing."""
+        self._seen.add(message_id(topic, message), now_seconds)
+
+    def first_seconds(self, topic: str, message: bytes, now_seconds: float) -> float | None:
+        """Return when a message arrived first, at the latest now; None if it was not ignored before."""
+        if not self._seen:
+            return None
+        since = self._seen.since(message_id(topic, message), now_seconds)
+        return None if since is None else min(since, now_seconds)
