@@ -46,6 +46,8 @@ contract FraudVerifier {
         uint64 deadline;
         /// Whether it is about a final epoch.
         bool isFinal;
+        /// Where the list of open questions about its posting has its account, counted from 0.
+        uint24 place;
     }
 
     /// @notice The epoch ledger, which created this contract.
@@ -67,6 +69,8 @@ contract FraudVerifier {
     /// @notice Whose second signature in a turn of an epoch has already cost a bond.
     mapping(address auditor => mapping(uint64 epoch => mapping(uint32 turn => bool))) public equivocated;
     mapping(bytes32 posting => mapping(address account => Question)) private _questions;
+    /// @dev The accounts of the open questions, one each, in any order: what every node reads, so it is no longer
+    ///      than the bonds that are held for it.
     mapping(bytes32 posting => address[]) private _asked;
     /// @notice Final epochs that were recalled, by the hash of their record.
     mapping(bytes32 name => bool) public isRecalled;
@@ -226,7 +230,7 @@ contract FraudVerifier {
         Question memory question = _questions[posting][account];
         if (question.asker == address(0)) revert NotAsked(account);
         if (question.isFinal && !isRecalled[posting]) revert NoAnswer(account);
-        delete _questions[posting][account];
+        _close(posting, account);
         token.safeTransfer(question.asker, questionBond);
     }
 
@@ -246,17 +250,10 @@ contract FraudVerifier {
         view
         returns (address[] memory accounts, Question[] memory questions)
     {
-        address[] storage asked = _asked[posting];
-        (accounts, questions) = (new address[](asked.length), new Question[](asked.length));
-        uint256 count = 0;
-        for (uint256 i = 0; i < asked.length; ++i) {
-            Question memory question = _questions[posting][asked[i]];
-            if (question.asker != address(0)) (accounts[count], questions[count++]) = (asked[i], question);
-        }
-        // Only shortens the arrays that were just allocated.
-        assembly ("memory-safe") {
-            mstore(accounts, count)
-            mstore(questions, count)
+        accounts = _asked[posting];
+        questions = new Question[](accounts.length);
+        for (uint256 i = 0; i < accounts.length; ++i) {
+            questions[i] = _questions[posting][accounts[i]];
         }
     }
 
@@ -264,8 +261,9 @@ contract FraudVerifier {
         if (block.timestamp >= since) revert TooLateToAsk(since);
         if (_questions[name][account].asker != address(0)) revert AlreadyAsked(account);
         uint256 deadline = block.timestamp + answerSeconds;
-        _questions[name][account] = Question(msg.sender, deadline.toUint64(), isFinal);
-        _asked[name].push(account);
+        address[] storage asked = _asked[name];
+        _questions[name][account] = Question(msg.sender, deadline.toUint64(), isFinal, asked.length.toUint24());
+        asked.push(account);
         emit LeafAsked(epoch, account, msg.sender, deadline);
         token.safeTransferFrom(msg.sender, address(this), questionBond);
     }
@@ -276,6 +274,17 @@ contract FraudVerifier {
         asker = question.asker;
         if (asker == address(0)) revert NotAsked(account);
         if (block.timestamp < question.deadline) revert StillAnswerable(question.deadline);
+        _close(name, account);
+    }
+
+    /// @dev Forget a question. The last account of the list takes its account's place there.
+    function _close(bytes32 name, address account) private {
+        address[] storage asked = _asked[name];
+        uint24 place = _questions[name][account].place;
+        address last = asked[asked.length - 1];
+        asked[place] = last;
+        _questions[name][last].place = place;
+        asked.pop();
         delete _questions[name][account];
     }
 
@@ -291,7 +300,7 @@ contract FraudVerifier {
         uint256 earned = _valueUnder(root.contributionRoot, account, points);
         uint256 has = _valueUnder(root.cumulativeRoot, account, afterwards);
         if (has != _valueUnder(root.baseRoot, account, before) + earned || earned > pointsCap) revert NoAnswer(account);
-        delete _questions[name][account];
+        _close(name, account);
         emit LeafShown(root.epoch, account, earned, has);
         token.safeTransfer(msg.sender, questionBond);
     }

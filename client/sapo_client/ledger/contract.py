@@ -321,7 +321,7 @@ class FraudVerifierContract(Contract):
         accounts, questions = self._call("openQuestions", bytes(posting))
         return {
             Account.from_hex(account): LeafQuestion(Account.from_hex(asker), deadline)
-            for account, (asker, deadline, _) in zip(accounts, questions, strict=True)
+            for account, (asker, deadline, *_) in zip(accounts, questions, strict=True)
         }
 
     def has_equivocated(self, auditor: Account, epoch: int, turn: int) -> bool:

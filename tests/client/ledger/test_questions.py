@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from eth_utils import keccak
 from support.ledger import (
     ALICE,
     BOB,
@@ -101,6 +102,26 @@ def test_leaves_that_are_shown_earn_the_bond_and_hold_nothing_up(contracts: Cont
     assert contracts.token.balance(B) == 2 * BOND
     contracts.finalise()
     assert contracts.ledger.next_epoch() == 2
+
+
+def gas_of_reading(contracts: Contracts, posting: Digest) -> int:
+    """Return the gas that a call takes which reads the open questions about a posting."""
+    data = keccak(text="openQuestions(bytes32)")[:4] + posting
+    call = {"to": str(contracts.verifier.address), "data": "0x" + data.hex()}
+    return int(contracts.chain.request("eth_estimateGas", call)["result"], 16)
+
+
+def test_who_answers_itself_leaves_nothing_to_read(contracts: Contracts) -> None:
+    """Every node reads the open questions, and endpoints bound the gas of a call."""
+    points = {A: 1, B: 2}
+    _, posting = posted(contracts, 0, points, points)
+    before, shown = gas_of_reading(contracts, posting), places(A, {}, points, points)
+    for _ in range(3):
+        ask(contracts, A)
+        assert gas_of_reading(contracts, posting) > before
+        contracts.chain.send(DEPLOYER, contracts.verifier.address, contracts.verifier.answer(shown))
+    assert contracts.verifier.questions(posting) == {}
+    assert gas_of_reading(contracts, posting) == before
 
 
 def test_a_question_about_a_posting_that_came_to_nothing_is_refunded(contracts: Contracts) -> None:

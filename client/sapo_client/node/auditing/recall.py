@@ -9,10 +9,11 @@ root before, and the honest auditors with it.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from typing import TYPE_CHECKING, Final
 
+from sapo_client.ledger.errors import LedgerError
 from sapo_client.node.auditing.disputes import PostedTrees, final_trees
 from sapo_client.node.auditing.settlement import cumulative_points
 from sapo_client.node.runtime.beside import beside
@@ -22,7 +23,7 @@ from sapo_protocol.identifiers import Account, ContentId, Digest
 from sapo_verification.admission.contribution_store import ContributionStore
 
 if TYPE_CHECKING:
-    from sapo_client.ledger.records import FinalRecord
+    from sapo_client.ledger.records import FinalRecord, LeafQuestion
     from sapo_client.ledger.service import LedgerClient
 
 _LOOKED_AT: Final = 16
@@ -52,10 +53,16 @@ class FinalEpochs:
         self._due_seconds = -math.inf
         self._hidden_since: float | None = None
         self._asked: set[Digest] = set()
+        self._unread: set[Digest] = set()
         self._trees: tuple[Digest, PostedTrees] | None = None
 
     async def look(self, challenge_seconds: int, *, is_auditor: bool) -> None:
-        """Answer, ask and have recalled what is due; often enough for every question."""
+        """Answer, ask and have recalled what is due; often enough for every question.
+
+        Raises:
+            LedgerError: the chain does not answer. Where it names all but the questions about an epoch, an
+                event says so, and the other epochs are looked at.
+        """
         now = self._clock()
         if now < self._due_seconds:
             return
@@ -71,7 +78,7 @@ class FinalEpochs:
     async def _answer(self, newest_first: Sequence[FinalRecord], early_seconds: float) -> None:
         """Show leaves that anyone has asked for in the oldest epoch, or have it recalled if nobody does."""
         final = newest_first[-1]
-        for account, question in (await self._ledger.leaves.of_final(final)).items():
+        for account, question in ((await self._questions_about(final)) or {}).items():
             places = await beside(self._trees_of(final).placing(account))
             if places is not None:
                 if self._clock() >= question.deadline_seconds - early_seconds:
@@ -116,9 +123,20 @@ class FinalEpochs:
         return granted.get(self._account, 0) > await self._ledger.claimed()
 
     async def _waits(self, finals: Sequence[FinalRecord]) -> bool:
-        """Whether an own question about one of these epochs waits for its answer."""
+        """Whether an own question about one of these epochs waits, or may wait, for its answer."""
         asked = [final for final in finals if final.name in self._asked]
-        return any([self._account in await self._ledger.leaves.of_final(final) for final in asked])
+        found = [await self._questions_about(final) for final in asked]
+        return any(questions is None or self._account in questions for questions in found)
+
+    async def _questions_about(self, final: FinalRecord) -> Mapping[Account, LeafQuestion] | None:
+        """Return the open questions about an epoch; none, and an event, if the chain does not say."""
+        try:
+            return await self._ledger.leaves.of_final(final)
+        except LedgerError as error:
+            if final.name not in self._unread:
+                self._unread.add(final.name)
+                self._events.write("questions_unread", epoch=final.record.root.epoch, error=str(error))
+            return None
 
     def _is_known(self, final: FinalRecord) -> bool:
         """Whether this node holds the settlement of an epoch, which shows everybody's leaves."""

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: MIT
+pragma solidity 0.8.37;
+
+import {EpochLedger} from "../src/EpochLedger.sol";
+import {EpochRoot, FinalEpoch} from "../src/EpochRoot.sol";
+import {FraudVerifier} from "../src/FraudVerifier.sol";
+import {SapoToken} from "../src/SapoToken.sol";
+import {Place} from "../src/SumTree.sol";
+import {Swarm} from "./Swarm.sol";
+
+/// @notice Asks about an account and answers itself within one call, so that its bond is back at once.
+contract SelfAnswerer {
+    FraudVerifier private immutable verifier;
+
+    constructor(FraudVerifier verifier_, SapoToken token) {
+        verifier = verifier_;
+        token.approve(address(verifier_), type(uint256).max);
+    }
+
+    function askFinal(FinalEpoch[] calldata newestFirst, address account, Place[3] calldata places, uint256 times) external {
+        for (uint256 i = 0; i < times; ++i) {
+            verifier.askFinal(newestFirst, account);
+            verifier.answerFinal(newestFirst[newestFirst.length - 1], account, places[0], places[1], places[2]);
+        }
+    }
+
+    function ask(address account, Place[3] calldata places, uint256 times) external {
+        for (uint256 i = 0; i < times; ++i) {
+            verifier.ask(account);
+            verifier.answer(account, places[0], places[1], places[2]);
+        }
+    }
+}
+
+/// @notice What a question leaves behind: nobody's questions make others unreadable, endless or unusable.
+contract QuestionsTest is Swarm {
+    uint256[COUNT] private none;
+    uint256[COUNT] private had = [uint256(12), 6, 2, 0];
+
+    function setUp() external {
+        token.approve(address(verifier), type(uint256).max);
+    }
+
+    // The list that every node reads
+
+    function test_who_answers_itself_does_not_lengthen_what_nodes_read_of_a_final_epoch() external {
+        FinalEpoch[] memory last = _one(_settle(ledger, statement(0, had, none)));
+        bytes32 name = keccak256(abi.encode(last[0]));
+        SelfAnswerer attacker = new SelfAnswerer(verifier, token);
+        token.transfer(address(attacker), CAP * RATE);
+        Place[3] memory places = [_nobody(), placeOf(had, 0), placeOf(had, 0)];
+        attacker.askFinal(last, accounts[0], places, 1);
+        uint256 before = _gasOfReading(name);
+        attacker.askFinal(last, accounts[0], places, 100);
+        same(_gasOfReading(name), before, "gas of reading");
+        same(token.balanceOf(address(attacker)), CAP * RATE, "it has its bond back, many times");
+    }
+
+    function test_who_answers_itself_does_not_lengthen_what_nodes_read_of_a_posting() external {
+        EpochRoot memory root = statement(0, had, none);
+        _post(ledger, root);
+        bytes32 posting = verifier.postingOf(ledger.epochRootDigest(root), uint64(block.timestamp));
+        vm.warp(block.timestamp + 1);
+        SelfAnswerer attacker = new SelfAnswerer(verifier, token);
+        token.transfer(address(attacker), CAP * RATE);
+        Place[3] memory places = [_nobody(), placeOf(had, 0), placeOf(had, 0)];
+        attacker.ask(accounts[0], places, 1);
+        uint256 before = _gasOfReading(posting);
+        attacker.ask(accounts[0], places, 100);
+        same(_gasOfReading(posting), before, "gas of reading");
+    }
+
+    /// Each question that ends leaves all others on the list, whichever ends first, and may be asked again.
+    function testFuzz_the_list_holds_exactly_the_open_questions(uint256 seed) external {
+        FinalEpoch[] memory last = _one(_settle(ledger, statement(0, had, none)));
+        bytes32 name = keccak256(abi.encode(last[0]));
+        bool[COUNT] memory isOpen;
+        for (uint256 step = 0; step < 12; ++step) {
+            uint256 i = uint256(keccak256(abi.encode(seed, step))) % COUNT;
+            if (isOpen[i]) {
+                verifier.answerFinal(last[0], accounts[i], _nobody(), placeOf(had, i), placeOf(had, i));
+            } else {
+                verifier.askFinal(last, accounts[i]);
+            }
+            isOpen[i] = !isOpen[i];
+            _listed(name, isOpen);
+        }
+    }
+
+    function _listed(bytes32 name, bool[COUNT] memory isOpen) private view {
+        (address[] memory about, FraudVerifier.Question[] memory questions) = verifier.openQuestions(name);
+        uint256 count = 0;
+        for (uint256 i = 0; i < COUNT; ++i) {
+            if (isOpen[i]) ++count;
+            uint256 times = 0;
+            for (uint256 j = 0; j < about.length; ++j) {
+                if (about[j] == accounts[i]) ++times;
+            }
+            same(times, isOpen[i] ? 1 : 0, "once while it is open");
+            check((verifier.questionOf(name, accounts[i]).asker == address(this)) == isOpen[i], "asker");
+        }
+        same(about.length, count, "accounts");
+        same(questions.length, count, "questions");
+        for (uint256 j = 0; j < count; ++j) {
+            check(questions[j].asker == address(this) && questions[j].deadline != 0, "its question");
+        }
+    }
+
+    function _gasOfReading(bytes32 name) private view returns (uint256 gas_) {
+        gas_ = gasleft();
+        verifier.openQuestions(name);
+        gas_ -= gasleft();
+    }
+
+    function _post(EpochLedger own, EpochRoot memory root) private {
+        if (block.timestamp < afterEpoch(root.epoch)) vm.warp(afterEpoch(root.epoch));
+        bytes[] memory signed = new bytes[](QUORUM);
+        for (uint256 i = 0; i < QUORUM; ++i) {
+            (uint8 v, bytes32 r, bytes32 s) = vm.sign(keys[i], own.approvalDigest(root, TURN));
+            signed[i] = abi.encodePacked(r, s, v);
+        }
+        own.post(root, TURN, signed);
+    }
+
+    function _settle(EpochLedger own, EpochRoot memory root) private returns (FinalEpoch memory) {
+        (bytes32 history, uint64 finalBlock) = own.lastFinal();
+        _post(own, root);
+        uint64 postedAt = uint64(block.timestamp);
+        vm.warp(block.timestamp + WINDOW);
+        own.finalise();
+        return FinalEpoch(root, 7, postedAt, history, finalBlock);
+    }
+
+    function _one(FinalEpoch memory epoch) private pure returns (FinalEpoch[] memory list) {
+        list = new FinalEpoch[](1);
+        list[0] = epoch;
+    }
+
+    function _nobody() private pure returns (Place memory) {
+        return Place(address(0), 0, new bytes32[](0));
+    }
+}
