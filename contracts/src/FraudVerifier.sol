@@ -26,7 +26,7 @@ import {Place, SumTree} from "./SumTree.sol";
 ///         had and earned, earns the bond. Where nobody does in time, the posting is rejected; its signers keep their
 ///         bonds, for a chain that is slow is no lie. Leaves of the last final epochs can be asked for in the same way,
 ///         as long as all nodes still hold them: if nobody shows them, these epochs are recalled, and the ledger goes
-///         on from the root before.
+///         on from the root before. Whoever has them recalled does so within as long a time again, or never.
 /// @dev Each proof counts once: a rejected posting is no longer live, and two signatures of one auditor in one
 ///      turn are remembered once they have cost a bond: else an auditor could convict itself of any turn while it has
 ///      nothing to lose. No owner.
@@ -42,7 +42,8 @@ contract FraudVerifier {
 
     struct Question {
         address asker;
-        /// Seconds; from then on the posting can be rejected if nobody has answered.
+        /// Seconds; from then on the posting can be rejected if nobody has answered, or the final epoch recalled, for
+        /// as long as the question waited.
         uint64 deadline;
         /// Whether it is about a final epoch.
         bool isFinal;
@@ -62,8 +63,8 @@ contract FraudVerifier {
     uint256 public immutable questionBond;
     /// @notice How long a question waits for its answer.
     uint256 public immutable answerSeconds;
-    /// @notice How long after its posting the leaves of a final epoch can be asked for: more than six epochs, and less
-    ///         than nodes keep everybody's pages.
+    /// @notice How long after its posting the leaves of a final epoch can be asked for, in seconds: more than six
+    ///         epochs. All that follows from a question is over within nine, and nodes keep everybody's pages for longer.
     uint256 public immutable recallSeconds;
 
     /// @notice Whose second signature in a turn of an epoch has already cost a bond.
@@ -94,6 +95,7 @@ contract FraudVerifier {
     error NotAsked(address account);
     error NoAnswer(address account);
     error StillAnswerable(uint256 deadline);
+    error TooLateToRecall(uint256 since);
 
     constructor(RewardDistributor distributor_, uint256 pointsCap_, uint256 answerSeconds_, uint256 exitSeconds) {
         ledger = IDisputedLedger(msg.sender);
@@ -102,7 +104,7 @@ contract FraudVerifier {
         token = distributor_.token();
         questionBond = pointsCap_ * distributor_.tokensPerPoint();
         answerSeconds = answerSeconds_;
-        recallSeconds = 3 * exitSeconds;
+        recallSeconds = 3 * exitSeconds - 2 * answerSeconds_;
         vault = new StakeVault(token, exitSeconds);
     }
 
@@ -208,9 +210,13 @@ contract FraudVerifier {
     }
 
     /// @notice Recall final epochs because nobody has shown an account's leaves in the oldest of them in time.
+    /// @dev Within `answerSeconds` of the question's deadline: what is built on these epochs is safe after that.
+    /// @param newestFirst The last final epochs, back to the one that was asked about.
     function recall(FinalEpoch[] calldata newestFirst, address account) external {
         bytes32 name = ledger.requireFinal(newestFirst);
+        uint256 since = _lapsesAt(_questions[name][account]);
         address asker = _requireUnanswered(name, account);
+        if (block.timestamp >= since) revert TooLateToRecall(since);
         for (uint256 i = 0; i < newestFirst.length; ++i) {
             isRecalled[keccak256(abi.encode(newestFirst[i]))] = true;
         }
@@ -219,8 +225,9 @@ contract FraudVerifier {
         token.safeTransfer(asker, questionBond);
     }
 
-    /// @notice Return the bond of a question about a posting that came to nothing before the answer.
-    /// @param posting As `postingOf` names it.
+    /// @notice Return the bond of a question about a posting that came to nothing before the answer, or of one about a
+    ///         final epoch that nobody answered, and for which nobody had the epoch recalled in time.
+    /// @param posting As `postingOf` names it; a final epoch by the hash of its record.
     function refund(bytes32 posting, address account) external {
         (, uint64 postedAt,) = ledger.live();
         if (postedAt != 0) {
@@ -229,7 +236,7 @@ contract FraudVerifier {
         }
         Question memory question = _questions[posting][account];
         if (question.asker == address(0)) revert NotAsked(account);
-        if (question.isFinal && !isRecalled[posting]) revert NoAnswer(account);
+        if (question.isFinal && !isRecalled[posting] && block.timestamp < _lapsesAt(question)) revert NoAnswer(account);
         _close(posting, account);
         token.safeTransfer(question.asker, questionBond);
     }
@@ -275,6 +282,11 @@ contract FraudVerifier {
         if (asker == address(0)) revert NotAsked(account);
         if (block.timestamp < question.deadline) revert StillAnswerable(question.deadline);
         _close(name, account);
+    }
+
+    /// @dev From when on an unanswered question about a final epoch recalls nothing, in seconds.
+    function _lapsesAt(Question memory question) private view returns (uint256) {
+        return question.deadline + answerSeconds;
     }
 
     /// @dev Forget a question. The last account of the list takes its account's place there.

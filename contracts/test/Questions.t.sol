@@ -87,6 +87,70 @@ contract QuestionsTest is Swarm {
         }
     }
 
+    // The end of a question about a final epoch
+
+    /// Who keeps an unanswered question cannot take back what became final on top of it long after.
+    function test_a_question_of_long_ago_recalls_nothing() external {
+        FinalEpoch[] memory epochs = new FinalEpoch[](21);
+        epochs[20] = _settle(ledger, statement(0, had, none));
+        verifier.askFinal(_one(epochs[20]), accounts[0]);
+        for (uint64 i = 1; i <= 20; ++i) {
+            epochs[20 - i] = _settle(ledger, _moved(i, had));
+        }
+        vm.expectPartialRevert(FraudVerifier.TooLateToRecall.selector);
+        verifier.recall(epochs, accounts[0]);
+        check(distributor.cumulativeRoot() == treeOf(had), "still final");
+    }
+
+    /// The time to recall is as long as the time to answer, and all is over within nine epochs of a posting.
+    function testFuzz_a_recall_comes_within_a_window_of_the_deadline(uint256 asked, uint256 late) external {
+        FinalEpoch[] memory last = _one(_settle(ledger, statement(0, had, none)));
+        uint256 end = last[0].postedAt + verifier.recallSeconds();
+        vm.warp(bound(asked, block.timestamp, end - 1));
+        verifier.askFinal(last, accounts[0]);
+        uint256 deadline = block.timestamp + WINDOW;
+        check(deadline + WINDOW < last[0].postedAt + 9 * EPOCH, "nine epochs");
+        bytes32 name = keccak256(abi.encode(last[0]));
+        vm.warp(deadline + WINDOW + bound(late, 0, 1 << 30));
+        vm.expectPartialRevert(FraudVerifier.TooLateToRecall.selector);
+        verifier.recall(last, accounts[0]);
+        vm.warp(deadline + WINDOW - 1);
+        vm.expectPartialRevert(FraudVerifier.NoAnswer.selector);
+        verifier.refund(name, accounts[0]);
+        verifier.recall(last, accounts[0]);
+        check(distributor.cumulativeRoot() == 0, "recalled");
+    }
+
+    /// The bond of a question that lapsed is its asker's, and the account can be asked about again.
+    function test_a_lapsed_question_is_refunded_and_asked_again() external {
+        FinalEpoch[] memory last = _one(_settle(ledger, statement(0, had, none)));
+        bytes32 name = keccak256(abi.encode(last[0]));
+        uint256 tokens = token.balanceOf(address(this));
+        verifier.askFinal(last, accounts[0]);
+        vm.warp(block.timestamp + 2 * WINDOW);
+        vm.expectPartialRevert(FraudVerifier.AlreadyAsked.selector);
+        verifier.askFinal(last, accounts[0]);
+        vm.prank(PROVER);
+        verifier.refund(name, accounts[0]);
+        same(token.balanceOf(address(this)), tokens, "to who asked, whoever sends it");
+        verifier.askFinal(last, accounts[0]);
+        _listed(name, [true, false, false, false]);
+        vm.warp(block.timestamp + WINDOW);
+        verifier.recall(last, accounts[0]);
+        check(distributor.cumulativeRoot() == 0, "recalled");
+    }
+
+    /// Leaves that come late count until the bond is returned.
+    function test_a_lapsed_question_can_still_be_answered() external {
+        FinalEpoch[] memory last = _one(_settle(ledger, statement(0, had, none)));
+        verifier.askFinal(last, accounts[0]);
+        vm.warp(block.timestamp + 2 * WINDOW);
+        vm.prank(PROVER);
+        verifier.answerFinal(last[0], accounts[0], _nobody(), placeOf(had, 0), placeOf(had, 0));
+        same(token.balanceOf(PROVER), CAP * RATE, "earned");
+        _listed(keccak256(abi.encode(last[0])), [false, false, false, false]);
+    }
+
     function _listed(bytes32 name, bool[COUNT] memory isOpen) private view {
         (address[] memory about, FraudVerifier.Question[] memory questions) = verifier.openQuestions(name);
         uint256 count = 0;
@@ -110,6 +174,11 @@ contract QuestionsTest is Swarm {
         gas_ = gasleft();
         verifier.openQuestions(name);
         gas_ -= gasleft();
+    }
+
+    function _moved(uint64 epoch, uint256[COUNT] memory cumulative) private view returns (EpochRoot memory root) {
+        root = statement(epoch, none, none);
+        root.cumulativeRoot = treeOf(cumulative);
     }
 
     function _post(EpochLedger own, EpochRoot memory root) private {

@@ -63,6 +63,7 @@ _HOPELESS: Final = frozenset(
         "SumMatches",
         "TooFewSignatures",
         "TooLateToAsk",
+        "TooLateToRecall",
         "TooLateToWithdraw",
         "TooManyNodes",
         "TooSoon",

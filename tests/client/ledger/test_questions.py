@@ -137,6 +137,24 @@ def test_a_question_about_a_posting_that_came_to_nothing_is_refunded(contracts: 
     assert contracts.base_root == EMPTY_ROOT
 
 
+def test_a_question_about_a_final_epoch_has_an_end(contracts: Contracts) -> None:
+    contracts.settle(0, {A: 7})
+    chain, token, verifier = contracts.chain, contracts.token, contracts.verifier
+    [final] = contracts.history.newest(1)
+    chain.send(DEPLOYER, token.address, token.approve(verifier.address, BOND))
+    before = token.balance(address(DEPLOYER))
+    chain.send(DEPLOYER, verifier.address, verifier.ask_final([final], A))
+    late = chain.engine.head.timestamp + 2 * verifier.answer_seconds()
+    recall, refund = verifier.recall([final], A), verifier.refund(final.name, A)
+    chain.now_seconds = late - 1
+    assert refused_as(lambda: chain.send(BOB, verifier.address, refund)) == "NoAnswer"
+    chain.now_seconds = late
+    assert refused_as(lambda: chain.send(BOB, verifier.address, recall)) == "TooLateToRecall"
+    chain.send(BOB, verifier.address, refund)
+    assert (verifier.questions(final.name), token.balance(address(DEPLOYER))) == ({}, before)
+    assert contracts.base_root == Tree({A: 7}).root
+
+
 def test_questions_come_within_the_window(contracts: Contracts) -> None:
     posted(contracts, 0, {A: 1}, {A: 1})
     contracts.chain.now_seconds = contracts.chain.engine.head.timestamp + CHALLENGE_SECONDS

@@ -3,7 +3,7 @@
 A quorum of liars may make a root final whose leaves it shows to nobody, while nobody asks for them. Nothing
 honest can be added to such a root. As long as all nodes still hold everybody's pages, an account with points
 to lose asks for its leaves in the oldest of such epochs. If nobody shows them, the ledger goes on from the
-root before, and the honest auditors with it.
+root before, and the honest auditors with it. A question for which nobody had epochs recalled in time lapses.
 """
 
 from __future__ import annotations
@@ -68,15 +68,23 @@ class FinalEpochs:
             return
         self._due_seconds = now + challenge_seconds / _LOOKS
         newest_first = await self._ledger.leaves.newest_final(_LOOKED_AT)
-        horizon = now - await self._ledger.leaves.recall_seconds() - 2 * challenge_seconds
+        # A question waits for its answer, then for a recall, and the last one for its refund.
+        horizon = now - await self._ledger.leaves.recall_seconds() - 3 * challenge_seconds
         recent = [final for final in newest_first if final.record.posted_at_seconds > horizon]
         for count in range(1, len(recent) + 1):
             early_seconds = 0.0 if is_auditor else challenge_seconds / 2
-            await self._answer(recent[:count], early_seconds)
+            await self._answer(recent[:count], challenge_seconds, early_seconds)
         await self._ask(newest_first, challenge_seconds)
 
-    async def _answer(self, newest_first: Sequence[FinalRecord], early_seconds: float) -> None:
-        """Show leaves that anyone has asked for in the oldest epoch, or have it recalled if nobody does."""
+    async def _answer(
+        self, newest_first: Sequence[FinalRecord], wait_seconds: float, early_seconds: float
+    ) -> None:
+        """Show leaves that anyone has asked for in the oldest epoch, or have it recalled if nobody does.
+
+        Args:
+            wait_seconds: for which a question waits for its answer, and then for the recall.
+            early_seconds: before the end of the first wait, in which this node answers.
+        """
         final = newest_first[-1]
         for account, question in ((await self._questions_about(final)) or {}).items():
             places = await beside(self._trees_of(final).placing(account))
@@ -84,6 +92,10 @@ class FinalEpochs:
                 if self._clock() >= question.deadline_seconds - early_seconds:
                     await self._ledger.leaves.answer_final(final, places, question)
                     self._events.write("leaf_shown", epoch=final.record.root.epoch, account=account)
+            elif self._clock() >= question.deadline_seconds + wait_seconds:
+                if self._account in (account, question.asker):  # about it nothing can be asked meanwhile
+                    await self._ledger.leaves.refund_final(final, account, question)
+                    self._events.write("question_lapsed", epoch=final.record.root.epoch, account=account)
             elif self._clock() >= question.deadline_seconds:
                 await self._ledger.leaves.recall(newest_first, account)
                 self._events.write("leaf_hidden", epoch=final.record.root.epoch, account=account)

@@ -12,6 +12,7 @@ from support.auditor_harness import CROWD, FOUR_AUDITORS
 from support.contributions import sealed_by, tally_of
 from support.ledger import (
     CHALLENGE_SECONDS,
+    DEPLOYER,
     POINTS_CAP,
     Contracts,
     found,
@@ -180,3 +181,29 @@ async def test_an_outage_in_one_duty_is_told_after_the_others(
     with pytest.raises(LedgerUnavailable):
         await witness.tower.look()
     assert await witness.queued() == {"challenge": 1}
+
+
+@pytest.mark.parametrize(
+    ("seconds", "queued"),
+    [
+        (-1, {}),
+        (0, {"challenge": 2}),
+        (CHALLENGE_SECONDS - 1, {"challenge": 2}),
+        (CHALLENGE_SECONDS, {"question": 1}),
+    ],
+)
+async def test_a_question_that_lapsed_is_refunded_and_recalls_nothing(
+    witness: Witness, seconds: int, queued: dict[str, int]
+) -> None:
+    """Nobody shows the leaves of the last final epoch: it is recalled in time, or not at all."""
+    contracts, chain, token = witness.contracts, witness.contracts.chain, witness.contracts.token
+    verifier = contracts.verifier
+    contracts.settle(98, {NODE.account: 3})
+    [final] = contracts.history.newest(1)
+    chain.send(DEPLOYER, token.address, token.approve(verifier.address, 2 * verifier.question_bond()))
+    for account in (NODE.account, CROWD[1].account):
+        chain.send(DEPLOYER, verifier.address, verifier.ask_final([final], account))
+    last = max(question.deadline_seconds for question in verifier.questions(final.name).values())
+    chain.now_seconds = last + seconds
+    await witness.tower.look()
+    assert await witness.queued() == queued
