@@ -203,10 +203,10 @@ contract FraudVerifier {
     /// @notice Reject the live posting because a question's time is over and nobody has answered it.
     function proveHidden(address account) external {
         (EpochRoot memory root,, bytes32 posting) = _live();
-        address asker = _requireUnanswered(posting, account);
+        Question memory question = _requireUnanswered(posting, account);
         emit LeafHidden(root.epoch, account);
         ledger.reject();
-        token.safeTransfer(asker, questionBond);
+        _giveBack(posting, account, question);
     }
 
     /// @notice Recall final epochs because nobody has shown an account's leaves in the oldest of them in time.
@@ -214,19 +214,20 @@ contract FraudVerifier {
     /// @param newestFirst The last final epochs, back to the one that was asked about.
     function recall(FinalEpoch[] calldata newestFirst, address account) external {
         bytes32 name = ledger.requireFinal(newestFirst);
-        uint256 since = _lapsesAt(_questions[name][account]);
-        address asker = _requireUnanswered(name, account);
+        Question memory question = _requireUnanswered(name, account);
+        uint256 since = _lapsesAt(question);
         if (block.timestamp >= since) revert TooLateToRecall(since);
         for (uint256 i = 0; i < newestFirst.length; ++i) {
             isRecalled[keccak256(abi.encode(newestFirst[i]))] = true;
         }
         emit LeafHidden(newestFirst[newestFirst.length - 1].root.epoch, account);
         ledger.recall(newestFirst);
-        token.safeTransfer(asker, questionBond);
+        _giveBack(name, account, question);
     }
 
     /// @notice Return the bond of a question about a posting that came to nothing before the answer, or of one about a
-    ///         final epoch that nobody answered, and for which nobody had the epoch recalled in time.
+    ///         final epoch that nobody answered, and for which nobody had the epoch recalled in time; and a bond that
+    ///         its asker did not take before.
     /// @param posting As `postingOf` names it; a final epoch by the hash of its record.
     function refund(bytes32 posting, address account) external {
         (, uint64 postedAt,) = ledger.live();
@@ -268,18 +269,15 @@ contract FraudVerifier {
         if (block.timestamp >= since) revert TooLateToAsk(since);
         if (_questions[name][account].asker != address(0)) revert AlreadyAsked(account);
         uint256 deadline = block.timestamp + answerSeconds;
-        address[] storage asked = _asked[name];
-        _questions[name][account] = Question(msg.sender, deadline.toUint64(), isFinal, asked.length.toUint24());
-        asked.push(account);
+        _open(name, account, Question(msg.sender, deadline.toUint64(), isFinal, 0));
         emit LeafAsked(epoch, account, msg.sender, deadline);
         token.safeTransferFrom(msg.sender, address(this), questionBond);
     }
 
     /// @dev The question is settled with that.
-    function _requireUnanswered(bytes32 name, address account) private returns (address asker) {
-        Question memory question = _questions[name][account];
-        asker = question.asker;
-        if (asker == address(0)) revert NotAsked(account);
+    function _requireUnanswered(bytes32 name, address account) private returns (Question memory question) {
+        question = _questions[name][account];
+        if (question.asker == address(0)) revert NotAsked(account);
         if (block.timestamp < question.deadline) revert StillAnswerable(question.deadline);
         _close(name, account);
     }
@@ -287,6 +285,18 @@ contract FraudVerifier {
     /// @dev From when on an unanswered question about a final epoch recalls nothing, in seconds.
     function _lapsesAt(Question memory question) private view returns (uint256) {
         return question.deadline + answerSeconds;
+    }
+
+    /// @dev An asker that does not take its bond stops nothing: its question is open again, for `refund`.
+    function _giveBack(bytes32 name, address account, Question memory question) private {
+        if (!token.trySafeTransfer(question.asker, questionBond)) _open(name, account, question);
+    }
+
+    function _open(bytes32 name, address account, Question memory question) private {
+        address[] storage asked = _asked[name];
+        question.place = asked.length.toUint24();
+        asked.push(account);
+        _questions[name][account] = question;
     }
 
     /// @dev Forget a question. The last account of the list takes its account's place there.

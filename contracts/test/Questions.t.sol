@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
+import {ERC20} from "@openzeppelin/contracts/token/ERC20/ERC20.sol";
+
 import {EpochLedger} from "../src/EpochLedger.sol";
 import {EpochRoot, FinalEpoch} from "../src/EpochRoot.sol";
 import {FraudVerifier} from "../src/FraudVerifier.sol";
@@ -29,6 +31,65 @@ contract SelfAnswerer {
             verifier.ask(account);
             verifier.answer(account, places[0], places[1], places[2]);
         }
+    }
+}
+
+/// @notice A token that tells receivers, if they wish, of what they got, and lets them refuse it.
+contract TellingToken is ERC20 {
+    mapping(address receiver => bool) private _wishes;
+
+    constructor() ERC20("Telling", "T") {
+        _mint(msg.sender, 1e24);
+    }
+
+    function tellMe() external {
+        _wishes[msg.sender] = true;
+    }
+
+    function _update(address from, address to, uint256 value) internal override {
+        super._update(from, to, value);
+        if (_wishes[to]) {
+            (bool taken,) = to.call(abi.encodeCall(IReceiver.onReceived, ()));
+            require(taken, "refused");
+        }
+    }
+}
+
+interface IReceiver {
+    function onReceived() external;
+}
+
+/// @notice Asks a question and then takes no tokens, until it is told to.
+contract RefusingAsker is IReceiver {
+    enum Manner {
+        Takes,
+        Reverts,
+        BurnsAllGas
+    }
+
+    Manner public manner;
+
+    constructor(TellingToken token) {
+        token.tellMe();
+    }
+
+    function askFinal(FraudVerifier verifier, FinalEpoch[] calldata newestFirst, address account) external {
+        verifier.token().approve(address(verifier), type(uint256).max);
+        verifier.askFinal(newestFirst, account);
+    }
+
+    function ask(FraudVerifier verifier, address account) external {
+        verifier.token().approve(address(verifier), type(uint256).max);
+        verifier.ask(account);
+    }
+
+    function behave(Manner manner_) external {
+        manner = manner_;
+    }
+
+    function onReceived() external view {
+        if (manner == Manner.Reverts) revert("no");
+        while (manner == Manner.BurnsAllGas) {}
     }
 }
 
@@ -151,6 +212,75 @@ contract QuestionsTest is Swarm {
         _listed(keccak256(abi.encode(last[0])), [false, false, false, false]);
     }
 
+    // An asker that does not take its bond; each call is a transaction, as gas depends on what its slots held before
+
+    /// forge-config: default.isolate = true
+    function test_an_asker_that_refuses_its_bond_stops_no_recall() external {
+        (TellingToken telling, EpochLedger own, FraudVerifier judge) = _elsewhere();
+        for (uint256 i = 1; i <= 2; ++i) {
+            RefusingAsker asker = new RefusingAsker(telling);
+            telling.transfer(address(asker), 2 * CAP * RATE);
+            FinalEpoch[] memory hidden = _one(_settle(own, _hidden(uint64(i))));
+            asker.askFinal(judge, hidden, accounts[0]);
+            asker.askFinal(judge, hidden, accounts[1]);
+            asker.behave(RefusingAsker.Manner(i));
+            vm.warp(block.timestamp + WINDOW);
+            judge.recall{gas: 500_000}(hidden, accounts[0]);
+            check(own.distributor().cumulativeRoot() == 0, "recalled");
+            _isRefundedLater(judge, asker, keccak256(abi.encode(hidden[0])));
+        }
+    }
+
+    /// forge-config: default.isolate = true
+    function test_an_asker_that_refuses_its_bond_stops_no_rejection() external {
+        (TellingToken telling, EpochLedger own, FraudVerifier judge) = _elsewhere();
+        for (uint256 i = 1; i <= 2; ++i) {
+            RefusingAsker asker = new RefusingAsker(telling);
+            telling.transfer(address(asker), 2 * CAP * RATE);
+            EpochRoot memory root = _hidden(uint64(i));
+            _post(own, root);
+            bytes32 posting = judge.postingOf(own.epochRootDigest(root), uint64(block.timestamp));
+            vm.warp(block.timestamp + 1);
+            asker.ask(judge, accounts[0]);
+            asker.ask(judge, accounts[1]);
+            asker.behave(RefusingAsker.Manner(i));
+            vm.warp(block.timestamp + WINDOW);
+            judge.proveHidden{gas: 500_000}(accounts[0]);
+            (, uint64 postedAt,) = own.live();
+            same(postedAt, 0, "rejected");
+            _isRefundedLater(judge, asker, posting);
+        }
+    }
+
+    /// Clients send as little gas as an estimate says: with none does a recall pass that leaves the bond unpaid.
+    /// forge-config: default.isolate = true
+    function test_a_recall_that_passes_has_paid_the_bond_whatever_its_gas() external {
+        FinalEpoch[] memory last = _one(_settle(ledger, statement(0, had, none)));
+        verifier.askFinal(last, accounts[0]);
+        uint256 tokens = token.balanceOf(address(this));
+        vm.warp(block.timestamp + WINDOW);
+        bool done = false;
+        for (uint256 gas_ = 30_000; !done; gas_ += 250) {
+            (done,) = address(verifier).call{gas: gas_}(abi.encodeCall(verifier.recall, (last, accounts[0])));
+        }
+        same(token.balanceOf(address(this)) - tokens, CAP * RATE, "the bond is returned");
+    }
+
+    function _isRefundedLater(FraudVerifier judge, RefusingAsker asker, bytes32 name) private {
+        TellingToken telling = TellingToken(address(judge.token()));
+        (address[] memory open,) = judge.openQuestions(name);
+        same(open.length, 2, "both bonds are kept");
+        asker.behave(RefusingAsker.Manner.Takes);
+        judge.refund(name, accounts[0]);
+        judge.refund(name, accounts[1]);
+        same(telling.balanceOf(address(asker)), 2 * CAP * RATE, "both bonds are back");
+        same(telling.balanceOf(address(judge)), 0, "nothing is left");
+        (open,) = judge.openQuestions(name);
+        same(open.length, 0, "nothing is open");
+        vm.expectPartialRevert(FraudVerifier.NotAsked.selector);
+        judge.refund(name, accounts[0]);
+    }
+
     function _listed(bytes32 name, bool[COUNT] memory isOpen) private view {
         (address[] memory about, FraudVerifier.Question[] memory questions) = verifier.openQuestions(name);
         uint256 count = 0;
@@ -174,6 +304,18 @@ contract QuestionsTest is Swarm {
         gas_ = gasleft();
         verifier.openQuestions(name);
         gas_ -= gasleft();
+    }
+
+    /// A ledger whose token tells receivers, without bonds of auditors.
+    function _elsewhere() private returns (TellingToken telling, EpochLedger own, FraudVerifier judge) {
+        telling = new TellingToken();
+        own = new EpochLedger(EpochLedger.Terms(auditors, QUORUM, GENESIS, EPOCH, WINDOW, BUDGET, CAP, 0, telling, RATE));
+        judge = own.verifier();
+    }
+
+    /// An epoch of which nobody earned a point, and whose leaves nobody has seen.
+    function _hidden(uint64 epoch) private view returns (EpochRoot memory) {
+        return statement(epoch, none, none);
     }
 
     function _moved(uint64 epoch, uint256[COUNT] memory cumulative) private view returns (EpochRoot memory root) {
