@@ -176,10 +176,10 @@ class LedgerWatchtower:
             for (auditor, turn), proof in found.items():
                 if (auditor, epoch, turn) in self._punished:
                     continue
-                self._punished.add((auditor, epoch, turn))
                 if not await parts.ledger.has_equivocated(auditor, epoch, turn):
                     await parts.ledger.challenge(epoch, proof)
                     parts.events.write("challenge", epoch=epoch, auditor=auditor, proof=proof.FUNCTION)
+                self._punished.add((auditor, epoch, turn))  # an outage before this is no reason to forget it
 
     async def _examine(self, live: EpochRecord) -> None:
         parts = self._parts

@@ -26,6 +26,7 @@ from sapo_client.ledger.leaf_questions import LeafQuestions
 from sapo_client.ledger.service import LedgerClient
 from sapo_client.node.auditing.watchtower import LedgerWatchtower, WatchtowerParts
 from sapo_client.observe.events import EventLog, read_events
+from sapo_protocol import secp256k1
 from sapo_protocol.contributions import Approval, Proposal, Share, Tally
 from sapo_protocol.envelope import parse_envelope
 from sapo_protocol.identifiers import Account, ContentId
@@ -207,3 +208,43 @@ async def test_a_question_that_lapsed_is_refunded_and_recalls_nothing(
     chain.now_seconds = last + seconds
     await witness.tower.look()
     assert await witness.queued() == queued
+
+
+def sign_twice(witness: Witness) -> None:
+    """Hold two proposals of one turn that one auditor has signed."""
+    for points in (2, 3):
+        shares = (Share(NODE.account, points, points),)
+        content_id = witness.propose(99, shares, [ContentId(bytes(32))])
+        proposal = witness.contributions.proposal(content_id)
+        assert proposal is not None
+        digest = proposal.approval(content_id).digest(witness.manifest.ledger_domain)
+        witness.hold(
+            Approval(
+                node=AUTHOR.node,
+                account=AUTHOR.account,
+                epoch=99,
+                proposal=content_id,
+                signature=secp256k1.sign(AUTHOR.secret, digest),
+            )
+        )
+
+
+@pytest.mark.parametrize("step", ["has_equivocated", "challenge"])
+async def test_an_outage_makes_nobody_forget_two_signatures(
+    witness: Witness, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """The endpoint is away when the node asks whether they were punished, or what it has to send."""
+    sign_twice(witness)
+
+    async def away(*_: object) -> NoReturn:
+        raise LedgerUnavailable(["http://node"], "time-out")
+
+    with monkeypatch.context() as outage:
+        outage.setattr(witness.ledger, step, away)
+        with pytest.raises(LedgerUnavailable):
+            await witness.tower.look()
+    assert await witness.queued() == {}
+    for _ in range(2):
+        await witness.tower.look()
+        assert await witness.queued() == {"challenge": 1}
+    assert witness.said("challenge") == [{"epoch": 99}], "told once"
