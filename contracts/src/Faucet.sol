@@ -8,6 +8,7 @@ import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
 
 /// @title Gives newcomers of a test network a few tokens and the coin to pay their first transactions.
 /// @notice Anyone may call it for anyone: a newcomer without coin cannot call it for itself.
+///         It serves no contracts, which could make whoever calls it pay for any amount of gas.
 ///         It runs dry rather than being refilled by a privileged role: whoever likes sends it more.
 contract Faucet {
     using SafeERC20 for IERC20;
@@ -28,6 +29,7 @@ contract Faucet {
 
     error TooEarly(address account, uint256 nextAt);
     error Empty();
+    error HasCode(address account);
 
     constructor(IERC20 token_, uint256 tokensPerDrip_, uint256 weiPerDrip_) payable {
         token = token_;
@@ -39,6 +41,7 @@ contract Faucet {
 
     /// @notice Send `account` one drip.
     function drip(address payable account) external {
+        if (account.code.length != 0) revert HasCode(account);
         uint256 nextAt = nextDripAt[account];
         if (block.timestamp < nextAt) revert TooEarly(account, nextAt);
         uint256 tokens = Math.min(tokensPerDrip, token.balanceOf(address(this)));

@@ -26,7 +26,7 @@ import {Place, SumTree} from "./SumTree.sol";
 ///         had and earned, earns the bond. Where nobody does in time, the posting is rejected; its signers keep their
 ///         bonds, for a chain that is slow is no lie. Leaves of the last final epochs can be asked for in the same way,
 ///         as long as all nodes still hold them: if nobody shows them, these epochs are recalled, and the ledger goes
-///         on from the root before.
+///         on from the root before. Whoever has them recalled does so within as long a time again, or never.
 /// @dev Each proof counts once: a rejected posting is no longer live, and two signatures of one auditor in one
 ///      turn are remembered once they have cost a bond: else an auditor could convict itself of any turn while it has
 ///      nothing to lose. No owner.
@@ -42,10 +42,13 @@ contract FraudVerifier {
 
     struct Question {
         address asker;
-        /// Seconds; from then on the posting can be rejected if nobody has answered.
+        /// Seconds; from then on the posting can be rejected if nobody has answered, or the final epoch recalled, for
+        /// as long as the question waited.
         uint64 deadline;
         /// Whether it is about a final epoch.
         bool isFinal;
+        /// Where the list of open questions about its posting has its account, counted from 0.
+        uint24 place;
     }
 
     /// @notice The epoch ledger, which created this contract.
@@ -60,13 +63,15 @@ contract FraudVerifier {
     uint256 public immutable questionBond;
     /// @notice How long a question waits for its answer.
     uint256 public immutable answerSeconds;
-    /// @notice How long after its posting the leaves of a final epoch can be asked for: more than six epochs, and less
-    ///         than nodes keep everybody's pages.
+    /// @notice How long after its posting the leaves of a final epoch can be asked for, in seconds: more than six
+    ///         epochs. All that follows from a question is over within nine, and nodes keep everybody's pages for longer.
     uint256 public immutable recallSeconds;
 
     /// @notice Whose second signature in a turn of an epoch has already cost a bond.
     mapping(address auditor => mapping(uint64 epoch => mapping(uint32 turn => bool))) public equivocated;
     mapping(bytes32 posting => mapping(address account => Question)) private _questions;
+    /// @dev The accounts of the open questions, one each, in any order: what every node reads, so it is no longer
+    ///      than the bonds that are held for it.
     mapping(bytes32 posting => address[]) private _asked;
     /// @notice Final epochs that were recalled, by the hash of their record.
     mapping(bytes32 name => bool) public isRecalled;
@@ -90,6 +95,7 @@ contract FraudVerifier {
     error NotAsked(address account);
     error NoAnswer(address account);
     error StillAnswerable(uint256 deadline);
+    error TooLateToRecall(uint256 since);
 
     constructor(RewardDistributor distributor_, uint256 pointsCap_, uint256 answerSeconds_, uint256 exitSeconds) {
         ledger = IDisputedLedger(msg.sender);
@@ -98,7 +104,7 @@ contract FraudVerifier {
         token = distributor_.token();
         questionBond = pointsCap_ * distributor_.tokensPerPoint();
         answerSeconds = answerSeconds_;
-        recallSeconds = 3 * exitSeconds;
+        recallSeconds = 3 * exitSeconds - 2 * answerSeconds_;
         vault = new StakeVault(token, exitSeconds);
     }
 
@@ -197,26 +203,32 @@ contract FraudVerifier {
     /// @notice Reject the live posting because a question's time is over and nobody has answered it.
     function proveHidden(address account) external {
         (EpochRoot memory root,, bytes32 posting) = _live();
-        address asker = _requireUnanswered(posting, account);
+        Question memory question = _requireUnanswered(posting, account);
         emit LeafHidden(root.epoch, account);
         ledger.reject();
-        token.safeTransfer(asker, questionBond);
+        _giveBack(posting, account, question);
     }
 
     /// @notice Recall final epochs because nobody has shown an account's leaves in the oldest of them in time.
+    /// @dev Within `answerSeconds` of the question's deadline: what is built on these epochs is safe after that.
+    /// @param newestFirst The last final epochs, back to the one that was asked about.
     function recall(FinalEpoch[] calldata newestFirst, address account) external {
         bytes32 name = ledger.requireFinal(newestFirst);
-        address asker = _requireUnanswered(name, account);
+        Question memory question = _requireUnanswered(name, account);
+        uint256 since = _lapsesAt(question);
+        if (block.timestamp >= since) revert TooLateToRecall(since);
         for (uint256 i = 0; i < newestFirst.length; ++i) {
             isRecalled[keccak256(abi.encode(newestFirst[i]))] = true;
         }
         emit LeafHidden(newestFirst[newestFirst.length - 1].root.epoch, account);
         ledger.recall(newestFirst);
-        token.safeTransfer(asker, questionBond);
+        _giveBack(name, account, question);
     }
 
-    /// @notice Return the bond of a question about a posting that came to nothing before the answer.
-    /// @param posting As `postingOf` names it.
+    /// @notice Return the bond of a question about a posting that came to nothing before the answer, or of one about a
+    ///         final epoch that nobody answered, and for which nobody had the epoch recalled in time; and a bond that
+    ///         its asker did not take before.
+    /// @param posting As `postingOf` names it; a final epoch by the hash of its record.
     function refund(bytes32 posting, address account) external {
         (, uint64 postedAt,) = ledger.live();
         if (postedAt != 0) {
@@ -225,8 +237,8 @@ contract FraudVerifier {
         }
         Question memory question = _questions[posting][account];
         if (question.asker == address(0)) revert NotAsked(account);
-        if (question.isFinal && !isRecalled[posting]) revert NoAnswer(account);
-        delete _questions[posting][account];
+        if (question.isFinal && !isRecalled[posting] && block.timestamp < _lapsesAt(question)) revert NoAnswer(account);
+        _close(posting, account);
         token.safeTransfer(question.asker, questionBond);
     }
 
@@ -246,17 +258,10 @@ contract FraudVerifier {
         view
         returns (address[] memory accounts, Question[] memory questions)
     {
-        address[] storage asked = _asked[posting];
-        (accounts, questions) = (new address[](asked.length), new Question[](asked.length));
-        uint256 count = 0;
-        for (uint256 i = 0; i < asked.length; ++i) {
-            Question memory question = _questions[posting][asked[i]];
-            if (question.asker != address(0)) (accounts[count], questions[count++]) = (asked[i], question);
-        }
-        // Only shortens the arrays that were just allocated.
-        assembly ("memory-safe") {
-            mstore(accounts, count)
-            mstore(questions, count)
+        accounts = _asked[posting];
+        questions = new Question[](accounts.length);
+        for (uint256 i = 0; i < accounts.length; ++i) {
+            questions[i] = _questions[posting][accounts[i]];
         }
     }
 
@@ -264,18 +269,44 @@ contract FraudVerifier {
         if (block.timestamp >= since) revert TooLateToAsk(since);
         if (_questions[name][account].asker != address(0)) revert AlreadyAsked(account);
         uint256 deadline = block.timestamp + answerSeconds;
-        _questions[name][account] = Question(msg.sender, deadline.toUint64(), isFinal);
-        _asked[name].push(account);
+        _open(name, account, Question(msg.sender, deadline.toUint64(), isFinal, 0));
         emit LeafAsked(epoch, account, msg.sender, deadline);
         token.safeTransferFrom(msg.sender, address(this), questionBond);
     }
 
     /// @dev The question is settled with that.
-    function _requireUnanswered(bytes32 name, address account) private returns (address asker) {
-        Question memory question = _questions[name][account];
-        asker = question.asker;
-        if (asker == address(0)) revert NotAsked(account);
+    function _requireUnanswered(bytes32 name, address account) private returns (Question memory question) {
+        question = _questions[name][account];
+        if (question.asker == address(0)) revert NotAsked(account);
         if (block.timestamp < question.deadline) revert StillAnswerable(question.deadline);
+        _close(name, account);
+    }
+
+    /// @dev From when on an unanswered question about a final epoch recalls nothing, in seconds.
+    function _lapsesAt(Question memory question) private view returns (uint256) {
+        return question.deadline + answerSeconds;
+    }
+
+    /// @dev An asker that does not take its bond stops nothing: its question is open again, for `refund`.
+    function _giveBack(bytes32 name, address account, Question memory question) private {
+        if (!token.trySafeTransfer(question.asker, questionBond)) _open(name, account, question);
+    }
+
+    function _open(bytes32 name, address account, Question memory question) private {
+        address[] storage asked = _asked[name];
+        question.place = asked.length.toUint24();
+        asked.push(account);
+        _questions[name][account] = question;
+    }
+
+    /// @dev Forget a question. The last account of the list takes its account's place there.
+    function _close(bytes32 name, address account) private {
+        address[] storage asked = _asked[name];
+        uint24 place = _questions[name][account].place;
+        address last = asked[asked.length - 1];
+        asked[place] = last;
+        _questions[name][last].place = place;
+        asked.pop();
         delete _questions[name][account];
     }
 
@@ -291,7 +322,7 @@ contract FraudVerifier {
         uint256 earned = _valueUnder(root.contributionRoot, account, points);
         uint256 has = _valueUnder(root.cumulativeRoot, account, afterwards);
         if (has != _valueUnder(root.baseRoot, account, before) + earned || earned > pointsCap) revert NoAnswer(account);
-        delete _questions[name][account];
+        _close(name, account);
         emit LeafShown(root.epoch, account, earned, has);
         token.safeTransfer(msg.sender, questionBond);
     }

@@ -36,7 +36,7 @@ contract DeploymentTest is Swarm {
         same(verifier.pointsCap(), CAP, "the verifier's cap");
         same(verifier.questionBond(), CAP * RATE, "a question's bond");
         same(verifier.answerSeconds(), WINDOW, "the time for an answer");
-        same(verifier.recallSeconds(), 3 * (WINDOW + 2 * EPOCH), "how long final epochs can be asked about");
+        same(verifier.recallSeconds(), WINDOW + 6 * EPOCH, "how long final epochs can be asked about");
         same(distributor.PAYOUT_DELAY(), 604_800, "a week");
         check(vault.BURNED() == BURNED, "where burned tokens go");
     }

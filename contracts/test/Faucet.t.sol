@@ -5,6 +5,13 @@ import {Faucet} from "../src/Faucet.sol";
 import {SapoToken} from "../src/SapoToken.sol";
 import {Checked} from "./Vm.sol";
 
+/// @notice A receiver that makes whoever sends it coins pay for all the gas that there is.
+contract Burner {
+    receive() external payable {
+        while (true) {}
+    }
+}
+
 contract FaucetTest is Checked {
     address payable private constant NEWCOMER = payable(address(0xC0FFEE));
     SapoToken private token;
@@ -64,13 +71,31 @@ contract FaucetTest is Checked {
         _has(1, 1);
         token.transfer(address(faucet), 5);
         vm.recordLogs();
-        faucet.drip(payable(address(this))); // takes no coin
+        faucet.drip(payable(address(0xBEEF)));
         same(vm.getRecordedLogs().length, 2, "one transfer and the drip");
         vm.warp(5 + 86_400);
         vm.deal(address(faucet), 3);
         faucet.drip(NEWCOMER);
         same(vm.getRecordedLogs().length, 1, "the drip alone");
         _has(1, 4);
+    }
+
+    /// A drip calls the receiver, and whoever sends the drip pays for the gas.
+    function test_a_contract_is_not_served() external {
+        _fund(100, 100);
+        uint256 before = gasleft();
+        address payable burner = payable(address(new Burner()));
+        vm.expectPartialRevert(Faucet.HasCode.selector);
+        faucet.drip(burner);
+        check(before - gasleft() < 200_000, "gas");
+        same(faucet.nextDripAt(burner), 0, "not served");
+        vm.expectPartialRevert(Faucet.HasCode.selector);
+        faucet.drip(payable(address(this)));
+        faucet.drip(NEWCOMER);
+        vm.etch(NEWCOMER, hex"00"); // also one that it has served just now
+        vm.expectPartialRevert(Faucet.HasCode.selector);
+        faucet.drip(NEWCOMER);
+        _has(10, 4);
     }
 
     function test_anybody_fills_it() external {

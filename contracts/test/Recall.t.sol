@@ -127,7 +127,7 @@ contract RecallTest is Swarm {
     function testFuzz_old_epochs_are_not_asked_about(uint256 late) external {
         FinalEpoch[] memory last = _one(_settle(statement(0, had, none)));
         uint256 end = last[0].postedAt + verifier.recallSeconds();
-        check(verifier.recallSeconds() > 6 * EPOCH && verifier.recallSeconds() < 10 * EPOCH, "some epochs");
+        check(verifier.recallSeconds() > 6 * EPOCH && verifier.recallSeconds() < 7 * EPOCH, "some epochs");
         vm.warp(end + bound(late, 0, 1 << 30));
         vm.expectPartialRevert(FraudVerifier.TooLateToAsk.selector);
         verifier.askFinal(last, accounts[0]);

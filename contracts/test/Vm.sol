@@ -13,6 +13,7 @@ interface Vm {
     function assume(bool condition) external pure;
     function chainId(uint256 id) external;
     function deal(address account, uint256 wei_) external;
+    function etch(address account, bytes calldata code) external;
     function expectEmit(address emitter) external;
     function expectPartialRevert(bytes4 selector) external;
     function getRecordedLogs() external returns (Log[] memory logs);

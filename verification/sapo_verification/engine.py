@@ -152,13 +152,15 @@ class Engine:
         self.islands: Final = IslandMap(manifest, beacon_of, IslandCounts(connection))
         self.reputation: Final = Reputation(connection)
         self.certificates: Final = CertificateStore(
-            manifest, connection, islands=self.islands, own=own, is_known=self._is_known, key=key
+            manifest, connection, islands=self.islands, own=own, is_newcomer=self.reputation.is_newcomer, key=key
         )
         self.standing: Final = self.certificates.standing
         self.admission: Final = Admission(manifest, self.certificates)
         self.newcomers: Final = NewcomerLots(key, self.standing, self.reputation.passing_part)
         self.pool: Final = Pool(connection, terms.pool, self.reputation, self.newcomers)
-        self.envelopes: Final = EnvelopeStore(connection, self._retention())
+        self.envelopes: Final = EnvelopeStore(
+            connection, Retention(own, self.reputation, self.count, terms.kept_bytes)
+        )
         self.origins: Final = Origins(connection)
         self.proofs: Final = ProofStore(
             manifest, self.certificates, self.reputation, own=own, path=connection, terms=self.admission.terms
@@ -184,9 +186,6 @@ class Engine:
         )
         self._handlers: dict[str, tuple[_Handler, int]] = {t: (one, 0) for t, one in self._topics(0).items()}
 
-    def _retention(self) -> Retention:
-        return Retention(self.own, self.reputation, self.count, self._terms.kept_bytes)
-
     def _open_sampled_audits(self) -> SampledAudits:
         return SampledAudits(
             self.manifest,
@@ -197,9 +196,6 @@ class Engine:
             verify=self.verify,
             is_silenced=self.reputation.is_banned,
         )
-
-    def _is_known(self, account: Account) -> bool:
-        return not self.reputation.is_newcomer(account)
 
     def observe(self, observer: Observer) -> None:
         """Report every later decision to one more observer."""

@@ -22,7 +22,12 @@ from sapo_protocol.identifiers import Account
 
 _TOKEN: Final = 10**18
 
+_HAS_CODE: Final = "HasCode"
 _FAUCET_REFUSALS: Final = {
+    _HAS_CODE: (
+        "serves no contracts, and there is one at this address",
+        "name an account that a key signs for",
+    ),
     "TooEarly": ("served this account within the last day", "wait, or send coins to the account yourself"),
     "Empty": ("is empty", "send coins to its address in deployment.json: anyone may"),
 }
@@ -128,13 +133,13 @@ class FaucetRefusal(LedgerError):
 
 
 def require_faucet(rpc: Rpc, faucet: Account) -> Faucet:
-    """Return the faucet at an address.
+    """Return the faucet at an address, also one of 0.1.0.
 
     Raises:
         LedgerError: there is another contract, or none, or no endpoint answers.
     """
     contract = Faucet(rpc, faucet)
-    if not contract.is_deployed():
+    if contract.version() is None:
         raise LedgerError(
             f"there is no faucet at {faucet} on chain {rpc.chain_id()}",
             hint="give the RPC address of the chain that the swarm was deployed on",
@@ -146,17 +151,26 @@ def fund(rpc: Rpc, payer: LocalAccount, faucet: Account, receiver: Account) -> N
     """Send coins and tokens from the faucet to a newcomer; the payer pays the gas.
 
     Raises:
-        FaucetRefusal: it is empty, or has served the account within a day.
+        FaucetRefusal: it is empty, has served the account within a day, or the receiver is a contract.
         LedgerError: there is no faucet, or no endpoint answers.
     """
     contract = require_faucet(rpc, faucet)
+    where = to_checksum_address(receiver)
+    if rpc.agree(lambda web3: bytes(web3.eth.get_code(where)), f"the code at {where}"):
+        raise _refusal(
+            _HAS_CODE
+        )  # a faucet of 0.1.0 would send it coins, and the payer pay for what it does then
     try:
         Deployer(payer).send(rpc, tx.Call(faucet, contract.drip(receiver)))
     except tx.Refused as refused:
         if refused.error not in _FAUCET_REFUSALS:
             raise
-        text, hint = _FAUCET_REFUSALS[refused.error]
-        raise FaucetRefusal(f"the faucet {text}", hint=hint) from refused
+        raise _refusal(refused.error) from refused
+
+
+def _refusal(error: str) -> FaucetRefusal:
+    text, hint = _FAUCET_REFUSALS[error]
+    return FaucetRefusal(f"the faucet {text}", hint=hint)
 
 
 def send_coins(rpc_urls: Sequence[str], payer: LocalAccount, receiver: Account, wei: int) -> None:

@@ -1,8 +1,8 @@
 """A swarm's invitation over HTTP, and its faucet: a newcomer without coins cannot call the contract himself.
 
 ``GET /`` is answered by the invitation file, and ``POST /`` with ``{"account": "0x..."}`` by
-``{"served": "0x..."}``, or by ``{"error": ...}`` and status 400 (no account), 403 (the contract refuses:
-served within a day, or empty), 404 (no faucet) or 502 (the chain). The contract limits what it gives; a
+``{"served": "0x..."}``, or by ``{"error": ...}`` and status 400 (no account), 403 (refused: served within
+a day, empty, or a contract), 404 (no faucet) or 502 (the chain). The contract limits what it gives; a
 request costs the payer its gas and waits for those before it.
 """
 

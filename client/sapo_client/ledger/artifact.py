@@ -25,6 +25,7 @@ LEDGER_VERSION: Final = 2
 
 EARLIER: Final[Mapping[str, tuple[int, ...]]] = {
     "EpochLedger": (1,),
+    "Faucet": (1,),
     "FraudVerifier": (1,),
     "NodeRegistry": (1,),
     "RewardDistributor": (1,),

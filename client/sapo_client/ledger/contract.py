@@ -309,11 +309,20 @@ class FraudVerifierContract(Contract):
         return self._encode("answerFinal", final_fields(final), *places.arguments())
 
     def recall(self, newest_first: Sequence[FinalRecord], account: Account) -> bytes:
-        """Return call data that recalls the last final epochs: nobody has shown leaves in the oldest one."""
+        """Return call data that recalls the last final epochs: nobody has shown leaves in the oldest one.
+
+        It is accepted for ``answer_seconds`` from the question's deadline on.
+        """
         return self._encode("recall", list(map(final_fields, newest_first)), to_checksum_address(account))
 
     def refund(self, posting: Digest, account: Account) -> bytes:
-        """Return call data that returns the bond of a question about a posting that came to nothing."""
+        """Return call data that returns the bond of a question that came to nothing.
+
+        The posting did, or the question was about a final epoch and is too old for ``recall``.
+
+        Args:
+            posting: its name, or that of a final epoch's record.
+        """
         return self._encode("refund", bytes(posting), to_checksum_address(account))
 
     def questions(self, posting: Digest) -> Mapping[Account, LeafQuestion]:
@@ -321,7 +330,7 @@ class FraudVerifierContract(Contract):
         accounts, questions = self._call("openQuestions", bytes(posting))
         return {
             Account.from_hex(account): LeafQuestion(Account.from_hex(asker), deadline)
-            for account, (asker, deadline, _) in zip(accounts, questions, strict=True)
+            for account, (asker, deadline, *_) in zip(accounts, questions, strict=True)
         }
 
     def has_equivocated(self, auditor: Account, epoch: int, turn: int) -> bool:

@@ -106,6 +106,12 @@ class LeafQuestions:
         key = f"recall:{account}:{newest_first[-1].name}"
         await self._enqueue("challenge", key, Call(verifier.address, verifier.recall(newest_first, account)))
 
+    async def refund_final(self, final: FinalRecord, account: Account, question: LeafQuestion) -> None:
+        """Queue that the bond of a question about a final epoch that lapsed goes back to whoever asked it."""
+        verifier = await self._verifier()
+        key = f"refund:{account}:{final.name}:{question.deadline_seconds}"
+        await self._enqueue("question", key, Call(verifier.address, verifier.refund(final.name, account)))
+
     async def _queue_recordings(self, verifier: FraudVerifierContract, places: AccountPlaces) -> None:
         """Queue what must be on the chain before an answer whose places are too long for one transaction."""
         for recording in places.recordings():

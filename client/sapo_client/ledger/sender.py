@@ -65,6 +65,7 @@ _HOPELESS: Final = frozenset(
         "SumMatches",
         "TooFewSignatures",
         "TooLateToAsk",
+        "TooLateToRecall",
         "TooLateToWithdraw",
         "TooManyNodes",
         "TooSoon",

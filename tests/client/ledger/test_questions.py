@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from eth_utils import keccak
 from support.ledger import (
     ALICE,
     BOB,
@@ -103,6 +104,26 @@ def test_leaves_that_are_shown_earn_the_bond_and_hold_nothing_up(contracts: Cont
     assert contracts.ledger.next_epoch() == 2
 
 
+def gas_of_reading(contracts: Contracts, posting: Digest) -> int:
+    """Return the gas that a call takes which reads the open questions about a posting."""
+    data = keccak(text="openQuestions(bytes32)")[:4] + posting
+    call = {"to": str(contracts.verifier.address), "data": "0x" + data.hex()}
+    return int(contracts.chain.request("eth_estimateGas", call)["result"], 16)
+
+
+def test_who_answers_itself_leaves_nothing_to_read(contracts: Contracts) -> None:
+    """Every node reads the open questions, and endpoints bound the gas of a call."""
+    points = {A: 1, B: 2}
+    _, posting = posted(contracts, 0, points, points)
+    before, shown = gas_of_reading(contracts, posting), places(A, {}, points, points)
+    for _ in range(3):
+        ask(contracts, A)
+        assert gas_of_reading(contracts, posting) > before
+        contracts.chain.send(DEPLOYER, contracts.verifier.address, contracts.verifier.answer(shown))
+    assert contracts.verifier.questions(posting) == {}
+    assert gas_of_reading(contracts, posting) == before
+
+
 def test_a_question_about_a_posting_that_came_to_nothing_is_refunded(contracts: Contracts) -> None:
     points = {A: POINTS_CAP + 1}
     _, posting = posted(contracts, 0, points, points)
@@ -114,6 +135,24 @@ def test_a_question_about_a_posting_that_came_to_nothing_is_refunded(contracts: 
     contracts.chain.send(BOB, contracts.verifier.address, refund)
     assert contracts.token.balance(address(DEPLOYER)) - before == BOND
     assert contracts.base_root == EMPTY_ROOT
+
+
+def test_a_question_about_a_final_epoch_has_an_end(contracts: Contracts) -> None:
+    contracts.settle(0, {A: 7})
+    chain, token, verifier = contracts.chain, contracts.token, contracts.verifier
+    [final] = contracts.history.newest(1)
+    chain.send(DEPLOYER, token.address, token.approve(verifier.address, BOND))
+    before = token.balance(address(DEPLOYER))
+    chain.send(DEPLOYER, verifier.address, verifier.ask_final([final], A))
+    late = chain.engine.head.timestamp + 2 * verifier.answer_seconds()
+    recall, refund = verifier.recall([final], A), verifier.refund(final.name, A)
+    chain.now_seconds = late - 1
+    assert refused_as(lambda: chain.send(BOB, verifier.address, refund)) == "NoAnswer"
+    chain.now_seconds = late
+    assert refused_as(lambda: chain.send(BOB, verifier.address, recall)) == "TooLateToRecall"
+    chain.send(BOB, verifier.address, refund)
+    assert (verifier.questions(final.name), token.balance(address(DEPLOYER))) == ({}, before)
+    assert contracts.base_root == Tree({A: 7}).root
 
 
 def test_questions_come_within_the_window(contracts: Contracts) -> None:

@@ -123,7 +123,7 @@ def test_a_flood_of_accounts_drops_nobody_that_is_needed() -> None:
     """The attacker makes many times as many accounts as a node keeps certificates of."""
     own, auditor, known = Identity(3), Identity(4), Identity(5)
     store = CertificateStore(
-        MANIFEST, max_certificates=5, own=own.account, is_known=lambda account: account == known.account
+        MANIFEST, max_certificates=5, own=own.account, is_newcomer=lambda account: account != known.account
     )
     store.standing.exempt = frozenset({auditor.account})
     needed = [(one.node, one.account) for one in (own, auditor, known)]
@@ -135,7 +135,7 @@ def test_a_flood_of_accounts_drops_nobody_that_is_needed() -> None:
 
 def test_of_known_accounts_alone_the_one_heard_longest_ago_goes() -> None:
     own = Identity(3)
-    store = CertificateStore(MANIFEST, max_certificates=3, own=own.account, is_known=lambda _: True)
+    store = CertificateStore(MANIFEST, max_certificates=3, own=own.account, is_newcomer=lambda _: False)
     people = [own, *(Identity(number) for number in range(10, 14))]
     for identity in people:
         store.admit(identity.certificate(MANIFEST).to_bytes(), NOW)

@@ -68,8 +68,7 @@ class CertificateStore:
     Args:
         islands: where accounts live; without it no beacon is known, which matters on islands alone.
         own: this node's account, whose certificate counts here without a bond.
-        is_known: whether an account is more than a newcomer: its certificates are among the last to be
-            dropped, like the own one and the auditors'.
+        is_newcomer: whether an account is not known yet: its certificates are dropped before all others.
         key: random bytes of this start, for the newcomers' lots; drawn here by default.
     """
 
@@ -80,7 +79,7 @@ class CertificateStore:
         max_certificates: int = MAX_CERTIFICATES,
         islands: IslandMap | None = None,
         own: Account = _NOBODY,
-        is_known: Callable[[Account], bool] = lambda _: False,
+        is_newcomer: Callable[[Account], bool] = lambda _: True,
         key: bytes | None = None,
     ) -> None:
         self._max_certificates = max_certificates
@@ -88,7 +87,7 @@ class CertificateStore:
         self.islands: Final = islands or IslandMap(manifest, lambda _epoch: None)
         self.standing: Final = Standing(manifest, own)
         self._own = own
-        self._is_known = is_known
+        self._is_newcomer = is_newcomer
         self._entries: OrderedDict[tuple[NodeId, Account], _Entry] = OrderedDict()
         self._nodes: dict[Account, dict[NodeId, None]] = {}
         """Of each account in the order of reception."""
@@ -185,7 +184,7 @@ class CertificateStore:
             self._drop_one(certificate.account)
 
     def _is_needed(self, account: Account) -> bool:
-        return account == self._own or account in self.standing.exempt or self._is_known(account)
+        return account == self._own or account in self.standing.exempt or not self._is_newcomer(account)
 
     def _drop_one(self, newest: Account) -> None:
         """Drop a certificate, but never the newest: what waited for it is judged before it may go.

@@ -3,16 +3,17 @@
 A quorum of liars may make a root final whose leaves it shows to nobody, while nobody asks for them. Nothing
 honest can be added to such a root. As long as all nodes still hold everybody's pages, an account with points
 to lose asks for its leaves in the oldest of such epochs. If nobody shows them, the ledger goes on from the
-root before, and the honest auditors with it.
+root before, and the honest auditors with it. A question for which nobody had epochs recalled in time lapses.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from typing import TYPE_CHECKING, Final
 
+from sapo_client.ledger.errors import LedgerError
 from sapo_client.node.auditing.disputes import PostedTrees, final_trees
 from sapo_client.node.auditing.settlement import cumulative_points
 from sapo_client.node.runtime.beside import beside
@@ -22,7 +23,7 @@ from sapo_protocol.identifiers import Account, ContentId, Digest
 from sapo_verification.admission.contribution_store import ContributionStore
 
 if TYPE_CHECKING:
-    from sapo_client.ledger.records import FinalRecord
+    from sapo_client.ledger.records import FinalRecord, LeafQuestion
     from sapo_client.ledger.service import LedgerClient
 
 _LOOKED_AT: Final = 16
@@ -52,31 +53,49 @@ class FinalEpochs:
         self._due_seconds = -math.inf
         self._hidden_since: float | None = None
         self._asked: set[Digest] = set()
+        self._unread: set[Digest] = set()
         self._trees: tuple[Digest, PostedTrees] | None = None
 
     async def look(self, challenge_seconds: int, *, is_auditor: bool) -> None:
-        """Answer, ask and have recalled what is due; often enough for every question."""
+        """Answer, ask and have recalled what is due; often enough for every question.
+
+        Raises:
+            LedgerError: the chain does not answer. Where it names all but the questions about an epoch, an
+                event says so, and the other epochs are looked at.
+        """
         now = self._clock()
         if now < self._due_seconds:
             return
         self._due_seconds = now + challenge_seconds / _LOOKS
         newest_first = await self._ledger.leaves.newest_final(_LOOKED_AT)
-        horizon = now - await self._ledger.leaves.recall_seconds() - 2 * challenge_seconds
+        # A question waits for its answer, then for a recall, and the last one for its refund.
+        horizon = now - await self._ledger.leaves.recall_seconds() - 3 * challenge_seconds
         recent = [final for final in newest_first if final.record.posted_at_seconds > horizon]
         for count in range(1, len(recent) + 1):
             early_seconds = 0.0 if is_auditor else challenge_seconds / 2
-            await self._answer(recent[:count], early_seconds)
+            await self._answer(recent[:count], challenge_seconds, early_seconds)
         await self._ask(newest_first, challenge_seconds)
 
-    async def _answer(self, newest_first: Sequence[FinalRecord], early_seconds: float) -> None:
-        """Show leaves that anyone has asked for in the oldest epoch, or have it recalled if nobody does."""
+    async def _answer(
+        self, newest_first: Sequence[FinalRecord], wait_seconds: float, early_seconds: float
+    ) -> None:
+        """Show leaves that anyone has asked for in the oldest epoch, or have it recalled if nobody does.
+
+        Args:
+            wait_seconds: for which a question waits for its answer, and then for the recall.
+            early_seconds: before the end of the first wait, in which this node answers.
+        """
         final = newest_first[-1]
-        for account, question in (await self._ledger.leaves.of_final(final)).items():
+        for account, question in ((await self._questions_about(final)) or {}).items():
             places = await beside(self._trees_of(final).placing(account))
             if places is not None:
                 if self._clock() >= question.deadline_seconds - early_seconds:
                     await self._ledger.leaves.answer_final(final, places, question)
                     self._events.write("leaf_shown", epoch=final.record.root.epoch, account=account)
+            elif self._clock() >= question.deadline_seconds + wait_seconds:
+                if self._account in (account, question.asker):  # about it nothing can be asked meanwhile
+                    await self._ledger.leaves.refund_final(final, account, question)
+                    self._events.write("question_lapsed", epoch=final.record.root.epoch, account=account)
             elif self._clock() >= question.deadline_seconds:
                 await self._ledger.leaves.recall(newest_first, account)
                 self._events.write("leaf_hidden", epoch=final.record.root.epoch, account=account)
@@ -116,9 +135,20 @@ class FinalEpochs:
         return granted.get(self._account, 0) > await self._ledger.claimed()
 
     async def _waits(self, finals: Sequence[FinalRecord]) -> bool:
-        """Whether an own question about one of these epochs waits for its answer."""
+        """Whether an own question about one of these epochs waits, or may wait, for its answer."""
         asked = [final for final in finals if final.name in self._asked]
-        return any([self._account in await self._ledger.leaves.of_final(final) for final in asked])
+        found = [await self._questions_about(final) for final in asked]
+        return any(questions is None or self._account in questions for questions in found)
+
+    async def _questions_about(self, final: FinalRecord) -> Mapping[Account, LeafQuestion] | None:
+        """Return the open questions about an epoch; none, and an event, if the chain does not say."""
+        try:
+            return await self._ledger.leaves.of_final(final)
+        except LedgerError as error:
+            if final.name not in self._unread:
+                self._unread.add(final.name)
+                self._events.write("questions_unread", epoch=final.record.root.epoch, error=str(error))
+            return None
 
     def _is_known(self, final: FinalRecord) -> bool:
         """Whether this node holds the settlement of an epoch, which shows everybody's leaves."""

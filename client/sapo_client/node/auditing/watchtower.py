@@ -9,13 +9,14 @@ sign two roots in one turn are challenged, too.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import trio
 
+from sapo_client.ledger.errors import LedgerError
 from sapo_client.node.auditing.disputes import (
     Dispute,
     PostedTrees,
@@ -39,7 +40,7 @@ from sapo_verification.working import Working, part
 
 if TYPE_CHECKING:
     from sapo_client.ledger.fraud import FraudProof
-    from sapo_client.ledger.records import EpochRecord
+    from sapo_client.ledger.records import EpochRecord, LeafQuestion
     from sapo_client.ledger.service import LedgerClient
     from sapo_protocol.eip712 import EpochRoot
 
@@ -119,20 +120,23 @@ class LedgerWatchtower:
             await trio.sleep(self._pause_seconds())
 
     async def look(self) -> None:
-        """Examine the auditors' signatures and the live posting once; queue the transactions that follow."""
+        """Examine signatures, final epochs and the live posting once; queue the transactions that follow.
+
+        Each of the three is examined, whatever the chain refuses to say about another.
+
+        Raises:
+            LedgerError: the chain did not say what one of them takes.
+        """
         if not self._quorum:
             await self._learn_terms()
-        if await self._parts.ledger.can_settle():
-            await self._punish_equivocations()
-            now = epoch_at(
-                self._parts.manifest, max(self._parts.clock(), self._parts.manifest.genesis_seconds)
-            )
-            is_auditor = self._parts.account in self._parts.auditors(now)
-            await self._finals.look(self._challenge_seconds, is_auditor=is_auditor)
-        live = await self._parts.ledger.live_record()
-        self._due_seconds = math.inf
-        if live is not None:
-            await self._examine(live)
+        failed: list[LedgerError] = []
+        for examine in (self._punish_equivocations, self._look_at_finals, self._look_at_live):
+            try:
+                await examine()
+            except LedgerError as error:
+                failed.append(error)
+        if failed:
+            raise next((error for error in failed if not error.transient), failed[0])
 
     def _pause_seconds(self) -> float:
         """Return when to look again: soon enough for what this node has to do itself."""
@@ -146,19 +150,36 @@ class LedgerWatchtower:
         self._epoch_budget = await ledger.epoch_budget()
         _, self._quorum = await ledger.changes.auditors()
 
-    async def _punish_equivocations(self) -> None:
+    def _current_epoch(self) -> int:
+        manifest = self._parts.manifest
+        return epoch_at(manifest, max(self._parts.clock(), manifest.genesis_seconds))
+
+    async def _look_at_finals(self) -> None:
         parts = self._parts
-        current = epoch_at(parts.manifest, max(parts.clock(), parts.manifest.genesis_seconds))
+        if await parts.ledger.can_settle():
+            is_auditor = parts.account in parts.auditors(self._current_epoch())
+            await self._finals.look(self._challenge_seconds, is_auditor=is_auditor)
+
+    async def _look_at_live(self) -> None:
+        self._due_seconds = math.inf
+        live = await self._parts.ledger.live_record()
+        if live is not None:
+            await self._examine(live)
+
+    async def _punish_equivocations(self) -> None:
+        parts, current = self._parts, self._current_epoch()
+        if not await parts.ledger.can_settle():
+            return
         for epoch in range(max(0, current - _SEARCHED_EPOCHS), current):
             await beside(parts.contributions.reading_proposals(epoch))
             found = equivocations(parts.contributions, epoch, parts.manifest.ledger_domain)
             for (auditor, turn), proof in found.items():
                 if (auditor, epoch, turn) in self._punished:
                     continue
-                self._punished.add((auditor, epoch, turn))
                 if not await parts.ledger.has_equivocated(auditor, epoch, turn):
                     await parts.ledger.challenge(epoch, proof)
                     parts.events.write("challenge", epoch=epoch, auditor=auditor, proof=proof.FUNCTION)
+                self._punished.add((auditor, epoch, turn))  # an outage before this is no reason to forget it
 
     async def _examine(self, live: EpochRecord) -> None:
         parts = self._parts
@@ -189,7 +210,7 @@ class LedgerWatchtower:
         parts = self._parts
         if not await parts.ledger.can_settle():
             return False
-        questions = await parts.ledger.leaves.of_live(live)
+        questions = await self._questions_about(live)
         is_auditor = parts.account in parts.auditors(live.root.epoch)
         half_seconds = 0.0 if is_auditor else self._challenge_seconds / 2
         for account, question in questions.items():
@@ -207,7 +228,7 @@ class LedgerWatchtower:
         parts, end_seconds = self._parts, live.posted_at_seconds + self._challenge_seconds
         if not await parts.ledger.can_settle():
             return
-        for account, question in (await parts.ledger.leaves.of_live(live)).items():
+        for account, question in (await self._questions_about(live)).items():
             if parts.clock() >= question.deadline_seconds:
                 await parts.ledger.leaves.reject_hidden(live, account)
                 self._report("leaf_hidden", live.root, account=account)
@@ -218,6 +239,17 @@ class LedgerWatchtower:
             return
         if await parts.ledger.leaves.ask(live, parts.account):
             self._report("leaf_asked", live.root, account=parts.account)
+
+    async def _questions_about(self, live: EpochRecord) -> Mapping[Account, LeafQuestion]:
+        """Return the open questions about the live posting; none, and an event, if the chain does not say.
+
+        What else is to do does not wait for them: the contract makes nothing final while one is open.
+        """
+        try:
+            return await self._parts.ledger.leaves.of_live(live)
+        except LedgerError as error:
+            self._report("questions_unread", live.root, error=str(error))
+            return {}
 
     async def _opinion(self, dispute: Dispute) -> _Opinion:
         """Return what this node makes of a posting; worked out again as long as something may be missing.
