@@ -22,7 +22,8 @@ from sapo_client.swarm.simulated.memory import MemoryHub, MemoryTransport
 from sapo_protocol.manifest import Manifest
 from sapo_verification.admission.certificates import CertificateStore
 from sapo_verification.admission.envelope_store import EnvelopeStore
-from sapo_verification.engine import Engine, Terms
+from sapo_verification.engine import Engine
+from sapo_verification.engine_terms import Terms
 from sapo_verification.observer import Observer
 from sapo_verification.reputation.evidence import Reputation
 from sapo_verification.reputation.origins import Origins

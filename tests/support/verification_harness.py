@@ -17,7 +17,8 @@ from sapo_protocol.tasks import Task, assigned_task
 from sapo_protocol.topics import certificates_topic, rollouts_topic
 from sapo_verification.admission.arrivals import Received
 from sapo_verification.admission.storage_budget import KEPT_BYTES
-from sapo_verification.engine import Engine, Terms
+from sapo_verification.engine import Engine
+from sapo_verification.engine_terms import Terms
 from sapo_verification.jail.messages import Checked
 from sapo_verification.observer import SilentObserver
 from sapo_verification.reputation.evidence import AUDITS_BEFORE_WEIGHT, Reputation

@@ -15,7 +15,6 @@ All stores but that of contributions share one connection, so a decision is stor
 import random
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -46,7 +45,8 @@ from sapo_verification.admission.envelope_store import KEPT_EPOCHS, EnvelopeStor
 from sapo_verification.admission.equivocations import ProofStore
 from sapo_verification.admission.rollouts import Admission, SlotTaken
 from sapo_verification.admission.sampled_audits import SampledAudits
-from sapo_verification.admission.storage_budget import KEPT_BYTES, Retention
+from sapo_verification.admission.storage_budget import Retention
+from sapo_verification.engine_terms import Terms
 from sapo_verification.epoch_count import EpochCount
 from sapo_verification.island_counts import IslandCounts
 from sapo_verification.islands import IslandMap
@@ -55,12 +55,12 @@ from sapo_verification.observer import Observer, Observers
 from sapo_verification.reputation.evidence import Reputation
 from sapo_verification.reputation.origins import Origins
 from sapo_verification.reputation.penalties import verdict
-from sapo_verification.sampling.audit_queue import MOST_WAITING, AuditQueue
+from sapo_verification.sampling.audit_queue import AuditQueue
 from sapo_verification.sampling.demonstrations import DemonstrationPool
 from sapo_verification.sampling.newcomers import NewcomerLots
 from sapo_verification.sampling.own_success import OwnSuccess
-from sapo_verification.sampling.pool import Pool, PoolLimits
-from sapo_verification.sampling.sampler import Sampler, SamplingPolicy
+from sapo_verification.sampling.pool import Pool
+from sapo_verification.sampling.sampler import Sampler
 from sapo_verification.sampling.step_values import JudgedSteps
 from sapo_verification.screens.imitation import Imitation
 from sapo_verification.screens.screens import Screens
@@ -83,26 +83,6 @@ _EXPECTED_OF_LIVE_ROLLOUTS: Final[frozenset[Reason]] = frozenset()
 """Gossip carries a rollout once and in time; a copy or a late one is counted."""
 
 _Handler = Callable[[Incoming], Received]
-
-
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """Settings of an engine that an operator may choose.
-
-    Attributes:
-        sampling: how a batch is mixed.
-        pool: how much waits.
-        audit_share: probability that a known account's rollout is queued for an audit; 1 for an auditor, 0
-            for none at all. A newcomer's always is otherwise.
-        audits_waiting: most rollouts in the audit queue.
-        kept_bytes: on disk for the rollouts of ``KEPT_EPOCHS`` epochs.
-    """
-
-    sampling: SamplingPolicy = field(default_factory=SamplingPolicy)
-    pool: PoolLimits = field(default_factory=PoolLimits)
-    audit_share: float = 1.0
-    audits_waiting: int = MOST_WAITING
-    kept_bytes: int = KEPT_BYTES
 
 
 class Engine:
@@ -152,7 +132,12 @@ class Engine:
         self.islands: Final = IslandMap(manifest, beacon_of, IslandCounts(connection))
         self.reputation: Final = Reputation(connection)
         self.certificates: Final = CertificateStore(
-            manifest, connection, islands=self.islands, own=own, is_newcomer=self.reputation.is_newcomer, key=key
+            manifest,
+            connection,
+            islands=self.islands,
+            own=own,
+            is_newcomer=self.reputation.is_newcomer,
+            key=key,
         )
         self.standing: Final = self.certificates.standing
         self.admission: Final = Admission(manifest, self.certificates)
@@ -170,21 +155,24 @@ class Engine:
             manifest, self.certificates, self.contributions, lambda: self.auditors
         )
         self.audits: Final = AuditQueue(terms.audits_waiting)
-        self._verifier = Verifier(
-            check=check,
-            levels=self.levels,
-            reputation=self.reputation,
-            count=self.count,
-            observer=self._observers,
-            screens=screens,
-            connection=connection,
-        )
+        self._verifier = self._open_verifier()
         self._commitments = CommitmentStore(manifest, self.certificates, connection, self.admission.terms)
         self.sampled: Final = self._open_sampled_audits()
         self.sampler: Final = Sampler(
             self.pool, self.reputation, self._verifier, terms.sampling, screens, self.origins.network_of
         )
         self._handlers: dict[str, tuple[_Handler, int]] = {t: (one, 0) for t, one in self._topics(0).items()}
+
+    def _open_verifier(self) -> Verifier:
+        return Verifier(
+            check=self._check,
+            levels=self.levels,
+            reputation=self.reputation,
+            count=self.count,
+            observer=self._observers,
+            screens=self._screens,
+            connection=self._connection,
+        )
 
     def _open_sampled_audits(self) -> SampledAudits:
         return SampledAudits(

@@ -27,7 +27,8 @@ from sapo_client.observe.metrics import NodeMetrics
 from sapo_client.swarm.peer_id import peer_id_from_key
 from sapo_client.swarm.simulated.memory import MemoryHub, MemoryTransport
 from sapo_protocol.topics import certificates_topic
-from sapo_verification.engine import Engine, Terms
+from sapo_verification.engine import Engine
+from sapo_verification.engine_terms import Terms
 from sapo_verification.jail.checkers import CheckerPool
 
 OWNER: Final = BenchAuthor(0)

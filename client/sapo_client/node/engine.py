@@ -12,7 +12,8 @@ from sapo_client.node.runtime.context import NodeContext
 from sapo_client.node.training.assembly import sampling_policy
 from sapo_client.observe.storage import StorageFacts
 from sapo_protocol.constants import EPOCH_WINDOW
-from sapo_verification.engine import Engine, Terms
+from sapo_verification.engine import Engine
+from sapo_verification.engine_terms import Terms
 from sapo_verification.jail.checkers import CheckerPool
 from sapo_verification.observer import Observer
 

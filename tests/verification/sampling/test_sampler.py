@@ -13,6 +13,7 @@ from support.strategies import fixed
 from support.swarm import EPOCH, Identity, make_manifest, make_suite, moment
 from support.verdicts import reason_of
 from support.verification_harness import VerificationHarness
+from trio.testing import MockClock
 
 from sapo_protocol.errors import Reason
 from sapo_protocol.identifiers import Account, ContentId
@@ -25,6 +26,7 @@ from sapo_verification.reputation.origins import network_of_host
 from sapo_verification.sampling.sampler import (
     FULL_TRUST,
     MAX_TIMEOUTS,
+    PLACE_SECONDS,
     SamplingPolicy,
     cap_networks,
     capped_shares,
@@ -330,3 +332,27 @@ async def test_an_account_whose_answers_never_end_costs_a_place_few_deadlines() 
     shares = {Identity(1).account: 1.0}
     assert await harness.sampler._draw_one(shares, EPOCH, random.Random(0)) is None
     assert (len(asked), len(harness.pool)) == (MAX_TIMEOUTS, 8 - MAX_TIMEOUTS)
+
+
+@pytest.mark.parametrize(("right", "checks"), [(0, 3), (1, 1)], ids=["no advantage", "an advantage"])
+async def test_an_account_whose_answers_end_just_before_the_deadline_costs_a_place_few_deadlines(
+    right: int, checks: int, autojump_clock: MockClock
+) -> None:
+    """No check times out, so nothing is held against the account; thirty-two of them took a minute."""
+    mallory = Identity(1)
+    harness = VerificationHarness((mallory,), policy=SamplingPolicy(local_groups=1, external_groups=1))
+    check_seconds = 0.475 * PLACE_SECONDS
+
+    async def slowly(task: Task, completions: Sequence[bytes]) -> Checked:
+        await trio.sleep(check_seconds)
+        return await harness.score(task, completions)
+
+    harness.check = slowly
+    for slot in range(8):
+        harness.pool.offer(harness.admit(mallory, slot, right=right, wrong=2))
+    began = trio.current_time()
+    drawn = await harness.sampler._draw_one({mallory.account: 1.0}, EPOCH, random.Random(0))
+    took_seconds = trio.current_time() - began
+    assert (drawn is not None, len(harness.pool)) == (bool(right), 8 - checks)
+    assert took_seconds == pytest.approx(checks * check_seconds)
+    assert harness.reputation.evidence(mallory.account, EPOCH).bad == 0.0

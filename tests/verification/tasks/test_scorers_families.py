@@ -1,6 +1,7 @@
 """Own scorers beyond the paper's families: strict, and never paying more than the stock ones."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
@@ -114,6 +115,9 @@ SURVO: dict[str, Any] = {
         ("simple_integration", "x*x + 7", entry(variable="x", integrand="2*x"), True),
         ("simple_integration", "2*x", entry(variable="x", integrand="2*x"), False),
         ("simple_integration", "x**2 + y", entry(variable="x", integrand="2*x"), False),
+        ("simple_integration", "(y+z+1)*0 + x**2", entry(variable="x", integrand="2*x"), False),
+        ("simple_integration", "X**2 + x**2 - X**2", entry(variable="x", integrand="2*x"), False),
+        ("simple_integration", "X**2", entry(variable="X", integrand="2*X"), True),
         ("kakurasu", "1 0\n0 1", entry(n_rows=2, n_cols=2, row_sums=[1, 2], col_sums=[1, 2]), True),
         ("kakurasu", "0 1\n1 0", entry(n_rows=2, n_cols=2, row_sums=[1, 2], col_sums=[1, 2]), False),
         (
@@ -148,6 +152,52 @@ def test_what_an_answer_earns(name: str, answer: str, given: Mapping[str, Any], 
     assert score(family(name, levels(name)[-1]), answer, given) == float(earns)
 
 
+POWERS = re.compile(r"([A-Za-z])\*\*([0-9]+)")
+
+
+@pytest.mark.parametrize("level", ["easy", "full"])
+@pytest.mark.parametrize("name", ["polynomial_multiplication", "simple_integration"])
+def test_honest_ways_to_write_a_polynomial_earn_here_and_there(name: str, level: str) -> None:
+    each = family(name, level)
+    config = json.loads(each.config)
+    del config["render"]
+    stock = create_dataset(name, seed=1, **config)
+    for seed in range(1, 40_000, 1009):
+        item = derive(each, seed)
+        oracle = item.entry["answer"]
+        spelled = POWERS.sub(lambda power: "*".join([power[1]] * int(power[2])), oracle)
+        ways = [oracle, spelled, oracle.replace(" ", "")]
+        if name == "simple_integration":
+            ways += [f"({oracle.removesuffix(' + C')})", f"-(-({spelled.removesuffix(' + C')})*6)/6 + C"]
+        paid = [(score(each, way, item.entry), stock.score_answer(way, dict(item.entry))) for way in ways]
+        assert paid == [(1.0, 1.0)] * len(ways), oracle
+
+
+HEAVY = "(x+1)**32*0+"
+"""It adds nothing to an answer, and takes 1,056 products of terms."""
+
+LIGHT = "x**32*0+"
+"""It takes 32."""
+
+
+@pytest.mark.parametrize(
+    ("answer", "earns"),
+    [
+        (f"{HEAVY}{LIGHT * 30}x**30*0+x**2", True),  # 2,048 products
+        (f"{HEAVY}{LIGHT * 30}x**30*0+x**2*1", False),  # one more
+        (f"{HEAVY * 2}x**2", False),
+        (f"x**2+{HEAVY * 30}1", False),
+        ("(a+b+1)**18*0+" * 3 + "x**2", False),
+        ("((x+1)**10*(x+1)**11*0+" * 6 + "x**2" + ")" * 6, False),
+        ("((x+1)**16*(x+1)**16+" * 3 + "0*(x+1)" + ")*0" * 3 + "+x**2", False),
+    ],
+)
+def test_an_answer_is_right_only_if_it_takes_few_products(answer: str, earns: bool) -> None:
+    """The bound is one of products, so that every machine scores alike, however fast it is."""
+    given = entry(variable="x", integrand="2*x")
+    assert score(family("simple_integration", "full"), answer, given) == float(earns)
+
+
 SMALL = st.integers(-9, 9)
 
 
@@ -161,7 +211,7 @@ def test_polynomials_multiply_and_differentiate_as_their_values_do(
     slope = horner(derived(left), point) * horner(right, point) + horner(left, point) * horner(
         derived(right), point
     )
-    assert value(derivative(product, "x"), point) == slope
+    assert value(derivative(product), point) == slope
 
 
 def written(coefficients: Sequence[int]) -> str:

@@ -24,6 +24,8 @@ from functools import partial
 from operator import itemgetter
 from typing import Final
 
+import trio
+
 from sapo_protocol.errors import Reason, RemoteProtocolError
 from sapo_protocol.identifiers import Account
 from sapo_verification.reputation.evidence import AccountStanding, Reputation
@@ -53,6 +55,10 @@ MAX_TRIES: Final = 32
 
 MAX_TIMEOUTS: Final = 4
 """Of those, the ones that may run into the checker's deadline: thirty-two of 2 s each would be a minute."""
+
+PLACE_SECONDS: Final = 4.0
+"""Time for one place, after which no further check begins for it: two deadlines of the checker. Answers that
+end just before the deadline count as no time-out, and thirty-two such groups would be a minute, too."""
 
 MEASURED_SHARE: Final = 0.1
 """Part of the places of an account that is set aside in a family: its texts there are measured and not
@@ -283,7 +289,7 @@ class Sampler:
     async def _informative(self, account: Account, epoch: int, rng: random.Random) -> list[VerifiedRollout]:
         """Return as many informative groups as the strategy looks at; the others leave the pool."""
         found: list[VerifiedRollout] = []
-        timeouts = 0
+        timeouts, until = 0, trio.current_time() + PLACE_SECONDS
         for admitted in self._shuffled(account, epoch, rng)[:MAX_TRIES]:
             try:
                 verified = await self._verifier.verify(admitted)
@@ -295,7 +301,8 @@ class Sampler:
                     found.append(verified)
                 else:
                     self._pool.take(admitted.content_id)
-            if len(found) == self._strategy.looks or timeouts == MAX_TIMEOUTS:
+            is_late = timeouts == MAX_TIMEOUTS or trio.current_time() >= until
+            if is_late or len(found) == self._strategy.looks:
                 break
         return found
 

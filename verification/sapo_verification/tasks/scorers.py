@@ -4,7 +4,8 @@ ReasoningGYM's scorers evaluate answers as code (binary_matrix), and reward nons
 propositional_logic), the oracle's answer among other words (every task with the base scorer) and any weekday
 (calendar_arithmetic). Under group normalisation even a small partial reward becomes a full-size advantage, so
 there are no partial rewards. No scorer here evaluates, imports or compiles anything; each one takes time
-linear in the answer, whose length ``answers.extract`` has bounded.
+linear in the answer, whose length ``answers.extract`` has bounded, but those of polynomials, which count
+what they multiply (``score_arithmetic``).
 """
 
 import json

@@ -1,0 +1,28 @@
+"""What an operator may choose of a node's engine."""
+
+from dataclasses import dataclass, field
+
+from sapo_verification.admission.storage_budget import KEPT_BYTES
+from sapo_verification.sampling.audit_queue import MOST_WAITING
+from sapo_verification.sampling.pool import PoolLimits
+from sapo_verification.sampling.sampler import SamplingPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """Settings of an engine that an operator may choose.
+
+    Attributes:
+        sampling: how a batch is mixed.
+        pool: how much waits.
+        audit_share: probability that a known account's rollout is queued for an audit; 1 for an auditor, 0
+            for none at all. A newcomer's always is otherwise.
+        audits_waiting: most rollouts in the audit queue.
+        kept_bytes: on disk for the rollouts of ``KEPT_EPOCHS`` epochs.
+    """
+
+    sampling: SamplingPolicy = field(default_factory=SamplingPolicy)
+    pool: PoolLimits = field(default_factory=PoolLimits)
+    audit_share: float = 1.0
+    audits_waiting: int = MOST_WAITING
+    kept_bytes: int = KEPT_BYTES
