@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import groupby, islice
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import torch
 from torch import Tensor
 
+from sapo_client.learner.adapters import base_model
 from sapo_client.learner.cpu.fast_decoder import FastDecoder
 from sapo_client.learner.cpu.fused_layers import is_llama_style
 from sapo_client.learner.cpu.kept_states import KeptRow, KeptStates, kept_states_for
@@ -197,9 +199,8 @@ class PlainGenerator(Generator):
             **({} if greedy else {"temperature": request.temperature, "top_k": 0, "top_p": 1.0}),
         )
         ids = torch.tensor([list(prompt) for prompt in prompts], device=self._policy.device)
-        out = self._policy.model.generate(
-            inputs=ids, attention_mask=torch.ones_like(ids), generation_config=config
-        )
+        with _without_generation_settings(self._policy.model) as model:
+            out = model.generate(inputs=ids, attention_mask=torch.ones_like(ids), generation_config=config)
         rows: list[list[int]] = out[:, ids.shape[1] :].tolist()
         if greedy:
             return [[row] * count for row in rows]
@@ -217,6 +218,27 @@ class PlainGenerator(Generator):
             Completion(tuple(row), tuple(value.tolist()), self._policy.decode(row))
             for row, value in zip(kept, _ragged(values, kept), strict=True)
         ]
+
+
+@contextmanager
+def _without_generation_settings(model: Any) -> Iterator[Any]:
+    """Yield the model without the settings of its ``generation_config.json``; they are back afterwards.
+
+    ``generate`` takes from there what its own configuration leaves open, as a penalty for repetitions. Then
+    samples would not follow the policy whose log-probabilities are trained. peft's wrapper has the settings
+    as well, and copies them to the model.
+    """
+    from transformers import GenerationConfig
+
+    holders = (base_model(model), model)
+    kept = [each.generation_config for each in holders]
+    for each in holders:
+        each.generation_config = GenerationConfig()
+    try:
+        yield model
+    finally:
+        for each, settings in zip(holders, kept, strict=True):
+            each.generation_config = settings
 
 
 def _of_equal_length(prompts: Sequence[Sequence[int]], limit: int) -> Iterator[list[int]]:

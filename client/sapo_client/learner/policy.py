@@ -14,6 +14,7 @@ from sapo_client.errors import ExitCode, SapoError
 from sapo_client.learner.adapters import add_adapters, merge_adapters
 from sapo_client.learner.cpu.allocator import tune_malloc
 from sapo_client.learner.cpu.linear import use_fast_linear
+from sapo_client.learner.loading.weights import require_all_weights
 from sapo_client.learner.sizing.kernels import missing_gpu, require_kernels
 from sapo_client.learner.sizing.precision import loading_options
 
@@ -161,8 +162,11 @@ def _load(name: str, device: torch.device, base: BaseName, *, on_host: bool) -> 
 
     try:
         tokenizer = AutoTokenizer.from_pretrained(name)
-        model = AutoModelForCausalLM.from_pretrained(
-            name, attn_implementation=_attention(device), **loading_options(base, device)
+        model, report = AutoModelForCausalLM.from_pretrained(
+            name,
+            attn_implementation=_attention(device),
+            output_loading_info=True,
+            **loading_options(base, device),
         )
     except (OSError, ValueError, SafetensorError) as error:  # missing, unreadable or damaged
         if is_gated(error):
@@ -172,6 +176,7 @@ def _load(name: str, device: torch.device, base: BaseName, *, on_host: bool) -> 
             hint=f"give a folder with a transformers model, a hub name within reach, {' or '.join(PACKAGED)}",
             exit_code=ExitCode.CONFIG,
         ) from error
+    require_all_weights(name, model, report)
     if tokenizer.eos_token_id is None:
         raise _no_end_token(name)
     if len(tokenizer) > model.get_input_embeddings().num_embeddings:

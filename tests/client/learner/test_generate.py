@@ -1,5 +1,6 @@
 """The two generators against transformers' forward pass."""
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TypedDict
@@ -169,3 +170,40 @@ def test_many_prompts_are_decoded_in_parts(policies: dict[str, Policy]) -> None:
     assert len(whole) == 300
     assert [group[0].tokens for group in whole[:60]] == single
     assert FastGenerator(policy).sample([], **arguments) == []
+
+
+@pytest.mark.parametrize(("kind", "rank"), [("gpt2", 0), ("qwen2", 4)])
+def test_the_settings_of_a_folder_do_not_change_its_samples(tmp_path: Path, kind: str, rank: int) -> None:
+    """Log-probabilities are the plain policy's, so its samples must be, too; an export keeps the settings."""
+    folder = make_policy_folder(tmp_path / "model", kind)
+
+    def loaded() -> Policy:
+        policy = load_policy(str(folder), "cpu")
+        return policy.with_adapters(rank) if rank else policy
+
+    def samples(policy: Policy) -> list[list[list[Completion]]]:
+        arguments: Arguments = {
+            "completions_per_prompt": 4,
+            "max_new_tokens": 12,
+            "temperature": 1.0,
+            "seed": 5,
+        }
+        greedy: Arguments = {**arguments, "temperature": 0.0}
+        return [PlainGenerator(policy).sample(PROMPTS, **each) for each in (arguments, greedy)]
+
+    wanted = samples(loaded())
+    settings = {
+        "repetition_penalty": 3.0,
+        "no_repeat_ngram_size": 1,
+        "suppress_tokens": list(range(50, 60)),
+        "min_new_tokens": 12,
+        "num_beams": 2,
+    }
+    (folder / "generation_config.json").write_text(json.dumps(settings))
+    policy = loaded()
+    before = policy.model.generation_config.to_dict()
+    assert samples(policy) == wanted
+    assert policy.model.generation_config.to_dict() == before
+    policy.save(tmp_path / "exported")
+    exported = json.loads((tmp_path / "exported" / "generation_config.json").read_text())
+    assert {name: exported.get(name) for name in settings} == settings

@@ -1,0 +1,1 @@
+"""Reading of a model's folder, and what it must have before it is trained."""
