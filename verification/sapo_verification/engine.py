@@ -46,7 +46,7 @@ from sapo_verification.admission.equivocations import ProofStore
 from sapo_verification.admission.rollouts import Admission, SlotTaken
 from sapo_verification.admission.sampled_audits import SampledAudits
 from sapo_verification.admission.storage_budget import Retention
-from sapo_verification.engine_terms import Terms
+from sapo_verification.engine_terms import USUAL_TERMS, Terms
 from sapo_verification.epoch_count import EpochCount
 from sapo_verification.island_counts import IslandCounts
 from sapo_verification.islands import IslandMap
@@ -110,7 +110,7 @@ class Engine:
         check: Check,
         beacon_of: BeaconOf,
         key: bytes,
-        terms: Terms = Terms(),
+        terms: Terms = USUAL_TERMS,
         observers: Iterable[Observer] = (),
         record_of: RecordOf | None = None,
     ) -> None:
@@ -131,13 +131,9 @@ class Engine:
         self._observers = Observers([self.count, self.success, *imitated, *observers])
         self.islands: Final = IslandMap(manifest, beacon_of, IslandCounts(connection))
         self.reputation: Final = Reputation(connection)
+        is_newcomer = self.reputation.is_newcomer
         self.certificates: Final = CertificateStore(
-            manifest,
-            connection,
-            islands=self.islands,
-            own=own,
-            is_newcomer=self.reputation.is_newcomer,
-            key=key,
+            manifest, connection, islands=self.islands, own=own, is_newcomer=is_newcomer, key=key
         )
         self.standing: Final = self.certificates.standing
         self.admission: Final = Admission(manifest, self.certificates)

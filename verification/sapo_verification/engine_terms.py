@@ -1,6 +1,7 @@
 """What an operator may choose of a node's engine."""
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from sapo_verification.admission.storage_budget import KEPT_BYTES
 from sapo_verification.sampling.audit_queue import MOST_WAITING
@@ -26,3 +27,6 @@ class Terms:
     audit_share: float = 1.0
     audits_waiting: int = MOST_WAITING
     kept_bytes: int = KEPT_BYTES
+
+
+USUAL_TERMS: Final = Terms()
