@@ -218,22 +218,30 @@ class Engine:
                 self._draw_for_audit(admitted)
 
     def receive(
-        self, topic: str, message: bytes, now_seconds: float, *, source: str = "", live: bool = True
+        self,
+        topic: str,
+        message: bytes,
+        now_seconds: float,
+        *,
+        source: str = "",
+        live: bool = True,
+        arrived_seconds: float | None = None,
     ) -> Received:
         """Decide on a message and store all effects of the decision.
 
         Args:
             source: label of the peer that forwarded it, for observers only.
-            live: false for catch-up, where a peer sends older messages again: being late or known is
-            expected.
+            live: false for catch-up, where a peer sends older messages again: late or known ones are usual.
+            arrived_seconds: when it arrived first, if it could not be judged then.
 
         Raises:
             KeyError: the topic is not one of this swarm's, or of an island that was never carried.
         """
         handler, island = self._handlers[topic]
         is_rollout = handler == self._receive_rollout
-        heard = self.islands.rollouts if is_rollout else self.islands.carried
-        arrival = Incoming(message, now_seconds, source, live, frozenset({island}) if live else heard)
+        near = self.islands.rollouts if is_rollout else self.islands.carried
+        heard = frozenset({island}) if live else near
+        arrival = Incoming(message, now_seconds, arrived_seconds or now_seconds, source, live, heard)
         try:
             return handler(arrival)
         except RemoteProtocolError as error:
@@ -412,7 +420,7 @@ class Engine:
         self._connection.execute("BEGIN IMMEDIATE")
         with self._connection:  # all effects below are stored together
             refusal = self._offer(admitted)
-            self._keep(admitted, came.message, came.now_seconds, live=came.live)
+            self._keep(admitted, came.message, came.arrived_seconds, live=came.live)
             self._observers.admitted(admitted, came.message, came.source)
             if admitted.rollout.account == self.own:  # another machine of it made this one
                 self._note_sibling(admitted)
@@ -439,8 +447,8 @@ class Engine:
             return error
         return None
 
-    def _keep(self, admitted: AdmittedRollout, message: bytes, now_seconds: float, *, live: bool) -> None:
-        self._screens.note_arrival(admitted, now_seconds, live=live)
+    def _keep(self, admitted: AdmittedRollout, message: bytes, arrived_seconds: float, *, live: bool) -> None:
+        self._screens.note_arrival(admitted, arrived_seconds, live=live)
         self.envelopes.add(admitted, message)
 
     def _draw_for_audit(self, admitted: AdmittedRollout) -> None:

@@ -4,7 +4,10 @@
 2. known id: dropped; a copy of a message that we rejected blames each peer that forwards it;
 3. validated, once;
 4. ACCEPT: the caller forwards it. IGNORE: dropped without blame, and the same message may be
-   validated again a few seconds later. REJECT: dropped, and the forwarder is blamed.
+   validated again a few seconds later, and at once for another forwarder: what a message lacks (a
+   certificate) is asked for from its forwarders, and the first of them need not answer. Honest peers do
+   not forward what they ignore, and the rates of connections bound what all others send.
+   REJECT: dropped, and the forwarder is blamed.
 
 The id covers the whole message: a copy with one byte changed is another message, so an invalid copy
 cannot shadow the valid one. It covers the topic too: the same bytes on a topic where they are
@@ -15,6 +18,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter, OrderedDict
+from typing import Final
 
 from sapo_client.swarm.counters import TransportCounters
 from sapo_client.swarm.discipline import Discipline
@@ -23,10 +27,20 @@ from sapo_client.swarm.peer_score import Severity
 from sapo_client.swarm.transport import BugReport, Validator
 from sapo_protocol.errors import ProtocolError, Verdict
 
+MOST_REMEMBERED: Final = 16_384
+"""Ignored messages whose arrival is remembered: as many as the screen of copies remembers."""
+
+REMEMBERED_SECONDS: Final = 600.0
+"""For which an ignored message may still become acceptable: its author's clock or certificate was wrong."""
+
 
 def message_id(topic: str, data: bytes) -> bytes:
     """Return the SHA-256 of topic and data, 32 bytes."""
     return hashlib.sha256(topic.encode() + b"\x00" + data).digest()
+
+
+def _copy_id(identity: bytes, forwarder: str) -> bytes:
+    return identity + forwarder.encode()
 
 
 class SeenIds:
@@ -47,6 +61,10 @@ class SeenIds:
         self._added_seconds[message_id] = now_seconds
         self._forget(now_seconds)
 
+    def since(self, message_id: bytes, now_seconds: float) -> float | None:
+        """Return when the id was stored, or None if it is not stored or has expired."""
+        return self._added_seconds[message_id] if self.has(message_id, now_seconds) else None
+
     def has(self, message_id: bytes, now_seconds: float) -> bool:
         """Whether the id is stored and not expired."""
         added_seconds = self._added_seconds.get(message_id)
@@ -66,6 +84,28 @@ class SeenIds:
             del self._added_seconds[oldest]
 
 
+class FirstArrivals:
+    """When messages that were ignored arrived first; of very many the oldest are forgotten.
+
+    Who is asked for what such a message lacks decides when it is judged. The order in which texts arrived
+    says who copied, so a message keeps the time of its first arrival, also if it is dropped and comes again.
+    """
+
+    def __init__(self) -> None:
+        self._seen = SeenIds(max_ids=MOST_REMEMBERED, lifetime_seconds=REMEMBERED_SECONDS)
+
+    def note(self, topic: str, message: bytes, now_seconds: float) -> None:
+        """Record a message that is ignored now; a later copy of it changes nothing."""
+        self._seen.add(message_id(topic, message), now_seconds)
+
+    def first_seconds(self, topic: str, message: bytes, now_seconds: float) -> float | None:
+        """Return when a message arrived first, at the latest now; None if it was not ignored before."""
+        if not self._seen:
+            return None
+        since = self._seen.since(message_id(topic, message), now_seconds)
+        return None if since is None else min(since, now_seconds)
+
+
 class Intake:
     """Validates each message once and stores the ids of known ones; does no networking."""
 
@@ -80,6 +120,7 @@ class Intake:
         self._seen = self._new_store(limits.seen_seconds)
         self._rejected = self._new_store(limits.seen_seconds)
         self._ignored = self._new_store(limits.ignored_seconds)
+        self._ignored_from = self._new_store(limits.ignored_seconds)
         self.received_by_peer: Counter[str] = Counter()
         self.rejected_by_peer: Counter[str] = Counter()
 
@@ -139,7 +180,10 @@ class Intake:
     def _is_known(self, identity: bytes, forwarder: str, now_seconds: float) -> bool:
         if self._rejected.has(identity, now_seconds):
             self.blame(forwarder, now_seconds)
-        elif not self.knows(identity, now_seconds):
+        elif not (
+            self._seen.has(identity, now_seconds)
+            or self._ignored_from.has(_copy_id(identity, forwarder), now_seconds)
+        ):
             return False
         self._counters.duplicates += 1
         return True
@@ -163,6 +207,7 @@ class Intake:
         if verdict is Verdict.IGNORE:
             self._counters.ignored += 1
             self._ignored.add(identity, now_seconds)
+            self._ignored_from.add(_copy_id(identity, forwarder), now_seconds)
             return False
         self._counters.accepted += 1
         self._seen.add(identity, now_seconds)

@@ -75,7 +75,9 @@ class TransportLimits:
     outbound_queue: int = 512  # RPCs waiting for one slow peer
     seen_messages: int = 65_536  # ids of 32 bytes: about 10 MiB with their bookkeeping
     seen_seconds: float = 120.0  # gossipsub's usual memory; older copies are caught by the epoch window
-    ignored_seconds: float = 5.0  # an ignored message may become acceptable: validated again after that
+    ignored_seconds: float = (
+        5.0  # an ignored message may become acceptable: its forwarder is heard again then
+    )
     score: ScoreLimits = field(default_factory=ScoreLimits)
 
     @property

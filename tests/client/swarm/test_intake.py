@@ -73,6 +73,19 @@ def test_an_ignored_message_blames_nobody_and_is_validated_again_later() -> None
     assert harness.scores.score("peer", 5.0) == 0.0
 
 
+def test_each_forwarder_of_an_ignored_message_is_heard_and_none_twice_in_a_row() -> None:
+    """The first one may be an attacker that withholds what the message lacks."""
+    harness = IntakeHarness({b"early": Verdict.IGNORE})
+    forwarders = ("mallory", "bob", "mallory", "carol", "bob", "dave")
+    for number, forwarder in enumerate(forwarders):
+        assert not harness.process(b"early", forwarder, now=number / 2)
+    assert [forwarder for _, forwarder in harness.validated] == ["mallory", "bob", "carol", "dave"]
+    assert harness.intake.knows(message_id("topic", b"early"), 3.0)  # so it is asked for nowhere
+    harness.verdicts[b"early"] = Verdict.ACCEPT
+    assert harness.process(b"early", "erin", now=3.0)
+    assert not harness.process(b"early", "frank", now=3.0)
+
+
 def test_repeating_ignored_messages_costs_a_node_no_more_than_new_ones() -> None:
     """The attacker knows when an id is forgotten; what bounds it is the rate of a connection."""
     rate, seconds = int(TransportLimits().messages.per_second), 30

@@ -42,6 +42,7 @@ class Incoming:
 
     message: bytes
     now_seconds: float
+    arrived_seconds: float
     source: str
     live: bool
     heard: Heard

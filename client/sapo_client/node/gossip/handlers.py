@@ -26,6 +26,7 @@ from sapo_client.node.runtime.beacons import Beacons
 from sapo_client.node.runtime.clock import Clock
 from sapo_client.node.runtime.paid_accounts import FinalRootsBefore, PaidAccounts
 from sapo_client.node.runtime.telemetry import Telemetry
+from sapo_client.swarm.intake import FirstArrivals
 from sapo_client.swarm.peer_id import key_from_peer_id, peer_id_from_key
 from sapo_client.swarm.transport import Transport, Validator
 from sapo_protocol.certificate import Certificate, parse_certificate
@@ -115,6 +116,7 @@ class GossipHandlers:
         )
         self.hears_contributions = False
         self._unintroduced = UnintroducedMessages()
+        self._ignored = FirstArrivals()
         self._located: set[Account] = set()
 
     def _open_islands(
@@ -251,12 +253,19 @@ class GossipHandlers:
         return lambda message, forwarder: self._receive(topic, message, forwarder).verdict
 
     def _receive(self, topic: str, message: bytes, forwarder: str, *, live: bool = True) -> Received:
-        received = self._engine.receive(topic, message, self._clock(), source=forwarder, live=live)
+        now_seconds = self._clock()
+        arrived_seconds = self._ignored.first_seconds(topic, message, now_seconds) if live else None
+        received = self._engine.receive(
+            topic, message, now_seconds, source=forwarder, live=live, arrived_seconds=arrived_seconds
+        )
+        if received.verdict is Verdict.IGNORE and live:
+            self._ignored.note(topic, message, now_seconds)
         if received.unknown is not None and live:
             self._sync.ask_for(received.unknown, forwarder)
-            self._unintroduced.add(topic, message, forwarder, received.unknown, self._clock())
+            self._unintroduced.add(topic, message, forwarder, received.unknown, now_seconds)
         if isinstance(received.admitted, Certificate):
-            for waiting in self._unintroduced.take(received.admitted.node, self._clock()):
+            self._sync.has_come(received.admitted.node)
+            for waiting in self._unintroduced.take(received.admitted.node, now_seconds):
                 self._receive(waiting.topic, waiting.message, waiting.forwarder)
         if received.proof is not None:
             self._publisher.queue_proof(received.proof, received.islands)

@@ -92,6 +92,11 @@ class PeerSync:
         if len(wanted) < MAX_WANTED:
             wanted[node] = None
 
+    def has_come(self, node: NodeId) -> None:
+        """Ask nobody for the certificate of a node any more: it is known."""
+        for wanted in self._wanted.values():
+            wanted.pop(node, None)
+
     async def fetch_certificates(self, peer_id: str, nodes: Sequence[NodeId]) -> None:
         """Ask a peer now for the certificates of at most ``MAX_WANTED`` nodes, and validate what comes."""
         try:

@@ -1,11 +1,12 @@
 """Messages of authors whose certificate is missing, kept until it comes. Pure.
 
 A newcomer's first rollout, and the first one that a node hears after it joined an island, may come before
-the author's certificate. It is ignored then (R5.1), and gossip does not bring it again. The forwarder is
+the author's certificate. It is ignored then (R5.1), and gossip does not bring it again. Its forwarders are
 asked for the certificate, so the message is kept for the seconds that this takes and judged once more.
 
 Nobody vouches for such messages. So a forwarder has a few places, and where all places together are full, who
-has most bytes in them loses its oldest one: an attacker pushes out nobody's messages but its own.
+has most bytes in them loses its oldest one. A message that several forwarded is in a place of each of them,
+and is kept while it has one: an attacker pushes out no message that somebody else forwarded, too.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ class Unintroduced:
     """A message whose author is unknown.
 
     Attributes:
+        forwarder: who sent it first.
         node: the author, whose certificate is missing.
         expires_seconds: when it is given up.
     """
@@ -46,6 +48,7 @@ class UnintroducedMessages:
 
     def __init__(self) -> None:
         self._waiting: OrderedDict[bytes, Unintroduced] = OrderedDict()
+        self._forwarders: dict[bytes, set[str]] = {}
         self._of: dict[str, OrderedDict[bytes, None]] = {}
         self._bytes: Counter[str] = Counter()
         self._all_bytes = 0
@@ -54,17 +57,21 @@ class UnintroducedMessages:
         return len(self._waiting)
 
     def add(self, topic: str, message: bytes, forwarder: str, node: NodeId, now_seconds: float) -> None:
-        """Keep a message; a known one stays as it is."""
+        """Keep a message; a known one stays as it is, and is kept for this forwarder as well."""
         self._give_up(now_seconds)
         identity = message_id(topic, message)
-        if identity in self._waiting or len(message) > MOST_BYTES:
+        if forwarder in self._forwarders.get(identity, ()) or len(message) > MOST_BYTES:
             return
         if len(self._of.get(forwarder, ())) >= MOST_OF_A_FORWARDER:
             self._drop_oldest(forwarder)
-        self._waiting[identity] = Unintroduced(topic, message, forwarder, node, now_seconds + KEPT_SECONDS)
+        if identity not in self._waiting:
+            expires_seconds = now_seconds + KEPT_SECONDS
+            self._waiting[identity] = Unintroduced(topic, message, forwarder, node, expires_seconds)
+            self._forwarders[identity] = set()
+            self._all_bytes += len(message)
+        self._forwarders[identity].add(forwarder)
         self._of.setdefault(forwarder, OrderedDict())[identity] = None
         self._bytes[forwarder] += len(message)
-        self._all_bytes += len(message)
         while self._all_bytes > MOST_BYTES:
             self._drop_oldest(max(self._bytes, key=self._bytes.__getitem__))
 
@@ -74,9 +81,6 @@ class UnintroducedMessages:
         found = [identity for identity, waiting in self._waiting.items() if waiting.node == node]
         return tuple(self._remove(identity) for identity in found)
 
-    def _drop_oldest(self, forwarder: str) -> None:
-        self._remove(next(iter(self._of[forwarder])))
-
     def _give_up(self, now_seconds: float) -> None:
         while self._waiting:
             oldest, waiting = next(iter(self._waiting.items()))
@@ -85,11 +89,22 @@ class UnintroducedMessages:
             self._remove(oldest)
 
     def _remove(self, identity: bytes) -> Unintroduced:
-        waiting = self._waiting.pop(identity)
-        forwarder, size = waiting.forwarder, len(waiting.message)
-        self._all_bytes -= size
+        waiting = self._waiting[identity]
+        for forwarder in tuple(self._forwarders[identity]):
+            self._drop(identity, forwarder)
+        return waiting
+
+    def _drop_oldest(self, forwarder: str) -> None:
+        self._drop(next(iter(self._of[forwarder])), forwarder)
+
+    def _drop(self, identity: bytes, forwarder: str) -> None:
+        """Free a forwarder's place of a message; without any place the message is kept no longer."""
+        size = len(self._waiting[identity].message)
         self._bytes[forwarder] -= size
         del self._of[forwarder][identity]
         if not self._of[forwarder]:
             del self._of[forwarder], self._bytes[forwarder]
-        return waiting
+        self._forwarders[identity].remove(forwarder)
+        if not self._forwarders[identity]:
+            del self._forwarders[identity], self._waiting[identity]
+            self._all_bytes -= size

@@ -54,3 +54,27 @@ def test_a_message_of_any_size_is_no_trouble() -> None:
     waiting.add(TOPIC, bytes(MOST_BYTES + 1), "bob", CAROL, 0.0)
     waiting.add(TOPIC, bytes(MOST_BYTES), "bob", CAROL, 0.0)
     assert [len(each.message) for each in waiting.take(CAROL, 0.0)] == [MOST_BYTES]
+
+
+def test_a_message_is_kept_while_one_of_its_forwarders_has_a_place_for_it() -> None:
+    waiting = UnintroducedMessages()
+    for forwarder in ("mallory", "bob", "bob"):
+        waiting.add(TOPIC, b"honest", forwarder, CAROL, 0.0)
+    for number in range(MOST_OF_A_FORWARDER):
+        waiting.add(TOPIC, b"%d" % number, "mallory", DAVE, 1.0)
+    assert len(waiting) == MOST_OF_A_FORWARDER + 1
+    assert taken(waiting, CAROL, 2.0) == [(TOPIC, b"honest", "mallory")]
+    for number in range(MOST_OF_A_FORWARDER):
+        waiting.add(TOPIC, b"later %d" % number, "bob", DAVE, 2.0)
+    assert len(waiting.take(DAVE, 3.0)) == 2 * MOST_OF_A_FORWARDER
+    assert len(waiting) == 0
+
+
+def test_what_all_forwarders_pushed_out_is_kept_no_longer() -> None:
+    waiting = UnintroducedMessages()
+    for forwarder in ("mallory", "bob"):
+        waiting.add(TOPIC, b"honest", forwarder, CAROL, 0.0)
+        for number in range(MOST_OF_A_FORWARDER):
+            waiting.add(TOPIC, b"%d" % number, forwarder, DAVE, 1.0)
+    assert taken(waiting, CAROL, 2.0) == []
+    assert len(waiting) == MOST_OF_A_FORWARDER  # the same messages of both
