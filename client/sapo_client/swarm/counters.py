@@ -25,6 +25,7 @@ class TransportCounters:
     bans: int = 0
     requests_served: int = 0
     requests_refused: int = 0
+    requests_lapsed: int = 0
     dials: int = 0
     dials_failed: int = 0
 

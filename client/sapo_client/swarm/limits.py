@@ -62,7 +62,11 @@ class TransportLimits:
     flood_pause_seconds: float = 0.2  # reading stops that long: at most five penalties a second
     requests: Rate = Rate(per_second=5, burst=20)  # per peer; a new node asks a few times at its start
     max_request_bytes: int = 64 * 1024
-    max_requests_at_once: int = 32  # answered at the same time, all peers together
+    max_open_requests: int = 8  # streams of one peer; an honest one asks on a few protocols at a time
+    request_read_seconds: float = 5.0  # until a request is there; over a slow and busy link it takes two
+    lapses: Rate = Rate(per_second=0.1, burst=8)  # of a peer without blame: a slow link has as many
+    max_answers_at_once: int = 2  # for one peer; each is a megabyte at most while it is being sent
+    max_requests_at_once: int = 32  # worked on at the same time, all peers together
     request_timeout_seconds: float = 10.0
     ping_after_seconds: float = 10.0  # without a word over a connection ...
     pong_seconds: float = 15.0  # ... which ends if nothing comes for so long then

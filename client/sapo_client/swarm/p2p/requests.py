@@ -1,7 +1,13 @@
-"""Request and response on a stream of their own; both length-prefixed and bounded."""
+"""Request and response on a stream of their own; both length-prefixed and bounded.
+
+Peer ids are free, so nothing that all peers share is held while a peer is waited for. Requests are read, and
+answers are sent, within the few streams of each peer; a place among those that are worked on at the same time
+is taken in between alone.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final, cast
 
 import trio
@@ -23,6 +29,18 @@ from sapo_protocol.errors import ProtocolError
 _MAX_BUCKETS: Final = 1024  # peers whose request rate is remembered
 
 
+@dataclass(slots=True)
+class _Asker:
+    """A peer that has streams open here.
+
+    Attributes:
+        answers: bounds its answers that are made or sent at the same time.
+    """
+
+    answers: trio.CapacityLimiter
+    open_streams: int = 0
+
+
 class Requests:
     """Client and server of requests over one host."""
 
@@ -41,6 +59,8 @@ class Requests:
         self._on_bug = on_bug
         self._at_once = trio.CapacityLimiter(limits.max_requests_at_once)
         self._asked = KeyedBuckets(limits.requests, _MAX_BUCKETS)
+        self._lapses = KeyedBuckets(limits.lapses, _MAX_BUCKETS)
+        self._askers: dict[str, _Asker] = {}
 
     # Asking
 
@@ -83,35 +103,68 @@ class Requests:
             self._counters.requests_refused += 1
             await stream.reset()
             return
-        async with self._at_once:
-            with trio.move_on_after(self._limits.request_timeout_seconds) as scope:
-                await self._answer_in_time(stream, peer_id, handler)
-        if scope.cancelled_caught:
-            await stream.reset()
+        asker = self._askers.setdefault(
+            peer_id, _Asker(trio.CapacityLimiter(self._limits.max_answers_at_once))
+        )
+        asker.open_streams += 1
+        try:
+            request = await self._read(stream, peer_id)
+            if request is not None:
+                await self._answer_in_time(stream, peer_id, request, handler)
+        finally:
+            asker.open_streams -= 1
+            if not asker.open_streams:
+                del self._askers[peer_id]
 
     def _admit(self, peer_id: str) -> bool:
         now_seconds = trio.current_time()
-        admitted = self._asked.take(peer_id, now_seconds)
-        if not admitted:
+        if not self._asked.take(peer_id, now_seconds):
             self._discipline.blame(peer_id, Severity.HIGH, now_seconds)
-        return admitted
+            return False
+        asker = self._askers.get(peer_id)  # of a busy node an honest peer may have too many: no blame
+        return asker is None or asker.open_streams < self._limits.max_open_requests
 
-    async def _answer_in_time(self, stream: INetStream, peer_id: str, handler: Handler) -> None:
-        payload = await FrameReader(stream, self._limits.max_request_bytes).next()
-        if payload is None:
-            return
-        responses: list[bytes] = []
-        with ContainExceptions(self._report_bug):
-            try:
-                responses.append(await handler(peer_id, payload))
-            except ProtocolError:
-                self._discipline.blame(peer_id, Severity.MID, trio.current_time())
-        if not responses:
+    async def _read(self, stream: INetStream, peer_id: str) -> bytes | None:
+        """Return the request; None if the stream ends without one, or none comes in time."""
+        request: bytes | None = None
+        with trio.move_on_after(self._limits.request_read_seconds) as scope:
+            request = await FrameReader(stream, self._limits.max_request_bytes).next()
+        if scope.cancelled_caught:
+            self._note_lapse(peer_id)
             await stream.reset()
-            return
-        await stream.write(frame(responses[0]))
-        self._counters.requests_served += 1
-        await cast(NetStream, stream).close_write()
+        return request
+
+    def _note_lapse(self, peer_id: str) -> None:
+        """Blame a peer whose streams lapse more often than those of an honest one on a slow link."""
+        self._counters.requests_lapsed += 1
+        now_seconds = trio.current_time()
+        if not self._lapses.take(peer_id, now_seconds):
+            self._discipline.blame(peer_id, Severity.HIGH, now_seconds)
+
+    async def _answer_in_time(
+        self, stream: INetStream, peer_id: str, request: bytes, handler: Handler
+    ) -> None:
+        answered = False
+        with trio.move_on_after(self._limits.request_timeout_seconds):
+            async with self._askers[peer_id].answers:
+                response = await self._response(peer_id, request, handler)
+                if response is not None:
+                    await stream.write(frame(response))
+                    self._counters.requests_served += 1
+                    await cast(NetStream, stream).close_write()
+                    answered = True
+        if not answered:
+            await stream.reset()
+
+    async def _response(self, peer_id: str, request: bytes, handler: Handler) -> bytes | None:
+        """Return the handler's response, once there is a place for the request; None if it refuses."""
+        async with self._at_once:
+            with ContainExceptions(self._report_bug):
+                try:
+                    return await handler(peer_id, request)
+                except ProtocolError:
+                    self._discipline.blame(peer_id, Severity.MID, trio.current_time())
+        return None
 
     def _report_bug(self, error: Exception) -> None:
         self._counters.bugs += 1
