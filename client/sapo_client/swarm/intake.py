@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter, OrderedDict
+from typing import Final
 
 from sapo_client.swarm.counters import TransportCounters
 from sapo_client.swarm.discipline import Discipline
@@ -25,6 +26,12 @@ from sapo_client.swarm.limits import TransportLimits
 from sapo_client.swarm.peer_score import Severity
 from sapo_client.swarm.transport import BugReport, Validator
 from sapo_protocol.errors import ProtocolError, Verdict
+
+MOST_REMEMBERED: Final = 16_384
+"""Ignored messages whose arrival is remembered: as many as the screen of copies remembers."""
+
+REMEMBERED_SECONDS: Final = 600.0
+"""For which an ignored message may still become acceptable: its author's clock or certificate was wrong."""
 
 
 def message_id(topic: str, data: bytes) -> bytes:
@@ -75,6 +82,28 @@ class SeenIds:
             if not full and now_seconds - added_seconds < self._lifetime_seconds:
                 return
             del self._added_seconds[oldest]
+
+
+class FirstArrivals:
+    """When messages that were ignored arrived first; of very many the oldest are forgotten.
+
+    Who is asked for what such a message lacks decides when it is judged. The order in which texts arrived
+    says who copied, so a message keeps the time of its first arrival, also if it is dropped and comes again.
+    """
+
+    def __init__(self) -> None:
+        self._seen = SeenIds(max_ids=MOST_REMEMBERED, lifetime_seconds=REMEMBERED_SECONDS)
+
+    def note(self, topic: str, message: bytes, now_seconds: float) -> None:
+        """Record a message that is ignored now; a later copy of it changes nothing."""
+        self._seen.add(message_id(topic, message), now_seconds)
+
+    def first_seconds(self, topic: str, message: bytes, now_seconds: float) -> float | None:
+        """Return when a message arrived first, at the latest now; None if it was not ignored before."""
+        if not self._seen:
+            return None
+        since = self._seen.since(message_id(topic, message), now_seconds)
+        return None if since is None else min(since, now_seconds)
 
 
 class Intake:

@@ -76,7 +76,8 @@ class TransportLimits:
     untrusted_share: float = 0.625  # ... half of it for those that earned trust: a bond can be bought
     max_streams_per_connection: int = 64  # an honest peer holds two gossip streams and a few requests
     max_buffered_bytes_per_connection: int = 4 * 2**20
-    outbound_queue: int = 512  # RPCs waiting for one slow peer
+    outbound_queue: int = 512  # RPCs waiting for one slow peer ...
+    outbound_bytes: int = 2 * 2**20  # ... and their bytes: 400 messages of 5 KiB, 15 of the largest
     seen_messages: int = 65_536  # ids of 32 bytes: about 10 MiB with their bookkeeping
     seen_seconds: float = 120.0  # gossipsub's usual memory; older copies are caught by the epoch window
     ignored_seconds: float = (

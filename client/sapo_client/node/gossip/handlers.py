@@ -26,6 +26,7 @@ from sapo_client.node.runtime.beacons import Beacons
 from sapo_client.node.runtime.clock import Clock
 from sapo_client.node.runtime.paid_accounts import FinalRootsBefore, PaidAccounts
 from sapo_client.node.runtime.telemetry import Telemetry
+from sapo_client.swarm.intake import FirstArrivals
 from sapo_client.swarm.peer_id import key_from_peer_id, peer_id_from_key
 from sapo_client.swarm.transport import Transport, Validator
 from sapo_protocol.certificate import Certificate, parse_certificate

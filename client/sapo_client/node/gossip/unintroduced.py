@@ -7,9 +7,6 @@ asked for the certificate, so the message is kept for the seconds that this take
 Nobody vouches for such messages. So a forwarder has a few places, and where all places together are full, who
 has most bytes in them loses its oldest one. A message that several forwarded is in a place of each of them,
 and is kept while it has one: an attacker pushes out no message that somebody else forwarded, too.
-
-Who is asked for a certificate decides when it comes. The order in which texts arrived says who copied, so
-it is that of the first arrivals (`FirstArrivals`), also of messages that were pushed out and came again.
 """
 
 from __future__ import annotations
@@ -18,7 +15,7 @@ from collections import Counter, OrderedDict
 from dataclasses import dataclass
 from typing import Final
 
-from sapo_client.swarm.intake import SeenIds, message_id
+from sapo_client.swarm.intake import message_id
 from sapo_protocol.identifiers import NodeId
 
 MOST_OF_A_FORWARDER: Final = 16
@@ -117,21 +114,3 @@ class UnintroducedMessages:
         if not self._forwarders[identity]:
             del self._forwarders[identity], self._waiting[identity]
             self._all_bytes -= size
-
-
-class FirstArrivals:
-    """When messages that were ignored arrived first; of very many the oldest are forgotten."""
-
-    def __init__(self) -> None:
-        self._seen = SeenIds(max_ids=MOST_REMEMBERED, lifetime_seconds=REMEMBERED_SECONDS)
-
-    def note(self, topic: str, message: bytes, now_seconds: float) -> None:
-        """Record a message that is ignored now; a later copy of it changes nothing."""
-        self._seen.add(message_id(topic, message), now_seconds)
-
-    def first_seconds(self, topic: str, message: bytes, now_seconds: float) -> float | None:
-        """Return when a message arrived first, at the latest now; None if it was not ignored before."""
-        if not self._seen:
-            return None
-        since = self._seen.since(message_id(topic, message), now_seconds)
-        return None if since is None else min(since, now_seconds)

@@ -5,16 +5,16 @@ validator. Stock's signed messages cost a second signature per message, and its 
 sequence number are where most malformed frames end it; with a forged author an attacker also makes a
 victim drop a valid message as "its own".
 
-Differences from the stock service: messages are validated inline in the reader of their stream
-(stock starts a task for each, without bound), each once and with three outcomes; reading is metered and
-pauses for a peer that floods; an accepted message is forwarded and not delivered a second time (stock
-delivers it through a queue of 32, and drops the rest); outbound queues hold 512 messages instead of 32,
-and what they drop is counted; only the sending task of a peer writes on its stream
-(stock writes replays and answers directly, and large ones interleave); a peer is registered once
-however many connections it opens at the same time, and a peer that comes back before its old connection
-is found dead gets a new stream and keeps its subscriptions (stock keeps the dead stream, and forgets
-the subscriptions when it finds out); and a peer to which no stream could be opened is tried again while it
-is connected (stock gives it up unless the connection ended).
+Differences from the stock service: messages are validated inline in the reader of their stream (stock
+starts a task for each, without bound), each once and with three outcomes; reading is metered and pauses for
+a peer that floods; an accepted message is forwarded and not delivered a second time (stock delivers it
+through a queue of 32, and drops the rest); outbound queues hold 512 messages instead of 32, within a number
+of bytes (`outbound_queue.py`), and what they drop is counted; only the sending task of a peer writes on its
+stream (stock writes replays and answers directly, and large ones interleave); a peer is registered once
+however many connections it opens at the same time, and a peer that comes back before its old connection is
+found dead gets a new stream and keeps its subscriptions (stock keeps the dead stream, and forgets the
+subscriptions when it finds out); and a peer to which no stream could be opened is tried again while it is
+connected (stock gives it up unless the connection ended).
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from sapo_client.swarm.limits import TransportLimits
 from sapo_client.swarm.p2p.frames import FrameReader
 from sapo_client.swarm.p2p.mesh import Mesh
 from sapo_client.swarm.p2p.muxer import BoundedYamux
+from sapo_client.swarm.p2p.outbound_queue import OutboundQueue
 from sapo_client.swarm.peer_score import Severity
 from sapo_client.swarm.rate_limit import Meter
 
@@ -177,7 +178,7 @@ class GossipService(Pubsub):
                     del self._registering[peer_id]
         queue = self.peer_queues.get(peer_id)
         if queue is not None:
-            queue._queue.max_size = self._limits.outbound_queue
+            OutboundQueue.bound(queue, self._limits)
 
     async def handle_dead_peer_queue(self) -> None:
         """Drop streams of connections that ended, whether or not the peer has another."""

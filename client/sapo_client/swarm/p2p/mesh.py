@@ -5,8 +5,9 @@ repair what was lost. Differences from the stock router, each a fault that was f
 
 * the signed peer record that stock attaches to every RPC (and verifies on every RPC) is neither sent
   nor read: addresses travel in our own peer exchange;
-* IWANT serves each message a few times per peer and heartbeat window, so that a small request cannot
-  draw megabytes; IHAVE asks for a bounded number of ids;
+* IWANT serves each message a few times per peer, and no more at a time than the peer's queue has room for
+  (`outbound_queue.py`): 8 KiB of ids ask for 16 MiB of messages; the queues of all peers hold the same object
+  of a message; IHAVE asks for a bounded number of ids;
 * control messages about topics that we did not join are not stored (stock keeps a back-off for
   every topic name that a peer invents), and one RPC has one of a kind for a topic;
 * above a rate GRAFTs are not read, since each is answered;
@@ -114,12 +115,11 @@ class Mesh(GossipSub):
     def forward(self, message: rpc_pb2.Message, came_from: ID | None) -> int:
         """Queue a message; return how many peers' queues took it. `came_from` is None for our own."""
         topic, identity = message.topicIDs[0], message_id(message.topicIDs[0], message.data)
-        self.mcache.put(message)
+        rpc = self.mcache.to_rpc(message)
         if came_from is not None:
             self._supply.came(topic, identity, came_from)
         if came_from is not None and len(message.data) >= _MIN_IDONTWANT_BYTES:
             self._announce(identity, topic, came_from)
-        rpc = rpc_pb2.RPC(publish=[message])
         receivers = self._receivers(topic, identity, came_from)
         return sum(self._enqueue(peer, rpc) for peer in receivers)
 
@@ -203,14 +203,14 @@ class Mesh(GossipSub):
             await self.emit_iwant([MessageID(one) for one in identities[start : start + _MAX_IDS]], peer)
 
     async def handle_iwant(self, iwant_msg: rpc_pb2.ControlIWant, sender_peer_id: ID) -> None:
-        """Send the messages asked for, each in an RPC of its own."""
+        """Send the messages asked for, each in an RPC of its own; what has no room may be asked for again."""
         if not self._check_iwant_rate_limit(sender_peer_id):
             return
         asker = sender_peer_id.to_bytes()
         for identity in dict.fromkeys(iwant_msg.messageIDs[:_MAX_IDS]):
-            message = self.mcache.get_for(identity, asker, max_times=_MAX_RETRANSMISSIONS)
-            if message is not None:
-                self._enqueue(sender_peer_id, rpc_pb2.RPC(publish=[message]))
+            rpc = self.mcache.get_for(identity, asker, max_times=_MAX_RETRANSMISSIONS)
+            if rpc is not None and self._enqueue(sender_peer_id, rpc):
+                self.mcache.was_sent(identity, asker)
 
     async def emit_control_message(self, control_msg: rpc_pb2.ControlMessage, to_peer: ID) -> None:
         """Queue a control message, ahead of the messages that wait."""

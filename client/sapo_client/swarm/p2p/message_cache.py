@@ -3,6 +3,8 @@
 Stock keys its cache by author and sequence number whatever message id is configured: anonymous
 messages would all share one empty key, and IHAVE would announce ids that no peer ever saw, so that
 every peer asks for every message again on each heartbeat.
+
+A message is held in the RPC with which it is sent, which is the same object in the queues of all peers.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 from typing import Final
 
 from libp2p.pubsub.mcache import CacheEntry, MessageCache
-from libp2p.pubsub.pb.rpc_pb2 import Message
+from libp2p.pubsub.pb.rpc_pb2 import RPC, Message
 
 from sapo_client.swarm.intake import message_id
 
@@ -27,28 +29,39 @@ class ContentCache(MessageCache):
 
     def __init__(self, window_size: int, history_size: int, most_bytes: int = MOST_BYTES) -> None:
         super().__init__(window_size, history_size)
+        self._rpcs: dict[bytes, RPC] = {}
         self._sent: dict[bytes, dict[bytes, int]] = {}
         self._most_bytes = most_bytes
         self._bytes = 0
 
     def put(self, msg: Message) -> None:
         """Store a message under its content id."""
-        identity = message_id(msg.topicIDs[0], msg.data)
-        if identity not in self.msgs:
-            self.msgs[identity] = msg
-            self.history[0].append(CacheEntry(identity, msg.topicIDs))
-            self._bytes += len(msg.data)
-            while self._bytes > self._most_bytes:
-                self._drop(next(entries for entries in reversed(self.history) if entries).pop(0))
+        self.to_rpc(msg)
 
-    def get_for(self, identity: bytes, asker: bytes, *, max_times: int) -> Message | None:
-        """Return the message, unless it was sent to this asker `max_times` already."""
-        message = self.msgs.get(identity)
-        if message is None:
+    def to_rpc(self, msg: Message) -> RPC:
+        """Store a message under its content id; return the RPC with which it is sent, not to be changed."""
+        identity = message_id(msg.topicIDs[0], msg.data)
+        if identity in self._rpcs:
+            return self._rpcs[identity]
+        rpc = RPC(publish=[msg])
+        self._rpcs[identity], self.msgs[identity] = rpc, rpc.publish[0]
+        self.history[0].append(CacheEntry(identity, msg.topicIDs))
+        self._bytes += len(msg.data)
+        while self._bytes > self._most_bytes:
+            self._drop(next(entries for entries in reversed(self.history) if entries).pop(0))
+        return rpc
+
+    def get_for(self, identity: bytes, asker: bytes, *, max_times: int) -> RPC | None:
+        """Return the message's RPC, unless it was sent to this asker `max_times` already."""
+        rpc = self._rpcs.get(identity)
+        if rpc is None or self._sent.get(identity, {}).get(asker, 0) >= max_times:
             return None
+        return rpc
+
+    def was_sent(self, identity: bytes, asker: bytes) -> None:
+        """Count a message as sent to an asker."""
         times = self._sent.setdefault(identity, {})
         times[asker] = times.get(asker, 0) + 1
-        return message if times[asker] <= max_times else None
 
     def recent(self, topic: str) -> list[bytes]:
         """Return the ids of all messages of the topic that are still held, oldest first."""
@@ -63,4 +76,5 @@ class ContentCache(MessageCache):
         self._sent = {identity: times for identity, times in self._sent.items() if identity in self.msgs}
 
     def _drop(self, entry: CacheEntry) -> None:
+        del self._rpcs[entry.mid]
         self._bytes -= len(self.msgs.pop(entry.mid).data)

@@ -126,12 +126,13 @@ class Requests:
 
     async def _read(self, stream: INetStream, peer_id: str) -> bytes | None:
         """Return the request; None if the stream ends without one, or none comes in time."""
+        request: bytes | None = None
         with trio.move_on_after(self._limits.request_read_seconds) as scope:
-            return await FrameReader(stream, self._limits.max_request_bytes).next()
+            request = await FrameReader(stream, self._limits.max_request_bytes).next()
         if scope.cancelled_caught:
             self._note_lapse(peer_id)
             await stream.reset()
-        return None
+        return request
 
     def _note_lapse(self, peer_id: str) -> None:
         """Blame a peer whose streams lapse more often than those of an honest one on a slow link."""

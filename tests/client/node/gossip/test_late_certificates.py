@@ -98,9 +98,9 @@ async def siege(root: Path, *neighbours: Neighbour) -> AsyncIterator[GossipHarne
     assert node.events("service_failed") == []
 
 
-async def judged(node: GossipHarness, order: Sequence[Identity]) -> dict[int, Rule | tuple[int, ...]]:
+async def judged(node: GossipHarness, order: Sequence[Identity]) -> dict[int, Rule | tuple[float, ...]]:
     """Return the rewards of the authors' rollouts, or the rule that one breaks, verified in an order."""
-    found: dict[int, Rule | tuple[int, ...]] = {}
+    found: dict[int, Rule | tuple[float, ...]] = {}
     for author in order:
         [admitted] = node.pool.waiting(author.account)
         try:
@@ -128,7 +128,7 @@ async def test_who_holds_back_a_certificate_changes_no_order_of_arrival(
     copied_seconds: float,
     answered_seconds: float,
     order: Sequence[Identity],
-    expected: dict[int, Rule | tuple[int, ...]],
+    expected: dict[int, Rule | tuple[float, ...]],
 ) -> None:
     mallory = Neighbour(MALLORY, MemoryHub(), answered_seconds)
     async with siege(tmp_path, mallory) as node:

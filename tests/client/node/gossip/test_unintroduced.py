@@ -4,9 +4,6 @@ from sapo_client.node.gossip.unintroduced import (
     KEPT_SECONDS,
     MOST_BYTES,
     MOST_OF_A_FORWARDER,
-    MOST_REMEMBERED,
-    REMEMBERED_SECONDS,
-    FirstArrivals,
     UnintroducedMessages,
 )
 from sapo_protocol.identifiers import NodeId
@@ -81,21 +78,3 @@ def test_what_all_forwarders_pushed_out_is_kept_no_longer() -> None:
             waiting.add(TOPIC, b"%d" % number, forwarder, DAVE, 1.0)
     assert taken(waiting, CAROL, 2.0) == []
     assert len(waiting) == MOST_OF_A_FORWARDER  # the same messages of both
-
-
-def test_the_first_arrival_of_a_message_is_remembered_for_a_time() -> None:
-    arrivals = FirstArrivals()
-    assert arrivals.first_seconds(TOPIC, b"a", 10.0) is None
-    arrivals.note(TOPIC, b"a", 10.0)
-    arrivals.note(TOPIC, b"a", 11.0)
-    times = (10.0, 20.0, 5.0, 10.0 + REMEMBERED_SECONDS)  # the third one after the clock was set back
-    assert [arrivals.first_seconds(TOPIC, b"a", now) for now in times] == [10.0, 10.0, 5.0, None]
-    assert arrivals.first_seconds("another topic", b"a", 20.0) is None
-
-
-def test_arrivals_are_remembered_of_the_newest_messages() -> None:
-    arrivals = FirstArrivals()
-    for number in range(MOST_REMEMBERED + 1):
-        arrivals.note(TOPIC, b"%d" % number, 10.0)
-    known = [arrivals.first_seconds(TOPIC, b"%d" % number, 10.0) for number in (0, 1, MOST_REMEMBERED)]
-    assert known == [None, 10.0, 10.0]

@@ -32,6 +32,7 @@ from sapo_client.swarm.intake import message_id
 from sapo_client.swarm.limits import TransportLimits
 from sapo_client.swarm.p2p.frames import FrameReader, frame
 from sapo_client.swarm.p2p.host import quiet
+from sapo_client.swarm.p2p.outbound_queue import OutboundQueue
 from sapo_protocol.errors import Verdict
 
 TOPIC = "sapo/1/test/rollouts"
@@ -188,6 +189,7 @@ async def test_outbound_queue_is_longer_and_what_it_drops_is_counted(swarm: Any,
     gossip = members[0].transport._gossip
     [queue] = gossip.peer_queues.values()
     assert (RpcQueue()._queue.max_size, queue._queue.max_size) == (32, 50)
+    assert isinstance(queue._queue, OutboundQueue)
     waiting = len(queue._queue)  # of the router's own messages
     for number in range(60):  # without a checkpoint: nothing is sent meanwhile
         gossip.send(TOPIC, bytes([number]))

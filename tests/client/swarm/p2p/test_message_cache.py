@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from libp2p.pubsub.pb.rpc_pb2 import Message
+from libp2p.pubsub.pb.rpc_pb2 import RPC, Message
 
 from sapo_client.swarm.intake import message_id
 from sapo_client.swarm.p2p.message_cache import ContentCache
@@ -29,7 +29,18 @@ def test_the_oldest_messages_are_dropped_beyond_the_bytes() -> None:
         cache.shift()
     assert cache.recent(TOPIC) == [identity(number) for number in range(2, 7)]
     assert cache.get_for(identity(1), ASKER, max_times=3) is None
-    assert cache.get_for(identity(2), ASKER, max_times=3) == message(2)
+    assert cache.get_for(identity(2), ASKER, max_times=3) == RPC(publish=[message(2)])
+
+
+def test_all_askers_get_one_object_each_a_few_times() -> None:
+    cache = ContentCache(3, 30)
+    sent = cache.to_rpc(message(0))
+    assert cache.to_rpc(message(0)) is sent
+    for asker in (ASKER, b"another"):
+        for _ in range(3):
+            assert cache.get_for(identity(0), asker, max_times=3) is sent
+            cache.was_sent(identity(0), asker)
+        assert cache.get_for(identity(0), asker, max_times=3) is None
 
 
 def test_a_message_larger_than_all_is_not_kept() -> None:
@@ -37,6 +48,7 @@ def test_a_message_larger_than_all_is_not_kept() -> None:
     cache.put(message(0))
     cache.put(message(1, 41))
     assert cache.recent(TOPIC) == []
+    assert cache.to_rpc(message(3, 41)) == RPC(publish=[message(3, 41)])  # and is sent all the same
     cache.put(message(2))
     assert cache.recent(TOPIC) == [identity(2)]
 
