@@ -21,7 +21,7 @@ from sapo_client.node.gossip.islands import IslandKeeper
 from sapo_client.node.gossip.own_certificate import OwnCertificate
 from sapo_client.node.gossip.publisher import Publisher
 from sapo_client.node.gossip.sync import PeerSync, bounded_response
-from sapo_client.node.gossip.unintroduced import FirstArrivals, UnintroducedMessages
+from sapo_client.node.gossip.unintroduced import UnintroducedMessages
 from sapo_client.node.runtime.beacons import Beacons
 from sapo_client.node.runtime.clock import Clock
 from sapo_client.node.runtime.paid_accounts import FinalRootsBefore, PaidAccounts

@@ -13,7 +13,7 @@ from sapo_client.learner.policy import load_policy
 from sapo_client.learner.sizing.precision import BaseName
 
 
-def refusal(folder: Path, base: BaseName = "float32") -> tuple[str, str, ExitCode]:
+def refusal(folder: Path, base: BaseName = "float32") -> tuple[str, str, int]:
     with pytest.raises(SapoError) as caught:
         load_policy(str(folder), "cpu", base=base)
     return caught.value.text, caught.value.hint, caught.value.exit_code
