@@ -80,9 +80,7 @@ class TransportLimits:
     outbound_bytes: int = 2 * 2**20  # ... and their bytes: 400 messages of 5 KiB, 15 of the largest
     seen_messages: int = 65_536  # ids of 32 bytes: about 10 MiB with their bookkeeping
     seen_seconds: float = 120.0  # gossipsub's usual memory; older copies are caught by the epoch window
-    ignored_seconds: float = (
-        5.0  # an ignored message may become acceptable: its forwarder is heard again then
-    )
+    ignored_seconds: float = 5.0  # an ignored message may become acceptable: a forwarder is heard again then
     score: ScoreLimits = field(default_factory=ScoreLimits)
 
     @property
