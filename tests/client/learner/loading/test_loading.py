@@ -1,7 +1,9 @@
 """Folders that are refused when they are loaded, each with an error that says what to do."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -17,6 +19,10 @@ def refusal(folder: Path, base: BaseName = "float32") -> tuple[str, str, ExitCod
     with pytest.raises(SapoError) as caught:
         load_policy(str(folder), "cpu", base=base)
     return caught.value.text, caught.value.hint, caught.value.exit_code
+
+
+def change_json(file: Path, **changes: Any) -> None:
+    file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
 
 
 def change_weights(
@@ -56,3 +62,26 @@ def test_whole_folders_are_loaded(tmp_path: Path, kind: str) -> None:
     assert {name: torch.equal(loaded[name], each) for name, each in kept.items() if name in loaded} == {
         name: True for name in kept if name in loaded
     }
+
+
+@pytest.mark.parametrize("room", [0, 8])
+def test_an_end_token_outside_the_vocabulary_is_refused(tmp_path: Path, room: int) -> None:
+    """Transformers would add it as a new token, which the model never learned."""
+    folder = make_policy_folder(tmp_path, "llama")
+    change_json(folder / "tokenizer_config.json", eos_token="<|nowhere|>")
+    if room:
+        file = folder / "config.json"
+        vocabulary = json.loads(file.read_text())["vocab_size"] + room
+        change_json(file, vocab_size=vocabulary)
+        grown = ("lm_head.weight", "model.embed_tokens.weight")
+        change_weights(
+            folder,
+            lambda all_: {
+                name: torch.cat([each, each[:room]]) if name in grown else each for name, each in all_.items()
+            },
+        )
+    assert refusal(folder) == (
+        f"the end token '<|nowhere|>' of {str(folder)!r} is not in the vocabulary of its tokenizer",
+        "set eos_token in its tokenizer_config.json to the token that ends the model's answers",
+        ExitCode.CONFIG,
+    )
