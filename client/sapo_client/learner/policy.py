@@ -15,7 +15,7 @@ from sapo_client.learner.adapters import add_adapters, merge_adapters
 from sapo_client.learner.cpu.allocator import tune_malloc
 from sapo_client.learner.cpu.linear import use_fast_linear
 from sapo_client.learner.loading.ends import named_ends, require_end
-from sapo_client.learner.loading.weights import require_all_weights
+from sapo_client.learner.loading.weights import UNREADABLE, require_all_weights, unreadable
 from sapo_client.learner.sizing.kernels import missing_gpu, require_kernels
 from sapo_client.learner.sizing.precision import loading_options
 
@@ -166,16 +166,16 @@ def _load(name: str, device: torch.device, base: BaseName, *, on_host: bool) -> 
             name,
             attn_implementation=_attention(device),
             output_loading_info=True,
+            ignore_mismatched_sizes=True,  # refused below, with their names
             **loading_options(base, device),
         )
-    except (OSError, ValueError, SafetensorError) as error:  # missing, unreadable or damaged
+    except torch.OutOfMemoryError:
+        raise
+    except (*UNREADABLE, SafetensorError) as error:
         if is_gated(error):
             raise gated_error(name) from error
-        raise SapoError(
-            f"cannot load the model {name!r}: {str(error).splitlines()[0]}",
-            hint=f"give a folder with a transformers model, a hub name within reach, {' or '.join(PACKAGED)}",
-            exit_code=ExitCode.CONFIG,
-        ) from error
+        hint = f"give a folder with a transformers model, a hub name within reach, {' or '.join(PACKAGED)}"
+        raise unreadable(name, error, hint=hint) from error
     require_all_weights(name, model, report)
     named = named_ends(model)
     end = require_end(name, tokenizer, named)
