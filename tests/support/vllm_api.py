@@ -63,7 +63,7 @@ class VllmApi:
         if self._is_paused or body["model"] != NAME:
             return 400, {"error": {"message": "paused, or no such model"}}
         assert (body["logprobs"], body["return_token_ids"]) == (0, True)
-        assert body["stop_token_ids"] == [self._policy.end]
+        assert body["stop_token_ids"] == list(self._policy.ends)
         [group] = self._generator.sample(
             [body["prompt"]],
             completions_per_prompt=body["n"],
@@ -76,7 +76,7 @@ class VllmApi:
                 "index": index,
                 "text": item.text,
                 "logprobs": {"token_logprobs": item.logprobs},
-                "finish_reason": "stop" if item.tokens[-1] == self._policy.end else "length",
+                "finish_reason": "stop" if item.tokens[-1] in self._policy.ends else "length",
                 **({"token_ids": item.tokens} if self.token_ids else {}),
             }
             for index, item in enumerate(group)

@@ -127,7 +127,7 @@ class FastGenerator(Generator):
     def draw(self, request: SampleRequest) -> list[list[Completion]]:
         """Sample as ``Generator.draw`` says."""
         policy = self._policy
-        decoder = FastDecoder(policy.model, end=policy.end, pad=policy.pad, products=self._products)
+        decoder = FastDecoder(policy.model, ends=policy.ends, pad=policy.pad, products=self._products)
         random = torch.Generator(policy.device).manual_seed(request.seed)
         count = request.completions_per_prompt
         at_once = max(1, MAX_ROWS // count)
@@ -158,7 +158,7 @@ class FastGenerator(Generator):
         )
 
     def _completion(self, tokens: list[int], logprobs: list[float], states: KeptRow | None) -> Completion:
-        kept = _until_end(tokens, self._policy.end)
+        kept = _until_end(tokens, self._policy.ends)
         return Completion(tuple(kept), tuple(logprobs[: len(kept)]), self._policy.decode(kept), states)
 
 
@@ -194,7 +194,7 @@ class PlainGenerator(Generator):
             max_new_tokens=request.max_new_tokens,
             num_return_sequences=1 if greedy else count,
             do_sample=not greedy,
-            eos_token_id=self._policy.end,
+            eos_token_id=list(self._policy.ends),
             pad_token_id=self._policy.pad,
             **({} if greedy else {"temperature": request.temperature, "top_k": 0, "top_p": 1.0}),
         )
@@ -210,7 +210,7 @@ class PlainGenerator(Generator):
         self, prompt: Sequence[int], rows: list[list[int]], temperature: float
     ) -> list[Completion]:
         """Return the sampled rows of one prompt with their log-probabilities and texts."""
-        kept = [_until_end(row, self._policy.end) for row in rows]
+        kept = [_until_end(row, self._policy.ends) for row in rows]
         values = completion_logprobs(
             self._policy.model, [(prompt, row) for row in kept], self._policy.pad, temperature or 1.0
         )
@@ -249,9 +249,10 @@ def _of_equal_length(prompts: Sequence[Sequence[int]], limit: int) -> Iterator[l
             yield part
 
 
-def _until_end(tokens: list[int], end: int) -> list[int]:
+def _until_end(tokens: list[int], ends: Sequence[int]) -> list[int]:
     """Return the tokens up to the first end token, which is included."""
-    return tokens[: tokens.index(end) + 1] if end in tokens else tokens
+    stop = min((tokens.index(end) + 1 for end in ends if end in tokens), default=len(tokens))
+    return tokens[:stop]
 
 
 def _ragged(values: Tensor, rows: list[list[int]]) -> list[Tensor]:

@@ -14,7 +14,8 @@ from sapo_client.errors import ExitCode, SapoError
 from sapo_client.learner.adapters import add_adapters, merge_adapters
 from sapo_client.learner.cpu.allocator import tune_malloc
 from sapo_client.learner.cpu.linear import use_fast_linear
-from sapo_client.learner.loading.weights import require_all_weights
+from sapo_client.learner.loading.ends import named_ends, require_end
+from sapo_client.learner.loading.weights import UNREADABLE, require_all_weights, unreadable
 from sapo_client.learner.sizing.kernels import missing_gpu, require_kernels
 from sapo_client.learner.sizing.precision import loading_options
 
@@ -45,9 +46,10 @@ class Policy:
 
     Attributes:
         model: dropout off; float32 weights, or under adapters a frozen base of another type.
-        end: id of the token that ends a completion.
+        end: id of the tokenizer's end token, which is appended to others' completions.
         pad: id that pads rows; never trained, never attended to.
         source: folder or hub name that the model was loaded from.
+        other_ends: ids of more tokens that end a completion, as a chat model's end of a turn.
     """
 
     model: PreTrainedModel
@@ -56,6 +58,12 @@ class Policy:
     end: int
     pad: int
     source: str = ""
+    other_ends: tuple[int, ...] = ()
+
+    @property
+    def ends(self) -> tuple[int, ...]:
+        """Ids of all tokens that end a completion."""
+        return (self.end, *self.other_ends)
 
     def encode_prompt(self, prompt: str) -> tuple[int, ...]:
         """Return a prompt's token ids; the tokenizer's chat template is applied where it has one."""
@@ -89,8 +97,9 @@ class Policy:
         return tuple([*ids, self.end][:limit])
 
     def decode(self, tokens: Sequence[int]) -> str:
-        """Return a completion's text without special tokens such as the end token."""
-        return str(self.tokenizer.decode(list(tokens), skip_special_tokens=True))
+        """Return a completion's text without its end token and special tokens."""
+        kept = tokens[:-1] if tokens and tokens[-1] in self.ends else tokens
+        return str(self.tokenizer.decode(list(kept), skip_special_tokens=True))
 
     def save(self, folder: Path) -> None:
         """Write model (safetensors) and tokenizer so that transformers' ``from_pretrained`` loads both."""
@@ -143,17 +152,8 @@ def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
             hint="the server names it; it is a folder here, or a name on the Hugging Face hub within reach",
             exit_code=ExitCode.CONFIG,
         ) from error
-    if tokenizer.eos_token_id is None:
-        raise _no_end_token(name)
+    require_end(name, tokenizer)
     return tokenizer
-
-
-def _no_end_token(name: str) -> SapoError:
-    return SapoError(
-        f"the tokenizer of {name!r} has no end-of-text token",
-        hint="completions would never end; set eos_token in its tokenizer_config.json",
-        exit_code=ExitCode.CONFIG,
-    )
 
 
 def _load(name: str, device: torch.device, base: BaseName, *, on_host: bool) -> Policy:
@@ -166,19 +166,19 @@ def _load(name: str, device: torch.device, base: BaseName, *, on_host: bool) -> 
             name,
             attn_implementation=_attention(device),
             output_loading_info=True,
+            ignore_mismatched_sizes=True,  # refused below, with their names
             **loading_options(base, device),
         )
-    except (OSError, ValueError, SafetensorError) as error:  # missing, unreadable or damaged
+    except torch.OutOfMemoryError:
+        raise
+    except (*UNREADABLE, SafetensorError) as error:
         if is_gated(error):
             raise gated_error(name) from error
-        raise SapoError(
-            f"cannot load the model {name!r}: {str(error).splitlines()[0]}",
-            hint=f"give a folder with a transformers model, a hub name within reach, {' or '.join(PACKAGED)}",
-            exit_code=ExitCode.CONFIG,
-        ) from error
+        hint = f"give a folder with a transformers model, a hub name within reach, {' or '.join(PACKAGED)}"
+        raise unreadable(name, error, hint=hint) from error
     require_all_weights(name, model, report)
-    if tokenizer.eos_token_id is None:
-        raise _no_end_token(name)
+    named = named_ends(model)
+    end = require_end(name, tokenizer, named)
     if len(tokenizer) > model.get_input_embeddings().num_embeddings:
         raise SapoError(
             f"the tokenizer of {name!r} has more tokens than its model has embeddings",
@@ -190,7 +190,6 @@ def _load(name: str, device: torch.device, base: BaseName, *, on_host: bool) -> 
         use_fast_linear(model)
         tune_malloc(sum(each.nbytes for each in model.parameters()))
     pad = tokenizer.pad_token_id
-    end = int(tokenizer.eos_token_id)
     return Policy(
         # quantised weights are placed while loading
         model=model if on_host or base == "nf4" else model.to(device),
@@ -199,6 +198,7 @@ def _load(name: str, device: torch.device, base: BaseName, *, on_host: bool) -> 
         end=end,
         pad=end if pad is None else int(pad),
         source=name,
+        other_ends=tuple(each for each in named if each != end),
     )
 
 

@@ -79,7 +79,7 @@ class VllmGenerator(Generator):
                 max_tokens=request.max_new_tokens,
                 logprobs=0,  # of the sampled token alone
                 seed=(request.seed + index) % 2**63,
-                stop_token_ids=[self._policy.end],
+                stop_token_ids=list(self._policy.ends),
                 detokenize=False,
             )
             for index in range(len(request.prompts))

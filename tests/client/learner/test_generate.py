@@ -207,3 +207,32 @@ def test_the_settings_of_a_folder_do_not_change_its_samples(tmp_path: Path, kind
     policy.save(tmp_path / "exported")
     exported = json.loads((tmp_path / "exported" / "generation_config.json").read_text())
     assert {name: exported.get(name) for name in settings} == settings
+
+
+@pytest.mark.parametrize("kind", ["llama", "gpt2"])
+def test_every_end_token_of_a_folder_ends_a_completion(tmp_path: Path, kind: str) -> None:
+    """Chat models end a turn with another token than a text."""
+    folder = make_policy_folder(tmp_path, kind)
+    end, turn, outside = load_policy(str(folder), "cpu").end, 45, 10**6
+    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": [turn, end, outside]}))
+    policy = load_policy(str(folder), "cpu")
+    assert policy.ends == (end, turn)
+    with torch.no_grad():
+        policy.model.lm_head.weight[end] *= 4
+        policy.model.lm_head.weight[turn] = policy.model.lm_head.weight[end]  # as likely
+    groups = generator_for(policy).sample(
+        PROMPTS, completions_per_prompt=32, max_new_tokens=40, temperature=2.0, seed=1
+    )
+    rows = [completion for group in groups for completion in group]
+    assert {row.tokens[-1] for row in rows if len(row.tokens) < 40} == {end, turn}
+    for row in rows:
+        assert not set(row.tokens[:-1]) & set(policy.ends)
+        kept = row.tokens[:-1] if row.tokens[-1] in policy.ends else row.tokens
+        assert row.text == policy.tokenizer.decode(list(kept), skip_special_tokens=True)
+
+
+def test_one_end_token_in_a_folders_settings_is_one_more(tmp_path: Path) -> None:
+    folder = make_policy_folder(tmp_path)
+    end = load_policy(str(folder), "cpu").end
+    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": 45}))
+    assert load_policy(str(folder), "cpu").ends == (end, 45)

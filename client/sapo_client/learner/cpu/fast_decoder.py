@@ -57,14 +57,16 @@ class FastDecoder:
 
     Args:
         model: one that ``is_llama_style`` accepts.
-        end: id of the end token.
+        ends: ids of the tokens that end a completion.
         pad: id that pads prompts on the left and finished rows on the right.
         products: type in which the layers' products are computed; None: the model's.
     """
 
-    def __init__(self, model: Any, *, end: int, pad: int, products: torch.dtype | None = None) -> None:
+    def __init__(
+        self, model: Any, *, ends: Sequence[int], pad: int, products: torch.dtype | None = None
+    ) -> None:
         config = model.config
-        self._end, self._pad = end, pad
+        self._ends, self._pad = ends, pad
         self._embedding: Tensor = model.model.embed_tokens.weight
         self._norm_weight: Tensor = model.model.norm.weight
         self._head = prepacked_linear(model.lm_head.weight)
@@ -114,7 +116,8 @@ class FastDecoder:
         for step in range(max_new_tokens):
             sampled, values = _sample(logits, temperature, generator)
             tokens[state.active, step], logprobs[state.active, step] = sampled, values
-            state.ended |= sampled == self._end
+            for end in self._ends:
+                state.ended |= sampled == end
             if step + 1 == max_new_tokens:
                 break
             if (step + 1) % END_CHECK_STEPS == 0 and not state.drop_ended():

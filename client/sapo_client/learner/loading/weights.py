@@ -1,12 +1,29 @@
-"""Weights of a model: whether its folder has all of them."""
+"""Weights of a model: whether its folder has all of them, and why it cannot be read."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
+from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any, Final
 
 from sapo_client.errors import ExitCode, SapoError
 
+UNREADABLE: Final = (
+    OSError,
+    ValueError,
+    RuntimeError,
+    ImportError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    EOFError,
+    UnpicklingError,
+)
+"""What transformers and its libraries raise for a folder that they cannot read, safetensors' error aside."""
+
+_POINTER: Final = b"version https://git-lfs"
 _NAMED: Final = 3
 """Tensors that an error names."""
 
@@ -20,8 +37,18 @@ def require_all_weights(name: str, model: Any, report: dict[str, Any]) -> None:
         report: transformers' report of the loading; weights that are tied to others are not in it.
 
     Raises:
-        SapoError: weights are missing.
+        SapoError: weights are missing, or of other sizes.
     """
+    others = {
+        f"{tensor} is {_size(found)} and not {_size(wanted)}"
+        for tensor, found, wanted in report["mismatched_keys"]
+    }
+    if others:
+        raise SapoError(
+            f"the model {name!r} has weights of other sizes than its config.json says: {_some(others)}",
+            hint="config.json and the files of weights must be of one model; copy the folder anew",
+            exit_code=ExitCode.CONFIG,
+        )
     missing = report["missing_keys"]
     if missing:
         raise SapoError(
@@ -30,6 +57,52 @@ def require_all_weights(name: str, model: Any, report: dict[str, Any]) -> None:
             f"{type(model).__name__}; they would be random",
             exit_code=ExitCode.CONFIG,
         )
+
+
+def unreadable(name: str, error: BaseException, *, hint: str) -> SapoError:
+    """Return the error for a model that cannot be loaded.
+
+    Args:
+        name: folder or hub name.
+        error: what was raised.
+        hint: what to do if the folder does not show the reason.
+    """
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    why = lines[0].strip() if lines else type(error).__name__
+    if isinstance(error, KeyError):
+        why = f"an entry {why} is missing"
+    pointers = _pointers(Path(name))
+    if pointers:
+        why = f"{pointers[0]} is a pointer of git-lfs, not the file itself"
+        hint = "fetch the files themselves: git lfs pull, in the folder's repository"
+    elif isinstance(error, ImportError) and (method := _quantisation(Path(name))):
+        hint = f"its weights are quantised by {method!r}: install what that needs, or take a model in floats"
+    return SapoError(f"cannot load the model {name!r}: {why}", hint=hint, exit_code=ExitCode.CONFIG)
+
+
+def _pointers(folder: Path) -> list[str]:
+    """Return the names of a folder's files that git-lfs would replace."""
+    files = sorted(each for each in folder.glob("*") if each.is_file()) if folder.is_dir() else []
+    found = []
+    for file in files:
+        with file.open("rb") as opened:
+            if opened.read(len(_POINTER)) == _POINTER:
+                found.append(file.name)
+    return found
+
+
+def _quantisation(folder: Path) -> str | None:
+    """Return the method by which a folder's weights are quantised, by its ``config.json``."""
+    file = folder / "config.json"
+    if not file.is_file():
+        return None
+    settings = json.loads(file.read_text("utf-8")).get("quantization_config") or {}
+    method = settings.get("quant_method")
+    return None if method is None else str(method)
+
+
+def _size(shape: Iterable[int]) -> str:
+    return " x ".join(map(str, shape))
 
 
 def _some(names: Iterable[str]) -> str:

@@ -84,7 +84,7 @@ class VllmServerGenerator(Generator):
                 "seed": (request.seed + index) % 2**63,
                 "logprobs": 0,  # of the sampled token alone
                 "return_token_ids": True,
-                "stop_token_ids": [self._policy.end],
+                "stop_token_ids": list(self._policy.ends),
             },
         )
         return [

@@ -1,7 +1,9 @@
 """Folders that are refused when they are loaded, each with an error that says what to do."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -17,6 +19,10 @@ def refusal(folder: Path, base: BaseName = "float32") -> tuple[str, str, int]:
     with pytest.raises(SapoError) as caught:
         load_policy(str(folder), "cpu", base=base)
     return caught.value.text, caught.value.hint, caught.value.exit_code
+
+
+def change_json(file: Path, **changes: Any) -> None:
+    file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
 
 
 def change_weights(
@@ -56,3 +62,84 @@ def test_whole_folders_are_loaded(tmp_path: Path, kind: str) -> None:
     assert {name: torch.equal(loaded[name], each) for name, each in kept.items() if name in loaded} == {
         name: True for name in kept if name in loaded
     }
+
+
+@pytest.mark.parametrize("room", [0, 8])
+def test_an_end_token_outside_the_vocabulary_is_refused(tmp_path: Path, room: int) -> None:
+    """Transformers would add it as a new token, which the model never learned."""
+    folder = make_policy_folder(tmp_path, "llama")
+    change_json(folder / "tokenizer_config.json", eos_token="<|nowhere|>")
+    if room:
+        file = folder / "config.json"
+        vocabulary = json.loads(file.read_text())["vocab_size"] + room
+        change_json(file, vocab_size=vocabulary)
+        grown = ("lm_head.weight", "model.embed_tokens.weight")
+        change_weights(
+            folder,
+            lambda all_: {
+                name: torch.cat([each, each[:room]]) if name in grown else each for name, each in all_.items()
+            },
+        )
+    assert refusal(folder) == (
+        f"the end token '<|nowhere|>' of {str(folder)!r} is not in the vocabulary of its tokenizer",
+        "set eos_token in its tokenizer_config.json to the token that ends the model's answers",
+        ExitCode.CONFIG,
+    )
+
+
+def test_weights_of_other_sizes_are_refused(tmp_path: Path) -> None:
+    folder = make_policy_folder(tmp_path, "llama")
+    change_json(folder / "config.json", intermediate_size=96)
+    text, hint, code = refusal(folder)
+    assert text == (
+        f"the model {str(folder)!r} has weights of other sizes than its config.json says:"
+        " model.layers.0.mlp.down_proj.weight is 48 x 64 and not 48 x 96,"
+        " model.layers.0.mlp.gate_proj.bias is 64 and not 96,"
+        " model.layers.0.mlp.gate_proj.weight is 64 x 48 and not 96 x 48 and 7 more"
+    )
+    assert hint == "config.json and the files of weights must be of one model; copy the folder anew"
+    assert code == ExitCode.CONFIG
+
+
+POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:aaaa\nsize 988097824\n"
+
+
+@pytest.mark.parametrize("file", ["model.safetensors", "pytorch_model.bin"])
+def test_pointers_of_git_lfs_are_refused(tmp_path: Path, file: str) -> None:
+    folder = make_policy_folder(tmp_path)
+    (folder / "model.safetensors").unlink()
+    (folder / file).write_bytes(POINTER)
+    assert refusal(folder) == (
+        f"cannot load the model {str(folder)!r}: {file} is a pointer of git-lfs, not the file itself",
+        "fetch the files themselves: git lfs pull, in the folder's repository",
+        ExitCode.CONFIG,
+    )
+
+
+@pytest.mark.parametrize("content", [b"", b"no weights", b"PK\x03\x04 cut short"])
+def test_damaged_weights_of_pytorch_are_refused(tmp_path: Path, content: bytes) -> None:
+    folder = make_policy_folder(tmp_path)
+    (folder / "model.safetensors").unlink()
+    (folder / "pytorch_model.bin").write_bytes(content)
+    text, _, code = refusal(folder)
+    assert text.startswith(f"cannot load the model {str(folder)!r}: ")
+    assert code == ExitCode.CONFIG
+
+
+def test_a_missing_package_for_quantised_weights_is_refused(tmp_path: Path) -> None:
+    folder = make_policy_folder(tmp_path)
+    gptq = {"quant_method": "gptq", "bits": 4, "group_size": 128, "desc_act": False, "sym": True}
+    change_json(folder / "config.json", quantization_config=gptq)
+    text, hint, code = refusal(folder)
+    assert text.startswith(f"cannot load the model {str(folder)!r}: ")
+    assert "optimum" in text
+    assert hint == "its weights are quantised by 'gptq': install what that needs, or take a model in floats"
+    assert code == ExitCode.CONFIG
+
+
+def test_a_broken_tokenizer_is_refused(tmp_path: Path) -> None:
+    folder = make_policy_folder(tmp_path)
+    (folder / "tokenizer.json").write_text("{}")
+    text, _, code = refusal(folder)
+    assert text.startswith(f"cannot load the model {str(folder)!r}: ")
+    assert code == ExitCode.CONFIG
