@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +13,13 @@ import trio
 
 from sapo_client import extras
 from sapo_client.account.node_report import model_card, read_lineage
-from sapo_client.config import Config
+from sapo_client.config import Config, LearnerConfig
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.learner.process import Learner
 from sapo_client.learner.settings import LearnerSettings
+from sapo_client.node.runtime.backends import learner_settings
 from sapo_client.node.runtime.manifests import kept_manifest
+from sapo_client.node.runtime.supervisor import find_sapo_error
 from sapo_client.observe.events import read_events
 from sapo_client.observe.outcomes import OutcomeStore
 from sapo_client.paths import DataDir
@@ -28,8 +32,10 @@ from sapo_verification.admission.envelope_store import EnvelopeStore
 async def export_model(config: Config, folder: Path) -> int:
     """Write the newest checkpoint's policy to a folder; return its step.
 
+    The model and its settings are those of the directory's last run, whatever the configuration says.
+
     Raises:
-        SapoError: there is no checkpoint.
+        SapoError: there is no checkpoint, or the learner cannot load it.
     """
     data = DataDir(config.data_dir)
     if not data.checkpoints.exists():
@@ -38,17 +44,62 @@ async def export_model(config: Config, folder: Path) -> int:
             hint="train one: sapo join --identity KEY",
             exit_code=ExitCode.DATA,
         )
-    learner = Learner(LearnerSettings(model=config.learner.model, directory=data.learner))
-    async with trio.open_nursery() as nursery:
-        await nursery.start(learner.run)
-        step = await learner.export(folder)
-        nursery.cancel_scope.cancel()
+    step = await _written(_export_settings(config, data), folder)
     try:
         card = model_card(read_lineage(data))
     except SapoError:
         return step  # trained by a version that remembered no steps
     (folder / "README.md").write_text(card, encoding="utf-8")
     return step
+
+
+async def _written(settings: LearnerSettings, folder: Path) -> int:
+    """Let a learner write its policy to a folder; return the step.
+
+    Raises:
+        SapoError: the learner cannot start.
+    """
+    learner = Learner(settings)
+    try:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(learner.run)
+            step = await learner.export(folder)
+            nursery.cancel_scope.cancel()
+    except BaseExceptionGroup as group:
+        if (error := find_sapo_error(group)) is not None:
+            raise error from group
+        raise
+    return step
+
+
+def _export_settings(config: Config, data: DataDir) -> LearnerSettings:
+    """Return settings of the last run's learner, without what only sampling and training need."""
+    learner = _recorded_learner(data) or config.learner
+    settings = learner_settings(learner, data.learner, max_new_tokens=1, seed=0, fresh=False)
+    return replace(settings, vllm=False, overlap=False, kl_weight=0.0, ranks_socket=None)
+
+
+def _recorded_learner(data: DataDir) -> LearnerConfig | None:
+    """Return the learner's configuration in the last run; None if it was not recorded.
+
+    Settings that this version does not know are left out.
+
+    Raises:
+        SapoError: the record is damaged.
+    """
+    try:
+        content = json.loads(data.config.read_text(encoding="utf-8"))
+        section = dict(content["learner"])
+        known = {name: value for name, value in section.items() if name in LearnerConfig.model_fields}
+        return LearnerConfig.model_validate_json(json.dumps(known))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise SapoError(
+            f"cannot read the settings of the last run in {data.config}",
+            hint="remove that file, and name the model and learner.lora_rank in a file for --config",
+            exit_code=ExitCode.DATA,
+        ) from error
 
 
 def export_rollouts(data: DataDir, folder: Path, count: int) -> int:

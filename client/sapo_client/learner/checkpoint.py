@@ -44,6 +44,9 @@ _CANDIDATE: Final = "candidate"
 _OWN_GRADIENT: Final = "own-gradient"
 _SHOWN: Final = "demonstrations"
 _OWN: Final = "own-successes"
+_MOMENTS: Final = {True: "exp_avg", False: "state1"}
+"""Names of the first moments, of PyTorch's AdamW and of that of bitsandbytes."""
+
 _PREFIX: Final = "step-"
 _WRITING: Final = ".writing-"
 
@@ -68,12 +71,17 @@ class CheckpointStore:
         folder: created by the first ``save``.
         model: name of the model, as in the settings.
         ranks: of the learner, which all make the same calls.
+
+    Attributes:
+        has_dropped_moments: whether the restored checkpoint had moments of another optimizer, which the
+            present one cannot use, so that it began with empty ones.
     """
 
     def __init__(self, folder: Path, model: str, ranks: RankGroup = ALONE) -> None:
         self._folder = folder
         self._model = model
         self._ranks = ranks
+        self.has_dropped_moments = False
 
     def save(self, trainer: Trainer, counters: LearnerCounters, *, kept: int = KEPT) -> Path:
         """Write the trainer's state, remove the oldest checkpoints beyond ``kept``, return the new folder."""
@@ -141,7 +149,9 @@ class CheckpointStore:
             empty = torch.empty(shape, dtype=getattr(torch, kind.removeprefix("torch.")))
             return self._ranks.broadcast_tensor(tensors.get(name, empty))
 
-        _restore_tensors(trainer, [name for name, *_ in shapes], received)
+        names = [name for name, *_ in shapes]
+        self.has_dropped_moments = _are_of_another_optimizer(names, trainer)
+        _restore_tensors(trainer, names, received, with_moments=not self.has_dropped_moments)
         trainer.steps, trainer.rollbacks = meta["steps"], meta["rollbacks"]
         trainer.supervised.weights.candidate_steps = meta.get("candidate_steps", 0)
         trainer.logprob_statistics = LogprobStatistics(**meta.get("yardstick", {}))
@@ -207,11 +217,16 @@ def _tensors(trainer: Trainer, *, kept: bool) -> dict[str, Tensor]:
     tensors["random/cpu"] = torch.get_rng_state()
     for name, buffer in ((_SHOWN, trainer.demonstrations), (_OWN, trainer.own_successes)):
         tensors[name] = torch.frombuffer(bytearray(buffer.to_bytes()), dtype=torch.uint8)
-    whole = {}
+    whole: dict[str, Tensor] = {}
+    storages: set[int] = set()
     for name, tensor in tensors.items():
         full = whole_tensor(tensor.detach())  # one at a time, so that other ranks hold no more than one
         if kept:
-            whole[name] = full.cpu().contiguous()
+            value = full.cpu().contiguous()
+            address = value.untyped_storage().data_ptr()
+            # bitsandbytes' parameters share their tables, which safetensors refuses to write
+            whole[name] = value.clone() if address in storages else value
+            storages.add(address)
     return whole
 
 
@@ -222,7 +237,9 @@ def _trained(trainer: Trainer) -> list[tuple[str, Tensor]]:
 
 
 @torch.no_grad()
-def _restore_tensors(trainer: Trainer, names: Sequence[str], received: Callable[[int], Tensor]) -> None:
+def _restore_tensors(
+    trainer: Trainer, names: Sequence[str], received: Callable[[int], Tensor], *, with_moments: bool
+) -> None:
     """Write the tensors of ``_tensors`` back into model, optimizers, random state and demonstrations.
 
     Checkpoints of 0.1.0 have no demonstrations, no student, no state of its optimizer and no own gradient.
@@ -232,6 +249,7 @@ def _restore_tensors(trainer: Trainer, names: Sequence[str], received: Callable[
         trainer: to restore.
         names: of the tensors.
         received: returns a tensor by its index, whole; all ranks take them one after another.
+        with_moments: whether the optimizers' state is restored; if not, it is empty.
     """
     parameters = dict(_trained(trainer))
     optimizers = dict(_optimizers(trainer))
@@ -244,6 +262,8 @@ def _restore_tensors(trainer: Trainer, names: Sequence[str], received: Callable[
         if kind == "model":
             parameters[rest].copy_(sharded_like(tensor, parameters[rest]))
         elif kind in states:
+            if not with_moments:
+                continue
             index, key = rest.split("/")
             parameter = trainer.parameters[int(index)]
             is_moment = tensor.shape == parameter.shape
@@ -296,6 +316,13 @@ def _buffer(data: Tensor | None, capacity: int) -> DemonstrationBuffer:
 def _optimizers(trainer: Trainer) -> list[tuple[str, torch.optim.Optimizer]]:
     """Return the optimizers with the prefixes of their tensors' names."""
     return [(_ADAM, trainer.optimizer), (_SUPERVISED_ADAM, trainer.supervised.optimizer)]
+
+
+def _are_of_another_optimizer(names: Sequence[str], trainer: Trainer) -> bool:
+    """Whether the moments among a checkpoint's tensors have the names that another optimizer gives them."""
+    moments = {_MOMENTS[isinstance(each, torch.optim.AdamW)] for _, each in _optimizers(trainer)}
+    found = {name.rpartition("/")[2].rpartition(".")[2] for name in names} & set(_MOMENTS.values())
+    return not found <= moments
 
 
 def _verified_meta(folder: Path) -> dict[str, Any] | None:

@@ -51,13 +51,14 @@ EXIT_SECONDS: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """Step of a started learner, size and class of its model, its device, and its number of processes."""
+    """Step of a started learner, its model's size and class, device, processes, and what to tell a person."""
 
     step: int
     parameters: int
     architecture: str
     device: str
     ranks: int = 1
+    notice: str = ""
 
 
 @dataclass(slots=True)
@@ -263,6 +264,8 @@ class Learner:
                     pass  # the reader sets `ended` at the end of the pipe
                 else:
                     _LOG.info("the learner is ready: %s", self._about)
+                    if self._about.notice:
+                        _LOG.warning("%s", self._about.notice)
                     self.set_aside = tuple(sorted(name for name, _ in self._damaged() - damaged))
                     self._ready.set()
                     task_status.started()
@@ -327,9 +330,7 @@ class Learner:
         async with self._turn:
             await self._ready.wait()
             result = await self._exchange(name, arguments)
-            if (
-                name == "train"
-            ):  # only a step is progress: sampling may succeed before the same fatal step every time
+            if name == "train":  # only a step is progress: sampling may succeed before the same fatal step
                 self._deaths = 0
             return result
 

@@ -33,6 +33,11 @@ from sapo_verification.tasks.text_policy import OPEN_TAG
 MAX_HELD_GROUPS: Final = 256
 """Sampled groups kept for training; a round has about four, so the node no longer refers to the oldest."""
 
+_DROPPED_MOMENTS: Final = (
+    "the checkpoint was written with another learner.optimizer: the weights go on from it, the optimizer's"
+    " moments begin anew"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class _HeldGroup:
@@ -113,6 +118,7 @@ class Service:
             "architecture": type(base_model(self._replica.policy.model)).__name__,
             "device": str(self._policy.device),
             "ranks": self._ranks.size,
+            "notice": _DROPPED_MOMENTS if self._store.has_dropped_moments else "",
         }
 
     def generate(self, prompts: list[str], completions_per_prompt: int, handles: list[int]) -> Message:

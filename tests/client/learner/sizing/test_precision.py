@@ -145,8 +145,10 @@ def test_a_card_without_bfloat16_trains_with_a_loss_scale(
 
 
 @needs_bitsandbytes
-def test_8_bit_moments_survive_a_checkpoint(tmp_path: Path) -> None:
-    folder = make_policy_folder(tmp_path / "model")
+@pytest.mark.parametrize("kind", ["qwen2", "llama"])
+def test_8_bit_moments_survive_a_checkpoint(tmp_path: Path, kind: str) -> None:
+    """Of llama's matrices two are large enough for 8 bits; they share a table."""
+    folder = make_policy_folder(tmp_path / "model", kind)
 
     def trainer() -> Trainer:
         return make_trainer(folder, optimizer="adamw8bit")
@@ -216,3 +218,29 @@ def test_adapters_are_written_alone_for_the_engine(tmp_path: Path) -> None:
 def test_settings_travel_to_the_child(tmp_path: Path) -> None:
     settings = LearnerSettings("m", tmp_path, base="nf4", optimizer="adamw8bit", loss="gspo")
     assert LearnerSettings.from_message(replace(settings).to_message()) == settings
+
+
+@needs_bitsandbytes
+@pytest.mark.parametrize("names", [("adamw", "adamw8bit"), ("adamw8bit", "adamw")])
+def test_another_optimizer_goes_on_with_the_weights_and_empty_moments(
+    tmp_path: Path, names: tuple[OptimizerName, OptimizerName]
+) -> None:
+    folder = make_policy_folder(tmp_path / "model", "llama")
+    before, after = (
+        LearnerSettings(str(folder), tmp_path / "run", device="cpu", optimizer=name) for name in names
+    )
+    whole = Service(before)
+    whole._trainer.step([GROUP])
+    whole.call("checkpoint", {})
+    resumed = Service(after)
+    assert resumed._trainer.optimizer.state_dict()["state"] == {}
+    pairs = zip(resumed._trainer.parameters, whole._trainer.parameters, strict=True)
+    assert all(torch.equal(*pair) for pair in pairs)
+    assert resumed.about() == {
+        **whole.about(),
+        "notice": "the checkpoint was written with another learner.optimizer: the weights go on from it, the"
+        " optimizer's moments begin anew",
+    }
+    assert not resumed._trainer.step([GROUP]).rolled_back
+    resumed.call("checkpoint", {})
+    assert Service(after).about() == {**resumed.about(), "notice": ""}
