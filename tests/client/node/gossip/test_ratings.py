@@ -8,7 +8,7 @@ import pytest
 import trio
 from support.gossip_harness import GossipHarness
 from support.nodes import until
-from support.swarm import EPOCH, Identity, make_chain_manifest, make_manifest, moment
+from support.swarm import EPOCH, GENESIS_SECONDS, Identity, make_chain_manifest, make_manifest, moment
 from trio.testing import MockClock
 
 from sapo_client.node.auditing.chain import NoChain
@@ -17,8 +17,10 @@ from sapo_client.node.metrics_poller import MetricsPoller
 from sapo_client.swarm.limits import ScoreLimits, TransportLimits
 from sapo_client.swarm.peer_id import peer_id_from_key
 from sapo_client.swarm.simulated.memory import MemoryHub, MemoryTransport
+from sapo_protocol.certificate import issue_certificate
+from sapo_protocol.eip712 import NodeBinding
 from sapo_protocol.errors import Reason
-from sapo_protocol.identifiers import Account, NodeId
+from sapo_protocol.identifiers import Account
 from sapo_protocol.terms.gate import BondGate
 from sapo_protocol.topics import rollouts_topic
 from sapo_verification.reputation.evidence import AUDITS_BEFORE_WEIGHT, BAN_EPOCHS
@@ -91,9 +93,10 @@ def test_who_speaks_for_several_is_as_good_as_the_worst(alice: GossipHarness) ->
     introduce(alice, BOB)
     both = Ratings(alice.certificates, alice.reputation)
     assert dict(both.of([peer_of(BOB), peer_of(CAROL), "no peer id"], EPOCH)) == {peer_of(BOB): 0.0}
-    alice.certificates._entries[NodeId(BOB.node), CAROL.account] = alice.certificates._entries[
-        BOB.node, BOB.account
-    ]
+    manifest = alice.engine.manifest
+    binding = NodeBinding(BOB.node, manifest.swarm_id, GENESIS_SECONDS, GENESIS_SECONDS + 86_400)
+    second = issue_certificate(BOB.seed, CAROL.secret, binding, manifest.binding_domain)
+    alice.certificates.admit(second.to_bytes(), moment(manifest))
     alice.reputation.record_fault(CAROL.account, 0, EPOCH, Reason.EQUIVOCATION)
     assert rating(alice, BOB) == BANNED
 
