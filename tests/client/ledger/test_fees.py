@@ -30,8 +30,9 @@ def test_a_replacement_pays_a_tenth_more_within_the_limit_or_is_none(
 ) -> None:
     better = bump(old, today, limit, urgent=urgent)
     if better is None:
-        assert 8 * limit < 9 * old.most
+        assert limit <= old.most or 8 * limit < 9 * old.most
         return
+    assert better.most > old.most, "another transaction, also where nothing was offered"
     assert 10 * better.tip >= 11 * old.tip
     assert 10 * better.most >= 11 * old.most
     assert better.tip <= better.most <= limit
