@@ -183,7 +183,7 @@ def test_it_resumes(swarm: OldSwarm, monkeypatch: pytest.MonkeyPatch) -> None:
         "certificates": 1,
         "commitments": 1,
         "contributions": 4,
-        "envelopes": 2,
+        "envelopes": 3,
         "epoch_count": 2,
         "equivocations": 1,
         "island_counts": 1,
@@ -208,7 +208,7 @@ def test_its_points_are_claimed(swarm: OldSwarm) -> None:
 
 COMMANDS: Final = {
     "signing": (2, ("keys", "signing", "export", "signing.json")),
-    "envelopes": (2, ("export", "rollouts", "exported")),
+    "envelopes": (3, ("export", "rollouts", "exported")),
     "certificates": (1, ("verify", "one.envelope")),
 }
 """The version that this release of sapo reads, and a command that reads it."""
