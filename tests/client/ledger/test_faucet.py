@@ -1,7 +1,7 @@
 """The faucet and the token, on the embedded chain."""
 
 import pytest
-from eth_abi import encode as encode_abi
+from eth_abi.abi import encode as encode_abi
 from eth_utils import to_checksum_address
 from support.ledger import (
     ALICE,
