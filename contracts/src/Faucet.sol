@@ -52,6 +52,6 @@ contract Faucet {
         nextDripAt[account] = block.timestamp + INTERVAL;
         emit Dripped(account, tokens, coin);
         if (tokens != 0) token.safeTransfer(account, tokens);
-        if (coin != 0) Address.sendValue(account, coin);
+        Address.sendValue(account, coin);
     }
 }
