@@ -80,6 +80,7 @@ def test_verification_loads_nothing_heavy_but_the_checkers_event_loop() -> None:
     needs_trio = {
         "sapo_verification.jail.checkers",
         "sapo_verification.verifier",
+        "sapo_verification.sampling.engine_terms",
         "sapo_verification.sampling.sampler",
         "sapo_verification.engine",
     }

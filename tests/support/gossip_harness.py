@@ -23,10 +23,10 @@ from sapo_protocol.manifest import Manifest
 from sapo_verification.admission.certificates import CertificateStore
 from sapo_verification.admission.envelope_store import EnvelopeStore
 from sapo_verification.engine import Engine
-from sapo_verification.engine_terms import Terms
 from sapo_verification.observer import Observer
 from sapo_verification.reputation.evidence import Reputation
 from sapo_verification.reputation.origins import Origins
+from sapo_verification.sampling.engine_terms import Terms
 from sapo_verification.sampling.pool import Pool, PoolLimits
 from sapo_verification.types import AdmittedRollout
 from sapo_verification.verifier import Check

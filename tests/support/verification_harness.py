@@ -16,15 +16,15 @@ from sapo_protocol.rules import Rule
 from sapo_protocol.tasks import Task, assigned_task
 from sapo_protocol.topics import certificates_topic, rollouts_topic
 from sapo_verification.admission.arrivals import Received
-from sapo_verification.admission.storage_budget import KEPT_BYTES
 from sapo_verification.engine import Engine
-from sapo_verification.engine_terms import Terms
 from sapo_verification.jail.messages import Checked
 from sapo_verification.observer import SilentObserver
 from sapo_verification.reputation.evidence import AUDITS_BEFORE_WEIGHT, Reputation
 from sapo_verification.sampling.audit_queue import MOST_WAITING
+from sapo_verification.sampling.engine_terms import Terms
 from sapo_verification.sampling.pool import Pool, PoolLimits
 from sapo_verification.sampling.sampler import Sampler, SamplingPolicy
+from sapo_verification.store import KEPT_BYTES
 from sapo_verification.tasks.answers import extract
 from sapo_verification.tasks.scorers import score
 from sapo_verification.types import AdmittedRollout, VerifiedRollout

@@ -21,10 +21,10 @@ from sapo_protocol.topics import rollouts_topic
 from sapo_verification.admission import envelope_store
 from sapo_verification.admission.arrivals import Received
 from sapo_verification.admission.envelope_store import EnvelopeStore
-from sapo_verification.admission.storage_budget import KEPT_BYTES, MOST_LOOKED_AT, stored_size
+from sapo_verification.admission.storage_budget import MOST_LOOKED_AT, stored_size
 from sapo_verification.observer import SilentObserver
 from sapo_verification.sampling.pool import PoolLimits
-from sapo_verification.store import StoreSchema, open_database
+from sapo_verification.store import KEPT_BYTES, StoreSchema, open_database
 from sapo_verification.types import AdmittedRollout
 
 MIB = 2**20

@@ -1,7 +1,8 @@
 """The engine: all trust state of one node in one swarm, opened in one place.
 
 Messages go in, decisions come out, and every effect of a decision lies inside: certificates, slots, pool,
-evidence, proofs, pay count. The engine reads no clock, socket or environment; time, randomness, beacons and
+evidence, proofs, pay count. The engine reads no socket, environment or clock but the sampler's
+monotonic one; time, randomness, beacons and
 the jailed checkers are given to it. Node, lab, benchmarks and tests open the same engine.
 
     engine = Engine(manifest, database, own=account, check=checkers.check, beacon_of=beacons.known, key=key)
@@ -46,7 +47,6 @@ from sapo_verification.admission.equivocations import ProofStore
 from sapo_verification.admission.rollouts import Admission, SlotTaken
 from sapo_verification.admission.sampled_audits import SampledAudits
 from sapo_verification.admission.storage_budget import Retention
-from sapo_verification.engine_terms import USUAL_TERMS, Terms
 from sapo_verification.epoch_count import EpochCount
 from sapo_verification.island_counts import IslandCounts
 from sapo_verification.islands import IslandMap
@@ -57,6 +57,7 @@ from sapo_verification.reputation.origins import Origins
 from sapo_verification.reputation.penalties import verdict
 from sapo_verification.sampling.audit_queue import AuditQueue
 from sapo_verification.sampling.demonstrations import DemonstrationPool
+from sapo_verification.sampling.engine_terms import USUAL_TERMS, Terms
 from sapo_verification.sampling.newcomers import NewcomerLots
 from sapo_verification.sampling.own_success import OwnSuccess
 from sapo_verification.sampling.pool import Pool

@@ -28,8 +28,8 @@ from sapo_client.swarm.peer_id import peer_id_from_key
 from sapo_client.swarm.simulated.memory import MemoryHub, MemoryTransport
 from sapo_protocol.topics import certificates_topic
 from sapo_verification.engine import Engine
-from sapo_verification.engine_terms import Terms
 from sapo_verification.jail.checkers import CheckerPool
+from sapo_verification.sampling.engine_terms import Terms
 
 OWNER: Final = BenchAuthor(0)
 """The operator of the measured node."""

@@ -43,8 +43,8 @@ from sapo_client.swarm.simulated.memory import MemoryHub, MemoryTransport
 from sapo_protocol.identifiers import Account
 from sapo_protocol.manifest import Manifest
 from sapo_verification.engine import Engine
-from sapo_verification.engine_terms import Terms
 from sapo_verification.observer import SilentObserver
+from sapo_verification.sampling.engine_terms import Terms
 from sapo_verification.signing.database import WHOLE, SigningDatabase
 from sapo_verification.types import VerifiedRollout
 

@@ -13,9 +13,9 @@ from sapo_client.node.training.assembly import sampling_policy
 from sapo_client.observe.storage import StorageFacts
 from sapo_protocol.constants import EPOCH_WINDOW
 from sapo_verification.engine import Engine
-from sapo_verification.engine_terms import Terms
 from sapo_verification.jail.checkers import CheckerPool
 from sapo_verification.observer import Observer
+from sapo_verification.sampling.engine_terms import Terms
 
 
 def open_engine(

@@ -2,11 +2,12 @@
 
 import pytest
 from support.curves import curve_point
-from support.swarm import Identity, moment
+from support.swarm import EPOCH, Identity, moment
 from support.verification_harness import BYSTANDER, VerificationHarness
 
 from sapo_client.lab.exposure import Exposure
 from sapo_protocol.errors import RemoteProtocolError
+from sapo_verification.reputation.evidence import AUDITS_BEFORE_WEIGHT
 from sapo_verification.types import SampledBatch
 
 TEACHER, LIAR = Identity(1), Identity(2)
@@ -27,3 +28,17 @@ async def test_honest_groups_that_are_blamed_are_counted_once_and_attackers_not(
                 await harness.engine.verify(hidden)
     row = exposure.added_to(curve_point(), SampledBatch(()))
     assert (row.examined, row.blamed) == (3, {"R9.1": 1})
+
+
+def test_weights_are_those_of_accounts_whose_groups_passed() -> None:
+    harness = VerificationHarness((TEACHER, LIAR))
+    exposure = Exposure(harness.engine, [BYSTANDER.account, TEACHER.account])
+    harness.engine.observe(exposure)
+    harness.admit(LIAR, 0)
+    rows = [exposure.added_to(curve_point(), SampledBatch(()))]
+    for _ in range(AUDITS_BEFORE_WEIGHT):
+        harness.engine.reputation.record_good(TEACHER.account, 0, EPOCH)
+    rows.append(exposure.added_to(curve_point(), SampledBatch(())))
+    weight = harness.engine.reputation.evidence(TEACHER.account, EPOCH).weight
+    assert weight > 0.0
+    assert [(row.honest_weight, row.attackers_weight) for row in rows] == [(None, None), (weight, None)]

@@ -18,10 +18,7 @@ from typing import Final, NamedTuple
 from sapo_protocol.identifiers import Account, ContentId
 from sapo_verification.epoch_count import EpochCount
 from sapo_verification.reputation.evidence import Reputation
-from sapo_verification.store import transaction
-
-KEPT_BYTES: Final = 8 * 2**30
-"""On disk: sixteen epochs in which 113 accounts fill 1,024 slots with groups of 4 kB, which take 4.6 kB."""
+from sapo_verification.store import KEPT_BYTES, transaction
 
 EPOCHS_OF_ROOM: Final = 4
 """One epoch may take a quarter of the room: pay rests on four, the present one, the one before, which still

@@ -29,8 +29,8 @@ from sapo_protocol.tasks import assigned_task
 from sapo_protocol.topics import certificates_topic, equivocations_topic, rollouts_topic
 from sapo_verification.admission.arrivals import Received
 from sapo_verification.engine import Engine
-from sapo_verification.engine_terms import Terms
 from sapo_verification.reputation.evidence import AUDITS_BEFORE_WEIGHT
+from sapo_verification.sampling.engine_terms import Terms
 from sapo_verification.tasks.generators import derive, solution
 from sapo_verification.types import AdmittedRollout, VerifiedRollout
 

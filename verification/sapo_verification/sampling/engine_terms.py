@@ -3,10 +3,10 @@
 from dataclasses import dataclass, field
 from typing import Final
 
-from sapo_verification.admission.storage_budget import KEPT_BYTES
 from sapo_verification.sampling.audit_queue import MOST_WAITING
 from sapo_verification.sampling.pool import PoolLimits
 from sapo_verification.sampling.sampler import SamplingPolicy
+from sapo_verification.store import KEPT_BYTES
 
 
 @dataclass(frozen=True, slots=True)
