@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
+from typing import Final
 
 from sapo_client.testnet.attack_results import AttackRow
 from sapo_client.testnet.ledger_view import Claim, EpochRow
-from sapo_client.testnet.node_record import NodeRecord, trend
+from sapo_client.testnet.node_record import START_STEPS, NodeRecord, trend
 from sapo_client.testnet.skills import Skills, skills_of, travelled
+
+ENOUGH_STEPS: Final = 3 * START_STEPS
+"""The first and the last ten steps are then as far apart as each is long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +53,7 @@ def failures(outcome: RunOutcome) -> list[str]:
     return [
         *(f"{name} exited by itself" for name in outcome.dead),
         *(failure for record in outcome.records for failure in training_failures(record)),
-        *reward_failures(outcome.records),
-        *(travel_failures(outcome.skills) if outcome.skills else ()),
+        *_learning_failures(outcome),
         *(
             f"{s.name} had an internal fault: {s.service_failures[0]}"
             for s in outcome.records
@@ -59,6 +62,21 @@ def failures(outcome: RunOutcome) -> list[str]:
         *_ledger_failures(outcome),
         *_attack_failures(outcome),
         *(f"an answer created the file {path}" for path in outcome.files),
+    ]
+
+
+def _learning_failures(outcome: RunOutcome) -> list[str]:
+    """Return why the nodes did not learn, and last, if they made few steps, that this may be the reason."""
+    found = reward_failures(outcome.records)
+    if outcome.skills:
+        found += travel_failures(outcome.skills)
+    fewest = min((len(record.steps) for record in outcome.records), default=0)
+    if not found or fewest >= ENOUGH_STEPS:
+        return found
+    return [
+        *found,
+        f"a node made only {fewest} training steps, and below {ENOUGH_STEPS} learning need not show: run it"
+        " while the machine does nothing else, or give it more time (sapo testnet up --epoch-seconds 150)",
     ]
 
 
