@@ -221,6 +221,7 @@ class NodeApp:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._shutdown.watch_signals)
             await self._start_slow_parts(nursery)
+            context.draw_on_from(self._learner.step)
             self._engine.restore(context.clock())
             self._successions.begin()
             await nursery.start(self._serve_control)

@@ -57,3 +57,10 @@ class NodeContext:
     def events(self) -> EventLog:
         """The event file."""
         return self.telemetry.events
+
+    def draw_on_from(self, step: int) -> None:
+        """Let further draws follow from the policy's step, or every start would draw what the first one drew.
+
+        They stay a function of seed, identity and step.
+        """
+        self.rng.seed(f"{self.config.learner.seed}:{self.identity.node_id}:{step}")
