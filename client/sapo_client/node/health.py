@@ -217,9 +217,10 @@ class HealthWatch:
     def assess(self) -> tuple[HealthFinding, ...]:
         """Assess the node, tell terminal and metrics, and return the findings."""
         self._policy.look(self._learner, self._context.events)
-        self.findings = assess(self._facts())
+        facts = self._facts()
+        self.findings = assess(facts)
         self._context.telemetry.metrics.health(self.findings)
-        self._manager.assessed(self.findings)
+        self._manager.assessed(self.findings, facts.call)
         self._tell()
         return self.findings
 

@@ -95,6 +95,11 @@ class CallFacts:
     usual_seconds: float | None
     deadline_seconds: float
 
+    @property
+    def is_overdue(self) -> bool:
+        """Whether the deadline has passed."""
+        return self.seconds >= self.deadline_seconds
+
 
 @dataclass(frozen=True, slots=True)
 class PolicyEvent:
