@@ -40,7 +40,7 @@ class ServiceManager:
         """Tell the first finding, and feed the watchdog unless the node makes no progress.
 
         Args:
-            call: the learner's, if one runs. Within its deadline it is progress, however long the round takes.
+            call: the learner's, if one runs. Within its deadline it is progress, however long a round takes.
         """
         status = findings[0].line() if findings else "nothing is wrong"
         works = call is not None and not call.is_overdue
