@@ -18,7 +18,7 @@ class ExitCode(IntEnum):
     VERIFICATION = 7
     DATA = 8
     INTERRUPTED = 130  # SIGINT, after a clean drain
-    TERMINATED = 143  # SIGTERM, after a clean drain
+    TERMINATED = 143  # SIGTERM or SIGHUP, after a clean drain
 
 
 MEANINGS: dict[ExitCode, str] = {
@@ -32,7 +32,7 @@ MEANINGS: dict[ExitCode, str] = {
     ExitCode.VERIFICATION: "a verification or a check failed (`verify`, `doctor`)",
     ExitCode.DATA: "checkpoint or data directory unusable",
     ExitCode.INTERRUPTED: "stopped by SIGINT after a clean drain",
-    ExitCode.TERMINATED: "stopped by SIGTERM after a clean drain",
+    ExitCode.TERMINATED: "stopped by SIGTERM or SIGHUP after a clean drain",
 }
 
 

@@ -138,7 +138,7 @@ class HealthTrial:
         """Start the node; return once its control API answers."""
         assert trio.lowlevel.current_clock() is self.clock
         self.clock.rate = 1.0
-        node = self.home.node(self.hub, clock=self.now, **options)
+        node = self.home.node(self.hub, clock=self.now, steady=self.clock.current_time, **options)
         nursery.start_soon(node.run)
         await until(self.home.data.control_address.exists)
         return node

@@ -26,7 +26,7 @@ from sapo_client.config import (
 )
 from sapo_client.config_layers import Setting
 from sapo_client.node.app import NodeApp, RunOptions
-from sapo_client.node.runtime.clock import Clock, wall_clock
+from sapo_client.node.runtime.clock import Clock, steady_clock, wall_clock
 from sapo_client.observe.control_client import ControlClient
 from sapo_client.observe.events import Event, read_events
 from sapo_client.observe.status import RoundSummary
@@ -149,9 +149,15 @@ class Home:
         neighbours: Iterable["Addressed"] = (),
         steps: int | None = None,
         clock: Clock = wall_clock,
+        steady: Clock | None = None,
         options: RunOptions | None = None,
     ) -> NodeApp:
-        """Return a node with this data directory, not running yet."""
+        """Return a node with this data directory, not running yet.
+
+        A clock of a test's own is one that nobody sets, unless the test gives a steady one beside it.
+        """
+        if steady is None:
+            steady = steady_clock if clock is wall_clock else clock
         addresses = tuple(home.address for home in neighbours)
         transport = partial(_transport, hub, self.peer_id, addresses)
         options = options or RunOptions(steps=steps, settings=self.settings)
@@ -164,6 +170,7 @@ class Home:
             open_transport=transport,
             show=_say_nothing,
             clock=clock,
+            steady=steady,
         )
 
     def events(self, *names: str) -> Events:

@@ -23,7 +23,7 @@ from sapo_client.node.auditing.chain import NoChain
 from sapo_client.node.gossip.handlers import GossipHandlers
 from sapo_client.node.gossip.own_certificate import OwnCertificate
 from sapo_client.node.runtime.beacons import Beacons
-from sapo_client.node.runtime.clock import Clock
+from sapo_client.node.runtime.clock import Clock, ClockWatch
 from sapo_client.node.runtime.context import Author
 from sapo_client.node.runtime.telemetry import Telemetry
 from sapo_client.node.training.canary import Canary, CanaryParts, CanaryRole, CanarySettings, NoCanary
@@ -154,6 +154,7 @@ class Agent:
             gossip=self.gossip,
             telemetry=self._telemetry,
             clock=world.clock,
+            clock_watch=ClockWatch(world.clock, world.clock),
             rng=PairedStream(f"{identity.name}/rounds", lambda: engine.epoch(world.clock())),
             canary=self._canary(engine, learner) if trains and plan.canary else NoCanary(),
             judge=NoJudge(),

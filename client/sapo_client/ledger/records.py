@@ -130,10 +130,12 @@ class ChainLook:
     Attributes:
         coins_wei: balance of the node's account, for transaction fees; none where there is no chain.
         clock_ahead_seconds: see ``ClockCheck``.
+        clock_agrees: see ``ClockCheck``.
     """
 
     coins_wei: int | None = None
     clock_ahead_seconds: float | None = None
+    clock_agrees: bool = False
 
 
 @dataclass(frozen=True, slots=True)

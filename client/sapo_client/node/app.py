@@ -30,7 +30,7 @@ from sapo_client.node.reports import Reports
 from sapo_client.node.roles import NO_ROLES, Roles
 from sapo_client.node.runtime.backends import open_backend
 from sapo_client.node.runtime.beacons import open_beacons
-from sapo_client.node.runtime.clock import Clock, wall_clock
+from sapo_client.node.runtime.clock import Clock, ClockWatch, steady_clock, wall_clock
 from sapo_client.node.runtime.context import NodeContext
 from sapo_client.node.runtime.host import say_joined, start_transport
 from sapo_client.node.runtime.shutdown import Pause, Shutdown
@@ -78,6 +78,7 @@ class NodeApp:
     Args:
         open_transport: returns the transport, given where to report errors of its callbacks.
         show: takes the summary of each round.
+        steady: seconds of a clock that nobody sets.
     """
 
     _reopens = False
@@ -93,6 +94,7 @@ class NodeApp:
         open_transport: Callable[[BugReport], Transport],
         show: Callable[[RoundSummary], None],
         clock: Clock = wall_clock,
+        steady: Clock = steady_clock,
         roles: Roles = NO_ROLES,
     ) -> None:
         self._options, self._roles = options, roles
@@ -107,6 +109,7 @@ class NodeApp:
             transport=open_transport(self._supervisor.note_bug),
             telemetry=telemetry,
             clock=clock,
+            clock_watch=ClockWatch(clock, steady),
             rng=random.Random(f"{config.learner.seed}:{identity.node_id}"),
             fresh=options.fresh,
         )
@@ -221,6 +224,7 @@ class NodeApp:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._shutdown.watch_signals)
             await self._start_slow_parts(nursery)
+            context.draw_on_from(self._learner.step)
             self._engine.restore(context.clock())
             self._successions.begin()
             await nursery.start(self._serve_control)

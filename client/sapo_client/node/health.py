@@ -194,6 +194,8 @@ class HealthWatch:
 
     async def look_at_chain(self) -> None:
         """Ask the chain for its time and this account's state."""
+        watch = self._context.clock_watch
+        jump = watch.jump()
         try:
             self._view = await self._chain.look(self._context.clock, claims=self._uses_ledger)
         except LedgerError as error:
@@ -201,6 +203,8 @@ class HealthWatch:
         else:
             self._trouble, self._answered = None, trio.current_time()
             self._count_unregistered(self._answered)
+            ahead = self._view.clock_ahead_seconds
+            watch.compared(jump, ahead_seconds=ahead, agrees=self._view.clock_agrees)
 
     def _count_unregistered(self, now: float) -> None:
         """Add the time between two looks that the chain answered; what it cannot be asked stays as it was."""
@@ -217,9 +221,10 @@ class HealthWatch:
     def assess(self) -> tuple[HealthFinding, ...]:
         """Assess the node, tell terminal and metrics, and return the findings."""
         self._policy.look(self._learner, self._context.events)
-        self.findings = assess(self._facts())
+        facts = self._facts()
+        self.findings = assess(facts)
         self._context.telemetry.metrics.health(self.findings)
-        self._manager.assessed(self.findings)
+        self._manager.assessed(self.findings, facts.call)
         self._tell()
         return self.findings
 
@@ -258,6 +263,7 @@ class HealthWatch:
             call=None if call is None else _call_facts(call),
             events=self._policy.recent(),
             own_groups=self._own_groups.facts(),
+            clock=self._context.clock_watch.facts(),
             chain=self._chain_facts() if has_chain else None,
             account=self._account_facts() if self._uses_ledger else None,
             bond=self._bond(),

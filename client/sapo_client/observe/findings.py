@@ -47,6 +47,7 @@ class FindingCode(StrEnum):
     WRONG_CHAIN = "wrong_chain"
     CHAIN_SILENT = "chain_silent"
     CLOCK_OFF = "clock_off"
+    CLOCK_JUMPED = "clock_jumped"
     DISK_LOW = "disk_low"
     ROLLOUTS_DROPPED = "rollouts_dropped"
     NO_PEERS = "no_peers"

@@ -13,6 +13,7 @@ from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from sapo_client.observe.clock import ClockFacts, assess_clock
 from sapo_client.observe.findings import (
     ISLANDS_HINT,
     UNREACHABLE_HINT,
@@ -94,6 +95,11 @@ class CallFacts:
     seconds: float
     usual_seconds: float | None
     deadline_seconds: float
+
+    @property
+    def is_overdue(self) -> bool:
+        """Whether the deadline has passed."""
+        return self.seconds >= self.deadline_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +244,7 @@ class HealthFacts:
     call: CallFacts | None = None
     events: tuple[PolicyEvent, ...] = ()
     own_groups: OwnGroupFacts = field(default_factory=OwnGroupFacts)
+    clock: ClockFacts | None = None
     chain: ChainFacts | None = None
     account: AccountFacts | None = None
     bond: BondFacts | None = None
@@ -256,6 +263,7 @@ def assess(facts: HealthFacts) -> tuple[HealthFinding, ...]:
         *_call(facts),
         *(_event(event, facts.log) for event in facts.events),
         *assess_own_groups(facts.own_groups),
+        *(assess_clock(facts.clock) if facts.clock else ()),
         *(_chain(facts.chain) if facts.chain else ()),
         *(_account(facts.account) if facts.account else ()),
         *(_bond(facts.bond) if facts.bond else ()),

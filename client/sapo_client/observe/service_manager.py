@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from sapo_client.observe.findings import FindingCode, HealthFinding
+from sapo_client.observe.health import CallFacts
 
 _LOG = logging.getLogger(__name__)
 
 STALLED: Final = frozenset({FindingCode.NO_ROUND})
 """Findings with which the watchdog is not fed: a restart may help. Against an empty account or a silent chain
-it does not, and a learner that hangs is killed by the node itself."""
+it does not, and a learner that hangs is killed by the node itself after its call's deadline."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +36,16 @@ class ServiceManager:
         """Tell that the node has joined."""
         self._send("READY=1")
 
-    def assessed(self, findings: Sequence[HealthFinding]) -> None:
-        """Tell the first finding, and feed the watchdog unless the node makes no progress."""
+    def assessed(self, findings: Sequence[HealthFinding], call: CallFacts | None) -> None:
+        """Tell the first finding, and feed the watchdog unless the node makes no progress.
+
+        Args:
+            call: the learner's, if one runs. Within its deadline it is progress, however long a round takes.
+        """
         status = findings[0].line() if findings else "nothing is wrong"
-        fed = "" if any(finding.code in STALLED for finding in findings) else "\nWATCHDOG=1"
-        self._send(f"STATUS={status.replace(os.linesep, ' ')}{fed}")
+        works = call is not None and not call.is_overdue
+        fed = works or not any(finding.code in STALLED for finding in findings)
+        self._send(f"STATUS={status.replace(os.linesep, ' ')}" + ("\nWATCHDOG=1" if fed else ""))
 
     def _send(self, message: str) -> None:
         if self.address is None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import socket
 import sqlite3
 import time
 from collections.abc import Callable
@@ -14,7 +16,7 @@ import pytest
 import trio
 from support.health_trial import HealthHome, HealthTrial, Told, require_failure, require_row
 from support.ledger import BOB, Contracts, ServedChain, found
-from support.nodes import manifest_of
+from support.nodes import PATIENCE_SECONDS, manifest_of
 from support.swarm import Identity
 from trio.testing import MockClock
 
@@ -113,6 +115,29 @@ async def test_a_node_without_a_chain(mock_clock: MockClock, begin: Begin, weekd
         await trial.rounds(3)
         await trial.until_over("no_round")
         await trial.stop()
+
+
+async def test_a_long_call_of_the_learner_feeds_the_watchdog(
+    mock_clock: MockClock, begin: Begin, weekdays: Suite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A check of the canary may take longer than several rounds do, and systemd must not end it."""
+    trial, address = begin(manifest_of(weekdays, epoch_seconds=36_000)), tmp_path / "notify"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(address))
+        monkeypatch.setenv("NOTIFY_SOCKET", str(address))
+        async with trio.open_nursery() as nursery:
+            await trial.start(nursery)
+            await trial.rounds(1)
+            await trial.stop_learner()
+            trial.pass_by(250)  # no deadline is shorter than 300 s
+            told = ""
+            with trio.fail_after(PATIENCE_SECONDS):
+                while "no_round" not in told:
+                    told = (await trio.to_thread.run_sync(manager.recv, 4096)).decode()
+            assert told.endswith("\nWATCHDOG=1"), told
+            trial.home.signal_learner(signal.SIGCONT)
+            await trial.until_over("no_round")
+            await trial.stop()
 
 
 async def test_what_is_heard_before_certificates_never_counts(

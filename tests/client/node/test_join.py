@@ -186,7 +186,8 @@ async def test_two_machines_join_learn_from_each_other_leave_and_come_back(
     slots = [(event["epoch"], event["slot"]) for event in first.events("published")]
     assert len(slots) == len(set(slots))
 
-    assert [await machine.end(signal.SIGTERM) for machine in machines] == [143, 143]
+    assert [await first.end(signal.SIGTERM), await second.end(signal.SIGHUP)] == [143, 143]
+    assert [machine.events("stopped")[-1]["why"] for machine in machines] == ["SIGTERM", "SIGHUP"]
     for machine in machines:
         assert machine.events("service_failed") == []
         assert not machine.data.control_address.exists()

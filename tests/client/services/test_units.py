@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from sapo_client.observe.findings import FindingCode, FindingLevel, HealthFinding
+from sapo_client.observe.health import CallFacts
 from sapo_client.observe.service_manager import service_manager
 from sapo_client.services.examples import files
 from sapo_client.services.manager import InstalledUnit
@@ -65,8 +66,9 @@ def test_the_watchdog_is_fed_unless_nothing_moves(tmp_path: Path) -> None:
         manager.bind(str(address))
         node = service_manager({"NOTIFY_SOCKET": str(address)})
 
-        def told(*codes: FindingCode) -> str:
-            node.assessed([HealthFinding(code, FindingLevel.ERROR, f"{code}.", "do it") for code in codes])
+        def told(*codes: FindingCode, call: CallFacts | None = None) -> str:
+            findings = [HealthFinding(code, FindingLevel.ERROR, f"{code}.", "do it") for code in codes]
+            node.assessed(findings, call)
             return manager.recv(4096).decode()
 
         node.ready()
@@ -74,7 +76,11 @@ def test_the_watchdog_is_fed_unless_nothing_moves(tmp_path: Path) -> None:
         assert told() == "STATUS=nothing is wrong\nWATCHDOG=1"
         silent = told(FindingCode.CHAIN_SILENT)
         assert silent == "STATUS=error: chain_silent. (chain_silent); do it\nWATCHDOG=1"
-        assert told(FindingCode.NO_ROUND) == "STATUS=error: no_round. (no_round); do it"
+        no_round = "STATUS=error: no_round. (no_round); do it"
+        assert told(FindingCode.NO_ROUND) == no_round
+        working, hung = (CallFacts("shadow", seconds, 100.0, 2000.0) for seconds in (1999.0, 2000.0))
+        assert told(FindingCode.NO_ROUND, call=working) == no_round + "\nWATCHDOG=1"
+        assert told(FindingCode.NO_ROUND, call=hung) == no_round
     service_manager({}).ready()
     service_manager({"NOTIFY_SOCKET": str(tmp_path / "gone")}).ready()
 

@@ -244,8 +244,8 @@ async def test_an_interrupt_of_the_whole_group_leaves_the_workers_to_the_node() 
         await nursery.start(pool.run)
         (worker,), (child,) = children_of(os.getpid()), grandchildren()
         for process in (worker, child):
-            os.kill(process, signal.SIGINT)
-            os.kill(process, signal.SIGTERM)
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                os.kill(process, number)
         assert await commit(pool, "honest") == 1.0
         assert (children_of(os.getpid()), grandchildren()) == ({worker}, {child})
         nursery.cancel_scope.cancel()

@@ -39,10 +39,9 @@ def main(arguments: list[str]) -> int:
 
 
 def _serve(requests: BinaryIO, replies: BinaryIO) -> None:
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(
-            number, signal.SIG_IGN
-        )  # the node handles them: it drains first and then ends this process
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        # the node handles them: it drains first and then ends this process
+        signal.signal(number, signal.SIG_IGN)
     setup = decode_setup(_read_frame(requests, MAX_SETUP_BYTES) or b"")
     _import_scorers(setup)
     from sapo_verification.jail.worker import JailWorker

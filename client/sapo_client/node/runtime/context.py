@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sapo_client.config import Config
 from sapo_client.keystore import Identity
-from sapo_client.node.runtime.clock import Clock
+from sapo_client.node.runtime.clock import Clock, ClockWatch
 from sapo_client.node.runtime.telemetry import Telemetry
 from sapo_client.paths import DataDir
 from sapo_client.swarm.transport import Transport
@@ -33,6 +33,7 @@ class NodeContext:
     """The shared parts from which all parts of a node are opened.
 
     Attributes:
+        clock_watch: says whether the clock is believed.
         rng: has a seed of its own on every node, or all nodes would choose alike.
         fresh: begin with the configured model although checkpoints exist.
     """
@@ -44,6 +45,7 @@ class NodeContext:
     transport: Transport
     telemetry: Telemetry
     clock: Clock
+    clock_watch: ClockWatch
     rng: random.Random
     fresh: bool
 
@@ -57,3 +59,10 @@ class NodeContext:
     def events(self) -> EventLog:
         """The event file."""
         return self.telemetry.events
+
+    def draw_on_from(self, step: int) -> None:
+        """Let further draws follow from the policy's step, or every start would draw what the first one drew.
+
+        They stay a function of seed, identity and step.
+        """
+        self.rng.seed(f"{self.config.learner.seed}:{self.identity.node_id}:{step}")

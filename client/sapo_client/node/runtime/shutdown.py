@@ -11,7 +11,11 @@ import trio
 
 from sapo_client.errors import ExitCode
 
-_CODES = {signal.SIGINT: ExitCode.INTERRUPTED, signal.SIGTERM: ExitCode.TERMINATED}
+_CODES = {
+    signal.SIGINT: ExitCode.INTERRUPTED,
+    signal.SIGTERM: ExitCode.TERMINATED,
+    signal.SIGHUP: ExitCode.TERMINATED,
+}
 
 
 class Pause:
@@ -65,16 +69,25 @@ class Shutdown:
             self.hurried.set()
 
     async def watch_signals(self) -> None:
-        """Drain at the first SIGINT or SIGTERM, and end the process at the second.
+        """Drain at the first SIGINT, SIGTERM or SIGHUP, and end the process at the second, unless a SIGHUP.
 
-        Only a process's main thread receives signals: a node in another one is stopped by its program.
+        A terminal that is closed may send SIGHUP twice, by its shell and by the kernel: nobody is in a hurry.
+        Where SIGHUP was ignored at the start, as under `nohup`, it stays so. Only a process's main thread
+        receives signals: a node in another one is stopped by its program.
         """
         if threading.current_thread() is not threading.main_thread():
             return
-        with trio.open_signal_receiver(*_CODES) as signals:
+        heeded = [number for number in _CODES if not _is_ignored_hangup(number)]
+        with trio.open_signal_receiver(*heeded) as signals:
             async for number in signals:
                 code = int(_CODES[signal.Signals(number)])
                 if self.draining.is_set():
+                    if number == signal.SIGHUP:
+                        continue
                     os._exit(code)
                 print("stopping after this round; once more to stop at once", file=sys.stderr)
                 self.request(signal.Signals(number).name, code)
+
+
+def _is_ignored_hangup(number: signal.Signals) -> bool:
+    return number is signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN

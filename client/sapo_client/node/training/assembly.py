@@ -133,6 +133,7 @@ def open_rounds(
         gossip=gossip,
         telemetry=context.telemetry,
         clock=context.clock,
+        clock_watch=context.clock_watch,
         rng=context.rng,
         canary=_canary(context, engine, checkers, learner),
         judge=_judge(context, checkers, learner),

@@ -1,9 +1,9 @@
-"""Own training while the swarm's chain is away: the last known epoch is extended for this node alone.
+"""Own training while the swarm's chain is away, or the clock is not believed: of this node alone.
 
 A new epoch's tasks follow from a block of the chain. Without it, this node draws tasks of the last epoch
 whose beacon it knows (after a start without the chain: of the swarm id), in slots behind the swarm's: no
 task is one that counts. It answers and scores them, and trains on them; nothing of it is signed, published,
-audited or paid. It ends as soon as the chain answers.
+audited or paid. It ends as soon as the chain answers and the clock is sure.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class PrivateRounds:
             await arrived.wait()
         if arrived.is_set():
             return
-        if not self._parts.manifest.has_chain:  # its beacons need no chain: it waits for genesis
+        if not self._parts.manifest.has_chain and self._parts.clock_watch.is_believed:  # before genesis
             await arrived.wait()
             return
         events = self._parts.telemetry.events

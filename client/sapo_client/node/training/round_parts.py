@@ -9,7 +9,7 @@ from typing import Protocol
 from sapo_client.learner.backend import Learning, SamplingAhead
 from sapo_client.node.gossip.handlers import GossipHandlers
 from sapo_client.node.runtime.beacons import Beacons
-from sapo_client.node.runtime.clock import Clock
+from sapo_client.node.runtime.clock import Clock, ClockWatch
 from sapo_client.node.runtime.context import Author
 from sapo_client.node.runtime.telemetry import Telemetry
 from sapo_client.node.training.canary import CanaryRole
@@ -60,6 +60,7 @@ class RoundParts:
     """The parts that a round works with.
 
     Attributes:
+        clock_watch: says whether the clock is believed.
         canary: detects harm that external text does.
         judge: asks the policy in between, if a judge is configured.
         demonstrations: right answers to imitate, if the sampling policy does.
@@ -83,6 +84,7 @@ class RoundParts:
     gossip: GossipHandlers
     telemetry: Telemetry
     clock: Clock
+    clock_watch: ClockWatch
     rng: random.Random
     canary: CanaryRole
     judge: JudgeRole

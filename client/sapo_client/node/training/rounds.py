@@ -16,12 +16,12 @@ from sapo_client.learner.report import StepReport, TextValue
 from sapo_client.node.runtime.shutdown import Pause
 from sapo_client.node.training.ages import PoolAges
 from sapo_client.node.training.ahead import Ahead
+from sapo_client.node.training.epoch_turns import EpochTurns
 from sapo_client.node.training.private_rounds import PrivateRounds
 from sapo_client.node.training.round_parts import RoundParts, Slot
 from sapo_client.observe.status import RoundSummary
-from sapo_protocol.constants import EPOCH_WINDOW
 from sapo_protocol.envelope import Kind, seal
-from sapo_protocol.epochs import epoch_at, epoch_start_seconds
+from sapo_protocol.epochs import epoch_start_seconds
 from sapo_protocol.errors import RemoteProtocolError
 from sapo_protocol.identifiers import ContentId
 from sapo_protocol.rollout import Rollout
@@ -62,7 +62,8 @@ class Rounds:
         self._stop_step: int | None = None
         self._ahead = None if parts.ahead is None else Ahead(parts.ahead, parts.completions)
         self._ages = PoolAges()
-        self._private = PrivateRounds(parts, trained=self._report, crashed=self._note_crash)
+        private = PrivateRounds(parts, trained=self._report, crashed=self._note_crash)
+        self._turns = EpochTurns(parts, private)
         self.last: RoundSummary | None = None
         self.round = 0
         self.first_reward: float | None = None
@@ -73,7 +74,7 @@ class Rounds:
         self._stop_step = last_step
         while not self._is_over(draining):
             if pause is not None and pause.holds:
-                await pause.wait_until_over(draining)
+                await self._turns.turn_during(partial(pause.wait_until_over, draining))
                 continue
             try:
                 await self._round(draining)
@@ -102,9 +103,11 @@ class Rounds:
         parts, started = self._parts, trio.current_time()
         await parts.doppelganger.require_alone(draining)
         await parts.canary.open()
-        if (epoch := await self._wait_for_beacons(draining)) is None:
+        epoch = await self._turns.wait_for_epoch(draining, partial(self._is_over, draining))
+        if epoch is None:
             return
-        self._turn_to(epoch)
+        self._epoch = epoch
+        self._turns.turn_to(epoch)
         self._ages.look(_ids(parts.engine.pool.waiting()), parts.learner.step)
         answered, slots = self._take_ahead()
         slots += self._take_slots(epoch, parts.policy.local_groups - len(answered) - len(slots))
@@ -143,45 +146,6 @@ class Rounds:
         await parts.canary.after(batch)
         await parts.promotion.after(report.step, has_candidate=report.has_candidate)
         await parts.judge.after(report.step, epoch, await parts.beacons.obtain(epoch))
-
-    async def _wait_for_beacons(self, draining: trio.Event) -> int | None:
-        """Wait for the beacons that the current epoch needs, and train privately if that takes long.
-
-        Returns:
-            The epoch, or None if the node drains or has done its steps.
-        """
-        settled = trio.Event()
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._obtain_beacons, settled, draining)
-            await self._private.run(settled, partial(self._is_over, draining))
-            nursery.cancel_scope.cancel()  # of steps that are done before the chain is back
-        epoch = await self._current_epoch()
-        has_beacon = (
-            self._parts.beacons.known(epoch) is not None
-        )  # the last private round may end in the next
-        return epoch if has_beacon and not self._is_over(draining) else None
-
-    async def _obtain_beacons(self, settled: trio.Event, draining: trio.Event) -> None:
-        """Obtain the beacons that the current epoch needs, then set the event; when the node drains, too."""
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(_cancel_when_set, draining, nursery.cancel_scope)
-            epoch = await self._current_epoch()
-            for needed in range(max(0, epoch - EPOCH_WINDOW), epoch + 1):  # the pool holds all of these
-                await self._parts.beacons.obtain(needed)
-            nursery.cancel_scope.cancel()
-        settled.set()
-
-    async def _current_epoch(self) -> int:
-        parts = self._parts
-        while (wait_seconds := parts.manifest.genesis_seconds - parts.clock()) > 0:
-            await trio.sleep(wait_seconds)
-        return epoch_at(parts.manifest, parts.clock())
-
-    def _turn_to(self, epoch: int) -> None:
-        """Drop what is too old in a new epoch."""
-        if epoch != self._epoch:
-            self._epoch = epoch
-            self._parts.engine.forget(epoch)
 
     def _take_slots(self, epoch: int, count: int) -> list[Slot]:
         """Take new slots, each with a family drawn uniformly, as in the paper, or by what can be learned."""
@@ -469,11 +433,6 @@ def _judged(texts: Sequence[Demonstration], values: Sequence[TextValue | None]) 
     for text, value in zip(texts, values, strict=True):
         if text.source is not None and value is not None:
             yield text.account, text.family, StepValue(value[0], tuple(value[1]))
-
-
-async def _cancel_when_set(event: trio.Event, scope: trio.CancelScope) -> None:
-    await event.wait()
-    scope.cancel()
 
 
 def _rewards_by_family(batch: SampledBatch, suite: Suite) -> dict[str, float]:

@@ -86,6 +86,15 @@ class GuardedSwarm(Swarm):
             with ContainExceptions(self._report):
                 await connection.close()
 
+    async def stop_listening(self) -> None:
+        """Close the listening sockets; stock leaves them open when it is cancelled, while trio runs.
+
+        The node of the next terms listens at the same addresses: the kernel would divide new connections
+        between its sockets and these.
+        """
+        for listener in self.listeners.values():
+            await listener.close()
+
     async def close_peer(self, peer_id: ID) -> None:
         """Close the connections that the peer has now."""
         for connection in self.get_connections(peer_id):

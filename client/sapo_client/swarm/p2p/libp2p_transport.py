@@ -214,7 +214,7 @@ class Libp2pTransport:
             task_status.started()
 
     async def _hang_up(self) -> None:
-        """Close every connection, so that peers notice at once; then have no port forwarded any more."""
+        """Close connections, so that peers notice at once; give the forwarded port back; listen no longer."""
         with trio.CancelScope(shield=True), trio.move_on_after(_HANG_UP_SECONDS):
             self._discovery.stop()
             self._dial_back.stop()
@@ -226,6 +226,8 @@ class Libp2pTransport:
         if self._mapper is not None:
             with trio.CancelScope(shield=True), trio.move_on_after(_GIVE_BACK_SECONDS):
                 await self._mapper.stop()
+        with trio.CancelScope(shield=True), trio.move_on_after(_HANG_UP_SECONDS):
+            await self._host.swarm.stop_listening()
 
     async def publish(self, topic: str, data: bytes) -> int:
         """Send a message; return the number of peers that it was queued for."""

@@ -113,6 +113,26 @@ async def test_others_return_to_a_restarted_bootstrap_node(swarm: Any, tools: An
     await tools.eventually(lambda: all(other.accepted[-1:] == [b"I am back"] for other in others))
 
 
+async def test_a_stopped_node_listens_no_longer_even_if_its_process_goes_on(swarm: Any, tools: Any) -> None:
+    """The kernel would go on giving the old socket a share of the connections to the port."""
+    with socket.socket() as first, socket.socket() as second:
+        for probe in (first, second):
+            probe.bind(("127.0.0.1", 0))
+        ports = [probe.getsockname()[1] for probe in (first, second)]
+    listen = tuple(f"/ip4/127.0.0.1/tcp/{port}" for port in ports)
+    old = await swarm.start(1, listen=listen)
+    other = await swarm.start(2, bootstrap=old.transport.addresses)
+    await swarm.wait_until_connected([old, other])
+    addresses = set(old.transport.addresses)
+    await old.stop()
+    for port in ports:
+        with pytest.raises(OSError, match="all attempts to connect"):
+            await trio.open_tcp_stream("127.0.0.1", port)
+    new = await swarm.start(1, listen=listen)
+    assert set(new.transport.addresses) == addresses
+    await swarm.wait_until_connected([new, other])
+
+
 async def test_addresses_of_this_machine_are_taken_from_this_machine_alone(swarm: Any, tools: Any) -> None:
     """Who connects over a network cannot point a node at services of its own machine."""
     host = tools.host_of_this_machine()

@@ -1,0 +1,171 @@
+"""Nodes whose clock is set, or is not set yet: what they sign in, what they forget, and how they end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import trio
+from support.health_trial import HealthHome, HealthTrial, require_row
+from support.ledger import BOB
+from support.nodes import PATIENCE_SECONDS, Home, found_now, manifest_of, until
+from trio.testing import MockClock
+
+from sapo_client.observe.control_client import ControlClient
+from sapo_client.swarm.simulated.memory import MemoryHub
+from sapo_protocol.envelope import parse_envelope
+from sapo_protocol.manifest import Manifest
+from sapo_protocol.rollout import parse_rollout
+from sapo_protocol.suite import Suite
+from sapo_verification.admission.envelope_store import EnvelopeStore
+from sapo_verification.signing.database import SigningDatabase
+from sapo_verification.store import open_database
+
+EPOCH_SECONDS = 3600
+YEAR_SECONDS = 365 * 24 * 3600
+
+Begin = Callable[..., HealthTrial]
+
+
+@pytest.fixture
+def begin(policy: Path, tmp_path: Path, mock_clock: MockClock, capsys: pytest.CaptureFixture[str]) -> Begin:
+    """Return a function that makes a node of a swarm, not running yet."""
+
+    def make(manifest: Manifest, **changes: dict[str, object]) -> HealthTrial:
+        home = HealthHome(tmp_path, 1, manifest, policy)
+        home.changes = changes
+        return HealthTrial(home, MemoryHub(), mock_clock, capsys, wall_base=time.time())
+
+    return make
+
+
+def signed_in(home: Home) -> int:
+    """Return the last epoch in which a node signed."""
+    [mark] = SigningDatabase(home.data.database).marks()
+    return mark.epoch
+
+
+def kept(home: Home) -> set[int]:
+    """Return the epochs of the rollouts that a node holds."""
+    with closing(open_database(home.data.database)) as connection:
+        held = [*EnvelopeStore(connection).latest(100_000)]
+    return {parse_rollout(parse_envelope(data, home.manifest.swarm_id).payload).epoch for _, data in held}
+
+
+async def test_a_clock_that_is_ahead_for_a_moment_costs_nothing(
+    mock_clock: MockClock, begin: Begin, weekdays: Suite
+) -> None:
+    """Meanwhile the node trains by itself; nothing is signed in an epoch far ahead, and nothing forgotten."""
+    trial = begin(manifest_of(weekdays, epoch_seconds=EPOCH_SECONDS))
+    home = trial.home
+    async with trio.open_nursery() as nursery:
+        await trial.start(nursery)
+        await trial.rounds(2)
+        trial.skew = 100 * EPOCH_SECONDS
+        told = await trial.until_told("clock_jumped")
+        assert all(told.everywhere.values()), told
+        require_row(told.row())
+        trial.pass_by(20)
+        await trial.until_status(lambda _: bool(home.events("training_privately")))
+        await trial.rounds(3)
+        assert (signed_in(home), kept(home)) == (0, {0})
+        trial.skew = 0
+        await trial.until_over("clock_jumped")
+        shared = len(home.events("published"))
+        await trial.until_status(lambda _: len(home.events("published")) > shared)
+        assert signed_in(home) == 0
+        assert {event["epoch"] for event in home.events("published")} == {0}
+        await trial.stop()
+
+
+async def test_a_clock_that_stays_as_it_was_set_is_believed(
+    mock_clock: MockClock, begin: Begin, weekdays: Suite
+) -> None:
+    trial = begin(manifest_of(weekdays, epoch_seconds=EPOCH_SECONDS))
+    home = trial.home
+    async with trio.open_nursery() as nursery:
+        await trial.start(nursery)
+        await trial.rounds(2)
+        trial.skew = EPOCH_SECONDS
+        await trial.until_told("clock_jumped")
+        trial.pass_by(300)
+        await trial.until_over("clock_jumped")
+        await trial.until_status(lambda _: signed_in(home) == 1)
+        await trial.stop()
+
+
+async def test_a_new_block_of_the_same_time_shows_that_the_clock_was_set_right(
+    mock_clock: MockClock, begin: Begin, weekdays: Suite, tmp_path: Path
+) -> None:
+    contracts, manifest = found_now(tmp_path, weekdays, epoch_seconds=EPOCH_SECONDS)
+    chain = contracts.chain
+    trial = begin(manifest, ledger={"rpc_urls": (chain.url,)})
+    home = trial.home
+
+    def send_coin() -> None:
+        chain.send(BOB, home.identity.account, b"", value_wei=10**18)
+
+    async def blocks() -> None:
+        while True:
+            chain.now_seconds = trial.now()
+            await trio.to_thread.run_sync(send_coin)
+            trial.pass_by(10)
+            await trio.sleep(1)  # of the mock clock: the node looks at the chain
+
+    async with trio.open_nursery() as nursery:
+        await trial.start(nursery)
+        await trial.rounds(2)
+        trial.skew = EPOCH_SECONDS
+        await trial.until_told("clock_jumped")
+        nursery.start_soon(blocks)
+        await trial.until_over("clock_jumped")
+        await trial.stop()
+        nursery.cancel_scope.cancel()
+    chain.close()
+
+
+async def test_a_paused_node_forgets_old_epochs(mock_clock: MockClock, begin: Begin, weekdays: Suite) -> None:
+    trial = begin(manifest_of(weekdays, epoch_seconds=EPOCH_SECONDS))
+    home = trial.home
+    async with trio.open_nursery() as nursery:
+        await trial.start(nursery)
+        await trial.rounds(2)
+        await trio.to_thread.run_sync(lambda: ControlClient(home.data).pause(paused=True))
+        await until(lambda: home.events("paused"))
+        assert kept(home) == {0}
+        trial.pass_by(100 * EPOCH_SECONDS)
+        await until(lambda: not kept(home))
+        await trial.stop()
+
+
+async def test_a_node_that_started_before_its_clock_was_set_goes_on_once_it_is(
+    mock_clock: MockClock, begin: Begin, weekdays: Suite
+) -> None:
+    trial = begin(manifest_of(weekdays, epoch_seconds=EPOCH_SECONDS))
+    trial.skew = -YEAR_SECONDS
+    async with trio.open_nursery() as nursery:
+        await trial.start(nursery)
+        trial.pass_by(60)
+        assert trial.home.events("step") == []
+        trial.skew = 0
+        await trial.until_told("clock_jumped")
+        trial.pass_by(300)
+        await trial.rounds(1)
+        assert signed_in(trial.home) == 0
+        await trial.stop()
+
+
+async def test_a_node_before_genesis_ends_when_it_is_asked_to(
+    mock_clock: MockClock, begin: Begin, weekdays: Suite
+) -> None:
+    trial = begin(manifest_of(weekdays, epoch_seconds=EPOCH_SECONDS))
+    trial.skew = -YEAR_SECONDS
+    async with trio.open_nursery() as nursery:
+        await trial.start(nursery)
+        trial.pass_by(60)
+        with trio.fail_after(PATIENCE_SECONDS):
+            await trial.stop()
+    assert trial.home.events("stopped")
