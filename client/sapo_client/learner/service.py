@@ -118,8 +118,13 @@ class Service:
             "architecture": type(base_model(self._replica.policy.model)).__name__,
             "device": str(self._policy.device),
             "ranks": self._ranks.size,
-            "notice": _DROPPED_MOMENTS if self._store.has_dropped_moments else "",
+            "notice": "; ".join(self._notices()),
         }
+
+    def _notices(self) -> list[str]:
+        """Return what a person is told at the start."""
+        dropped = _DROPPED_MOMENTS if self._store.has_dropped_moments else ""
+        return [each for each in (dropped, self._policy.form.notice) if each]
 
     def generate(self, prompts: list[str], completions_per_prompt: int, handles: list[int]) -> Message:
         """Sample a group per prompt and keep its tokens under the prompt's handle.

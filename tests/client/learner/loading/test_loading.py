@@ -9,10 +9,20 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from support.policies import make_policy_folder
+from transformers import (
+    BertConfig,
+    BertLMHeadModel,
+    ModernBertConfig,
+    RobertaConfig,
+    RobertaForCausalLM,
+    T5Config,
+)
 
 from sapo_client.errors import ExitCode, SapoError
+from sapo_client.learner.adapters import save_adapters
 from sapo_client.learner.policy import load_policy
 from sapo_client.learner.sizing.precision import BaseName
+from sapo_client.learner.sizing.skeleton import make_skeleton
 
 
 def refusal(folder: Path, base: BaseName = "float32") -> tuple[str, str, int]:
@@ -143,3 +153,83 @@ def test_a_broken_tokenizer_is_refused(tmp_path: Path) -> None:
     text, _, code = refusal(folder)
     assert text.startswith(f"cannot load the model {str(folder)!r}: ")
     assert code == ExitCode.CONFIG
+
+
+ENCODERS: dict[str, tuple[Any, type[Any]]] = {
+    "BertLMHeadModel": (BertConfig, BertLMHeadModel),
+    "RobertaForCausalLM": (RobertaConfig, RobertaForCausalLM),
+}
+
+
+@pytest.mark.parametrize("kind", ENCODERS)
+def test_an_encoder_is_refused(tmp_path: Path, kind: str) -> None:
+    """Transformers loads it as a language model, although every token sees those after it."""
+    folder = make_policy_folder(tmp_path)
+    vocabulary = json.loads((folder / "config.json").read_text())["vocab_size"]
+    settings, model = ENCODERS[kind]
+    sizes = {"hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+    model(settings(vocab_size=vocabulary, **sizes)).save_pretrained(folder)
+    assert refusal(folder) == (
+        f"the model {str(folder)!r} ({kind}) is not causal: a later token changes the predictions before it,"
+        " as in encoders such as BERT",
+        "take a causal (decoder) language model, as Qwen/Qwen2.5-0.5B-Instruct",
+        ExitCode.CONFIG,
+    )
+
+
+@pytest.mark.parametrize("auto", ["AutoConfig", "AutoModelForCausalLM"])
+def test_code_of_a_folder_is_neither_run_nor_asked_about(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, auto: str
+) -> None:
+    monkeypatch.setattr("builtins.input", lambda _: "y")
+    folder = make_policy_folder(tmp_path)
+    ran = tmp_path / "ran"
+    (folder / "own.py").write_text(f"open({str(ran)!r}, 'w').close()\n")
+    change_json(folder / "config.json", model_type="own-kind", auto_map={auto: "own.Thing"})
+    if auto == "AutoModelForCausalLM":  # known, and not as a causal language model
+        change_json(folder / "config.json", model_type="vit")
+    expected = (
+        f"the model {str(folder)!r} needs code of its own (auto_map in its files), which is never run here",
+        "take a model whose architecture transformers has; newer releases of transformers have more",
+        ExitCode.CONFIG,
+    )
+    assert refusal(folder) == expected
+    with pytest.raises(SapoError) as caught:
+        make_skeleton(str(folder))
+    assert (caught.value.text, caught.value.hint, caught.value.exit_code) == expected
+    assert not ran.exists()
+
+
+def test_an_adapter_alone_is_refused(tmp_path: Path) -> None:
+    """Transformers would load the base that it names."""
+    base = make_policy_folder(tmp_path / "base")
+    adapted = load_policy(str(base), "cpu").with_adapters(4)
+    folder = tmp_path / "adapter"
+    save_adapters(adapted.model, folder)
+    adapted.tokenizer.save_pretrained(folder)
+    expected = (
+        f"{str(folder)!r} is an adapter (it has an adapter_config.json), not a whole model",
+        "merge the adapter into its base first: peft's merge_and_unload(), then save_pretrained();"
+        " if the weights are merged already, remove adapter_config.json",
+        ExitCode.CONFIG,
+    )
+    assert refusal(folder) == expected
+    with pytest.raises(SapoError) as caught:
+        make_skeleton(str(folder))
+    assert (caught.value.text, caught.value.hint, caught.value.exit_code) == expected
+
+
+@pytest.mark.parametrize(("kind", "settings"), [("t5", T5Config), ("modernbert", ModernBertConfig)])
+def test_an_architecture_without_a_causal_model_is_refused(tmp_path: Path, kind: str, settings: Any) -> None:
+    folder = make_policy_folder(tmp_path)
+    settings(vocab_size=300).save_pretrained(folder)
+    expected = (
+        f"the model {str(folder)!r} is of the kind {kind!r}, which is no causal language model in"
+        " transformers",
+        "take a causal (decoder) language model, as Qwen/Qwen2.5-0.5B-Instruct",
+        ExitCode.CONFIG,
+    )
+    assert refusal(folder) == expected
+    with pytest.raises(SapoError) as caught:
+        make_skeleton(str(folder))
+    assert (caught.value.text, caught.value.hint, caught.value.exit_code) == expected
