@@ -86,17 +86,21 @@ class Policy:
         is_bare = self.form is PromptForm.BARE  # a template writes special tokens itself
         return tuple(self.tokenizer(text, add_special_tokens=is_bare)["input_ids"])
 
-    def check_window(self, prompt: Sequence[int], new_tokens: int) -> None:
-        """Raise unless a prompt and ``new_tokens`` more tokens fit the model's context window.
+    def has_room(self, prompt: Sequence[int], new_tokens: int) -> bool:
+        """Whether a prompt and ``new_tokens`` more tokens fit the model's context window."""
+        return self.window is None or len(prompt) + new_tokens <= self.window
+
+    def require_room(self, new_tokens: int) -> None:
+        """Raise if no prompt at all fits beside ``new_tokens`` more tokens.
 
         Raises:
-            SapoError: the window is shorter.
+            SapoError: not even one of a single letter does.
         """
-        window = getattr(self.model.config, "max_position_embeddings", None)
-        if window is not None and len(prompt) + new_tokens > window:
+        shortest = self.encode_prompt("1")
+        if not self.has_room(shortest, new_tokens):
             raise SapoError(
-                f"a prompt of {len(prompt)} tokens and {new_tokens} new ones exceed the model's {window}",
-                hint="lower max_new_tokens, or take a model with a longer window",
+                f"the model reads {self.window} tokens, and answers of {new_tokens} leave no room for a task",
+                hint="lower learner.max_new_tokens, or take a model with a longer window",
                 exit_code=ExitCode.CONFIG,
             )
 
