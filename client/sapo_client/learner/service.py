@@ -26,6 +26,7 @@ from sapo_client.learner.seeds import sampling_seed
 from sapo_client.learner.settings import LearnerSettings
 from sapo_client.learner.sizing.fit import require_weights_fit, with_fitting_tokens
 from sapo_client.learner.sizing.precision import require_float32_without_adapters, sampling_type
+from sapo_client.learner.sizing.skeleton import require_trainable
 from sapo_client.learner.trainer import Trainer
 from sapo_client.learner.wire import Message
 from sapo_verification.tasks.text_policy import OPEN_TAG
@@ -102,6 +103,7 @@ class Service:
         self._settings = settings = with_fitting_tokens(settings)
         if ranks.size == 1:  # several share the weights out; their plan follows once they are loaded
             require_weights_fit(settings)
+        require_trainable(settings.model, settings.lora_rank)
         base = require_float32_without_adapters(settings.base, settings.lora_rank)
         policy = load_policy(settings.model, settings.device, base=base, on_host=ranks.size > 1)
         policy.require_room(settings.max_new_tokens)

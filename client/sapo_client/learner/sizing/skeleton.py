@@ -112,6 +112,35 @@ def make_thin_skeleton(model: str, layers: int, *, lora_rank: int, dtype: torch.
         return add_adapters(skeleton, lora_rank) if lora_rank else skeleton
 
 
+def quantisation_of(model: str) -> Any:
+    """Return how a model's weights are quantised, by its configuration; None for floats.
+
+    Raises:
+        SapoError: there is no such model.
+    """
+    return getattr(read_config(model), "quantization_config", None)
+
+
+def require_trainable(model: str, lora_rank: int) -> None:
+    """Raise if a model's weights are quantised and no adapters are trained.
+
+    Without adapters embeddings and norms alone would be trained.
+
+    Args:
+        model: as for ``load_policy``.
+        lora_rank: rank of adapters; 0 for none.
+
+    Raises:
+        SapoError: they are, or there is no such model.
+    """
+    if not lora_rank and quantisation_of(model):
+        raise SapoError(
+            f"the weights of {model!r} are quantised, and training cannot change such",
+            hint="set learner.lora_rank = 16 to train adapters on them, or take the model in floats",
+            exit_code=ExitCode.CONFIG,
+        )
+
+
 def shape_of(skeleton: Any) -> ModelShape:
     """Return the sizes of a skeleton without adapters."""
     config = skeleton.config.get_text_config(decoder=True)  # of a multimodal model, the language model's part
