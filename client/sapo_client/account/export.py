@@ -15,6 +15,7 @@ from sapo_client import extras
 from sapo_client.account.node_report import model_card, read_lineage
 from sapo_client.config import Config, LearnerConfig
 from sapo_client.errors import ExitCode, SapoError
+from sapo_client.learner.loading.identity import checkpoint_model
 from sapo_client.learner.process import Learner
 from sapo_client.learner.settings import LearnerSettings
 from sapo_client.node.runtime.backends import learner_settings
@@ -73,9 +74,19 @@ async def _written(settings: LearnerSettings, folder: Path) -> int:
 
 
 def _export_settings(config: Config, data: DataDir) -> LearnerSettings:
-    """Return settings of the last run's learner, without what only sampling and training need."""
+    """Return settings of the last run's learner, without what only sampling and training need.
+
+    Model and rank are those of the checkpoint itself: a run that was refused has left a record as well. A
+    folder that has moved is where the settings say.
+    """
     learner = _recorded_learner(data) or config.learner
     settings = learner_settings(learner, data.learner, max_new_tokens=1, seed=0, fresh=False)
+    if not settings.tinker and (found := checkpoint_model(data.checkpoints)) is not None:
+        model, rank = found
+        has_moved = Path(model).is_absolute() and not Path(model).is_dir()
+        base = settings.base if rank else "auto"
+        settings = replace(settings, lora_rank=rank, base=base)
+        settings = settings if has_moved else replace(settings, model=model)
     return replace(settings, vllm=False, overlap=False, kl_weight=0.0, ranks_socket=None)
 
 

@@ -85,7 +85,7 @@ def _game(work: dict[str, Any]) -> TimedGame:
     def scored(state: GameState) -> Any:
         return rewards(state, work["informative"])
 
-    tokenizer = AutoTokenizer.from_pretrained(work["model"], padding_side="left")
+    tokenizer = AutoTokenizer.from_pretrained(work["model"], padding_side="left", trust_remote_code=False)
     tokenizer.chat_template = PLAIN_TEMPLATE
     config = GRPOTrainerConfig(
         dtype="bfloat16" if work["bfloat16"] else "float32",
@@ -97,7 +97,7 @@ def _game(work: dict[str, Any]) -> TimedGame:
         minibatch_size=work["groups"] * work["completions"],
     )
     trainer = MeasuredTrainer(
-        [AutoModelForCausalLM.from_pretrained(work["model"], dtype=torch.float32)],
+        [AutoModelForCausalLM.from_pretrained(work["model"], dtype=torch.float32, trust_remote_code=False)],
         config,
         processing_class=tokenizer,
         log_dir=work["folder"] + "/genrl",

@@ -106,7 +106,7 @@ def main() -> None:
         reward_funcs=reward,
         args=config,
         train_dataset=Dataset.from_list([{"prompt": prompt} for prompt in work["prompts"]]),
-        processing_class=AutoTokenizer.from_pretrained(work["model"]),
+        processing_class=AutoTokenizer.from_pretrained(work["model"], trust_remote_code=False),
         callbacks=[clock],
     ).train()
     found = {

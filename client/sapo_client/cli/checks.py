@@ -15,6 +15,7 @@ from sapo_client.paths import DataDir
 
 if TYPE_CHECKING:
     from sapo_client.config import Config
+    from sapo_client.learner.sizing.fit import LearnerFit
 
 State = Literal["ok", "warn", "fail"]
 GIB = 1024**3
@@ -105,39 +106,28 @@ def check_versions() -> Check:
 
 
 def check_model(config: Config) -> Iterator[Check]:
-    """Check that the configured model fits into memory, from its ``config.json`` alone.
+    """Check that the configured model can be trained and fits into memory, without its weights' values.
 
-    The packaged policies fit wherever PyTorch does, and an endpoint's model runs elsewhere.
+    Of a name on a hub its small files alone are read, of a folder also the headers of its weights. The
+    packaged policies fit wherever PyTorch does, and an endpoint's model runs elsewhere.
     """
     from sapo_client.learner.policy import PACKAGED
 
     learner = config.learner
     if learner.model in PACKAGED or not learner.trains:
         return
-    from sapo_client.learner.sizing.fit import fit
     from sapo_client.learner.sizing.presets import COMPLETION_BYTES, completion_tokens, level_for
     from sapo_client.learner.sizing.skeleton import has_chat_template, make_skeleton, shape_of
-    from sapo_client.node.runtime.backends import learner_settings
 
-    folder = DataDir(config.data_dir).learner
     try:
         shape = shape_of(make_skeleton(learner.model))
-        longest = COMPLETION_BYTES[level_for(shape.parameters)]
-        wanted = completion_tokens(longest, shape.vocabulary, shape.window)
-        tokens = learner.max_new_tokens or wanted
-        found = fit(
-            learner_settings(
-                learner,
-                folder,
-                max_new_tokens=tokens,
-                seed=0,
-                fresh=False,
-                reinforces=config.sampler.reinforces,
-            ),
-            groups=learner.local_groups + learner.external_groups,
-            completions=learner.completions,
-            sampled_groups=learner.local_groups,
+        wanted = completion_tokens(
+            COMPLETION_BYTES[level_for(shape.parameters)], shape.vocabulary, shape.window
         )
+        tokens = learner.max_new_tokens or wanted
+        found = _fit(config, tokens)
+        if learner.backend != "tinker":  # its server has the weights
+            _check_weights(config)
         templated = has_chat_template(learner.model)
     except SapoError as error:
         yield Check("model", "fail", error.text, error.hint)
@@ -155,6 +145,40 @@ def check_model(config: Config) -> Iterator[Check]:
     if tokens < wanted:
         hint = f"answers of level {found.level} take up to {wanted}: leave learner.max_new_tokens unset"
         yield Check("completions", "warn", f"at most {tokens} tokens", hint)
+
+
+def _fit(config: Config, tokens: int) -> LearnerFit:
+    """Return the plan of the configured learner with completions of so many tokens."""
+    from sapo_client.learner.sizing.fit import fit
+    from sapo_client.node.runtime.backends import learner_settings
+
+    learner = config.learner
+    settings = learner_settings(
+        learner,
+        DataDir(config.data_dir).learner,
+        max_new_tokens=tokens,
+        seed=0,
+        fresh=False,
+        reinforces=config.sampler.reinforces,
+    )
+    return fit(
+        settings,
+        groups=learner.local_groups + learner.external_groups,
+        completions=learner.completions,
+        sampled_groups=learner.local_groups,
+    )
+
+
+def _check_weights(config: Config) -> None:
+    """Raise what the learner would of the configured model's weights, tokenizer and chat template."""
+    from sapo_client.learner.loading.folder import check_folder
+    from sapo_client.learner.ranks.serving import quiet_libraries
+    from sapo_client.learner.sizing.skeleton import quantisation_of, require_trainable
+
+    quiet_libraries()
+    model = config.learner.model
+    require_trainable(model, config.learner.lora_rank)
+    check_folder(model, quantisation_of(model))
 
 
 def check_advantage(data: DataDir) -> Iterator[Check]:

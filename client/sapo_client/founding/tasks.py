@@ -128,17 +128,13 @@ def parameters_of(model: str) -> int:
     Raises:
         SapoError: the model cannot be found or read.
     """
-    import torch
-    from transformers import AutoConfig, AutoModelForCausalLM
+    from sapo_client.learner.sizing.skeleton import make_skeleton
 
     try:
-        config = AutoConfig.from_pretrained(model)
-        with torch.device("meta"):  # shapes without memory
-            return int(AutoModelForCausalLM.from_config(config).num_parameters())
-    except (OSError, ValueError) as error:
-        reason = str(error).strip().partition("\n")[0]
+        return sum(each.numel() for each in make_skeleton(model).parameters())
+    except SapoError as error:
         raise SapoError(
-            f"cannot read how large the model {model} is: {reason}",
+            f"cannot read how large the model {model} is: {error.text}",
             hint=f"name the level of the tasks: --level {', '.join(LEVELS[:-1])} or {LEVELS[-1]}",
             exit_code=ExitCode.CONFIG,
         ) from error

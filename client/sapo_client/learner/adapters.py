@@ -13,11 +13,17 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
+import torch
+
 from sapo_client import extras
 from sapo_client.errors import ExitCode, SapoError
 
 ENGINE_RANKS: Final = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """vLLM's ``MaxLoRARanks``."""
+
+_ADAPTER: Final = "default"
+_WRAPPED: Final = "base_model.model."
+"""What peft puts in front of the names of a model's modules."""
 
 _IN_MEMORY: Final = Path("/dev/shm")  # noqa: S108  # a folder of our own is made in it
 
@@ -61,8 +67,41 @@ def adapters_disabled(model: Any) -> Iterator[Any]:
 
 
 def merge_adapters(model: Any) -> Any:
-    """Return a copy with the adapters added to its weights, or the model itself if it has none."""
-    return copy.deepcopy(model).merge_and_unload() if has_adapters(model) else model
+    """Return a copy with the adapters added to its weights, or the model itself if it has none.
+
+    The copy of a quantised base is in floats: rounded to four bits again, it would be another policy.
+
+    Raises:
+        SapoError: the base is quantised in a way that transformers cannot undo.
+    """
+    if not has_adapters(model):
+        return model
+    if getattr(base_model(model), "is_quantized", False):
+        return _merged_in_floats(model)
+    return copy.deepcopy(model).merge_and_unload()
+
+
+def _merged_in_floats(model: Any) -> Any:
+    """Return the policy of adapters on a quantised base as a model of floats."""
+    from peft.tuners.lora import LoraLayer
+
+    base = copy.deepcopy(model).unload()
+    try:
+        base = base.dequantize()
+    except NotImplementedError as error:
+        raise SapoError(
+            f"adapters cannot be merged into this model's weights: {error}",
+            hint="export from adapters on the model in floats, or on one in 4 bits of bitsandbytes",
+            exit_code=ExitCode.CONFIG,
+        ) from error
+    # how a folder of quantised weights was read: transformers would write it back in that way, and cannot
+    base._weight_conversions = None
+    with torch.no_grad():
+        for name, layer in model.named_modules():
+            if isinstance(layer, LoraLayer):
+                weight = base.get_submodule(name.removeprefix(_WRAPPED)).weight
+                weight.add_(layer.get_delta_weight(_ADAPTER).to(weight))
+    return base
 
 
 def base_model(model: Any) -> Any:
@@ -72,7 +111,7 @@ def base_model(model: Any) -> Any:
 
 def adapter_rank(model: Any) -> int:
     """Return the rank of a model's adapters."""
-    return int(model.peft_config["default"].r)
+    return int(model.peft_config[_ADAPTER].r)
 
 
 def save_adapters(model: Any, folder: Path) -> None:

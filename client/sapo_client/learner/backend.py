@@ -28,11 +28,16 @@ class Generation:
 
     Attributes:
         handle: number of the sampled tokens inside the learner, valid until they are trained.
-        completions: texts, UTF-8.
+        completions: texts, UTF-8; none if the prompt exceeds the model's window.
     """
 
     handle: int
     completions: tuple[bytes, ...]
+
+    @property
+    def refusal(self) -> str | None:
+        """Why there are no completions; None if there are."""
+        return None if self.completions else "the prompt and an answer exceed the model's context window"
 
 
 class Learning(Protocol):

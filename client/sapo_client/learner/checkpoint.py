@@ -25,8 +25,10 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from sapo_client.errors import ExitCode, SapoError
+from sapo_client.learner import adapters
 from sapo_client.learner.baseline import Baselines, RunningMean
 from sapo_client.learner.imitation.demonstrations import DemonstrationBuffer
+from sapo_client.learner.loading.identity import model_digest
 from sapo_client.learner.ranks.group import ALONE, RankGroup
 from sapo_client.learner.ranks.shard import sharded_like, whole_tensor
 from sapo_client.learner.settings import DAMAGED
@@ -81,6 +83,7 @@ class CheckpointStore:
         self._folder = folder
         self._model = model
         self._ranks = ranks
+        self._digest = model_digest(model)
         self.has_dropped_moments = False
 
     def save(self, trainer: Trainer, counters: LearnerCounters, *, kept: int = KEPT) -> Path:
@@ -105,6 +108,8 @@ class CheckpointStore:
             "format": _FORMAT,
             "model": self._model,
             "config_digest": config_digest(self._model, trainer),
+            "shapes_digest": config_digest("", trainer),
+            "model_digest": self._digest,
             "steps": trainer.steps,
             "rollbacks": trainer.rollbacks,
             "candidate_steps": trainer.supervised.weights.candidate_steps,
@@ -135,14 +140,7 @@ class CheckpointStore:
         meta, shapes = self._ranks.broadcast([meta, shapes])
         if meta is None:
             return None
-        if meta["config_digest"] != config_digest(self._model, trainer):
-            where = f", whose weights are on a server as {meta['remote']}" if meta.get("remote") else ""
-            raise SapoError(
-                f"the checkpoints in {self._folder} are of {meta['model']!r}{where}, not {self._model!r}",
-                hint="use that --model, learner.backend and learner.lora_rank, another --data-dir,"
-                " or start over: --fresh",
-                exit_code=ExitCode.DATA,
-            )
+        self._require_own(meta, trainer)
 
         def received(index: int) -> Tensor:
             name, shape, kind = shapes[index]
@@ -158,6 +156,33 @@ class CheckpointStore:
         trainer.baselines = Baselines.from_message(meta.get("baselines", {}))
         trainer.own_logprob = RunningMean(**meta.get("own_logprob", {}))
         return LearnerCounters(meta["samples"], meta.get("remote"))
+
+    def _require_own(self, meta: dict[str, Any], trainer: Trainer) -> None:
+        """Raise unless a checkpoint is of this learner's model.
+
+        Its files count, not their place. Where all weights are in the checkpoint, the model's name is enough;
+        adapters need the base on which they were trained. Those of 0.1.0 have the name alone.
+
+        Raises:
+            SapoError: it is not.
+        """
+        has_name = meta["config_digest"] == config_digest(self._model, trainer)
+        known = meta.get("model_digest")
+        has_files = known is not None and known == self._digest
+        has_shapes = meta.get("shapes_digest") == config_digest("", trainer)
+        needs_files = known is not None and adapters.has_adapters(trainer.policy.model)
+        if (has_files and has_shapes) or (has_name and not needs_files):
+            return
+        where = f", whose weights are on a server as {meta['remote']}" if meta.get("remote") else ""
+        what = f"of {meta['model']!r}{where}, not {self._model!r}"
+        if has_name:
+            what = f"adapters on another base than the one that {self._model!r} is now"
+        raise SapoError(
+            f"the checkpoints in {self._folder} are {what}",
+            hint="use that --model, learner.backend and learner.lora_rank, another --data-dir,"
+            " or start over: --fresh",
+            exit_code=ExitCode.DATA,
+        )
 
     def _read(self) -> tuple[dict[str, Any] | None, dict[str, Tensor]]:
         """Return meta data and tensors of the newest intact checkpoint; None and no tensors without one."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -15,13 +15,11 @@ from sapo_client.learner.cpu.fast_forward import fast_logprobs, is_fast
 from sapo_client.learner.cpu.kept_states import KeptRow
 from sapo_client.learner.cpu.packing import Row
 from sapo_client.learner.losses import chunked_head
+from sapo_client.learner.losses.plain_head import is_plain_head
 from sapo_client.learner.remote.model import RemoteModel
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
-
-_AFTER_HEAD: Final = ("final_logit_softcapping", "logit_scale", "logits_scaling", "lm_head_multiplier")
-"""Settings of architectures that change logits after the head: Gemma's, Cohere's, Granite's, Falcon's."""
 
 
 def completion_logprobs(
@@ -67,12 +65,12 @@ def completion_logprobs(
 def _plain_head(model: PreTrainedModel) -> Any | None:
     """Return the model's head if its logits are a linear layer's, nothing more, of a large vocabulary."""
     base = base_model(model)
-    config, head = base.config, base.get_output_embeddings()
-    if not isinstance(head, torch.nn.Linear) or any(getattr(config, name, None) for name in _AFTER_HEAD):
+    head = base.get_output_embeddings()
+    if not isinstance(head, torch.nn.Linear) or len(head.weight) < chunked_head.MIN_VOCABULARY:
         return None
     if hasattr(head.weight, "full_tensor"):  # sharded: gathered only within the whole model's forward pass
         return None
-    return head if len(head.weight) >= chunked_head.MIN_VOCABULARY else None
+    return head if is_plain_head(base, head) else None
 
 
 def _chunked(

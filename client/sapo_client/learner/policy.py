@@ -14,8 +14,9 @@ from sapo_client.errors import ExitCode, SapoError
 from sapo_client.learner.adapters import add_adapters, merge_adapters
 from sapo_client.learner.cpu.allocator import tune_malloc
 from sapo_client.learner.cpu.linear import use_fast_linear
-from sapo_client.learner.loading.ends import named_ends, require_end
-from sapo_client.learner.loading.weights import UNREADABLE, require_all_weights, unreadable
+from sapo_client.learner.loading.causality import require_causal
+from sapo_client.learner.loading.prompts import PromptForm, render
+from sapo_client.learner.loading.reading import read_model
 from sapo_client.learner.sizing.kernels import missing_gpu, require_kernels
 from sapo_client.learner.sizing.precision import loading_options
 
@@ -50,6 +51,7 @@ class Policy:
         pad: id that pads rows; never trained, never attended to.
         source: folder or hub name that the model was loaded from.
         other_ends: ids of more tokens that end a completion, as a chat model's end of a turn.
+        form: in which tasks become prompts.
     """
 
     model: PreTrainedModel
@@ -59,32 +61,46 @@ class Policy:
     pad: int
     source: str = ""
     other_ends: tuple[int, ...] = ()
+    form: PromptForm = PromptForm.BARE
 
     @property
     def ends(self) -> tuple[int, ...]:
         """Ids of all tokens that end a completion."""
         return (self.end, *self.other_ends)
 
-    def encode_prompt(self, prompt: str) -> tuple[int, ...]:
-        """Return a prompt's token ids; the tokenizer's chat template is applied where it has one."""
-        if getattr(self.tokenizer, "chat_template", None) is None:
-            return tuple(self.tokenizer(prompt)["input_ids"])
-        text = self.tokenizer.apply_chat_template(
-            [{"role": "user", "content": prompt}], add_generation_prompt=True, tokenize=False
-        )
-        return tuple(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+    @property
+    def window(self) -> int | None:
+        """Tokens of the longest text; None if the model does not say, or is on a server."""
+        config = self.model.config
+        of_text = config.get_text_config(decoder=True) if hasattr(config, "get_text_config") else config
+        window: int | None = getattr(of_text, "max_position_embeddings", None)
+        return window
 
-    def check_window(self, prompt: Sequence[int], new_tokens: int) -> None:
-        """Raise unless a prompt and ``new_tokens`` more tokens fit the model's context window.
+    def encode_prompt(self, prompt: str) -> tuple[int, ...]:
+        """Return a prompt's token ids; the tokenizer's chat template is applied where it has one.
 
         Raises:
-            SapoError: the window is shorter.
+            SapoError: the template raised.
         """
-        window = getattr(self.model.config, "max_position_embeddings", None)
-        if window is not None and len(prompt) + new_tokens > window:
+        text = render(self.tokenizer, prompt, self.form)
+        is_bare = self.form is PromptForm.BARE  # a template writes special tokens itself
+        return tuple(self.tokenizer(text, add_special_tokens=is_bare)["input_ids"])
+
+    def has_room(self, prompt: Sequence[int], new_tokens: int) -> bool:
+        """Whether a prompt and ``new_tokens`` more tokens fit the model's context window."""
+        return self.window is None or len(prompt) + new_tokens <= self.window
+
+    def require_room(self, new_tokens: int) -> None:
+        """Raise if no prompt at all fits beside ``new_tokens`` more tokens.
+
+        Raises:
+            SapoError: not even one of a single letter does.
+        """
+        shortest = self.encode_prompt("1")
+        if not self.has_room(shortest, new_tokens):
             raise SapoError(
-                f"a prompt of {len(prompt)} tokens and {new_tokens} new ones exceed the model's {window}",
-                hint="lower max_new_tokens, or take a model with a longer window",
+                f"the model reads {self.window} tokens, and answers of {new_tokens} leave no room for a task",
+                hint="lower learner.max_new_tokens, or take a model with a longer window",
                 exit_code=ExitCode.CONFIG,
             )
 
@@ -136,89 +152,32 @@ def load_policy(
     return _load(model, chosen, base, on_host=on_host)
 
 
-def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
-    """Load a tokenizer alone, as for a model on a server.
-
-    Raises:
-        SapoError: there is no such tokenizer, or it has no end token.
-    """
-    from transformers import AutoTokenizer
-
-    try:
-        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(name)
-    except (OSError, ValueError) as error:
-        raise SapoError(
-            f"cannot load the tokenizer {name!r}: {str(error).splitlines()[0]}",
-            hint="the server names it; it is a folder here, or a name on the Hugging Face hub within reach",
-            exit_code=ExitCode.CONFIG,
-        ) from error
-    require_end(name, tokenizer)
-    return tokenizer
-
-
 def _load(name: str, device: torch.device, base: BaseName, *, on_host: bool) -> Policy:
-    from safetensors import SafetensorError
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(name)
-        model, report = AutoModelForCausalLM.from_pretrained(
-            name,
-            attn_implementation=_attention(device),
-            output_loading_info=True,
-            ignore_mismatched_sizes=True,  # refused below, with their names
-            **loading_options(base, device),
-        )
-    except torch.OutOfMemoryError:
-        raise
-    except (*UNREADABLE, SafetensorError) as error:
-        if is_gated(error):
-            raise gated_error(name) from error
-        hint = f"give a folder with a transformers model, a hub name within reach, {' or '.join(PACKAGED)}"
-        raise unreadable(name, error, hint=hint) from error
-    require_all_weights(name, model, report)
-    named = named_ends(model)
-    end = require_end(name, tokenizer, named)
-    if len(tokenizer) > model.get_input_embeddings().num_embeddings:
-        raise SapoError(
-            f"the tokenizer of {name!r} has more tokens than its model has embeddings",
-            hint="they do not belong together, or transformers loaded it as another tokenizer class",
-            exit_code=ExitCode.CONFIG,
-        )
+    read = read_model(
+        name,
+        hint=f"give a folder with a transformers model, a hub name within reach, {' or '.join(PACKAGED)}",
+        attn_implementation=_attention(device),
+        **loading_options(base, device),
+    )
+    model, tokenizer, end = read.model, read.tokenizer, read.ends[0]
     _disable_dropout(model)
     if device.type == "cpu":
         use_fast_linear(model)
         tune_malloc(sum(each.nbytes for each in model.parameters()))
+    # quantised weights are placed while loading
+    model = model if on_host or base == "nf4" else model.to(device)
+    require_causal(name, model)
     pad = tokenizer.pad_token_id
     return Policy(
-        # quantised weights are placed while loading
-        model=model if on_host or base == "nf4" else model.to(device),
+        model=model,
         tokenizer=tokenizer,
         device=device,
         end=end,
         pad=end if pad is None else int(pad),
         source=name,
-        other_ends=tuple(each for each in named if each != end),
+        other_ends=read.ends[1:],
+        form=read.form,
     )
-
-
-def gated_error(model: str) -> SapoError:
-    """Return the error for a model whose terms were not accepted."""
-    return SapoError(
-        f"the model {model!r} is gated: its owner asks everybody to accept terms first",
-        hint=f"accept them at https://huggingface.co/{model}, then log in: hf auth login",
-        exit_code=ExitCode.CONFIG,
-    )
-
-
-def is_gated(error: BaseException) -> bool:
-    """Whether the hub refused a model because its terms were not accepted; transformers wraps the reason."""
-    from huggingface_hub.errors import GatedRepoError
-
-    cause: BaseException | None = error
-    while cause is not None and not isinstance(cause, GatedRepoError):
-        cause = cause.__cause__ or cause.__context__
-    return cause is not None or "gated repo" in str(error)
 
 
 def _attention(device: torch.device) -> str:

@@ -52,6 +52,7 @@ class StepReport:
         has_candidate: whether there are weights beside the policy's that demonstrations have trained for long
             enough to be compared; once they are better they are the policy's (``imitation/averaging.py``).
         ranks: processes that made the step together.
+        too_long: groups that were not trained, because prompt and answer exceed the model's window.
     """
 
     step: int
@@ -85,3 +86,4 @@ class StepReport:
     demonstration_families: Mapping[str, int] = field(default_factory=dict)
     has_candidate: bool = False
     ranks: int = 1
+    too_long: int = 0

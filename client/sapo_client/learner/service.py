@@ -26,6 +26,7 @@ from sapo_client.learner.seeds import sampling_seed
 from sapo_client.learner.settings import LearnerSettings
 from sapo_client.learner.sizing.fit import require_weights_fit, with_fitting_tokens
 from sapo_client.learner.sizing.precision import require_float32_without_adapters, sampling_type
+from sapo_client.learner.sizing.skeleton import require_trainable
 from sapo_client.learner.trainer import Trainer
 from sapo_client.learner.wire import Message
 from sapo_verification.tasks.text_policy import OPEN_TAG
@@ -37,6 +38,10 @@ _DROPPED_MOMENTS: Final = (
     "the checkpoint was written with another learner.optimizer: the weights go on from it, the optimizer's"
     " moments begin anew"
 )
+
+
+_NOTHING: Final = Completion((), (), "")
+"""The answer to a prompt that exceeds the model's window."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +103,10 @@ class Service:
         self._settings = settings = with_fitting_tokens(settings)
         if ranks.size == 1:  # several share the weights out; their plan follows once they are loaded
             require_weights_fit(settings)
+        require_trainable(settings.model, settings.lora_rank)
         base = require_float32_without_adapters(settings.base, settings.lora_rank)
         policy = load_policy(settings.model, settings.device, base=base, on_host=ranks.size > 1)
+        policy.require_room(settings.max_new_tokens)
         self._policy = policy.with_adapters(settings.lora_rank) if settings.lora_rank else policy
         # vLLM has weights of its own
         self._replica = Replica(self._policy, ranks, copied=settings.overlap and not settings.vllm)
@@ -118,8 +125,13 @@ class Service:
             "architecture": type(base_model(self._replica.policy.model)).__name__,
             "device": str(self._policy.device),
             "ranks": self._ranks.size,
-            "notice": _DROPPED_MOMENTS if self._store.has_dropped_moments else "",
+            "notice": "; ".join(self._notices()),
         }
+
+    def _notices(self) -> list[str]:
+        """Return what a person is told at the start."""
+        dropped = _DROPPED_MOMENTS if self._store.has_dropped_moments else ""
+        return [each for each in (dropped, self._policy.form.notice) if each]
 
     def generate(self, prompts: list[str], completions_per_prompt: int, handles: list[int]) -> Message:
         """Sample a group per prompt and keep its tokens under the prompt's handle.
@@ -130,30 +142,39 @@ class Service:
             handles: numbers chosen by the node, one per prompt.
 
         Returns:
-            ``completions``, UTF-8 texts by prompt, and ``tokens``, the number of sampled tokens.
+            ``completions``, UTF-8 texts by prompt, none for one that exceeds the model's window, and
+            ``tokens``, the number of sampled tokens.
         """
-        request = self._request(prompts, completions_per_prompt)
+        request, places = self._request(prompts, completions_per_prompt)
         self._generator.refresh()
-        return self._hold(request, self._generator.draw(request), handles, self._trainer.steps)
+        groups = self._generator.draw(request) if places else []
+        return self._hold(request, dict(zip(places, groups, strict=True)), handles, self._trainer.steps)
 
-    def _request(self, prompts: list[str], completions_per_prompt: int) -> SampleRequest:
-        """Return the request for groups to train, with the next seed of the sampler."""
-        return SampleRequest(
-            [self._encode_prompt(prompt) for prompt in prompts],
+    def _request(self, prompts: list[str], completions_per_prompt: int) -> tuple[SampleRequest, list[int]]:
+        """Return the request for groups to train, with the next seed of the sampler.
+
+        Returns:
+            The request for the prompts that fit the model's window, and their places among all.
+        """
+        places, fitting = self._fitting(prompts)
+        request = SampleRequest(
+            fitting,
             completions_per_prompt,
             max_new_tokens=self._settings.max_new_tokens,
             temperature=self._settings.temperature,
             seed=self._sample_seed(),
         )
+        return request, places
 
     def _hold(
-        self, request: SampleRequest, groups: list[list[Completion]], handles: list[int], step: int
+        self, request: SampleRequest, sampled: dict[int, list[Completion]], handles: list[int], step: int
     ) -> Message:
-        """Keep the tokens of sampled groups; return the result of ``generate``."""
-        for handle, prompt, group in zip(handles, request.prompts, groups, strict=True):
-            self._held[handle] = _HeldGroup(tuple(prompt), tuple(group), step)
+        """Keep the tokens of sampled groups, by the place of their prompt; return ``generate``'s result."""
+        for (place, group), prompt in zip(sampled.items(), request.prompts, strict=True):
+            self._held[handles[place]] = _HeldGroup(tuple(prompt), tuple(group), step)
         while len(self._held) > MAX_HELD_GROUPS:
             self._held.popitem(last=False)
+        groups = [sampled.get(place, []) for place in range(len(handles))]
         return {
             "completions": [[_text_bytes(item) for item in group] for group in groups],
             "tokens": sum(len(item.tokens) for group in groups for item in group),
@@ -186,15 +207,19 @@ class Service:
         return {"step": self._trainer.steps}
 
     def _answers(self, prompts: Sequence[str], temperature: float, seed: int) -> list[Completion]:
-        """Return one completion per prompt under the present weights."""
+        """Return one completion per prompt under the present weights, without tokens if it is too long."""
+        places, fitting = self._fitting(prompts)
+        if not places:
+            return [_NOTHING] * len(prompts)
         groups = self._generator.sample(
-            [self._encode_prompt(prompt) for prompt in prompts],
+            fitting,
             completions_per_prompt=1,
             max_new_tokens=self._settings.max_new_tokens,
             temperature=temperature,
             seed=seed,
         )
-        return [group[0] for group in groups]
+        answers = dict(zip(places, (group[0] for group in groups), strict=True))
+        return [answers.get(place, _NOTHING) for place in range(len(prompts))]
 
     def train(
         self,
@@ -219,7 +244,7 @@ class Service:
             forgotten: accounts' ids, with a family each, whose demonstrations are removed.
             ahead: arguments of ``generate``, which samples meanwhile with the weights before the step.
         """
-        batch = [self._training_group(**group) for group in groups]
+        batch = [self._within_window(self._training_group(**group)) for group in groups]
         own = [group for group in batch if not group.external]
         shown = [self._demonstration(**message) for message in demonstrations]
         not_shown = [self._demonstration(**message) for message in judged]
@@ -227,8 +252,11 @@ class Service:
             self._demonstration(**message, author=OWN, answer=message["completion"]) for message in rehearsed
         ]
         before = self._trainer.steps
-        request = None if ahead is None else self._request(ahead["prompts"], ahead["completions_per_prompt"])
-        with sampled_meanwhile(self._generator, request, self._settings.threads) as sampled:
+        request, places = (
+            (None, []) if ahead is None else self._request(ahead["prompts"], ahead["completions_per_prompt"])
+        )
+        sampling = request if places else None
+        with sampled_meanwhile(self._generator, sampling, self._settings.threads) as sampled:
             report = self._trainer.step(
                 batch,
                 demonstrations=[text for text in shown if text is not None],
@@ -243,11 +271,13 @@ class Service:
         self._held = OrderedDict((handle, held.without_states()) for handle, held in self._held.items())
         generated: Message = {}
         if request is not None and ahead is not None:
-            generated = {"generated": self._hold(request, sampled.result(), ahead["handles"], before)}
+            of_places = dict(zip(places, sampled.result(), strict=True))
+            generated = {"generated": self._hold(request, of_places, ahead["handles"], before)}
         self._save_if_due()
         values = iter(report.step_values)
         aligned = [None if text is None else next(values) for text in (*shown, *not_shown)]
-        return asdict(replace(report, step_values=aligned)) | generated
+        too_long = sum(not any(group.completions) for group in batch)
+        return asdict(replace(report, step_values=aligned, too_long=too_long)) | generated
 
     def checkpoint(self) -> Message:
         """Write a checkpoint now; return its step."""
@@ -365,7 +395,7 @@ class Service:
         texts = [completion.decode("utf-8", errors="replace") for completion in completions]
         limit = self._settings.max_new_tokens
         return TrainingGroup(
-            prompt=self._encode_prompt(prompt),
+            prompt=self._policy.encode_prompt(prompt),
             completions=tuple(self._policy.encode_completion(text, limit) for text in texts),
             rewards=tuple(rewards),
             external=external,
@@ -376,18 +406,18 @@ class Service:
     def _demonstration(
         self, prompt: str, completion: bytes, family: int, author: bytes, answer: bytes
     ) -> DemonstrationText | None:
-        """Return a demonstration as tokens; None if it is not UTF-8, or too long to be sampled here whole."""
+        """Return a demonstration as tokens; None if it is not UTF-8, or too long to be sampled here."""
         try:
             text = completion.decode("utf-8")
         except UnicodeDecodeError:
             return None
         limit = self._settings.max_new_tokens
-        tokens = self._policy.encode_completion(text, limit + 1)
-        if len(tokens) > limit:
+        tokens, asked = self._policy.encode_completion(text, limit + 1), self._policy.encode_prompt(prompt)
+        if len(tokens) > limit or not self._policy.has_room(asked, limit):
             return None
         steps, opened, _ = text.partition(OPEN_TAG)
         before = len(self._policy.encode_completion(steps + opened, limit)) - 1 if steps and opened else 0
-        return DemonstrationText(self._encode_prompt(prompt), tokens, family, author, answer, before)
+        return DemonstrationText(asked, tokens, family, author, answer, before)
 
     def _open_generator(self) -> Generator:
         ranks, replica = self._ranks, self._replica
@@ -411,10 +441,18 @@ class Service:
 
         return VllmGenerator(policy, seed=self._settings.seed)
 
-    def _encode_prompt(self, prompt: str) -> tuple[int, ...]:
-        tokens = self._policy.encode_prompt(prompt)
-        self._policy.check_window(tokens, self._settings.max_new_tokens)
-        return tokens
+    def _fitting(self, prompts: Sequence[str]) -> tuple[list[int], list[tuple[int, ...]]]:
+        """Return the places and tokens of the prompts that fit the model's window with an answer."""
+        encoded = [self._policy.encode_prompt(prompt) for prompt in prompts]
+        limit = self._settings.max_new_tokens
+        places = [place for place, prompt in enumerate(encoded) if self._policy.has_room(prompt, limit)]
+        return places, [encoded[place] for place in places]
+
+    def _within_window(self, group: TrainingGroup) -> TrainingGroup:
+        """Return a group, or one whose completions have no tokens if it exceeds the model's window."""
+        if self._policy.has_room(group.prompt, max(map(len, group.completions), default=0)):
+            return group
+        return replace(group, completions=((),) * len(group.completions))
 
     def _sample_seed(self) -> int:
         """Return the next seed of the sampler, a function of the root seed and the number of calls."""

@@ -170,8 +170,8 @@ class Watchdog:
 
     def _usual_width(self, settings: LearnerSettings) -> int:
         """Return the tokens of a usual prompt with its longest completion, within the model's window."""
-        window = getattr(self._policy.model.config, "max_position_embeddings", None)
-        return min(USUAL_PROMPT + settings.max_new_tokens, window or USUAL_PROMPT + settings.max_new_tokens)
+        usual = USUAL_PROMPT + settings.max_new_tokens
+        return min(usual, self._policy.window or usual)
 
     def _saved_bytes(self, width: int) -> float:
         """Return the bytes that autograd saves for one row of ``width`` tokens.
@@ -187,7 +187,7 @@ class Watchdog:
 
         if not self._checkpointing:
             return measured()
-        config = base_model(self._policy.model).config
+        config = base_model(self._policy.model).config.get_text_config(decoder=True)
         layer_inputs = float(config.num_hidden_layers * config.hidden_size * width * 4)
         one_layer = measured() / config.num_hidden_layers
         with self.training():

@@ -4,6 +4,7 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -56,6 +57,30 @@ def test_adapters_are_exported_by_the_record_of_the_run(data: DataDir, tmp_path:
     """The configuration names another model and no rank: the data directory knows better."""
     service = trained(data, make_policy_folder(tmp_path / "model"))
     assert trio.run(export_model, Config(data_dir=data.root), tmp_path / "out") == 1
+    exported = AutoModelForCausalLM.from_pretrained(tmp_path / "out", dtype=torch.float32)
+    assert torch.allclose(logits(exported, service), logits(service._policy.model, service), atol=1e-4)
+
+
+@pytest.mark.parametrize("changes", [{"lora_rank": 0}, {"lora_rank": 8}, {"model": "bundled"}])
+def test_the_checkpoint_knows_its_model_and_rank(
+    data: DataDir, tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    """A run that was refused, as with another rank, has left its settings behind."""
+    service = trained(data, make_policy_folder(tmp_path / "model"))
+    record = json.loads(data.config.read_text())
+    record["learner"].update(changes)
+    data.config.write_text(json.dumps(record))
+    assert trio.run(export_model, Config(data_dir=data.root), tmp_path / "out") == 1
+    exported = AutoModelForCausalLM.from_pretrained(tmp_path / "out", dtype=torch.float32)
+    assert torch.allclose(logits(exported, service), logits(service._policy.model, service), atol=1e-4)
+
+
+def test_a_model_that_has_moved_is_named_by_the_settings(data: DataDir, tmp_path: Path) -> None:
+    service = trained(data, make_policy_folder(tmp_path / "model"))
+    moved = (tmp_path / "model").rename(tmp_path / "moved")
+    data.config.unlink()
+    config = Config(data_dir=data.root, learner=LearnerConfig(model=str(moved)))
+    assert trio.run(export_model, config, tmp_path / "out") == 1
     exported = AutoModelForCausalLM.from_pretrained(tmp_path / "out", dtype=torch.float32)
     assert torch.allclose(logits(exported, service), logits(service._policy.model, service), atol=1e-4)
 

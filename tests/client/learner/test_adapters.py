@@ -9,12 +9,15 @@ from pathlib import Path
 import pytest
 import torch
 from support.policies import make_policy_folder
+from transformers import AutoModelForCausalLM
 
 from sapo_client.learner.adapters import base_model
 from sapo_client.learner.batch import TrainingGroup
 from sapo_client.learner.generate import PlainGenerator, generator_for
+from sapo_client.learner.policy import load_policy
 from sapo_client.learner.service import Service
 from sapo_client.learner.settings import LearnerSettings
+from sapo_client.learner.sizing.precision import BaseName
 from sapo_client.learner.wire import Message
 
 PROMPT = "12 + 7 =\n"
@@ -109,8 +112,6 @@ def test_a_checkpoint_holds_only_adapters_and_resumes_exactly(settings: LearnerS
 def test_an_export_is_a_plain_model_with_the_adapters_in_its_weights(
     settings: LearnerSettings, tmp_path: Path
 ) -> None:
-    from transformers import AutoModelForCausalLM
-
     service = Service(settings)
     for _ in range(3):
         train(service)
@@ -143,3 +144,36 @@ def test_rank_zero_trains_the_model_itself(tmp_path: Path) -> None:
     service = Service(LearnerSettings(str(folder), tmp_path / "run"))
     assert state(service, adapters=True) == {}
     assert base_model(service._policy.model) is service._policy.model
+
+
+@pytest.mark.parametrize("of_folder", [False, True])
+def test_adapters_on_a_base_in_4_bits_are_exported_as_the_policy_that_was_trained(
+    tmp_path: Path, of_folder: bool
+) -> None:
+    """In floats, because rounding the merged weights to four bits again makes another policy."""
+    pytest.importorskip("bitsandbytes")
+    folder = make_policy_folder(tmp_path / "model", "llama")
+    if of_folder:
+        load_policy(str(folder), "cpu", base="nf4").save(tmp_path / "quantised")
+        folder = tmp_path / "quantised"
+    base: BaseName = "auto" if of_folder else "nf4"
+    service = Service(
+        LearnerSettings(
+            str(folder), tmp_path / "run", learning_rate=1e-1, lora_rank=RANK, base=base, device="cpu"
+        )
+    )
+    before = logits(service._policy.model, service)
+    train(service)
+    expected = logits(service._policy.model, service)
+    service.call("export", {"folder": str(tmp_path / "out")})
+    exported = AutoModelForCausalLM.from_pretrained(tmp_path / "out", dtype=torch.float32)
+    assert not hasattr(exported.config, "quantization_config")
+    assert (before - expected).abs().max() > 0.1
+    assert torch.allclose(logits(exported, service), expected, atol=1e-4)
+
+
+def logits(model: torch.nn.Module, service: Service) -> torch.Tensor:
+    ids = torch.tensor([service._policy.encode_prompt(PROMPT)])
+    with torch.no_grad():
+        found: torch.Tensor = model(ids).logits
+    return found

@@ -240,6 +240,57 @@ def test_another_models_checkpoint_is_refused(settings: LearnerSettings, tmp_pat
     assert "--fresh" in caught.value.hint
 
 
+@pytest.mark.parametrize("rank", [0, 4])
+def test_a_model_that_has_moved_is_the_same(settings: LearnerSettings, tmp_path: Path, rank: int) -> None:
+    settings = replace(settings, lora_rank=rank)
+    before = saved(settings, 1)
+    moved = Path(settings.model).rename(tmp_path / "moved")
+    after = Service(replace(settings, model=str(moved)))
+    assert after.about()["step"] == 1
+    assert all(torch.equal(*pair) for pair in zip(weights(before), weights(after), strict=True))
+
+
+@pytest.mark.parametrize("rank", [0, 4])
+def test_another_model_of_the_same_shapes_is_refused(
+    settings: LearnerSettings, tmp_path: Path, rank: int
+) -> None:
+    settings = replace(settings, lora_rank=rank)
+    saved(settings, 1)
+    other = make_policy_folder(tmp_path / "other", seed=1)
+    with pytest.raises(SapoError) as caught:
+        Service(replace(settings, model=str(other)))
+    assert caught.value.text == (
+        f"the checkpoints in {settings.directory / 'checkpoints'} are of {settings.model!r},"
+        f" not {str(other)!r}"
+    )
+
+
+def test_adapters_do_not_resume_on_a_base_that_was_replaced(settings: LearnerSettings) -> None:
+    settings = replace(settings, lora_rank=4)
+    saved(settings, 1)
+    make_policy_folder(Path(settings.model), seed=1)
+    with pytest.raises(SapoError) as caught:
+        Service(settings)
+    assert (caught.value.text, caught.value.exit_code) == (
+        f"the checkpoints in {settings.directory / 'checkpoints'} are adapters on another base than the one"
+        f" that {settings.model!r} is now",
+        ExitCode.DATA,
+    )
+
+
+@pytest.mark.parametrize("rank", [0, 4])
+def test_checkpoints_of_the_first_release_resume_by_the_models_name(
+    settings: LearnerSettings, rank: int
+) -> None:
+    settings = replace(settings, lora_rank=rank)
+    saved(settings, 1)
+    [folder] = checkpoints(settings)
+    meta = json.loads((folder / "meta.json").read_text())
+    old = {name: value for name, value in meta.items() if name not in ("model_digest", "shapes_digest")}
+    (folder / "meta.json").write_text(json.dumps(old))
+    assert Service(settings).about()["step"] == 1
+
+
 def test_fresh_starts_over_and_moves_old_checkpoints_aside(settings: LearnerSettings) -> None:
     saved(settings, 1)
     fresh = Service(replace(settings, fresh=True))

@@ -56,14 +56,6 @@ def test_a_damaged_model_is_reported(tmp_path: Path) -> None:
         load_policy(str(tmp_path), "cpu")
 
 
-def test_a_prompt_beyond_the_window_is_refused(tmp_path: Path) -> None:
-    folder = make_policy_folder(tmp_path / "model", "gpt2")  # reads 128 tokens
-    service = Service(LearnerSettings(model=str(folder), directory=tmp_path / "run", max_new_tokens=100))
-    with pytest.raises(SapoError, match="exceed the model's 128"):
-        service.call("evaluate", {"prompts": ["1" * 29]})
-    assert len(service.call("evaluate", {"prompts": ["1" * 28]})["completions"]) == 1
-
-
 def test_a_tokenizer_larger_than_the_model_is_refused(tmp_path: Path) -> None:
     folder = make_policy_folder(tmp_path)
     tokenizer = AutoTokenizer.from_pretrained(folder)

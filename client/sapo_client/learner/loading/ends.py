@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 from sapo_client.errors import ExitCode, SapoError
+from sapo_client.learner.loading.files import read_json
 
 
 def require_end(name: str, tokenizer: Any, named: tuple[int, ...] = ()) -> int:
@@ -49,25 +48,12 @@ def named_ends(model: Any) -> tuple[int, ...]:
 
 def _is_added(name: str, token: str) -> bool:
     """Whether a token is in none of the tokenizer's files, so that transformers made a new id for it."""
-    vocabulary = _read(name, "tokenizer.json")
+    vocabulary = read_json(name, "tokenizer.json")
     if vocabulary is None:  # another kind of tokenizer
         return False
-    settings = _read(name, "tokenizer_config.json") or {}
+    settings = read_json(name, "tokenizer_config.json") or {}
     later = (*vocabulary.get("added_tokens", ()), *settings.get("added_tokens_decoder", {}).values())
-    if token in {each["content"] for each in later} or token in (_read(name, "added_tokens.json") or {}):
+    if token in {each["content"] for each in later} or token in (read_json(name, "added_tokens.json") or {}):
         return False
     words = vocabulary["model"].get("vocab", {})
     return token not in (words if isinstance(words, dict) else {word for word, _ in words})
-
-
-def _read(name: str, file: str) -> Any:
-    from transformers.utils import cached_file
-
-    path = cached_file(
-        name,
-        file,
-        _raise_exceptions_for_missing_entries=False,
-        _raise_exceptions_for_connection_errors=False,
-        _raise_exceptions_for_gated_repo=False,
-    )
-    return None if path is None else json.loads(Path(path).read_text("utf-8"))

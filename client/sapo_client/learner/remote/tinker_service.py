@@ -10,7 +10,9 @@ from pathlib import Path
 
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.learner.checkpoint import LearnerCounters
-from sapo_client.learner.policy import Policy, load_tokenizer
+from sapo_client.learner.loading.prompts import choose_form
+from sapo_client.learner.loading.reading import load_tokenizer
+from sapo_client.learner.policy import Policy
 from sapo_client.learner.ranks.group import RankGroup
 from sapo_client.learner.remote.model import CPU, RemoteModel
 from sapo_client.learner.remote.tinker_server import TinkerServer
@@ -56,10 +58,11 @@ class TinkerService(Service):
     def _open(self, settings: LearnerSettings, ranks: RankGroup) -> None:
         require_possible(settings)
         self._server = TinkerServer(settings)
-        tokenizer = load_tokenizer(self._server.tokenizer_name)
+        name = self._server.tokenizer_name
+        tokenizer = load_tokenizer(name)
         end = int(tokenizer.eos_token_id)
         model = RemoteModel(lambda rows: self._server.forward(rows))
-        self._policy = Policy(model, tokenizer, CPU, end, end)
+        self._policy = Policy(model, tokenizer, CPU, end, end, form=choose_form(name, tokenizer))
         self._generator = TinkerGenerator(self._server, self._policy)
         self._trainer = TinkerTrainer(self._policy, settings, ranks, server=self._server)
 

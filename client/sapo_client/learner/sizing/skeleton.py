@@ -21,7 +21,17 @@ from torch import Tensor
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.learner.adapters import add_adapters, base_model
 from sapo_client.learner.cpu.fused_layers import is_llama_style
-from sapo_client.learner.policy import PACKAGED, gated_error, is_gated
+from sapo_client.learner.loading.files import small_file
+from sapo_client.learner.loading.refusals import (
+    another_kind_error,
+    gated_error,
+    is_gated,
+    is_of_another_kind,
+    needs_own_code,
+    own_code_error,
+    require_whole_model,
+)
+from sapo_client.learner.policy import PACKAGED
 from sapo_client.learner.sizing.experts import register_first_expert
 
 _NEED_VALUES: Final = (RuntimeError, ValueError, TypeError, AttributeError, IndexError)
@@ -74,14 +84,9 @@ def make_skeleton(model: str, *, lora_rank: int = 0) -> Any:
     Raises:
         SapoError: there is no such model, or transformers does not know it.
     """
-    from transformers import AutoModelForCausalLM
-
-    config = _config(model)
+    skeleton = _built(model, read_config(model), attn_implementation="eager")
     with torch.device("meta"):
-        skeleton = AutoModelForCausalLM.from_config(
-            config, attn_implementation="eager", experts_implementation=register_first_expert()
-        )
-        return add_adapters(skeleton, lora_rank) if lora_rank else skeleton.eval()
+        return add_adapters(skeleton, lora_rank) if lora_rank else skeleton
 
 
 def make_thin_skeleton(model: str, layers: int, *, lora_rank: int, dtype: torch.dtype) -> Any:
@@ -97,29 +102,55 @@ def make_thin_skeleton(model: str, layers: int, *, lora_rank: int, dtype: torch.
         SapoError: there is no such model, or transformers does not know it.
         AttributeError: its configuration counts its layers in another way.
     """
-    from transformers import AutoModelForCausalLM
-
-    config = copy.deepcopy(_config(model))
-    config.num_hidden_layers = layers
-    if getattr(config, "layer_types", None):
-        config.layer_types = (config.layer_types * layers)[:layers]
+    config = copy.deepcopy(read_config(model))
+    of_text = config.get_text_config(decoder=True)
+    of_text.num_hidden_layers = layers
+    if getattr(of_text, "layer_types", None):
+        of_text.layer_types = (of_text.layer_types * layers)[:layers]
+    skeleton = _built(model, config, dtype=dtype)
     with torch.device("meta"):
-        skeleton = AutoModelForCausalLM.from_config(
-            config, dtype=dtype, experts_implementation=register_first_expert()
+        return add_adapters(skeleton, lora_rank) if lora_rank else skeleton
+
+
+def quantisation_of(model: str) -> Any:
+    """Return how a model's weights are quantised, by its configuration; None for floats.
+
+    Raises:
+        SapoError: there is no such model.
+    """
+    return getattr(read_config(model), "quantization_config", None)
+
+
+def require_trainable(model: str, lora_rank: int) -> None:
+    """Raise if a model's weights are quantised and no adapters are trained.
+
+    Without adapters embeddings and norms alone would be trained.
+
+    Args:
+        model: as for ``load_policy``.
+        lora_rank: rank of adapters; 0 for none.
+
+    Raises:
+        SapoError: they are, or there is no such model.
+    """
+    if not lora_rank and quantisation_of(model):
+        raise SapoError(
+            f"the weights of {model!r} are quantised, and training cannot change such",
+            hint="set learner.lora_rank = 16 to train adapters on them, or take the model in floats",
+            exit_code=ExitCode.CONFIG,
         )
-        return add_adapters(skeleton, lora_rank) if lora_rank else skeleton.eval()
 
 
 def shape_of(skeleton: Any) -> ModelShape:
     """Return the sizes of a skeleton without adapters."""
-    config = skeleton.config
+    config = skeleton.config.get_text_config(decoder=True)  # of a multimodal model, the language model's part
     head = skeleton.get_output_embeddings().weight
     outside = {id(head), id(skeleton.get_input_embeddings().weight)}
     heads = getattr(config, "num_attention_heads", 0)  # state space models have none
     kv_heads = getattr(config, "num_key_value_heads", None) or heads
     dim = getattr(config, "head_dim", None) or config.hidden_size // max(1, heads)
     return ModelShape(
-        kind=config.model_type,
+        kind=skeleton.config.model_type,
         parameters=sum(each.numel() for each in skeleton.parameters()),
         matrices=sum(
             each.numel() for each in skeleton.parameters() if each.ndim == 2 and id(each) not in outside
@@ -159,7 +190,8 @@ def decoder_saved_bytes(skeleton: Any, width: int, *, checkpointing: bool) -> fl
         )
     if not checkpointing:
         return total
-    layers, hidden = int(base.config.num_hidden_layers), int(base.config.hidden_size)
+    config = base.config.get_text_config(decoder=True)
+    layers, hidden = int(config.num_hidden_layers), int(config.hidden_size)
     return total / layers + layers * width * hidden * 4.0
 
 
@@ -196,32 +228,36 @@ def kept_bytes(forward: Callable[[], object], parameters: list[Tensor]) -> float
 
 def has_chat_template(model: str) -> bool:
     """Whether a model's tokenizer has a chat template; reads its small files alone."""
-    from transformers.utils import cached_file
-
     for name in ("chat_template.jinja", "tokenizer_config.json"):
-        path = cached_file(
-            model,
-            name,
-            _raise_exceptions_for_missing_entries=False,
-            _raise_exceptions_for_connection_errors=False,
-            _raise_exceptions_for_gated_repo=False,
-        )
-        if path is not None and (name.endswith("jinja") or "chat_template" in Path(path).read_text("utf-8")):
+        path = small_file(model, name)
+        if path is not None and (name.endswith("jinja") or "chat_template" in path.read_text("utf-8")):
             return True
     return False
 
 
-def _config(model: str) -> Any:
+def read_config(model: str) -> Any:
+    """Return transformers' configuration of a model; reads ``config.json`` alone.
+
+    Args:
+        model: as for ``load_policy``.
+
+    Raises:
+        SapoError: there is no such model, or transformers does not know it.
+    """
     from transformers import AutoConfig
 
+    if model not in PACKAGED:
+        require_whole_model(model)
     try:
         if model in PACKAGED:
             with as_file(files("sapo_client") / "models" / model) as folder:
-                return AutoConfig.from_pretrained(folder)
-        return AutoConfig.from_pretrained(model)
+                return AutoConfig.from_pretrained(folder, trust_remote_code=False)
+        return AutoConfig.from_pretrained(model, trust_remote_code=False)
     except (OSError, ValueError) as error:
         if is_gated(error):
             raise gated_error(model) from error
+        if needs_own_code(error):
+            raise own_code_error(model) from error
         # the hub's library takes a path without a folder for a badly formed name
         is_path = model.startswith(("/", ".", "~")) and not Path(model).exists()
         why = "there is no such folder" if is_path else str(error).splitlines()[0]
@@ -230,3 +266,24 @@ def _config(model: str) -> Any:
             hint=f"give a folder with a config.json, a hub name within reach, {' or '.join(PACKAGED)}",
             exit_code=ExitCode.CONFIG,
         ) from error
+
+
+def _built(model: str, config: Any, **options: Any) -> Any:
+    """Return a model of a configuration without memory, in evaluation mode.
+
+    Raises:
+        SapoError: transformers has no causal language model of this kind.
+    """
+    from transformers import AutoModelForCausalLM
+
+    try:
+        with torch.device("meta"):
+            return AutoModelForCausalLM.from_config(
+                config, trust_remote_code=False, experts_implementation=register_first_expert(), **options
+            ).eval()
+    except ValueError as error:
+        if needs_own_code(error):
+            raise own_code_error(model) from error
+        if is_of_another_kind(error):
+            raise another_kind_error(model, config.model_type) from error
+        raise

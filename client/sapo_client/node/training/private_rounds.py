@@ -85,6 +85,9 @@ class PrivateRounds:
         )
         groups: list[PrivateGroup] = []
         for (task, prompt), generation in zip(prompts, generations, strict=True):
+            if generation.refusal is not None:
+                _LOG.info("a private task is left out: %s", generation.refusal)
+                continue
             try:
                 group = await parts.engine.answer_privately(
                     task, prompt, generation.completions, generation.handle

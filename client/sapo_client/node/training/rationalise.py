@@ -41,6 +41,8 @@ class Rationaliser:
         generations = await self._learner.generate(prompts, completions_per_prompt=1)
         found = []
         for each, generation in zip(shown, generations, strict=True):
+            if generation.refusal is not None:
+                continue
             (completion,) = generation.completions
             if await is_right(self._checkers, each.task, completion, self._on_failure):
                 found.append(replace(each, completion=completion))

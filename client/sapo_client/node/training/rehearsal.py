@@ -81,6 +81,8 @@ class Rehearsal:
         generations = await self._learner.generate(prompts, completions_per_prompt=1)
         found = []
         for (task, prompt), generation in zip(answerable, generations, strict=True):
+            if generation.refusal is not None:
+                continue
             (completion,) = generation.completions
             if await is_right(self._checkers, task, completion, self._on_failure):
                 found.append(OwnAnswer(prompt, completion, task.family))

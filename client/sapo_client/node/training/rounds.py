@@ -239,6 +239,9 @@ class Rounds:
         """
         local, handles = [], {}
         for slot, generation in answered:
+            if generation.refusal is not None:
+                self._parts.telemetry.events.write("slot_skipped", slot=slot.slot, detail=generation.refusal)
+                continue
             try:
                 verified = await self._publish(slot, generation)
             except RemoteProtocolError as error:
@@ -263,6 +266,10 @@ class Rounds:
         )
         practised, handles = [], {}
         for hint, generation in zip(hints, generations, strict=True):
+            if generation.refusal is not None:
+                refusal = {"content_id": hint.content_id, "detail": generation.refusal}
+                parts.telemetry.events.write("practice_failed", **refusal)
+                continue
             try:
                 practised.append(await parts.engine.practise(hint, generation.completions))
             except CheckFailed as error:
@@ -348,6 +355,7 @@ class Rounds:
             ranks=report.ranks,
             mismatch=report.mismatch,
             masked=report.masked,
+            too_long=report.too_long,
             groups=report.local_groups + report.external_groups,
             skipped=report.skipped_groups,
             age=report.age,

@@ -9,10 +9,29 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from support.policies import make_policy_folder
+from transformers import (
+    BertConfig,
+    BertLMHeadModel,
+    Gemma3Config,
+    Gemma3ForConditionalGeneration,
+    ModernBertConfig,
+    RobertaConfig,
+    RobertaForCausalLM,
+    T5Config,
+)
 
+from sapo_client.cli.checks import Check, check_model
+from sapo_client.config import Config, LearnerConfig
 from sapo_client.errors import ExitCode, SapoError
+from sapo_client.learner.adapters import save_adapters
 from sapo_client.learner.policy import load_policy
+from sapo_client.learner.service import Service
+from sapo_client.learner.settings import LearnerSettings
 from sapo_client.learner.sizing.precision import BaseName
+from sapo_client.learner.sizing.skeleton import make_skeleton, shape_of
+
+GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": 128, "desc_act": False, "sym": True}
+FOUR_BITS = {"quant_method": "bitsandbytes", "load_in_4bit": True, "bnb_4bit_quant_type": "nf4"}
 
 
 def refusal(folder: Path, base: BaseName = "float32") -> tuple[str, str, int]:
@@ -128,8 +147,7 @@ def test_damaged_weights_of_pytorch_are_refused(tmp_path: Path, content: bytes) 
 
 def test_a_missing_package_for_quantised_weights_is_refused(tmp_path: Path) -> None:
     folder = make_policy_folder(tmp_path)
-    gptq = {"quant_method": "gptq", "bits": 4, "group_size": 128, "desc_act": False, "sym": True}
-    change_json(folder / "config.json", quantization_config=gptq)
+    change_json(folder / "config.json", quantization_config=GPTQ)
     text, hint, code = refusal(folder)
     assert text.startswith(f"cannot load the model {str(folder)!r}: ")
     assert "optimum" in text
@@ -143,3 +161,181 @@ def test_a_broken_tokenizer_is_refused(tmp_path: Path) -> None:
     text, _, code = refusal(folder)
     assert text.startswith(f"cannot load the model {str(folder)!r}: ")
     assert code == ExitCode.CONFIG
+
+
+ENCODERS: dict[str, tuple[Any, type[Any]]] = {
+    "BertLMHeadModel": (BertConfig, BertLMHeadModel),
+    "RobertaForCausalLM": (RobertaConfig, RobertaForCausalLM),
+}
+
+
+@pytest.mark.parametrize("kind", ENCODERS)
+def test_an_encoder_is_refused(tmp_path: Path, kind: str) -> None:
+    """Transformers loads it as a language model, although every token sees those after it."""
+    folder = make_policy_folder(tmp_path)
+    vocabulary = json.loads((folder / "config.json").read_text())["vocab_size"]
+    settings, model = ENCODERS[kind]
+    sizes = {"hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+    model(settings(vocab_size=vocabulary, **sizes)).save_pretrained(folder)
+    assert refusal(folder) == (
+        f"the model {str(folder)!r} ({kind}) is not causal: a later token changes the predictions before it,"
+        " as in encoders such as BERT",
+        "take a causal (decoder) language model, as Qwen/Qwen2.5-0.5B-Instruct",
+        ExitCode.CONFIG,
+    )
+
+
+@pytest.mark.parametrize("auto", ["AutoConfig", "AutoModelForCausalLM"])
+def test_code_of_a_folder_is_neither_run_nor_asked_about(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, auto: str
+) -> None:
+    monkeypatch.setattr("builtins.input", lambda _: "y")
+    folder = make_policy_folder(tmp_path)
+    ran = tmp_path / "ran"
+    (folder / "own.py").write_text(f"open({str(ran)!r}, 'w').close()\n")
+    change_json(folder / "config.json", model_type="own-kind", auto_map={auto: "own.Thing"})
+    if auto == "AutoModelForCausalLM":  # known, and not as a causal language model
+        change_json(folder / "config.json", model_type="vit")
+    expected = (
+        f"the model {str(folder)!r} needs code of its own (auto_map in its files), which is never run here",
+        "take a model whose architecture transformers has; newer releases of transformers have more",
+        ExitCode.CONFIG,
+    )
+    assert refusal(folder) == expected
+    with pytest.raises(SapoError) as caught:
+        make_skeleton(str(folder))
+    assert (caught.value.text, caught.value.hint, caught.value.exit_code) == expected
+    assert not ran.exists()
+
+
+def test_an_adapter_alone_is_refused(tmp_path: Path) -> None:
+    """Transformers would load the base that it names."""
+    base = make_policy_folder(tmp_path / "base")
+    adapted = load_policy(str(base), "cpu").with_adapters(4)
+    folder = tmp_path / "adapter"
+    save_adapters(adapted.model, folder)
+    adapted.tokenizer.save_pretrained(folder)
+    expected = (
+        f"{str(folder)!r} is an adapter (it has an adapter_config.json), not a whole model",
+        "merge the adapter into its base first: peft's merge_and_unload(), then save_pretrained();"
+        " if the weights are merged already, remove adapter_config.json",
+        ExitCode.CONFIG,
+    )
+    assert refusal(folder) == expected
+    with pytest.raises(SapoError) as caught:
+        make_skeleton(str(folder))
+    assert (caught.value.text, caught.value.hint, caught.value.exit_code) == expected
+
+
+@pytest.mark.parametrize(("kind", "settings"), [("t5", T5Config), ("modernbert", ModernBertConfig)])
+def test_an_architecture_without_a_causal_model_is_refused(tmp_path: Path, kind: str, settings: Any) -> None:
+    folder = make_policy_folder(tmp_path)
+    settings(vocab_size=300).save_pretrained(folder)
+    expected = (
+        f"the model {str(folder)!r} is of the kind {kind!r}, which is no causal language model in"
+        " transformers",
+        "take a causal (decoder) language model, as Qwen/Qwen2.5-0.5B-Instruct",
+        ExitCode.CONFIG,
+    )
+    assert refusal(folder) == expected
+    with pytest.raises(SapoError) as caught:
+        make_skeleton(str(folder))
+    assert (caught.value.text, caught.value.hint, caught.value.exit_code) == expected
+
+
+@pytest.mark.parametrize("quantised", [GPTQ, FOUR_BITS])
+def test_quantised_weights_are_refused_without_adapters(tmp_path: Path, quantised: dict[str, Any]) -> None:
+    """Embeddings and norms alone would be trained."""
+    folder = make_policy_folder(tmp_path / "model", "llama")
+    change_json(folder / "config.json", quantization_config=quantised)
+    with pytest.raises(SapoError) as caught:
+        Service(LearnerSettings(str(folder), tmp_path / "run", device="cpu"))
+    expected = Check(
+        "model",
+        "fail",
+        f"the weights of {str(folder)!r} are quantised, and training cannot change such",
+        "set learner.lora_rank = 16 to train adapters on them, or take the model in floats",
+    )
+    assert (caught.value.text, caught.value.hint) == (expected.detail, expected.hint)
+    assert doctored(folder) == [expected]
+
+
+def doctored(folder: Path, **learner: Any) -> list[Check]:
+    settings = LearnerConfig(model=str(folder), device="cpu", **learner)
+    return list(check_model(Config(data_dir=folder / "data", learner=settings)))
+
+
+def cut_short(folder: Path) -> None:
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])
+
+
+def point_to_lfs(folder: Path) -> None:
+    (folder / "model.safetensors").write_bytes(POINTER)
+
+
+def remove_weights(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+
+
+def leave_the_task_out(folder: Path) -> None:
+    (folder / "chat_template.jinja").write_text("{{ messages[0]['text'] }}")
+
+
+DAMAGE: dict[str, Callable[[Path], None]] = {
+    "other sizes": lambda folder: change_json(folder / "config.json", intermediate_size=96),
+    "missing": lambda folder: change_weights(
+        folder, lambda all_: {name: each for name, each in all_.items() if "lm_head" not in name}
+    ),
+    "cut short": cut_short,
+    "pointer": point_to_lfs,
+    "no weights": remove_weights,
+    "tokenizer": lambda folder: change_json(folder / "tokenizer.json", model=None),
+    "end": lambda folder: change_json(folder / "tokenizer_config.json", eos_token="<|nowhere|>"),
+    "template": leave_the_task_out,
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_the_doctor_refuses_what_the_learner_refuses(tmp_path: Path, damage: str) -> None:
+    folder = make_policy_folder(tmp_path / "model", "llama")
+    assert [each.state for each in doctored(folder)] == ["warn", "ok"]
+    DAMAGE[damage](folder)
+    text, _, _ = refusal(folder)
+    [found] = doctored(folder)
+    assert (found.name, found.state, found.detail) == ("model", "fail", text)
+    assert found.hint
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_the_doctor_looks_for_what_quantised_weights_need(tmp_path: Path, damaged: bool) -> None:
+    folder = make_policy_folder(tmp_path / "model", "llama")
+    change_json(folder / "config.json", quantization_config=FOUR_BITS if damaged else GPTQ)
+    if damaged:
+        cut_short(folder)
+    text, hint, _ = refusal(folder)
+    [found] = doctored(folder, lora_rank=16)
+    assert (found.name, found.state, found.detail) == ("model", "fail", text)
+    assert damaged or found.hint == hint
+
+
+def test_the_language_model_of_a_multimodal_folder_is_planned_sampled_and_trained(tmp_path: Path) -> None:
+    folder = make_policy_folder(tmp_path / "model")
+    plain = json.loads((folder / "config.json").read_text())
+    ends = {name: plain[name] for name in ("vocab_size", "eos_token_id", "pad_token_id", "bos_token_id")}
+    sizes = {"hidden_size": 48, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
+    text = {**sizes, "num_key_value_heads": 2, "head_dim": 12, "max_position_embeddings": 96, **ends}
+    seen = {**sizes, "image_size": 16, "patch_size": 8}
+    tokens = {"boi_token_index": 1, "eoi_token_index": 2, "image_token_index": 3, "mm_tokens_per_image": 1}
+    config = Gemma3Config(text_config=text, vision_config=seen, **tokens)
+    Gemma3ForConditionalGeneration(config).save_pretrained(folder)
+    shape = shape_of(make_skeleton(str(folder)))
+    assert (shape.kind, shape.layers, shape.hidden, shape.window) == ("gemma3", 2, 48, 96)
+    assert [(each.name, each.state) for each in doctored(folder)] == [("model", "warn"), ("memory", "ok")]
+    service = Service(LearnerSettings(str(folder), tmp_path / "run", device="cpu", max_new_tokens=6))
+    assert service._policy.window == 96
+    request = {"prompts": ["6/8\n"], "completions_per_prompt": 4, "handles": [1]}
+    [completions] = service.call("generate", request)["completions"]
+    group = {"prompt": "6/8\n", "completions": completions, "rewards": [1.0, 0.0, 0.0, 1.0], "handle": 1}
+    report = service.call("train", {"groups": [{**group, "external": False}]})
+    assert (report["rolled_back"], report["gradient_norm"] > 0.0) == (False, True)

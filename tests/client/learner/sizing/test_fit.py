@@ -12,7 +12,7 @@ from sapo_client.cli.checks import check_advantage, check_model, check_versions
 from sapo_client.config import Config, LearnerConfig
 from sapo_client.errors import SapoError
 from sapo_client.extras import Extra, mixed_versions
-from sapo_client.learner.policy import gated_error, is_gated
+from sapo_client.learner.loading.refusals import gated_error, is_gated
 from sapo_client.learner.service import Service
 from sapo_client.learner.settings import LearnerSettings
 from sapo_client.learner.sizing import fit as fitting

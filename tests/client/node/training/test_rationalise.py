@@ -65,3 +65,20 @@ def test_an_answer_that_cannot_be_scored_is_left_out(tmp_path: Path) -> None:
     with pytest.raises(CheckFailed):
         trio.run(LocalChecker(FAMILIES).prompt, unknown.task)
     assert trio.run(rationaliser(tmp_path).own_ways, [unknown]) == ()
+
+
+class Narrow(Credulous):
+    """A policy whose window holds the first two prompts alone."""
+
+    async def generate(
+        self, prompts: Sequence[str], *, completions_per_prompt: int
+    ) -> tuple[Generation, ...]:
+        answers = await super().generate(prompts, completions_per_prompt=completions_per_prompt)
+        return (*answers[:2], *(Generation(each.handle, ()) for each in answers[2:]))
+
+
+def test_hinted_prompts_beyond_the_window_are_left_out(tmp_path: Path) -> None:
+    shown = Oracle(FAMILIES, 24, lambda _family: 1.0).demonstrate(0, random.Random(1))
+    events = EventLog(tmp_path / "events.jsonl", clock=lambda: 0.0)
+    found = trio.run(Rationaliser(Narrow(), LocalChecker(FAMILIES), events).own_ways, shown)
+    assert [each.task for each in found] == [shown[1].task]

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import trio
 from support.nodes import COMPLETIONS, EXTERNAL_GROUPS, LOCAL_GROUPS, PATIENCE_SECONDS, Home, manifest_of
+from support.policies import make_policy_folder
 
 from sapo_client.swarm.simulated.memory import MemoryHub
 from sapo_protocol.suite import Suite
@@ -143,3 +144,16 @@ async def test_own_groups_with_text_that_cannot_be_seen_are_not_published(
 def test_completions_fill_the_groups(two_nodes: Any) -> None:
     for rollout in json.loads(two_nodes.reports["rollouts"])["rollouts"]:
         assert rollout["completions"] == COMPLETIONS
+
+
+async def test_tasks_that_exceed_the_models_window_are_skipped(weekdays: Suite, tmp_path: Path) -> None:
+    """Beside answers of 118 tokens, a window of 128 has room for some weekdays' names only."""
+    model = make_policy_folder(tmp_path / "model", "gpt2")
+    home = Home(tmp_path, 1, manifest_of(weekdays), model, learner={"max_new_tokens": 118})
+    with trio.fail_after(PATIENCE_SECONDS):
+        assert await home.node(MemoryHub(), steps=3).run() == 0
+    skipped, answered = home.events("slot_skipped"), home.events("own_rollout_refused", "published")
+    reason = "the prompt and an answer exceed the model's context window"
+    assert {event["detail"] for event in skipped} == {reason}
+    assert (len(answered) > 0, len(skipped) + len(answered)) == (True, 3 * GROUPS)
+    assert [event["too_long"] for event in home.events("step")] == [0, 0, 0]

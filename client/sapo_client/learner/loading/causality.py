@@ -1,0 +1,45 @@
+"""Whether a model is causal: whether the later tokens of a text leave the earlier predictions alone."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import torch
+
+from sapo_client.errors import ExitCode, SapoError
+
+_TOKENS: Final = 8
+
+_MOST: Final = {torch.float32: 1e-3}
+_MOST_16_BIT: Final = 5e-2
+"""Change of the earlier logits, relative to that of the later ones. Rounding makes 1e-7 in float32 and up to
+1e-2 in 16 bits; an untrained BERT of two layers changes by 5e-3 (float32), a trained one by far more."""
+
+
+@torch.no_grad()
+def require_causal(name: str, model: Any) -> None:
+    """Raise unless the first half of a text has the same logits whatever its second half is.
+
+    Encoders are loaded as language models without a word, and see the tokens that they predict: sampling and
+    training would compute different functions.
+
+    Args:
+        name: folder or hub name.
+        model: of transformers, in evaluation mode.
+
+    Raises:
+        SapoError: it is not causal, or computes nothing of text alone.
+    """
+    table = model.get_input_embeddings()
+    count, half = table.num_embeddings, _TOKENS // 2
+    one = torch.arange(_TOKENS, device=model.device) % count
+    other = torch.cat([one[:half], (one[half:] + max(1, count // 2)) % count])
+    logits = [model(input_ids=ids[None], use_cache=False).logits[0].float() for ids in (one, other)]
+    changes = (logits[0] - logits[1]).abs()
+    if changes[:half].max() > _MOST.get(table.weight.dtype, _MOST_16_BIT) * changes[half:].max():
+        raise SapoError(
+            f"the model {name!r} ({type(model).__name__}) is not causal: a later token changes the"
+            " predictions before it, as in encoders such as BERT",
+            hint="take a causal (decoder) language model, as Qwen/Qwen2.5-0.5B-Instruct",
+            exit_code=ExitCode.CONFIG,
+        )

@@ -1,0 +1,33 @@
+"""Small files of a model's folder or repository, read without loading anything."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+
+def small_file(name: str, file: str) -> Path | None:
+    """Return the path of a file of a folder or of a hub's repository; None if it is not there."""
+    from transformers.utils import cached_file
+
+    folder = Path(name)
+    if folder.is_dir():
+        return folder / file if (folder / file).is_file() else None
+    try:
+        path = cached_file(
+            name,
+            file,
+            _raise_exceptions_for_missing_entries=False,
+            _raise_exceptions_for_connection_errors=False,
+            _raise_exceptions_for_gated_repo=False,
+        )
+    except OSError:  # no name that a hub could have; whoever loads the model says so
+        return None
+    return None if path is None else Path(path)
+
+
+def read_json(name: str, file: str) -> Any:
+    """Return the content of a JSON file; None if it is not there."""
+    path = small_file(name, file)
+    return None if path is None else json.loads(path.read_text("utf-8"))

@@ -1,0 +1,121 @@
+"""Tokenizer and model of a folder or hub name, or one line that says why they cannot be trained."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from sapo_client.errors import ExitCode, SapoError
+from sapo_client.learner.loading.ends import named_ends, require_end
+from sapo_client.learner.loading.files import read_json
+from sapo_client.learner.loading.prompts import PromptForm, choose_form
+from sapo_client.learner.loading.refusals import (
+    another_kind_error,
+    gated_error,
+    is_gated,
+    is_of_another_kind,
+    needs_own_code,
+    own_code_error,
+    require_whole_model,
+)
+from sapo_client.learner.loading.weights import UNREADABLE, require_all_weights, unreadable
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+
+@dataclass(frozen=True, slots=True)
+class ReadModel:
+    """Model and tokenizer as read.
+
+    Attributes:
+        ends: ids of the tokens that end a completion; the first is the tokenizer's end token.
+        form: in which the tokenizer's chat template takes tasks.
+    """
+
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    ends: tuple[int, ...]
+    form: PromptForm
+
+
+def read_model(name: str, *, hint: str, **options: Any) -> ReadModel:
+    """Read a model whole, and check that tokenizer and model can be trained together.
+
+    Args:
+        name: folder or hub name.
+        hint: what to do if the folder does not show the reason.
+        options: transformers' options for loading a model; on the device ``meta`` headers alone are read.
+
+    Raises:
+        SapoError: they cannot be read, or not be trained.
+    """
+    from safetensors import SafetensorError
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    require_whole_model(name)
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+        model, report = AutoModelForCausalLM.from_pretrained(
+            name,
+            trust_remote_code=False,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,  # refused below, with their names
+            **options,
+        )
+    except torch.OutOfMemoryError:
+        raise
+    except (*UNREADABLE, SafetensorError) as error:
+        raise refusal(name, error, hint=hint) from error
+    require_all_weights(name, model, report)
+    named = named_ends(model)
+    end = require_end(name, tokenizer, named)
+    if len(tokenizer) > model.get_input_embeddings().num_embeddings:
+        raise SapoError(
+            f"the tokenizer of {name!r} has more tokens than its model has embeddings",
+            hint="they do not belong together, or transformers loaded it as another tokenizer class",
+            exit_code=ExitCode.CONFIG,
+        )
+    ends = (end, *(each for each in named if each != end))
+    return ReadModel(model, tokenizer, ends, choose_form(name, tokenizer))
+
+
+def refusal(name: str, error: BaseException, *, hint: str) -> SapoError:
+    """Return the error of a person for what transformers raised.
+
+    Args:
+        name: folder or hub name.
+        error: what was raised.
+        hint: what to do if nothing shows the reason.
+    """
+    if is_gated(error):
+        return gated_error(name)
+    if needs_own_code(error):
+        return own_code_error(name)
+    if is_of_another_kind(error):
+        return another_kind_error(name, (read_json(name, "config.json") or {}).get("model_type", "unknown"))
+    return unreadable(name, error, hint=hint)
+
+
+def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
+    """Load a tokenizer alone, as for a model on a server.
+
+    Raises:
+        SapoError: there is no such tokenizer, or it has no end token.
+    """
+    from transformers import AutoTokenizer
+
+    try:
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+    except (OSError, ValueError) as error:
+        if needs_own_code(error):
+            raise own_code_error(name) from error
+        raise SapoError(
+            f"cannot load the tokenizer {name!r}: {str(error).splitlines()[0]}",
+            hint="the server names it; it is a folder here, or a name on the Hugging Face hub within reach",
+            exit_code=ExitCode.CONFIG,
+        ) from error
+    require_end(name, tokenizer)
+    return tokenizer

@@ -1,0 +1,65 @@
+"""Whether a model's logits are its head's product with the decoder's hidden states, and nothing more.
+
+Architectures cap or scale logits after the head, or compute a layer before it, and name the settings of that
+in ever other ways. So the model itself is asked, once, with a few tokens.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+
+_PROBED: Final = 8
+"""Tokens of the probe."""
+
+_LARGE: Final = 1000.0
+"""Largest logit of the probe: a cap at 30 hardly changes the small logits of an untrained model."""
+
+_TOLERANCE: Final = 1e-2
+"""Relative to the largest value; 16-bit types round by up to a hundredth of that."""
+
+_KNOWN: Final[WeakKeyDictionary[nn.Module, bool]] = WeakKeyDictionary()
+
+
+def is_plain_head(base: Any, head: nn.Linear) -> bool:
+    """Whether ``head(base.base_model(...).last_hidden_state)`` are the model's logits.
+
+    Args:
+        base: model of transformers, not sharded.
+        head: its output embeddings.
+    """
+    if base not in _KNOWN:
+        _KNOWN[base] = _probe(base, head)
+    return _KNOWN[base]
+
+
+@torch.no_grad()
+def _probe(base: Any, head: nn.Linear) -> bool:
+    """Compare what goes into the head with the hidden states, and what comes out with the logits."""
+    if base.base_model is base:  # it does not say which of its parts is the decoder
+        return False
+    seen: list[tuple[Tensor, Tensor]] = []
+
+    def enlarge(_: nn.Module, inputs: tuple[Tensor, ...], logits: Tensor) -> Tensor:
+        large: Tensor = logits * (_LARGE / logits.abs().max())
+        seen.append((inputs[0], large))
+        return large
+
+    ids = (torch.arange(_PROBED, device=head.weight.device) % len(head.weight))[None]
+    with torch.autocast(ids.device.type, enabled=False):
+        hook = head.register_forward_hook(enlarge)
+        try:
+            logits = base(input_ids=ids, use_cache=False).logits
+        finally:
+            hook.remove()
+        hidden = base.base_model(input_ids=ids, use_cache=False)[0]
+    return len(seen) == 1 and _are_near(hidden, seen[0][0]) and _are_near(logits, seen[0][1])
+
+
+def _are_near(one: Tensor, other: Tensor) -> bool:
+    if one.shape != other.shape:
+        return False
+    return bool((one.float() - other.float()).abs().max() <= _TOLERANCE * other.float().abs().max())

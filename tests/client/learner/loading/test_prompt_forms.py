@@ -1,0 +1,74 @@
+"""Chat templates that refuse a conversation or leave the task out."""
+
+from pathlib import Path
+
+import pytest
+from support.policies import make_policy_folder
+
+from sapo_client.errors import ExitCode, SapoError
+from sapo_client.learner.loading.prompts import PromptForm
+from sapo_client.learner.policy import load_policy
+from sapo_client.learner.service import Service
+from sapo_client.learner.settings import LearnerSettings
+
+LOOP = "{% for m in messages %}"
+REST = "<{{ m['role'] }}>{{ m['content'] }}{% endfor %}<answer>"
+PLAIN = LOOP + REST
+NEEDS_SYSTEM = (
+    "{% if messages[0]['role'] != 'system' %}{{ raise_exception('a system message first') }}{% endif %}"
+    + PLAIN
+)
+PARTS_ONLY = LOOP + "<{{ m['role'] }}>{% for p in m['content'] %}{{ p.text }}{% endfor %}{% endfor %}<answer>"
+TRIMS = LOOP + "<{{ m['role'] }}>{{ m['content'] | trim }}{% endfor %}<answer>"
+LEAVES_OUT = LOOP + "<{{ m['role'] }}>{{ m['text'] }}{% endfor %}<answer>"
+RAISES = "{{ raise_exception('not for\nyou') }}"
+BROKEN = "{% for m in messages %}"
+ADDS = "{{ messages[0]['content'] + 1 }}"
+
+
+def folder_with(tmp_path: Path, template: str | None) -> Path:
+    folder = make_policy_folder(tmp_path / "model", "gpt2")
+    if template is not None:
+        (folder / "chat_template.jinja").write_text(template)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("template", "form", "prompt"),
+    [
+        (None, PromptForm.BARE, "6/8\n"),
+        (PLAIN, PromptForm.USER, "<user>6/8\n<answer>"),
+        (TRIMS, PromptForm.USER, "<user>6/8<answer>"),
+        (PARTS_ONLY, PromptForm.PARTS, "<user>6/8\n<answer>"),
+        (NEEDS_SYSTEM, PromptForm.AFTER_SYSTEM, "<system><user>6/8\n<answer>"),
+    ],
+)
+def test_the_first_form_that_a_template_takes_is_used(
+    tmp_path: Path, template: str | None, form: PromptForm, prompt: str
+) -> None:
+    folder = folder_with(tmp_path, template)
+    policy = load_policy(str(folder), "cpu")
+    assert (policy.form, policy.decode(policy.encode_prompt("6/8\n"))) == (form, prompt)
+    settings = LearnerSettings(str(folder), tmp_path / "run", max_new_tokens=8)
+    assert Service(settings).about()["notice"] == form.notice
+    assert bool(form.notice) is (form in (PromptForm.PARTS, PromptForm.AFTER_SYSTEM))
+
+
+@pytest.mark.parametrize(
+    ("template", "reason"),
+    [
+        (LEAVES_OUT, "leaves the task's text out"),
+        (RAISES, "raises TemplateError: not for"),
+        (BROKEN, "raises TemplateSyntaxError: Unexpected end of template."),
+        (ADDS, 'raises TypeError: can only concatenate str (not "int") to str'),
+    ],
+)
+def test_a_template_that_never_shows_the_task_is_refused(tmp_path: Path, template: str, reason: str) -> None:
+    folder = folder_with(tmp_path, template)
+    with pytest.raises(SapoError) as caught:
+        load_policy(str(folder), "cpu")
+    text = f"the chat template of {str(folder)!r} cannot be used: with a user's message it {reason}"
+    assert caught.value.text[: len(text)] == text
+    assert "\n" not in caught.value.text
+    assert caught.value.hint.endswith("without one the model gets the bare task")
+    assert caught.value.exit_code == ExitCode.CONFIG
