@@ -106,7 +106,7 @@ def variable_of(name: str) -> str:
 
 
 def misspelt_variables(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the variables that `resolve` ignores although they resemble one that is read, each with that one.
+    """Return the variables that `resolve` ignores and that resemble one that is read, each with that one.
 
     Other `SAPO_` variables are left to the programs whose they are.
     """
