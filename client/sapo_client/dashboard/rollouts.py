@@ -94,6 +94,11 @@ class SeenRollout:
         return sum(map(len, self.rollout.completions))
 
     @property
+    def has_advantage(self) -> bool:
+        """Whether its answers earned different rewards, so that there is something to learn from it."""
+        return self.rewards is None or len(set(self.rewards)) > 1
+
+    @property
     def state(self) -> str:
         """Return where it stands, in one word or two."""
         if self.uses:

@@ -64,6 +64,18 @@ def test_own_rollouts_are_own() -> None:
     assert outcome(recorded, rollout)[0] == "trained"
 
 
+def test_an_own_group_without_advantage_is_not_called_trained() -> None:
+    """It is part of its round's batch, and changes nothing."""
+    recorded, rollout = recorder(), rollout_of(OWN, 1, {b"1": 1.0, b"2": 1.0})
+    recorded.verified(rollout)
+    recorded.refused(Rule.SIGNAL, rollout.admitted, "all earned 1")
+    recorded.note("step", {"step": 3, "external": [], "local": [rollout.content_id]})
+    assert outcome(recorded, rollout)[0] == "no advantage"
+    seen = recorded.rollouts.get(rollout.content_id)
+    assert seen is not None
+    assert seen.uses == []
+
+
 def test_rewards_and_refusals_become_figures() -> None:
     recorded = recorder()
     recorded.verified(rollout_of(OWN, 1, ANSWERS))
