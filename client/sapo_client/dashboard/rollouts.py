@@ -10,7 +10,7 @@ from typing import Final
 
 from sapo_protocol.identifiers import ContentId
 from sapo_protocol.rollout import Rollout
-from sapo_protocol.rules import Rule
+from sapo_protocol.rules import STAGES, Rule
 
 MOST_ROLLOUTS: Final = 1024
 MOST_OWN_ROLLOUTS: Final = 256
@@ -18,24 +18,6 @@ MOST_OWN_ROLLOUTS: Final = 256
 
 MOST_BYTES: Final = 16 * 2**20
 """Of text, in all rollouts together."""
-
-STAGES: Final = (
-    "transport",
-    "encoding",
-    "swarm and kind",
-    "epoch",
-    "not seen before",
-    "certificate",
-    "assigned slot",
-    "signature",
-    "account",
-    "visible text",
-    "task and score",
-    "no copy",
-    "likelihood",
-    "planted phrases",
-)
-"""What each stage of verification checks, by its number."""
 
 ADMISSION_STAGES: Final = range(8)
 VERIFICATION_STAGES: Final = (9, 10, 11, 13)

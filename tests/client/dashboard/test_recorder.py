@@ -9,8 +9,8 @@ from support.swarm import EPOCH, Identity, make_suite
 
 from sapo_client.dashboard.history import FigureHistory
 from sapo_client.dashboard.recorder import MOST_DECISIONS, DashboardRecorder
-from sapo_client.dashboard.rollouts import MOST_OWN_ROLLOUTS, MOST_ROLLOUTS, STAGES, RolloutUse
-from sapo_protocol.rules import Rule
+from sapo_client.dashboard.rollouts import MOST_OWN_ROLLOUTS, MOST_ROLLOUTS, RolloutUse
+from sapo_protocol.rules import STAGES, Rule
 from sapo_verification.types import VerifiedRollout
 
 NOW = 1_800_000_000.0
