@@ -25,6 +25,9 @@ from sapo_client.paths import DataDir, config_file, default_data_folder
 
 PREFIX = "SAPO_"
 NESTING = "__"
+OTHER_VARIABLES = tuple(f"{PREFIX}{name}" for name in ("CONFIG", "KEYS_DIR", "LOCKS_DIR", "REPORTS_DIR"))
+"""Variables that name files and are no settings."""
+
 Flat = dict[str, Any]
 
 _LOG = logging.getLogger(__name__)
@@ -100,6 +103,26 @@ def fields() -> dict[str, FieldInfo]:
 def variable_of(name: str) -> str:
     """Return the environment variable of a setting: `learner.seed` is `SAPO_LEARNER__SEED`."""
     return PREFIX + name.replace(".", NESTING).upper()
+
+
+def misspelt_variables(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Return the variables that `resolve` ignores and that resemble one that is read, each with that one.
+
+    Other `SAPO_` variables are left to the programs whose they are.
+    """
+    known = {name.replace(".", "_"): variable_of(name) for name in fields()}
+    known |= {variable.removeprefix(PREFIX).lower(): variable for variable in OTHER_VARIABLES}
+    leaves = {name.rpartition(".")[2]: variable_of(name) for name in fields()}
+    found = {}
+    for variable in sorted(environment):
+        if not variable.startswith(PREFIX) or NESTING in variable or variable in known.values():
+            continue
+        name = variable.removeprefix(PREFIX).lower()
+        for names in (known, leaves):
+            if close := difflib.get_close_matches(name, names, n=1, cutoff=0.75):
+                found[variable] = names[close[0]]
+                break
+    return found
 
 
 def _from_link(data: Path) -> tuple[Flat, str]:

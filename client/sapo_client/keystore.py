@@ -17,6 +17,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from shlex import quote
 from typing import Any, Literal
 
 from coincurve import PrivateKey
@@ -210,7 +211,7 @@ def load(path: Path, source: PassphraseSource) -> Identity:
 def _missing(path: Path) -> SapoError:
     return SapoError(
         f"there is no identity at {path}",
-        hint=f"make one: sapo keys new {_name(path)}",
+        hint=f"make one: sapo keys new {quote(_name(path))}",
         exit_code=ExitCode.KEYSTORE,
     )
 

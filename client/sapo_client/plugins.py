@@ -6,9 +6,13 @@ before a setting asks for it. It runs with all rights of the node, like any othe
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+import functools
+import traceback
+from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, fields, is_dataclass, replace
 from importlib.metadata import EntryPoint, entry_points
+from types import TracebackType
 from typing import Any, Final
 
 from sapo_client.errors import ExitCode, SapoError
@@ -76,7 +80,7 @@ def unknown(group: PluginGroup, name: str, others: Collection[str]) -> str:
 
 
 def load(group: PluginGroup, name: str, expected: type | None = None) -> Any:
-    """Import a plug-in and return its object.
+    """Import a plug-in and return its object, whose errors name the plug-in when it is called.
 
     Args:
         expected: type of the object; None for anything that can be called.
@@ -92,19 +96,59 @@ def load(group: PluginGroup, name: str, expected: type | None = None) -> Any:
             exit_code=ExitCode.CONFIG,
         )
     origin = f"{found.dist.name} {found.dist.version}" if found.dist else "an unknown package"
-    try:
+    plugin = f"the {group.what} {name!r} of {origin}"
+    hint = f"repair or update {origin}, or choose another {group.setting}"
+    with _Blamed(f"{plugin} cannot be imported", hint):
         loaded = found.load()
-    except (ImportError, AttributeError) as error:
-        raise SapoError(
-            f"the {group.what} {name!r} of {origin} cannot be imported: {error}",
-            hint=f"repair or update {origin}, or choose another {group.setting}",
-            exit_code=ExitCode.CONFIG,
-        ) from error
     if not (callable(loaded) if expected is None else isinstance(loaded, expected)):
         wanted = "can be called" if expected is None else f"is a {expected.__name__}"
         raise SapoError(
-            f"the {group.what} {name!r} of {origin} is a {type(loaded).__name__}, nothing that {wanted}",
+            f"{plugin} is a {type(loaded).__name__}, nothing that {wanted}",
             hint=f"its entry point {found.value} must name what docs/plugins.md shows",
             exit_code=ExitCode.CONFIG,
         )
-    return loaded
+    return _blamed(loaded, f"{plugin} failed", hint)
+
+
+def _blamed(loaded: Any, text: str, hint: str) -> Any:
+    """Return the same object; calls of it, or of the functions that it holds, name it in their errors."""
+    if is_dataclass(loaded) and not isinstance(loaded, type):
+        held = {field.name: getattr(loaded, field.name) for field in fields(loaded)}
+        calls = {name: _blamed(value, text, hint) for name, value in held.items() if callable(value)}
+        return replace(loaded, **calls)
+    function: Callable[..., Any] = loaded
+
+    @functools.wraps(function)
+    def call(*arguments: Any, **named: Any) -> Any:
+        with _Blamed(text, hint):
+            return function(*arguments, **named)
+
+    return call
+
+
+class _Blamed(AbstractContextManager[None]):
+    """Raises a `SapoError` that names a plug-in in place of any error of its code, which may be of any class.
+
+    A lack of memory is not its fault: the learner then tries smaller parts.
+    """
+
+    def __init__(self, text: str, hint: str) -> None:
+        self._text, self._hint = text, hint
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not isinstance(error, Exception) or isinstance(error, SapoError) or _lacks_memory(error):
+            return
+        place = traceback.extract_tb(trace)[-1]
+        raise SapoError(
+            f"{self._text}: {type(error).__name__}: {error} ({place.filename}, line {place.lineno})",
+            hint=self._hint,
+            exit_code=ExitCode.CONFIG,
+        ) from error
+
+
+def _lacks_memory(error: Exception) -> bool:
+    """Whether Python or torch, which is not imported here, has no memory left."""
+    named = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+    return named or "can't allocate memory" in str(error)

@@ -5,6 +5,7 @@ Numbers are never given to another rule; ``protocol/README.md`` says what each o
 """
 
 from enum import Enum, StrEnum
+from typing import Final
 
 
 class Verdict(StrEnum):
@@ -73,6 +74,25 @@ class Reason(StrEnum):
     UNLIKELY = "unlikely"
     # stage 13: planted phrases
     PLANTED_PHRASE = "planted_phrase"
+
+
+STAGES: Final = (
+    "transport",
+    "encoding",
+    "swarm and kind",
+    "epoch",
+    "not seen before",
+    "certificate",
+    "assigned slot",
+    "signature",
+    "account",
+    "visible text",
+    "task and score",
+    "no copy",
+    "likelihood",
+    "planted phrases",
+)
+"""What each stage of the pipeline checks, by its number: section 6 of the specification."""
 
 
 class Rule(Enum):

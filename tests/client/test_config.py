@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sapo_client.config import Config
-from sapo_client.config_layers import fields, resolve, variable_of
+from sapo_client.config_layers import fields, misspelt_variables, resolve, variable_of
 from sapo_client.config_template import template, write_template
 from sapo_client.errors import SapoError
 
@@ -135,6 +135,20 @@ def test_an_unknown_name_is_refused_with_a_suggestion(
 def test_an_unknown_variable_is_refused_unless_it_may_belong_to_another_program() -> None:
     assert refusal(environment={"SAPO_LEARNER__SEEED": "3"}).hint == "did you mean learner.seed?"
     assert resolve(environment={"SAPO_HOME": "/x", "SAPO_CONFIG": "/y"}).config == Config()
+
+
+def test_a_variable_that_is_ignored_is_found_if_it_resembles_one_that_is_read() -> None:
+    misspelt = {
+        "SAPO_LEARNER_TEMPERATURE": "SAPO_LEARNER__TEMPERATURE",
+        "SAPO_MODEL": "SAPO_LEARNER__MODEL",
+        "SAPO_IDENTTY": "SAPO_IDENTITY",
+        "SAPO_KEY_DIR": "SAPO_KEYS_DIR",
+        "SAPO_PASSPHRASE": "SAPO_PASSPHRASE_FILE",
+    }
+    right = dict.fromkeys((*misspelt.values(), "SAPO_CONFIG", "PATH"), "")
+    of_others = ("HOME", "COMMAND", "WRITE_HEALTH", "VLLM_SERVER", "VLLM_MODEL", "POWER_CUTS", "TOY_NOTE")
+    others = {f"SAPO_{name}": "" for name in of_others}
+    assert misspelt_variables({**misspelt, **right, **others}) == misspelt
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import random
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -68,17 +69,19 @@ def test_the_groups_built_in_names_are_those_of_the_code() -> None:
 @pytest.mark.usefixtures("plugin")
 def test_a_package_that_is_installed_is_found_by_name() -> None:
     assert [list(plugins.installed(group)) for group in plugins.GROUPS] == [
-        ["absent", "newest", "number"],
-        ["beyond", "weakest"],
+        ["absent", "broken", "dividing", "newest", "number"],
+        ["beyond", "forgetful", "too-large", "weakest"],
         ["halved"],
         ["newest-first"],
     ]
     policy = sampling_policy(Config(sampler=SamplerConfig(strategy="newest", task_sampler="weakest")))
     assert isinstance(policy.strategy, SamplingStrategy)
     assert [policy.strategy.waiting(age) for age in (0, 1)] == [1.0, 0.0]
-    records = tuple(FamilyRecord(name, "nano", 9, success) for name, success in (("a", 0.5), ("b", 0.1)))
+    records = tuple(FamilyRecord(name, "nano", 9, success) for name, success in (("a", 1.0), ("b", 0.0)))
     assert policy.task_sampler is not None
-    assert policy.task_sampler(records, random.Random(0)) == 1
+    rng = random.Random(0)
+    drawn = Counter(policy.task_sampler(records, rng) for _ in range(1000))
+    assert drawn[1] > 900 > drawn[0] > 10  # what is solved is asked seldom, and not never
 
 
 @pytest.mark.usefixtures("plugin")
@@ -120,7 +123,7 @@ def test_an_arm_joins_the_built_in_ones() -> None:
         ),
         (
             "sampler.task_sampler",
-            "there is no task sampler 'nwest'; built in: none; installed: beyond, weakest",
+            "there is no task sampler 'nwest'; built in: none; installed: beyond, forgetful, too-large",
         ),
         ("learner.external_loss", "with an entry point 'nwest' in the group sapo.external_losses"),
     ],
@@ -141,6 +144,11 @@ def test_an_unknown_name_is_refused_with_those_there_are(setting: str, said: str
             "'absent' of sapo-toy-plugin 1.2.3 cannot be imported",
             "repair or update sapo-toy-plugin",
         ),
+        (
+            "broken",
+            "'broken' of sapo-toy-plugin 1.2.3 cannot be imported: KeyError: 'b'",
+            "repair or update sapo-toy-plugin",
+        ),
         ("number", "is a int, nothing that is a SamplingStrategy", "sapo_toy_plugin:NUMBER"),
     ],
 )
@@ -150,6 +158,40 @@ def test_a_broken_plugin_names_its_package(name: str, said: str, hint: str) -> N
         policy_of(strategy=name)
     assert said in str(caught.value)
     assert hint in caught.value.hint
+
+
+@pytest.mark.usefixtures("plugin")
+def test_an_error_in_a_plugin_names_it_and_the_place(plugin: Path) -> None:
+    policy = sampling_policy(Config(sampler=SamplerConfig(strategy="dividing", task_sampler="forgetful")))
+    assert isinstance(policy.strategy, SamplingStrategy)
+    assert policy.task_sampler is not None
+    with pytest.raises(SapoError) as of_strategy:
+        policy.strategy.account(1.0, 1.0, 0.0)
+    with pytest.raises(SapoError) as of_sampler:
+        policy.task_sampler((FamilyRecord("a", "nano", 0, 0.0),), random.Random(0))
+    file = plugin / "sapo_toy_plugin.py"
+    lines = file.read_text(encoding="utf-8").splitlines()
+    divides = lines.index("    return reputation / usefulness") + 1
+    looks_up = lines.index('    return {"a": 0}[families[0].level]') + 1
+    whose = "of sapo-toy-plugin 1.2.3 failed"
+    told = [
+        f"the sampling strategy 'dividing' {whose}: ZeroDivisionError: float division by zero"
+        f" ({file}, line {divides})",
+        f"the task sampler 'forgetful' {whose}: KeyError: 'nano' ({file}, line {looks_up})",
+    ]
+    assert [str(of_strategy.value), str(of_sampler.value)] == told
+    assert (of_sampler.value.hint, of_sampler.value.exit_code) == (
+        "repair or update sapo-toy-plugin 1.2.3, or choose another sampler.task_sampler",
+        3,
+    )
+
+
+@pytest.mark.usefixtures("plugin")
+def test_a_lack_of_memory_is_no_fault_of_a_plugin() -> None:
+    policy = sampling_policy(Config(sampler=SamplerConfig(task_sampler="too-large")))
+    assert policy.task_sampler is not None
+    with pytest.raises(MemoryError):
+        policy.task_sampler((FamilyRecord("a", "nano", 0, 0.0),), random.Random(0))
 
 
 @pytest.mark.usefixtures("plugin")

@@ -107,7 +107,7 @@ def swarm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Swarm]:
                 elif line.startswith("sapo ledger status "):
                     asked = reader.meant(line)
                     assert wait_until(
-                        lambda asked=asked: int(reader.json(asked).get("claimable", 0)) > 0,  # type: ignore[misc]
+                        lambda asked=asked: int(reader.json(asked).get("claimable") or 0) > 0,  # type: ignore[misc]
                         PATIENCE_SECONDS,
                     ), reader.log_tail()
                 else:

@@ -108,9 +108,9 @@ def registrations(config: Config, identity: Identity, *, end: NodeId, not_after:
 
 async def _status(session: LedgerSession) -> dict[str, Any]:
     await session.ledger.check()
-    settlement = await session.settlement()
-    shares = _shares(settlement[1]) if settlement else {}
-    granted = shares.get(session.account, 0)
+    settlement = await session.last_settlement()
+    missing = settlement if settlement and settlement.proposal is None else None
+    granted = None if missing else _granted(session, settlement.proposal if settlement else None)
     claimed = await session.ledger.claimed()
     live = await session.ledger.live_accounts()
     posting = await session.ledger.live_record()
@@ -121,11 +121,12 @@ async def _status(session: LedgerSession) -> dict[str, Any]:
         "coins": None if coins is None else coins / 10**18,
         "registered": session.account in {account for account, _ in live},
         "claimed keys": ", ".join(sorted(node.hex() for account, node in live if account == session.account)),
-        "last epoch": settlement[0] if settlement else None,
+        "last epoch": settlement.epoch if settlement else None,
         "epoch in its challenge window": posting.root.epoch if posting else None,
         "points granted": granted,
         "points claimed": claimed,
-        "claimable": granted - claimed,
+        "claimable": None if granted is None else granted - claimed,
+        "waits for": "; ".join(session.missing(missing)) if missing else None,
         "tokens": await session.ledger.balance() / 10**18,
         **await _treasury_facts(session),
         **await bond_facts(session),
@@ -418,8 +419,8 @@ async def _replace_claim(
 
 async def _grant(session: LedgerSession) -> _Grant:
     """Return what the last final epoch grants this account in total, with the proof."""
-    settlement = await session.settlement()
-    entries = cumulative_entries(settlement[1].shares) if settlement else ()
+    settled = await session.settled()
+    entries = cumulative_entries(settled.shares) if settled else ()
     if await session.ledger.can_settle():
         place = merkle.sum_place(entries, session.account)
         return _Grant(place.value if place.holder == session.account else 0, place.proof)
@@ -491,5 +492,6 @@ def _told(session: LedgerSession, epoch: int) -> dict[str, str]:
     return outcomes
 
 
-def _shares(proposal: Proposal) -> dict[Account, int]:
-    return {share.account: share.cumulative for share in proposal.shares}
+def _granted(session: LedgerSession, settled: Proposal | None) -> int:
+    shares = settled.shares if settled else ()
+    return next((share.cumulative for share in shares if share.account == session.account), 0)

@@ -45,6 +45,18 @@ _CONFIRM_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
+class Settlement:
+    """The last final epoch.
+
+    Attributes:
+        proposal: who has which points; none while only the chain has its root, and not this data directory.
+    """
+
+    epoch: int
+    proposal: Proposal | None
+
+
+@dataclass(frozen=True, slots=True)
 class LedgerSession:
     """An account's open ledger and archive, and the swarm that they belong to.
 
@@ -65,23 +77,39 @@ class LedgerSession:
         """The account and chain that statements are signed for."""
         return Signer(self.manifest.chain_id, self.account)
 
-    async def settlement(self) -> tuple[int, Proposal] | None:
-        """Return the last final epoch and the proposal behind it; none before the first one.
+    async def last_settlement(self) -> Settlement | None:
+        """Return the last final epoch; none before the first one."""
+        record = await self.ledger.last_record()
+        if record is None:
+            return None
+        return Settlement(record.root.epoch, self.archive.proposal(ContentId(record.root.archive_digest)))
+
+    async def settled(self) -> Proposal | None:
+        """Return the proposal of the last final epoch, for which a running node is waited for.
 
         Raises:
             SapoError: this node does not have the proposal.
         """
-        record = await self.ledger.last_record()
-        if record is None:
-            return None
-        proposal = self.archive.proposal(ContentId(record.root.archive_digest))
-        if proposal is None:
-            raise SapoError(
-                f"the settlement of epoch {record.root.epoch} is on the chain, but not in {self.data.root}",
-                hint="let the node run for a minute: its peers hold the settlement and send it",
-                exit_code=ExitCode.LEDGER,
-            )
-        return record.root.epoch, proposal
+        settlement = await self.last_settlement()
+        if not self.sends:  # a node runs, and asks its peers for what it lacks
+            with trio.move_on_after(PATIENCE_SECONDS):
+                while settlement is not None and settlement.proposal is None:
+                    await trio.sleep(_POLL_SECONDS)
+                    settlement = await self.last_settlement()
+        if settlement is None or settlement.proposal is not None:
+            return None if settlement is None else settlement.proposal
+        text, hint = self.missing(settlement)
+        raise SapoError(text, hint=hint, exit_code=ExitCode.LEDGER)
+
+    def missing(self, settlement: Settlement) -> tuple[str, str]:
+        """Return what is missing if a settlement is not here, and what to do."""
+        text = (
+            f"the settlement of epoch {settlement.epoch}, which says who has which points, is on the chain"
+            f" and not yet in {self.data.root}"
+        )
+        if self.sends:
+            return text, "start this node (sapo join) and let it run for a minute: its peers send it"
+        return text, "the running node asks its peers for it: try again in a minute"
 
     async def submit_and_wait(
         self, name: str, submit: Callable[[], Awaitable[None]], is_done: Callable[[], Awaitable[bool]]

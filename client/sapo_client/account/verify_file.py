@@ -1,9 +1,9 @@
-"""``sapo verify FILE``: the admission rules and the checker on one envelope, step by step.
+"""``sapo verify FILE``: the stages of verification on one envelope, by their numbers in the specification.
 
-The steps are the stages of ``verification/README.md`` as far as they apply to a file: a file has no arrival
-time, so stage 3 (epoch window) is reported but not checked, and stage 4 (seen before) does not apply. The
-certificate and the beacon come from the data directory of a node that received the envelope; the beacon is
-the only value that cannot be derived offline in a swarm with a chain.
+What a file cannot show is said and not checked: when and from whom it came (stages 3 and 4), and what follows
+from a node's own books, memory and model (stages 8 and 11 to 13). The certificate and the beacon come from
+the data directory of a node that received the envelope; the beacon is the only value that cannot be derived
+offline in a swarm with a chain.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
 
 import trio
 
@@ -27,10 +26,11 @@ from sapo_protocol.errors import RemoteProtocolError
 from sapo_protocol.identifiers import Digest
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.rollout import Rollout, parse_rollout
-from sapo_protocol.rules import Rule
+from sapo_protocol.rules import STAGES, Rule
 from sapo_protocol.tasks import Task, assigned_task
 from sapo_verification.admission.certificates import CertificateStore, stored_certificates
 from sapo_verification.jail.checkers import Checked, CheckerPool, CheckFailed
+from sapo_verification.tasks.text_policy import group_fault
 
 _EPOCH_EVENTS = 10_000
 """Number of latest `epoch` events in which a beacon is searched."""
@@ -38,51 +38,74 @@ _EPOCH_EVENTS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class VerificationStep:
-    """Outcome of one step; ``ok`` is none if it cannot be checked here, ``rule`` is the broken rule."""
+    """Outcome of one stage.
 
-    name: str
+    Attributes:
+        stage: its number in the specification, 0 to 13.
+        ok: none if it was not checked.
+        rule: the broken rule.
+        is_missing: whether it was not checked for want of data that a node's data directory may have.
+    """
+
+    stage: int
     ok: bool | None
     detail: str
     rule: str | None = None
+    is_missing: bool = False
+
+    @property
+    def name(self) -> str:
+        """What the stage checks."""
+        return STAGES[self.stage]
 
 
 def steps(message: bytes, manifest_path: Path | None, data: DataDir) -> Iterator[VerificationStep]:
-    """Yield the steps in order, up to the first that fails.
+    """Yield the stages in order, up to the first that fails.
 
     Raises:
         SapoError: there is no usable manifest.
     """
     manifest = read_manifest(manifest_path) if manifest_path else kept_manifest(data)
-    passed: list[VerificationStep] = []
     try:
-        for step in _admission(message, manifest, data):
-            passed.append(step)
-            yield step
+        yield from _admission(message, manifest, data)
     except RemoteProtocolError as error:
-        yield VerificationStep(ADMISSION_STEPS[len(passed)], False, str(error), error.rule.number)
+        yield VerificationStep(error.rule.stage, False, str(error), error.rule.number)
         return
     rollout = parse_rollout(parse_envelope(message, manifest.swarm_id).payload)
-    yield from _checker(manifest, rollout, data)
-
-
-ADMISSION_STEPS: Final = ("envelope", "rollout", "epoch", "assignment", "signature", "certificate")
+    yield VerificationStep(8, None, "bans and room in the pool are in a node's own books")
+    yield (text := _visible_text(manifest, rollout))
+    if text.ok is False:
+        return
+    yield (scored := _scored(manifest, rollout, data))
+    if scored.ok is not False:
+        yield VerificationStep(11, None, "a node compares with what it has received")
+        yield VerificationStep(12, None, "a node asks its own model, when it draws the rollout")
+        yield VerificationStep(13, None, "a node compares with the author's other rollouts")
 
 
 def _admission(message: bytes, manifest: Manifest, data: DataDir) -> Iterator[VerificationStep]:
-    """Yield the steps of admission, in the order of `ADMISSION_STEPS`.
+    """Yield the stages 0 to 7.
 
     Raises:
-        RemoteProtocolError: the next step fails.
+        RemoteProtocolError: the next stage fails.
     """
-    envelope = parse_envelope(message, manifest.swarm_id)
-    yield VerificationStep("envelope", True, f"{len(message)} bytes, canonical, of swarm {manifest.name}")
-    rollout = parse_rollout(open_payload(envelope, Kind.ROLLOUT))
-    node = rollout.node.hex()[:12]
-    yield VerificationStep("rollout", True, f"{len(rollout.completions)} completions of node {node}")
-    yield VerificationStep("epoch", True, _epoch_text(manifest, rollout))
+    readable = (
+        VerificationStep(0, True, f"{len(message)} bytes"),
+        VerificationStep(1, True, "canonical, and every field within its bounds"),
+        VerificationStep(2, True, f"a rollout of swarm {manifest.name}"),
+    )
+    try:
+        envelope = parse_envelope(message, manifest.swarm_id)
+        rollout = parse_rollout(open_payload(envelope, Kind.ROLLOUT))
+    except RemoteProtocolError as error:
+        yield from readable[: error.rule.stage]
+        raise
+    yield from readable
+    yield VerificationStep(3, None, f"{_epoch_text(manifest, rollout)}; a file does not show when it came")
+    yield VerificationStep(4, None, "a file does not show what came before it")
+    yield _certificate(manifest, rollout, data)
     yield _assignment(manifest, rollout)
     yield _signature(envelope, rollout)
-    yield _certificate(manifest, rollout, data)
 
 
 def _epoch_text(manifest: Manifest, rollout: Rollout) -> str:
@@ -106,20 +129,22 @@ def _assignment(manifest: Manifest, rollout: Rollout) -> VerificationStep:
     if rollout.family not in manifest.families_at(rollout.epoch):
         raise RemoteProtocolError(Rule.KNOWN_FAMILY, f"family {rollout.family} of {len(families)}")
     family = families[rollout.family]
-    return VerificationStep("assignment", True, f"slot {rollout.slot}, family {family.name} ({family.level})")
+    count = len(rollout.completions)
+    detail = f"slot {rollout.slot}, family {family.name} ({family.level}), {count} completions"
+    return VerificationStep(6, True, detail)
 
 
 def _signature(envelope: SignedEnvelope, rollout: Rollout) -> VerificationStep:
     if not envelope.is_signed_by(rollout.node):
         raise RemoteProtocolError(Rule.NODE_SIGNED, "not signed by the node that it names")
-    return VerificationStep("signature", True, f"Ed25519 by the node, content id {envelope.content_id}")
+    node = rollout.node.hex()[:12]
+    return VerificationStep(7, True, f"Ed25519 by node {node}, content id {envelope.content_id}")
 
 
 def _certificate(manifest: Manifest, rollout: Rollout, data: DataDir) -> VerificationStep:
     if not data.database.exists():
-        return VerificationStep(
-            "certificate", None, "no data directory of a node that knows the author (--data-dir)"
-        )
+        detail = "no data directory of a node that knows the author (--data-dir)"
+        return VerificationStep(5, None, detail, is_missing=True)
     stored = [envelope for _, _, envelope in stored_certificates(data.database)]
     first = epoch_start_seconds(manifest, rollout.epoch)
     last = epoch_start_seconds(manifest, rollout.epoch + 1 + EPOCH_WINDOW) - 1
@@ -127,7 +152,7 @@ def _certificate(manifest: Manifest, rollout: Rollout, data: DataDir) -> Verific
         _require_introduced(manifest, rollout, stored, first)
     except RemoteProtocolError:  # its author may have joined while the rollout's epoch was accepted
         _require_introduced(manifest, rollout, stored, last)
-    return VerificationStep("certificate", True, f"node and account {rollout.account} name each other")
+    return VerificationStep(5, True, f"node and account {rollout.account} name each other")
 
 
 def _require_introduced(manifest: Manifest, rollout: Rollout, stored: list[bytes], at: float) -> None:
@@ -138,13 +163,18 @@ def _require_introduced(manifest: Manifest, rollout: Rollout, stored: list[bytes
     certificates.require(rollout.node, rollout.account, at)
 
 
-def _checker(manifest: Manifest, rollout: Rollout, data: DataDir) -> Iterator[VerificationStep]:
+def _visible_text(manifest: Manifest, rollout: Rollout) -> VerificationStep:
+    fault = group_fault(manifest.suite.families[rollout.family], rollout.completions)
+    if fault is None:
+        return VerificationStep(9, True, "at most a quarter of the completions hide characters")
+    return VerificationStep(9, False, fault, Rule.VISIBLE_TEXT.number)
+
+
+def _scored(manifest: Manifest, rollout: Rollout, data: DataDir) -> VerificationStep:
+    """Derive the task again, and score the answers in the jail."""
     if (known := _beacon(manifest, rollout.epoch, data)) is None:
-        yield VerificationStep(
-            "beacon", None, "it is on the chain, and no data directory here has it (--data-dir)"
-        )
-        return
-    yield VerificationStep("beacon", True, known.hex())
+        detail = "the epoch's beacon is on the chain, and no data directory here has it (--data-dir)"
+        return VerificationStep(10, None, detail, is_missing=True)
     require_same_suite(manifest)
     task = assigned_task(
         manifest.swarm_id, known, account=rollout.account, family=rollout.family, slot=rollout.slot
@@ -152,12 +182,9 @@ def _checker(manifest: Manifest, rollout: Rollout, data: DataDir) -> Iterator[Ve
     try:
         checked = trio.run(_check, manifest, task, rollout.completions)
     except CheckFailed as error:
-        yield VerificationStep("checker", False, str(error))
-        return
-    yield VerificationStep("task", True, f"seed {task.seed}: {checked.prompt.strip()!r}")
-    yield VerificationStep(
-        "checker", True, f"rewards {' '.join(f'{reward:.0f}' for reward in checked.rewards)}"
-    )
+        return VerificationStep(10, False, str(error))
+    rewards = " ".join(f"{reward:.0f}" for reward in checked.rewards)
+    return VerificationStep(10, True, f"rewards {rewards} for seed {task.seed}: {checked.prompt.strip()!r}")
 
 
 async def _check(manifest: Manifest, task: Task, completions: tuple[bytes, ...]) -> Checked:

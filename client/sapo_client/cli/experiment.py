@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -182,7 +183,7 @@ def _emit_whole(common: Common, out: Path, runs: Sequence[Run]) -> None:
     """Say how many runs are whole, and how to see them."""
     document = {"folder": str(out), "runs": [each.name for each in runs]}
     whole = "1 run is whole" if len(runs) == 1 else f"{len(runs)} runs are whole"
-    common.output.emit(document, f"{whole}; `sapo lab report {out}` shows them")
+    common.output.emit(document, f"{whole}; `sapo lab report {quote(str(out))}` shows them")
 
 
 def attack(

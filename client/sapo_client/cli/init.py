@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -41,5 +42,5 @@ def init(
     if no_passphrase:
         common.output.warn(PLAIN_WARNING)
     show_identity(common, name)
-    common.output.note(f"Back it up now, a lost key cannot be recovered: sapo keys backup {name} FILE")
+    common.output.note(f"Back it up now, a lost key cannot be recovered: sapo keys backup {quote(name)} FILE")
     show_next(common, name)

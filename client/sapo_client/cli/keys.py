@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -50,7 +51,7 @@ def new(
     if no_passphrase:
         common.output.warn(PLAIN_WARNING)
     _show(common, path, keystore.read(path))
-    common.output.note(f"Back it up now, a lost key cannot be recovered: sapo keys backup {name} FILE")
+    common.output.note(f"Back it up now, a lost key cannot be recovered: sapo keys backup {quote(name)} FILE")
     show_next(common, name)
 
 
@@ -116,7 +117,7 @@ def backup(
     if not file.encrypted:
         common.output.warn(PLAIN_WARNING)
     common.output.emit({"backup": str(destination)}, str(destination))
-    common.output.note(f"To restore it: sapo keys restore {destination} NAME")
+    common.output.note(f"To restore it: sapo keys restore {quote(str(destination))} NAME")
 
 
 @command(app)
@@ -158,8 +159,8 @@ def rotate(
     consent = asker(common, yes)
     facts = rotation.rotate(config, keystore.locate(old), keystore.locate(new), consent)
     common.output.emit(facts, Pairs(list(facts.items())))
-    common.output.note(f"From now on: sapo join --identity {new}")
-    common.output.note(f"Back it up now: sapo keys backup {new} FILE")
+    common.output.note(f"From now on: sapo join --identity {quote(new)}")
+    common.output.note(f"Back it up now: sapo keys backup {quote(new)} FILE")
 
 
 def _source(common: Common, passphrase_file: Path | None) -> Any:
@@ -189,8 +190,8 @@ def _document(path: Path, file: IdentityFile) -> dict[str, Any]:
 
 def show_next(common: Common, name: str) -> None:
     """Print the commands that a new identity is for."""
-    common.output.note(f"Then: sapo join --identity {name} --alone")
-    common.output.note(f"or with the manifest of a swarm: sapo join --identity {name} --manifest FILE")
+    common.output.note(f"Then: sapo join --identity {quote(name)} --alone")
+    common.output.note(f"or with the link of a swarm: sapo join --identity {quote(name)} 'sapo://...'")
 
 
 def show_identity(common: Common, identity: str | None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -176,6 +177,7 @@ def command(
         def run(**given: Any) -> None:
             options = shared(**{field.name: given.pop(field.name) for field in fields(shared)})
             logs.configure(options.verbose, quiet=options.quiet)
+            _tell_misspelt_variables(options.output)
             with _logged(function):
                 function(options, **given)  # type: ignore[arg-type, call-arg]
 
@@ -187,6 +189,16 @@ def command(
         return run
 
     return register
+
+
+def _tell_misspelt_variables(output: Output) -> None:
+    if not any(name.startswith("SAPO_") for name in os.environ):  # importing the settings takes a while
+        return
+    from sapo_client.config_layers import misspelt_variables
+
+    if found := misspelt_variables():
+        words = [f"{variable} is ignored, did you mean {nearest}?" for variable, nearest in found.items()]
+        output.warn(" ".join(words))
 
 
 @contextmanager

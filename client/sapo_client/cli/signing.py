@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -31,7 +32,7 @@ def export(
 
     _show(common, export_signing(common.data(), destination))
     common.output.note(
-        f"On the other machine, before its first start: sapo keys signing import {destination}"
+        f"On the other machine, before its first start: sapo keys signing import {quote(str(destination))}"
     )
     common.output.warn("do not start the node here again: two machines with one key contradict each other")
 

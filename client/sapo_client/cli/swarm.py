@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import wraps
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -387,6 +388,7 @@ def _show_founded(
     manifest = folder / "manifest.json"
     audit = " --audit" if audits else ""
     note = common.output.note
-    note(f"Your node:      sapo join --identity {key} --manifest {manifest} --rpc {url}{audit}")
-    note(f"A newcomer:     sapo swarm faucet {folder} ACCOUNT --key {key} --rpc {url}")
+    payer, at = quote(key), quote(url)
+    note(f"Your node:      sapo join --identity {payer} --manifest {quote(str(manifest))} --rpc {at}{audit}")
+    note(f"A newcomer:     sapo swarm faucet {quote(str(folder))} ACCOUNT --key {payer} --rpc {at}")
     note(f"then, at home:  sapo join '{link(Invitation(read_manifest(manifest), (url,)))}'")

@@ -1,4 +1,4 @@
-"""`sapo verify`: verify one envelope from a file in numbered steps, without a network."""
+"""`sapo verify`: verify one envelope from a file, stage by stage, without a network."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from sapo_client.account.verify_file import VerificationStep
 
 MAX_FILE_BYTES = 1024 * 1024  # eight times the largest message
-LABELS = {True: ("ok", "green"), False: ("fail", "red"), None: ("skip", "yellow")}
+LABELS = {True: ("ok", "green"), False: ("fail", "red"), None: ("-", "cyan")}
+MISSING = ("skip", "yellow")
 
 
 def register(app: typer.Typer) -> None:
@@ -29,13 +30,12 @@ def verify(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="An envelope as received.")],
     manifest: ManifestOption = None,
 ) -> None:
-    """Verify an envelope step by step; exit 7 if a step fails.
+    """Verify an envelope by the numbered stages of the specification; exit 7 if one fails.
 
     The author's certificate, and with a chain the beacon, come from the data directory of a node that
-    received the envelope; without them the step is skipped, and a warning says so.
+    received the envelope; without them the stage is skipped, and a warning says so. Stages that no file can
+    show, such as the time at which it came, are marked with a dash.
     """
-    from dataclasses import asdict
-
     from sapo_client.account.verify_file import steps
     from sapo_client.errors import ExitCode
     from sapo_client.paths import DataDir
@@ -45,25 +45,28 @@ def verify(
     for step in steps(_read(file), config.swarm.manifest, DataDir(config.data_dir)):
         taken.append(step)
         if not common.as_json:
-            print_step(len(taken), step)
+            print_step(step)
     failed = any(step.ok is False for step in taken)
-    skipped = [step.name for step in taken if step.ok is None]
+    skipped = [step.name for step in taken if step.is_missing]
     if common.as_json:
-        numbered = [{"number": number} | asdict(step) for number, step in enumerate(taken, 1)]
-        common.output.emit({"format": "sapo/verify/1", "verified": not failed, "steps": numbered})
+        numbered = [
+            {"number": step.stage, "name": step.name, "ok": step.ok, "detail": step.detail, "rule": step.rule}
+            for step in taken
+        ]
+        common.output.emit({"format": "sapo/verify/2", "verified": not failed, "steps": numbered})
     if skipped and not failed:
         common.output.warn(
-            f"verified, except for steps that need data that is missing here: {', '.join(skipped)}"
+            f"verified, except for stages that need data that is missing here: {', '.join(skipped)}"
         )
     raise typer.Exit(ExitCode.VERIFICATION if failed else ExitCode.DONE)
 
 
-def print_step(number: int, step: VerificationStep) -> None:
-    """Print a step's number, outcome, name and detail."""
-    word, colour = LABELS[step.ok]
+def print_step(step: VerificationStep) -> None:
+    """Print a stage's number, outcome, name and detail."""
+    word, colour = MISSING if step.is_missing else LABELS[step.ok]
     mark = styled(f"{word:<4}", colour, sys.stdout)
-    sys.stdout.write(f"{number:>2}  {mark}  {step.name:<12}  {plain(step.detail)}\n")
-    sys.stdout.flush()  # the next step may take seconds
+    sys.stdout.write(f"{step.stage:>2}  {mark}  {step.name:<15}  {plain(step.detail)}\n")
+    sys.stdout.flush()  # the next stage may take seconds
 
 
 def _read(file: Path) -> bytes:

@@ -196,7 +196,8 @@ class DashboardRecorder(SilentObserver):
                 self._used(group["content_id"], RolloutUse(step, str(group["use"]), at))
         if isinstance(local, list):
             for content_id in local:
-                self._used(content_id, RolloutUse(step, "trained", at))
+                if (seen := self.rollouts.get(content_id)) and seen.has_advantage:
+                    seen.uses.append(RolloutUse(step, "trained", at))
 
     def _used(self, content_id: ContentId, use: RolloutUse) -> None:
         if seen := self.rollouts.get(content_id):

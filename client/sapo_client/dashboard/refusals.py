@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from sapo_client.dashboard.rollouts import STAGES, StageResult
+from sapo_client.dashboard.rollouts import StageResult
+from sapo_protocol.rules import STAGES
 
 MOST_FORWARDERS: Final = 64
 """As many as may be connected; the one that was refused longest ago makes room."""

@@ -10,7 +10,7 @@ from typing import Final
 
 from sapo_protocol.identifiers import ContentId
 from sapo_protocol.rollout import Rollout
-from sapo_protocol.rules import Rule
+from sapo_protocol.rules import STAGES, Rule
 
 MOST_ROLLOUTS: Final = 1024
 MOST_OWN_ROLLOUTS: Final = 256
@@ -18,24 +18,6 @@ MOST_OWN_ROLLOUTS: Final = 256
 
 MOST_BYTES: Final = 16 * 2**20
 """Of text, in all rollouts together."""
-
-STAGES: Final = (
-    "transport",
-    "encoding",
-    "swarm and kind",
-    "epoch",
-    "not seen before",
-    "certificate",
-    "assigned slot",
-    "signature",
-    "account",
-    "visible text",
-    "task and score",
-    "no copy",
-    "likelihood",
-    "planted phrases",
-)
-"""What each stage of verification checks, by its number."""
 
 ADMISSION_STAGES: Final = range(8)
 VERIFICATION_STAGES: Final = (9, 10, 11, 13)
@@ -92,6 +74,11 @@ class SeenRollout:
     def size(self) -> int:
         """Bytes of its text."""
         return sum(map(len, self.rollout.completions))
+
+    @property
+    def has_advantage(self) -> bool:
+        """Whether its answers earned different rewards, so that there is something to learn from it."""
+        return self.rewards is None or len(set(self.rewards)) > 1
 
     @property
     def state(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from shlex import quote
 
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.founding import defaults
@@ -33,7 +34,7 @@ def found_without_chain(folder: Path, *, name: str, epoch_seconds: int, suite: S
     except FileExistsError as error:
         raise SapoError(
             f"a swarm was founded in {folder} already, and was not changed",
-            hint=f"print its link with `sapo swarm link {path}`, or name another folder",
+            hint=f"print its link with `sapo swarm link {quote(str(path))}`, or name another folder",
             exit_code=ExitCode.CONFIG,
         ) from error
     except OSError as error:

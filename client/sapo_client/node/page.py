@@ -93,7 +93,7 @@ class NodePage:
         """Return a view; none if there is no such node or view."""
         quick: Mapping[str, View] = {
             "status": lambda _: self.status(),
-            "peers": lambda _: self.reports.peers().model_dump(mode="json"),
+            "peers": lambda _: {**self.reports.peers().model_dump(mode="json"), "alone": self._alone},
             "rollouts": self._rollouts,
             "rollout": self._rollout,
             "ledger": lambda _: self._ledger(),
@@ -125,6 +125,10 @@ class NodePage:
         if (node, name) != (SELF, "claim"):
             return None
         return await trio.to_thread.run_sync(self.desk.confirm, body)
+
+    @property
+    def _alone(self) -> bool:
+        return self.reports.context.config.swarm.alone
 
     def status(self) -> JSON:
         """Return the status report with the health in one word."""
@@ -244,6 +248,7 @@ class NodePage:
             "passed": None if seen.own else evidence.passed,
             "strategy": self.reports.context.config.sampler.strategy,
             "text_use": self.reports.context.config.sampler.text_use,
+            "alone": self._alone,
             "is_newcomer": not seen.own and self.reports.engine.reputation.is_newcomer(seen.rollout.account),
         }
 

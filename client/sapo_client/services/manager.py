@@ -126,6 +126,6 @@ def run(command: Sequence[str]) -> str:
 def _failed(command: Sequence[str], why: str) -> SapoError:
     return SapoError(
         f"`{' '.join(command)}` failed: {why}",
-        hint="without a running service manager use a container (client/deploy/compose.yaml), or a terminal",
+        hint="without a running service manager run `sapo join` in a terminal or in a container",
         exit_code=ExitCode.CONFIG,
     )

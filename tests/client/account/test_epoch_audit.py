@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import trio
-from support.auditor_harness import AUDITORS, KINDS, WORKERS, Funded, World
-from support.ledger import BUDGET_POINTS, POINTS_CAP, ServedChain, keys, sign
+from support.auditor_harness import AUDITORS, World
+from support.epoch_harness import ALICE, BOB, CAP, EPOCH, STRANGER, EpochHarness
+from support.ledger import BUDGET_POINTS, ServedChain
 
 from sapo_client import keystore
 from sapo_client.account import ledger_commands
@@ -18,75 +19,10 @@ from sapo_client.account.epoch_audit import EXPLAINED, audit, export, verify
 from sapo_client.config import Config, LedgerConfig, SwarmConfig
 from sapo_client.errors import SapoError
 from sapo_client.node.runtime.statements import Words
-from sapo_client.paths import DataDir
-from sapo_protocol.contributions import Approval, Proposal, Share, Tally, settle
-from sapo_protocol.envelope import parse_envelope, seal
-from sapo_protocol.identifiers import Account, ContentId, Digest
+from sapo_protocol.contributions import settle
+from sapo_protocol.envelope import parse_envelope
+from sapo_protocol.identifiers import Account, ContentId
 from sapo_protocol.manifest_file import manifest_to_json
-from sapo_verification.admission.certificates import CertificateStore
-from sapo_verification.admission.contribution_store import ContributionStore
-
-EPOCH = 3
-ALICE, BOB = (person.account for person in WORKERS)
-STRANGER = Funded(14)
-CAP = POINTS_CAP
-EVIDENCE = Digest(bytes(32))
-
-
-class EpochHarness:
-    """A data directory with the messages that a node received, and the posting that follows from them."""
-
-    def __init__(self, root: Path, world: World) -> None:
-        self.world, self.manifest = world, world.manifest
-        self.data = DataDir(root / "node").create()
-        self.data.manifest.write_text(manifest_to_json(self.manifest), encoding="utf-8")
-        self._archive = ContributionStore(self.data.database, self.manifest.swarm_id)
-        certificates = CertificateStore(self.manifest, self.data.database)
-        for person in (*AUDITORS, STRANGER):
-            begin = self.manifest.genesis_seconds
-            certificate = person.certificate(self.manifest, begin, begin + 86_400)
-            certificates.admit(certificate.to_bytes(), begin)
-
-    @property
-    def config(self) -> Config:
-        """Return the configuration of commands in this directory."""
-        urls = LedgerConfig(rpc_urls=(self.world.chain.url,))
-        return Config(data_dir=self.data.root, ledger=urls)
-
-    def hear(self, person: Funded, message: Tally | Proposal | Approval) -> ContentId:
-        """Store a signed message."""
-        kind = KINDS[type(message)]
-        envelope = seal(kind, self.manifest.swarm_id, message.to_payload(), person.seed)
-        self._archive.add(envelope.content_id, kind, message, envelope.to_bytes())
-        return envelope.content_id
-
-    def tally(self, person: Funded, alice: int, bob: int) -> tuple[ContentId, Tally]:
-        """Store an auditor's tally."""
-        points = tuple(sorted(((ALICE, alice), (BOB, bob))))
-        tally = Tally(
-            node=person.node, account=person.account, epoch=EPOCH, points=points, evidence_root=EVIDENCE
-        )
-        return self.hear(person, tally), tally
-
-    def post(
-        self,
-        taken: Sequence[tuple[ContentId, Tally]],
-        shares: tuple[Share, ...] | None = None,
-        *,
-        budget: int = BUDGET_POINTS,
-    ) -> ContentId:
-        """Post a proposal of the first auditor, signed by a quorum."""
-        proposer = AUDITORS[0]
-        settled = settle([tally for _, tally in taken], {}, points_per_epoch=CAP, epoch_budget=budget)
-        ids = tuple(sorted(id_ for id_, _ in taken))
-        proposal = Proposal(
-            node=proposer.node, account=proposer.account, epoch=EPOCH, tallies=ids, shares=shares or settled
-        )
-        content_id = self.hear(proposer, proposal)
-        contracts = self.world.contracts
-        root = proposal.root(content_id)
-        contracts.post(root, sign(root, contracts.domain, [keys(person.number) for person in AUDITORS[:2]]))
-        return content_id
 
 
 @pytest.fixture

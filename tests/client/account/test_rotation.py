@@ -186,6 +186,7 @@ def test_the_status_shows_keys_endpoints_and_queued_transactions(
         "points granted": 0,
         "points claimed": 0,
         "claimable": 0,
+        "waits for": None,
         "tokens": 0.0,
         "treasury": treasury / 10**18,
         "granted and not claimed": 0.0,

@@ -105,6 +105,15 @@ def test_backup_and_restore(sapo: Run, home: dict[str, str], secret: Path, tmp_p
     assert not key_file(home, "k2").exists()
 
 
+def test_the_commands_that_are_printed_quote_a_name_with_a_space(sapo: Run) -> None:
+    made = sapo("keys", "new", "my key", "--no-passphrase").stderr.splitlines()
+    assert [line.partition("sapo ")[2] for line in made[1:]] == [
+        "keys backup 'my key' FILE",
+        "join --identity 'my key' --alone",
+        "join --identity 'my key' 'sapo://...'",
+    ]
+
+
 def test_list_and_id_show_public_parts(sapo: Run) -> None:
     assert json.loads(sapo("keys", "list", "--json").stdout) == []
     card = json.loads(sapo("keys", "new", "key", "--no-passphrase", "--json").stdout)

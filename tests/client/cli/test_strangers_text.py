@@ -23,7 +23,6 @@ from sapo_client.cli.verify import print_step
 from sapo_client.node.runtime.host import say_joined
 from sapo_client.node.runtime.statements import show_signed
 from sapo_client.observe.terminal import say
-from sapo_protocol.envelope import Kind, seal
 from sapo_protocol.manifest_file import manifest_to_json
 
 HOSTILE = "".join(map(chr, (*range(0x20), *range(0x7F, 0xA0)))) + "\u202eabc\u2066\u200b\U000e0041\ud800"
@@ -37,7 +36,7 @@ WRITERS: dict[str, Callable[[str], None]] = {
     "note": lambda text: Output().note(text),
     "warning": lambda text: Output().warn(text),
     "error": lambda text: print_error(text, text),
-    "verification": lambda text: print_step(1, VerificationStep("seal", True, text)),
+    "verification": lambda text: print_step(VerificationStep(7, True, text)),
     "node": say,
     "joined": lambda text: say_joined(text, "begin", [text]),
     "stack": lambda text: log_trace(text),
@@ -88,7 +87,7 @@ def test_a_manifests_name_acts_nowhere(sapo: Run, tmp_path: Path) -> None:
     manifest, envelope = tmp_path / "manifest.json", tmp_path / "rollout.sapo"
     named = make_manifest(name="swarm\x9b31m\x7f\x85end")
     manifest.write_text(manifest_to_json(named), encoding="utf-8")
-    envelope.write_bytes(seal(Kind.ROLLOUT, named.swarm_id, b"", Identity(1).seed).to_bytes())
+    envelope.write_bytes(Identity(1).message(named))
     done = sapo("doctor", "--json", "--manifest", manifest)
     checks = {check["name"]: check["detail"] for check in json.loads(done.stdout)["checks"]}
     assert named.name in checks["manifest"]

@@ -15,7 +15,7 @@ from support.browser import browsing, require_browser
 from support.page_swarm import HOSTILE, STRANGER, hostile_texts
 from support.sapo_process import SAPO
 
-from sapo_client.dashboard.history import Sample, open_history
+from sapo_client.dashboard.history import FinalEpoch, Sample, open_history
 from sapo_client.lab.store import FORMAT
 from sapo_client.observe.control_client import ControlClient
 from sapo_client.paths import DataDir
@@ -207,6 +207,55 @@ def test_axe_finds_nothing_serious(link: str, width: int, dark: bool) -> None:
             assert (section, found) == (section, [])
             wide = chrome.execute_script("return document.documentElement.scrollWidth")
             assert (section, wide <= width) == (section, True)  # nothing sticks out on a phone
+
+
+def test_a_node_that_trains_alone_shares_nothing(link: str) -> None:
+    """The section of a real node's status, as one that trains alone has it."""
+    with browsing() as chrome:
+        chrome.get(link)
+        wait(chrome, "document.querySelectorAll('.feed li').length > 0")
+        found = chrome.execute_async_script(
+            """
+            const [done] = arguments;
+            (async () => {
+            const { Overview } = await import(new URL("panels.js", location).href);
+            const shown = new Overview("self"), status = await (await fetch("api/self/status")).json();
+            shown.status({ ...status, alone: true, shared: 24, peers: 0 });
+            const made = { event: "published", at: 0, family: "binary_matrix", peers: 0 };
+            shown.decisions({ decisions: [made], left_out: 0 });
+            const tiles = [...shown.element.querySelectorAll(".tile")].slice(3, 6);
+            const words = (element) => [...element.children].map((each) => each.textContent.trim());
+            done([...tiles.map(words), words(shown.feed.firstChild).slice(1)]);
+            })();
+            """
+        )
+        assert complaints(chrome) == []
+    assert found == [
+        ["Peers", "–", "this node trains alone"],
+        ["Made", "24", "none of them shared"],
+        ["Refused", "–", "nothing arrives"],
+        ["made", "binary matrix"],
+    ]
+
+
+def test_every_table_can_be_read_on_a_phone(link: str, page_node: DataDir) -> None:
+    """No cell lies outside of the window, and each says what it is: the heads of the columns are gone."""
+    history = open_history(page_node.history)
+    history.add_epoch(FinalEpoch(3, time.time(), 120, "ab" * 32))
+    history.close()
+    with browsing(width=390) as chrome:
+        chrome.get(link)
+        wait(chrome, "document.querySelectorAll('.feed li').length > 0")
+        for section in ("rollouts", "peers", "ledger", "settings"):
+            chrome.execute_script("location.hash = arguments[0]", section)
+            wait(chrome, f"document.querySelector('#tabs [aria-current]').hash === '#{section}'")
+            wait(chrome, "document.querySelectorAll('main tbody td').length > 4")
+            cells = "[...document.querySelectorAll('main tbody td')]"
+            outside = f"{cells}.filter((each) => each.getBoundingClientRect().right > 390).length"
+            named = f"[...new Set({cells}.map((each) => getComputedStyle(each, '::before').content))]"
+            assert (section, chrome.execute_script(f"return {outside}")) == (section, 0)
+            assert "none" not in chrome.execute_script(f"return {named}"), section
+        assert complaints(chrome) == []
 
 
 def test_every_section_is_reached_by_keyboard(link: str) -> None:

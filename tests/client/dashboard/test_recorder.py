@@ -9,8 +9,8 @@ from support.swarm import EPOCH, Identity, make_suite
 
 from sapo_client.dashboard.history import FigureHistory
 from sapo_client.dashboard.recorder import MOST_DECISIONS, DashboardRecorder
-from sapo_client.dashboard.rollouts import MOST_OWN_ROLLOUTS, MOST_ROLLOUTS, STAGES, RolloutUse
-from sapo_protocol.rules import Rule
+from sapo_client.dashboard.rollouts import MOST_OWN_ROLLOUTS, MOST_ROLLOUTS, RolloutUse
+from sapo_protocol.rules import STAGES, Rule
 from sapo_verification.types import VerifiedRollout
 
 NOW = 1_800_000_000.0
@@ -62,6 +62,18 @@ def test_own_rollouts_are_own() -> None:
     recorded.verified(rollout)
     recorded.note("step", {"step": 3, "external": [], "local": [rollout.content_id]})
     assert outcome(recorded, rollout)[0] == "trained"
+
+
+def test_an_own_group_without_advantage_is_not_called_trained() -> None:
+    """It is part of its round's batch, and changes nothing."""
+    recorded, rollout = recorder(), rollout_of(OWN, 1, {b"1": 1.0, b"2": 1.0})
+    recorded.verified(rollout)
+    recorded.refused(Rule.SIGNAL, rollout.admitted, "all earned 1")
+    recorded.note("step", {"step": 3, "external": [], "local": [rollout.content_id]})
+    assert outcome(recorded, rollout)[0] == "no advantage"
+    seen = recorded.rollouts.get(rollout.content_id)
+    assert seen is not None
+    assert seen.uses == []
 
 
 def test_rewards_and_refusals_become_figures() -> None:

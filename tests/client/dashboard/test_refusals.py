@@ -9,7 +9,7 @@ from sapo_client.dashboard.refusals import (
     RefusedMessage,
     RefusedMessages,
 )
-from sapo_client.dashboard.rollouts import STAGES
+from sapo_protocol.rules import STAGES
 
 
 def event(forwarder: str, digest: bytes | None = b"\xab", **fields: object) -> dict[str, object]:

@@ -81,6 +81,13 @@ def test_the_longest_row_of_a_rollout_fits() -> None:
         assert row[-1].startswith("✗ ")
 
 
+def test_a_node_that_trains_alone_shares_nothing(page_node: DataDir) -> None:
+    status = PageClient(page_node).view("status")
+    assert isinstance(status, dict)
+    figures = dict(words.figures({**status, "alone": True, "shared": 24}))
+    assert (figures["peers"], figures["rollouts"]) == ("none: this node trains alone", "24 made, none shared")
+
+
 def test_what_a_stranger_wrote_moves_no_cursor() -> None:
     hostile = "\x1b[2J\x9b1A\r\u202etext\n2"
     view = {

@@ -31,11 +31,29 @@ NEWEST = SamplingStrategy(account=by_reputation, waiting=newest_only, verified=a
 NEWEST_FIRST = Arm("newest-first", local=6, external=2, sampler="informative")
 
 
-def weakest(families: Sequence[FamilyRecord], _rng: random.Random) -> int:
-    """Return the family with the least success, the first of several."""
-    return min(range(len(families)), key=lambda index: families[index].success)
+def weakest(families: Sequence[FamilyRecord], rng: random.Random) -> int:
+    """Return a family, the more often the less success it has; none is left out for ever."""
+    return rng.choices(range(len(families)), [1.05 - each.success for each in families])[0]
 
 
 def beyond(families: Sequence[FamilyRecord], _rng: random.Random) -> int:
     """Return a number that no family has."""
     return len(families)
+
+
+def forgetful(families: Sequence[FamilyRecord], _rng: random.Random) -> int:
+    """Fail, as a plug-in that was written for other records."""
+    return {"a": 0}[families[0].level]
+
+
+def too_large(_families: Sequence[FamilyRecord], _rng: random.Random) -> int:
+    """Fail for a lack of memory."""
+    raise MemoryError
+
+
+def unlike(reputation: float, _likelihood: float, usefulness: float) -> float:
+    """Fail where nothing was useful."""
+    return reputation / usefulness
+
+
+DIVIDING = SamplingStrategy(account=unlike, waiting=newest_only, verified=any_group, looks=1)

@@ -45,11 +45,14 @@ def figures(status: View) -> list[tuple[str, str]]:
     share = f"{refused / arrived:.0%}".replace("%", " %") if arrived else "-"
     ledger = status["ledger"]
     registered = "registered" if ledger["registered"] else "not registered"
+    alone = status["alone"]
+    peers = f"{status['peers']}, pool of {status['pool']} rollouts"
+    rollouts = f"{status['shared']} shared, {status['accepted']} accepted"
     return [
         ("reward", f"{_share(status['reward'])}  ({_share(status['reward_start'])} at the start)"),
         ("round", f"{status['round']}, epoch {status['epoch']}"),
-        ("peers", f"{status['peers']}, pool of {status['pool']} rollouts"),
-        ("rollouts", f"{status['shared']} shared, {status['accepted']} accepted"),
+        ("peers", "none: this node trains alone" if alone else peers),
+        ("rollouts", f"{status['shared']} made, none shared" if alone else rollouts),
         ("refused", f"{share} of {arrived} messages"),
         ("ledger", f"{ledger['points']} points, {registered}" if ledger["enabled"] else "off"),
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -211,3 +212,11 @@ def _show_link(common: Common, manifest: Path | None, invitation: Invitation, at
     document = {**found, "swarm": str(invitation.manifest.swarm_id), "link": text}
     common.output.emit(document, Pairs(list(document.items())))
     common.output.note(f"Then: sapo join '{text}'")
+    if not (invitation.bootstrap or invitation.manifest.bootstrap):
+        source = "LINK" if manifest is None else quote(str(manifest))
+        common.output.note(
+            "The link names no node, so only nodes of one local network find each other by it. For others,"
+            " print it again with the address at which they reach yours:"
+            f" sapo swarm link {source} --bootstrap /ip4/ADDRESS/tcp/PORT/p2p/PEER_ID"
+            " (`sapo status` shows your node's addresses)"
+        )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from shlex import join
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -57,7 +58,7 @@ def install(
     path = unit.write(terms)
     for line in unit.start_commands():
         if no_start:
-            common.output.note(f"Then: {' '.join(line)}")
+            common.output.note(f"Then: {join(line)}")
         else:
             run(line)
     if not (system or unit.uses_launchd):

@@ -22,8 +22,8 @@ function segments(choices, chosen, choose) {
 }
 
 function tile(name) {
-  const value = el("dd", {}, "–"), below = el("dd", {}, "");
-  return { element: el("div", { class: "card tile" }, el("dt", {}, name), value, below), set: (text, note = "") => { value.textContent = text; below.textContent = note; } };
+  const title = el("dt", {}, name), value = el("dd", {}, "–"), below = el("dd", {}, "");
+  return { element: el("div", { class: "card tile" }, title, value, below), name: (text) => { title.textContent = text; }, set: (text, note = "") => { value.textContent = text; below.textContent = note; } };
 }
 
 function islandsText(islands) {
@@ -107,27 +107,40 @@ export class Overview {
   }
 
   status(report) {
+    this.alone = report.alone;
     const { tiles } = this, sum = (values) => Object.values(values).reduce((a, b) => a + b, 0);
     const even = report.refused.no_signal ?? 0, refused = sum(report.refused) - even, arrived = refused + report.accepted;
     tiles.reward.set(share(report.reward), report.reward_start === null ? "" : `${share(report.reward_start)} in the first round`);
     tiles.step.set(count(report.step), `round ${count(report.round)} of this start`);
     tiles.epoch.set(count(report.epoch), `up for ${span(report.uptime_seconds)}${changeText(report.change)}`);
-    tiles.peers.set(count(report.peers), `${count(report.pool)} rollouts in the pool${islandsText(report.islands)}`);
-    tiles.rollouts.set(count(report.shared), `${count(report.accepted)} accepted from others`);
-    tiles.refused.set(arrived ? percent(refused / arrived) : "–", `${count(refused)} of ${count(arrived)}; ${count(even)} without advantage`);
+    this.shareTiles(report);
+    if (!report.alone) tiles.refused.set(arrived ? percent(refused / arrived) : "–", `${count(refused)} of ${count(arrived)}; ${count(even)} without advantage`);
     tiles.points.set(report.ledger.enabled ? count(report.ledger.points) : "–", report.ledger.enabled ? (report.ledger.registered ? "registered" : "not registered") : "no ledger");
+  }
+
+  shareTiles(report) {
+    const { peers, rollouts } = this.tiles;
+    rollouts.name(report.alone ? "Made" : "Shared");
+    if (report.alone) {
+      peers.set("–", "this node trains alone");
+      rollouts.set(count(report.shared), "none of them shared");
+      this.tiles.refused.set("–", "nothing arrives");
+    } else {
+      peers.set(count(report.peers), `${count(report.pool)} rollouts in the pool${islandsText(report.islands)}`);
+      rollouts.set(count(report.shared), `${count(report.accepted)} accepted from others`);
+    }
   }
 
   decisions({ decisions, left_out: leftOut }) {
     if (this.paused) return;
-    const rows = decisions.map((each) => el("li", { class: "new" }, el("time", { class: "muted" }, clock(each.at)), ...words(each)));
+    const rows = decisions.map((each) => el("li", { class: "new" }, el("time", { class: "muted" }, clock(each.at)), ...words(each, this.alone)));
     if (leftOut) rows.unshift(el("li", {}, el("span", { class: "muted" }, ""), el("span", { class: "muted" }, "…"), el("span", { class: "muted" }, `${count(leftOut)} more in between`)));
     this.feed.prepend(...rows.reverse());
     while (this.feed.children.length > MOST_LIVE) this.feed.lastChild.remove();
   }
 }
 
-function words(each) {
+function words(each, alone) {
   const word = (kind, text) => el("span", { class: `word ${kind}` }, text);
   const by = each.account ? `by ${short(String(each.account))}` : each.forwarder ? `from ${short(String(each.forwarder), 12)}` : "";
   const link = each.content_id ? el("a", { href: `#rollouts/${each.content_id}` }, short(String(each.content_id))) : null;
@@ -135,7 +148,7 @@ function words(each) {
     case "refused": return [word(each.reason === "no_signal" ? "plain" : "bad", "refused"), el("span", {}, link, link ? " " : "", `${String(each.reason).replaceAll("_", " ")} ${by} ${each.detail ?? ""}`)];
     case "refusals_counted": return [word("bad", "refused"), el("span", {}, `${count(each.count)} more in ${count(each.seconds)} s, from ${count(each.forwarders)} ${each.forwarders === 1 ? "peer" : "peers"}: ${Object.entries(each.reasons).map(([reason, times]) => `${reason.replaceAll("_", " ")} ${count(times)}`).join(", ")}`)];
     case "verified": return [word("good", "verified"), el("span", {}, link, ` reward ${share(each.mean_reward)} ${by}`)];
-    case "published": return [word("plain", "shared"), el("span", {}, link, ` ${String(each.family).replaceAll("_", " ")}, to ${each.peers} peers`)];
+    case "published": return [word("plain", alone ? "made" : "shared"), el("span", {}, link, ` ${String(each.family).replaceAll("_", " ")}`, alone ? "" : `, to ${each.peers} ${each.peers === 1 ? "peer" : "peers"}`)];
     case "admitted": return [word("plain", "admitted"), el("span", {}, link, ` ${by}`)];
     case "step": return [word("plain", "step"), el("span", {}, `${each.step}: reward ${share(each.reward)}, batch ${share(each.batch_reward)}, ${each.external?.length ?? 0} of others`)];
     case "health": return [word("warn", "health"), el("span", {}, (each.findings ?? []).map((finding) => finding.text).join("; ") || "nothing is wrong")];
@@ -152,6 +165,8 @@ function pager(total, offset, go) {
 }
 
 function table(columns, rows) {
+  // on a phone each row is a block, in which every cell stands behind its column's name
+  for (const row of rows) [...row.children].forEach((cell, place) => { cell.dataset.label = columns[place][0]; });
   const heads = columns.map(([name, kind]) => el("th", { scope: "col", class: kind }, name));
   return el("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": `Table: ${columns.map(([name]) => name).join(", ")}` }, el("table", {}, el("thead", {}, el("tr", {}, ...heads)), el("tbody", {}, ...rows)));
 }
@@ -272,7 +287,9 @@ function why(each) {
     if (each.state === "refused: no_signal") return `There is nothing to reinforce in it: ${failed.detail}.`;
     return failed ? `It was refused at stage ${failed.stage}, ${failed.name}: ${failed.detail}.` : "It was refused.";
   }
-  if (each.own) return each.reward === null ? "It was shared and waits to be scored." : "It was shared and scored, and not trained on: other groups of its round taught more.";
+  const done = each.alone ? "made" : "shared";
+  if (each.own && each.state === "no advantage") return `It was ${done} and scored. All its answers earned the same, so there was nothing to learn from it.`;
+  if (each.own) return each.reward === null ? `It was ${done} and waits to be scored.` : `It was ${done} and scored, and not trained on: other groups of its round taught more.`;
   if (each.reward === null) return "It waits in the pool: nobody has drawn or audited it.";
   return each.is_newcomer ? "It was verified. Newcomers share a small part of each batch, and this one was not drawn." : "It was verified, and no batch has drawn it.";
 }
@@ -302,16 +319,16 @@ export class Peers {
       el("td", { class: "number" }, share(peer.reputation)),
       el("td", { class: "number" }, peer.score === null ? "–" : peer.score.toFixed(1)),
       el("td", { class: "number" }, count(peer.accepted)), el("td", { class: "number" }, count(peer.refused)),
-      el("td", { class: "mono muted" }, peer.address ?? "")));
+      el("td", { class: "mono muted wide" }, peer.address ?? "")));
     this.connected.replaceChildren(rows.length
       ? table([["peer"], ["account"], ["reputation", "number"], ["score", "number"], ["accepted", "number"], ["refused", "number"], ["address"]], rows.slice(0, 200))
-      : el("p", { class: "empty" }, "no peer is connected"));
+      : el("p", { class: "empty" }, peers.alone ? "this node trains alone: it has no peers" : "no peer is connected"));
     const data = await get(`api/${this.node}/accounts?order=${this.order}&find=${encodeURIComponent(this.find)}&offset=${this.offset}&limit=${PAGE}`);
     const accounts = data.accounts.map((each) => el("tr", {},
-      el("td", { class: "mono" }, each.account),
+      el("td", { class: "mono wide" }, each.account),
       el("td", { class: "number" }, each.banned_until !== null ? el("span", { class: "word bad" }, `banned until ${each.banned_until}`) : each.passed < 20 ? "newcomer" : share(each.reputation)),
       el("td", { class: "number" }, count(each.audits)), el("td", { class: "number" }, each.good.toFixed(1)), el("td", { class: "number" }, each.bad.toFixed(1)),
-      el("td", { class: "small" }, Object.entries(each.verdicts).sort((a, b) => b[1] - a[1]).map(([name, n]) => `${name.replaceAll("_", " ")} ${count(n)}`).join(", "))));
+      el("td", { class: "small wide" }, Object.entries(each.verdicts).sort((a, b) => b[1] - a[1]).map(([name, n]) => `${name.replaceAll("_", " ")} ${count(n)}`).join(", "))));
     replace(this.book,
       accounts.length ? table([["account"], ["reputation", "number"], ["audits", "number"], ["good", "number"], ["bad", "number"], ["decisions since the start"]], accounts) : el("p", { class: "empty" }, "no account yet"),
       pager(data.total, this.offset, (offset) => { this.offset = offset; this.load(); }),
@@ -350,7 +367,7 @@ export class Ledger {
     this.epochs.replaceChildren(epochs.length
       ? table([["epoch"], ["own points", "number"], ["all points", "number"], ["root"], ["seen"]], epochs.map((each) => el("tr", {},
         el("td", {}, count(each.epoch)), el("td", { class: "number" }, each.points === null ? "unknown" : count(each.points)),
-        el("td", { class: "number" }, count(each.total)), el("td", { class: "mono" }, short(each.root, 16)), el("td", { class: "muted" }, moment(each.at)))))
+        el("td", { class: "number" }, count(each.total)), el("td", { class: "mono wide" }, short(each.root, 16)), el("td", { class: "muted wide" }, moment(each.at)))))
       : el("p", { class: "empty" }, "No epoch has become final since this node keeps them."));
   }
 
@@ -423,8 +440,8 @@ export class Settings {
 
   async load() {
     const { settings } = await get(`api/${this.node}/config`);
-    const rows = settings.map((each) => el("tr", {}, el("td", { class: "mono" }, each.name), el("td", { class: "mono" }, JSON.stringify(each.value)),
-      el("td", { class: each.origin === "default" ? "muted" : "" }, each.origin)));
+    const rows = settings.map((each) => el("tr", {}, el("td", { class: "mono wide" }, each.name), el("td", { class: "mono wide" }, JSON.stringify(each.value)),
+      el("td", { class: each.origin === "default" ? "muted wide" : "wide" }, each.origin)));
     this.element.replaceChildren(el("div", { class: "head" }, el("h2", {}, "Settings")), table([["setting"], ["value"], ["comes from"]], rows),
       el("p", { class: "note" }, "Flags come before SAPO_ variables, these before the file, it before the defaults. Settings take effect at a start."));
   }
