@@ -475,8 +475,7 @@ class LedgerClient:
         if claims:
             self._live = self._claims.live(now())
         coins = self._rpc.ask(lambda web3: int(web3.eth.get_balance(to_checksum_address(self._account))))
-        check = self._clock_check
-        return ChainLook(coins, clock_ahead_seconds=check.ahead_seconds, clock_agrees=check.agrees)
+        return ChainLook(coins, self._clock_check.ahead_seconds, self._clock_check.agrees)
 
     def _check(self) -> None:
         try:

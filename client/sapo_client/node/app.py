@@ -82,6 +82,7 @@ class NodeApp:
     """
 
     _reopens = False
+    _last_step: int | None = None
 
     def __init__(
         self,
@@ -143,7 +144,6 @@ class NodeApp:
             show=self._round_ended,
         )
         self._show, self._started_seconds = show, clock()
-        self._last_step: int | None = None
 
     def _open_learner(self) -> Backend:
         context = self._context

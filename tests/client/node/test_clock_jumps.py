@@ -169,3 +169,28 @@ async def test_a_node_before_genesis_ends_when_it_is_asked_to(
         with trio.fail_after(PATIENCE_SECONDS):
             await trial.stop()
     assert trial.home.events("stopped")
+
+
+async def test_the_beacon_of_an_epoch_that_is_not_the_current_one_is_waited_for_no_longer(
+    mock_clock: MockClock, begin: Begin, weekdays: Suite, tmp_path: Path
+) -> None:
+    """The node starts with a clock that is far ahead; with two confirmations the chain has no block for it."""
+    contracts, manifest = found_now(tmp_path, weekdays, epoch_seconds=EPOCH_SECONDS)
+    chain = contracts.chain
+    trial = begin(manifest, ledger={"rpc_urls": (chain.url,), "confirmations": 2})
+    home = trial.home
+    account = home.identity.account
+    await trio.to_thread.run_sync(lambda: chain.send(BOB, account, b"", value_wei=10**18))
+    trial.skew = 100 * EPOCH_SECONDS
+    async with trio.open_nursery() as nursery:
+        await trial.start(nursery)
+        trial.pass_by(20)
+        await trial.until_status(lambda _: bool(home.events("training_privately")))
+        assert home.events("published") == []
+        trial.skew = 0
+        await trial.until_told("clock_jumped")
+        trial.pass_by(300)
+        await trial.until_status(lambda _: bool(home.events("published")))
+        assert signed_in(home) == 0
+        await trial.stop()
+    chain.close()
