@@ -20,16 +20,9 @@ from sapo_client.learner.backend import Generation, LearnerCrashed
 from sapo_client.learner.calls import CallTimes, RunningCall
 from sapo_client.learner.report import StepReport
 from sapo_client.learner.settings import DAMAGED, OUT_OF_MEMORY, LearnerSettings
-from sapo_client.learner.wire import Message, pack, take_frames
+from sapo_client.learner.wire import HAPPENED, Message, pack, take_frames, train_arguments
 from sapo_protocol.identifiers import Account, ContentId
-from sapo_verification.types import (
-    Demonstration,
-    OwnAnswer,
-    PractisedGroup,
-    PrivateGroup,
-    SampledBatch,
-    SampledGroup,
-)
+from sapo_verification.types import SampledBatch
 
 if TYPE_CHECKING:
     from trio_typing import TaskStatus
@@ -100,6 +93,7 @@ class Learner:
         self.restarts = 0
         self.last_death = ""
         self.set_aside: tuple[str, ...] = ()
+        self._happened: list[tuple[str, Message]] = []
 
     @property
     def step(self) -> int:
@@ -129,6 +123,11 @@ class Learner:
             return None
         call = self._call[1]
         return self._times.running(call.name, trio.current_time() - call.started)
+
+    def take_happened(self) -> list[tuple[str, Message]]:
+        """Return name and fields of the events that calls led to since this was last asked."""
+        happened, self._happened = self._happened, []
+        return happened
 
     async def run(self, task_status: TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Run the child and restart it when it dies or a call passes its deadline, until cancelled.
@@ -362,6 +361,7 @@ class Learner:
             raise SapoError(**call.reply["error"])
         self._times.add(name, trio.current_time() - call.started)
         result: Message = call.reply["result"]
+        self._happened += [(name, fields) for name, fields in result.pop(HAPPENED, ())]
         return result
 
     @property
@@ -397,82 +397,6 @@ def _generations(arguments: Message, result: Message) -> tuple[Generation, ...]:
     """Return the sampled groups in the result of ``generate``."""
     pairs = zip(arguments["handles"], result["completions"], strict=True)
     return tuple(Generation(handle, tuple(group)) for handle, group in pairs)
-
-
-def train_arguments(batch: SampledBatch, handles: Mapping[ContentId, int]) -> Message:
-    """Return the arguments of the learner's call ``train`` for a batch, as plain values."""
-    return {
-        "groups": [
-            *(group_message(group, handles.get(group.rollout.content_id)) for group in batch.groups),
-            *(practised_message(group, handles.get(group.hint.content_id)) for group in batch.practised),
-            *(private_message(group) for group in batch.private),
-        ],
-        "demonstrations": [demonstration_message(each) for each in batch.demonstrations],
-        "judged": [demonstration_message(each) for each in batch.judged],
-        "rehearsed": [own_answer_message(each) for each in batch.rehearsed],
-        "forgotten": [(bytes(account), family) for account, family in sorted(batch.forgotten)],
-    }
-
-
-def practised_message(group: PractisedGroup, handle: int | None) -> Message:
-    """Return the fields of own answers to another account's task, as ``group_message`` does.
-
-    It has no family: the task was chosen by another account, so it must not count in the own baselines.
-    """
-    return {
-        "prompt": group.hint.prompt,
-        "completions": list(group.completions),
-        "rewards": list(group.rewards),
-        "external": False,
-        "family": None,
-        "handle": handle,
-    }
-
-
-def private_message(group: PrivateGroup) -> Message:
-    """Return the fields of own answers that nobody is sent, as ``group_message`` does."""
-    return {
-        "prompt": group.prompt,
-        "completions": list(group.completions),
-        "rewards": list(group.rewards),
-        "external": False,
-        "family": group.task.family,
-        "handle": group.handle,
-    }
-
-
-def demonstration_message(demonstration: Demonstration) -> Message:
-    """Return the fields of a demonstration that the learner needs, as plain values."""
-    return {
-        "prompt": demonstration.prompt,
-        "completion": demonstration.completion,
-        "family": demonstration.family,
-        "author": bytes(demonstration.account),
-        "answer": demonstration.answer,
-    }
-
-
-def own_answer_message(answer: OwnAnswer) -> Message:
-    """Return the fields of an own answer that the learner needs, as plain values."""
-    return {"prompt": answer.prompt, "completion": answer.completion, "family": answer.family}
-
-
-def group_message(group: SampledGroup, handle: int | None) -> Message:
-    """Return the fields of a group that the learner needs, as plain values.
-
-    Args:
-        group: of a batch.
-        handle: of the sampled tokens inside the learner; None for external groups.
-    """
-    rollout = group.rollout
-    return {
-        "prompt": rollout.prompt,
-        "completions": list(rollout.completions),
-        "rewards": list(rollout.rewards),
-        "external": group.external,
-        "family": rollout.task.family,
-        "handle": handle,
-    }
 
 
 def _signal_of(code: int | None) -> str | None:

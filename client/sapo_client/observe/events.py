@@ -29,6 +29,7 @@ _WARNINGS = frozenset(
         "checkpoint_failed",
         "checkpoint_set_aside",
         "events_unwritten",
+        "good_lost",
         "heard_self",
         "learner_restarted",
         "ledger_endpoint",
@@ -85,6 +86,11 @@ class EventLog:
         self._unwritten = 0
         self._why = ""
         self._descriptor, self._size = _open_append(path)
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the file: the node's data directory."""
+        return self._path.parent
 
     def listen(self, listener: Listener) -> None:
         """Call a function with every later event."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import sqlite3
 import time
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from support.nodes import manifest_of
 from support.swarm import Identity
 from trio.testing import MockClock
 
+from sapo_client.node.training.canary_state import CanaryFile, CanaryState
 from sapo_client.observe.health import INTERVAL_SECONDS
 from sapo_client.swarm.peer_id import peer_id_from_key
 from sapo_client.swarm.simulated.memory import MemoryHub, MemoryTransport
@@ -210,6 +212,35 @@ async def test_damaged_checkpoints_and_a_full_disk(
         database.rmdir()
         database.with_suffix(".away").rename(database)
         await trial.stop()
+
+
+async def test_no_room_for_checkpoints_and_a_lost_good_policy(
+    mock_clock: MockClock, begin: Begin, weekdays: Suite
+) -> None:
+    """Neither ends the node: it trains on, and the canary checks on."""
+    trial = begin(manifest_of(weekdays, epoch_seconds=36_000), canary={"every_rounds": 0})
+    data = trial.home.data
+    async with trio.open_nursery() as nursery:
+        await trial.start(nursery)
+        await trial.rounds(1)
+        trial.home.limit_learner(1000)
+        await expect(trial, "checkpoint_failed")
+        await trial.rounds(3)
+        trial.home.limit_learner(resource.RLIM_INFINITY)
+        await trial.stop()
+        assert trial.home.events("learner_restarted") == []
+
+        trial.home.changes = {"canary": {"every_rounds": 2, "items": 8}}
+        canary = CanaryFile(data.learner / "canary.json")
+        canary.write(CanaryState(comparisons=1))
+        await trial.start(nursery)
+        told = await expect(trial, "good_policy_lost")
+        assert told.level == "warning"
+        await trial.rounds(3)
+        [event] = trial.home.events("good_lost")
+        assert [path.name for path in (data.learner / "good").iterdir()] != []
+        await trial.stop()
+        assert event["step"] in [check["step"] for check in trial.home.events("canary")]
 
 
 @dataclass
