@@ -68,7 +68,7 @@ class PolicyEvents:
                 )
                 self._add(FindingCode.GOOD_POLICY_LOST, text)
             case "service_failed" if fields["finding"]:
-                self._add(FindingCode(fields["finding"]), str(fields["told"]))
+                self._add(FindingCode(str(fields["finding"])), str(fields["told"]))
             case "service_failed" if not fields["transient"]:  # findings of their own tell of the others
                 text = f"the part {fields['service']} of this node failed: {fields['error']}"
                 self._add(FindingCode.SERVICE_FAILED, text)
