@@ -46,6 +46,7 @@ class SapoError(Exception):
     """
 
     transient = False
+    finding: str | None = None
 
     def __init__(
         self,
@@ -61,7 +62,7 @@ class SapoError(Exception):
         self.hint = hint
         self.exit_code = int(exit_code)
         self.transient = transient or self.transient
-        self.finding = finding
+        self.finding = finding or self.finding
 
     def __str__(self) -> str:
         return self.text

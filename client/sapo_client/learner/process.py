@@ -35,6 +35,10 @@ MAX_DEATHS: Final = 3
 LOG_BYTES: Final = 4 * 2**20
 """A larger log is emptied when the process starts."""
 
+FIRST_PAUSE_SECONDS: Final = 0.5
+LONGEST_PAUSE_SECONDS: Final = 60.0
+"""Before a restart whose server does not answer; each pause is twice as long as the one before."""
+
 _LOOK_SECONDS: Final = 1.0
 """Between two looks at the deadline of the running call."""
 
@@ -132,12 +136,23 @@ class Learner:
     async def run(self, task_status: TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Run the child and restart it when it dies or a call passes its deadline, until cancelled.
 
+        After the first start, what it cannot start without, such as a server, is waited for.
+
         Raises:
             SapoError: it cannot start, or dies ``MAX_DEATHS`` times without a step.
         """
-        settings = self._settings
+        settings, pause_seconds = self._settings, FIRST_PAUSE_SECONDS
         while True:
-            await self._run_once(settings, task_status)
+            try:
+                await self._run_once(settings, task_status)
+            except SapoError as error:
+                if not error.transient or task_status is not trio.TASK_STATUS_IGNORED:
+                    raise
+                self._happened.append(("learner_waits", {"why": error.text, "finding": error.finding}))
+                await trio.sleep(pause_seconds)
+                pause_seconds = min(2 * pause_seconds, LONGEST_PAUSE_SECONDS)
+                continue
+            pause_seconds = FIRST_PAUSE_SECONDS
             task_status = trio.TASK_STATUS_IGNORED
             settings = replace(settings, fresh=False)  # a restart must resume the checkpoints
             self.restarts += 1

@@ -67,6 +67,8 @@ class PolicyEvents:
                     f" kept in its place at step {fields['step']}"
                 )
                 self._add(FindingCode.GOOD_POLICY_LOST, text)
+            case "learner_waits" if fields["finding"]:
+                self._add(FindingCode(str(fields["finding"])), str(fields["why"]))
             case "service_failed" if fields["finding"]:
                 self._add(FindingCode(str(fields["finding"])), str(fields["told"]))
             case "service_failed" if not fields["transient"]:  # findings of their own tell of the others

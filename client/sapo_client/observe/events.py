@@ -32,6 +32,7 @@ _WARNINGS = frozenset(
         "good_lost",
         "heard_self",
         "learner_restarted",
+        "learner_waits",
         "ledger_endpoint",
         "ledger_error",
         "own_rollout_refused",
