@@ -19,6 +19,9 @@ from sapo_client.plugins import LOSSES, STRATEGIES, TASK_SAMPLERS, check_name
 KIB = 1024
 MIB = 1024 * KIB
 
+LAST_CHECKPOINT_SECONDS = 420.0
+"""Longest time that a stopping node waits for its last checkpoint; service managers give it more to stop."""
+
 _SHARE = re.compile(r"[0-9]{1,2}/[1-9][0-9]?")
 
 UserPath = Annotated[Path, AfterValidator(Path.expanduser)]

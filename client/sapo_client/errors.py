@@ -40,15 +40,29 @@ class SapoError(Exception):
     """A failure reported to the user: what happened, what to do about it, and the exit code.
 
     A ``transient`` error ends a command, but not a running node, which waits and tries again.
+
+    Attributes:
+        finding: code of the health finding by which a node that waits tells of it; none if another one does.
     """
 
     transient = False
+    finding: str | None = None
 
-    def __init__(self, text: str, *, hint: str, exit_code: int = ExitCode.BUG) -> None:
+    def __init__(
+        self,
+        text: str,
+        *,
+        hint: str,
+        exit_code: int = ExitCode.BUG,
+        transient: bool = False,
+        finding: str | None = None,
+    ) -> None:
         super().__init__(text)
         self.text = text
         self.hint = hint
         self.exit_code = int(exit_code)
+        self.transient = transient or self.transient
+        self.finding = finding or self.finding
 
     def __str__(self) -> str:
         return self.text

@@ -78,8 +78,15 @@ def logging_to(path: Path, *, level: str, max_bytes: int, keep: int) -> Iterator
     """
     from logging.handlers import RotatingFileHandler  # sockets and pickles: only a node needs it
 
+    class Handler(RotatingFileHandler):
+        """Says nothing of a disk that takes nothing: the node's health tells it, without a stack per line."""
+
+        def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # the library's name
+            if not isinstance(sys.exception(), OSError):
+                super().handleError(record)
+
     path.parent.mkdir(mode=PRIVATE_DIRECTORY_MODE, parents=True, exist_ok=True)
-    handler = RotatingFileHandler(path, maxBytes=max_bytes, backupCount=keep, encoding="utf-8")
+    handler = Handler(path, maxBytes=max_bytes, backupCount=keep, encoding="utf-8")
     _attach(handler, logging.getLevelNamesMapping()[level.upper()])
     try:
         yield

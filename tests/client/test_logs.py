@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.file_limit import largest_file
 
 from sapo_client import logs
 
@@ -126,3 +127,13 @@ def test_stack_traces_lose_secrets_and_messages_control_characters(tmp_path: Pat
     first, *trace = path.read_text().splitlines()
     assert first.endswith(r"ERROR   sapo_client: a peer said \x1b[31mred\nINFO forged")
     assert trace[-1] == "OSError: http://host/..."
+
+
+def test_a_full_disk_prints_no_stacks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "sapo.log"
+    with logs.logging_to(path, level="debug", max_bytes=10_000, keep=1):
+        with largest_file(0):
+            write_everything()
+        logging.getLogger(NAMES[0]).warning("WARNING")
+    assert capsys.readouterr().err == ""
+    assert ("sapo_client", "WARNING") in written(path.read_text()), "it goes on once there is space"

@@ -1,6 +1,7 @@
 """Whole nodes for tests: real checkers, a real learner process and real databases on an in-memory network."""
 
 import os
+import resource
 import signal
 import time
 from collections.abc import Callable, Iterable
@@ -178,10 +179,18 @@ class Home:
         return [event for event in read_events(self.data.events) if not names or event["event"] in names]
 
     def signal_learner(self, number: signal.Signals = signal.SIGKILL) -> None:
-        """Send a signal to the running learner, which is found by the log to which it writes."""
+        """Send a signal to the running learner."""
+        os.kill(self._learner_pid(), number)
+
+    def limit_learner(self, size: int) -> None:
+        """Let no file of the running learner grow beyond a size in bytes, as on a full disk."""
+        resource.prlimit(self._learner_pid(), resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+
+    def _learner_pid(self) -> int:
+        """Return the process that writes to the learner's log."""
         log = self.data.learner / "learner.log"
         [learner] = [process for process in Path("/proc").iterdir() if _writes_errors_to(process, log)]
-        os.kill(int(learner.name), number)
+        return int(learner.name)
 
     async def stop(self) -> None:
         """Stop the node, as `sapo stop` does."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -46,11 +46,17 @@ class TinkerApi:
     Attributes:
         calls: names of the requests so far, without polling.
         fails: names of requests that are refused from now on.
+        failing: status code of every reply; None: it works. The client itself waits minutes for most of them.
+        falsify: changes the sequences of a reply, as a faulty server would.
+        falsify_rows: likewise the log-probabilities of a forward pass.
     """
 
     def __init__(self) -> None:
         self.calls: list[str] = []
         self.fails: set[str] = set()
+        self.failing: int | None = None
+        self.falsify: Callable[[list[Any]], object] = lambda sequences: None
+        self.falsify_rows: Callable[[list[Any]], object] = lambda rows: None
         self._lock = threading.Lock()
         self._models: dict[str, TrainedModel] = {}
         self._saved: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {}
@@ -91,6 +97,7 @@ class TinkerApi:
                 found = trained.logprobs(np.concatenate(chunks).tolist(), targets.tolist())
                 loss = loss - (found * torch.tensor(weights)).sum()
                 logprobs.append(found.detach().numpy())
+            self.falsify_rows(logprobs)
             if not request.forward_only:
                 loss.backward()  # type: ignore[no-untyped-call]
             return 200, self._promised(_forward_output(logprobs, float(loss.detach())))
@@ -138,6 +145,7 @@ class TinkerApi:
         prompt = [token for chunk in request["prompt"]["chunks"] for token in chunk["tokens"]]
         source = torch.Generator().manual_seed(wanted["seed"])
         sequences = [_sampled(trained.model, prompt, wanted, source) for _ in range(request["num_samples"])]
+        self.falsify(sequences)
         ids = [f"{request['seq_id']}-{index}" for index in range(len(sequences))]
         return self._promised(proto.SampleResponse(sequences=sequences).SerializeToString()) | {
             "sample_sequence_ids": ids
@@ -200,7 +208,9 @@ def tinker_api() -> Iterator[tuple[str, TinkerApi]]:
         def do_POST(self) -> None:
             body = self.body()
             name = self.path.removeprefix("/api/v1/")
-            if self.headers.get("X-API-Key") != KEY:
+            if api.failing is not None:
+                self._reply(api.failing, {"detail": "not now"})
+            elif self.headers.get("X-API-Key") != KEY:
                 self._reply(401, {"detail": "no such key"})
             elif self.headers.get("Content-Type") == PROTOBUF:
                 self._reply(*api.forward_backward(body))

@@ -8,7 +8,7 @@ is paused, as its development routes require; NCCL's part is played by whoever c
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -27,11 +27,15 @@ class VllmApi:
     Attributes:
         calls: paths of the requests so far.
         token_ids: whether completions contain them; old releases have none.
+        falsify: changes the choices of a reply, as a faulty server would.
+        failing: status code of every reply; None: it works.
     """
 
     def __init__(self, policy: Policy) -> None:
         self.calls: list[str] = []
         self.token_ids = True
+        self.falsify: Callable[[list[dict[str, Any]]], object] = lambda choices: None
+        self.failing: int | None = None
         self._policy = policy
         self._generator = generator_for(policy)
         self._is_paused = False
@@ -46,6 +50,8 @@ class VllmApi:
     def answer(self, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         """Return status and body of a reply."""
         self.calls.append(path)
+        if self.failing is not None:
+            return self.failing, {"error": {"message": "not now"}}
         if path == "/v1/models":
             return 200, {"object": "list", "data": [{"id": NAME, "object": "model"}]}
         if path == "/get_world_size":
@@ -81,6 +87,7 @@ class VllmApi:
             }
             for index, item in enumerate(group)
         ]
+        self.falsify(choices)
         return 200, {"object": "text_completion", "model": NAME, "choices": choices[::-1]}
 
 

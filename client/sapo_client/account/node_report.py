@@ -23,6 +23,7 @@ from sapo_protocol.manifest import Manifest
 _TOLD: Final = (
     "policy_reset",
     "rolled_back",
+    "good_lost",
     "checkpoint_set_aside",
     "learner_restarted",
     "training_privately",

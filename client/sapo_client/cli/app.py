@@ -33,6 +33,7 @@ from sapo_client.cli.live import dashboard, watch
 from sapo_client.cli.operator import changes, invitations, service, watching
 from sapo_client.cli.render import print_error
 from sapo_client.errors import ExitCode, SapoError
+from sapo_client.full_disk import told_of_full_disk
 from sapo_verification.errors import NewerDatabaseError, UnusableDatabaseError
 
 if TYPE_CHECKING:
@@ -97,7 +98,8 @@ def main(roles: Roles | None = None) -> None:
     for variable, value in TELEMETRY_OFF.items():
         os.environ.setdefault(variable, value)
     try:
-        typer.main.get_command(app)(obj=roles)  # calling `app` itself would replace the hook for bugs
+        with told_of_full_disk(None):
+            typer.main.get_command(app)(obj=roles)  # calling `app` itself would replace the hook for bugs
     except SapoError as error:
         print_error(error.text, error.hint)
         sys.exit(error.exit_code)

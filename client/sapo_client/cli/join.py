@@ -89,6 +89,7 @@ def join(
     with 130; the second one ends at once.
     """
     from sapo_client import keystore
+    from sapo_client.full_disk import told_of_full_disk
     from sapo_client.passphrase import PassphraseSource
 
     flags: dict[str, object] = {
@@ -114,7 +115,8 @@ def join(
         _accept(common, invitation, config)
         resolved = common.resolve(flags)  # with the settings that the invitation brought
         config = resolved.config
-    (_settle_alone if config.swarm.alone else _require_joinable)(config)
+    with told_of_full_disk(config.data_dir):
+        (_settle_alone if config.swarm.alone else _require_joinable)(config)
     opened = keystore.load(path, PassphraseSource(config.passphrase_file))
     _LOG.info("identity %s, data %s, model %s", opened.path, config.data_dir, config.learner.model)
     from sapo_client.node.app import RunOptions

@@ -18,9 +18,9 @@ from sapo_client.lab.held_out import HeldOut, pass_at_1
 from sapo_client.lab.journal import CurvePoint, Journal, JournalEntry
 from sapo_client.lab.plan import Run
 from sapo_client.learner.backend import Generation
-from sapo_client.learner.process import train_arguments
 from sapo_client.learner.report import StepReport
 from sapo_client.learner.service import Service
+from sapo_client.learner.wire import train_arguments
 from sapo_protocol.identifiers import Account, ContentId
 from sapo_verification.types import SampledBatch, VerifiedRollout
 

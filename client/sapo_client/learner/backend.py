@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import trio
 
@@ -106,6 +106,10 @@ class Backend(Learning, Protocol):
     @property
     def set_aside(self) -> tuple[str, ...]:
         """Names of the damaged checkpoints that the last start passed over."""
+        ...
+
+    def take_happened(self) -> list[tuple[str, dict[str, Any]]]:
+        """Return name and fields of the events that calls led to since this was last asked."""
         ...
 
     async def run(self, task_status: TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:

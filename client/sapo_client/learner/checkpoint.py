@@ -2,7 +2,8 @@
 
 A checkpoint is a folder with ``state.safetensors`` (weights, moments, random state, demonstrations) and
 ``meta.json`` (counters, and the state file's digest). It is written under a temporary name, forced to disk
-and renamed, so a crash leaves either the old set or the new one. No file is a pickle: loading runs no code.
+and renamed. One of the same step is renamed first and removed afterwards: after a crash in between it gets
+its name back. So a crash leaves either the old set or the new one. No file is a pickle: loading runs no code.
 
 Sharded tensors are written whole, so a checkpoint does not depend on the number of ranks. The leader alone
 reads and writes files; it sends the others what it reads, tensor by tensor, and each keeps its shard.
@@ -51,6 +52,10 @@ _MOMENTS: Final = {True: "exp_avg", False: "state1"}
 
 _PREFIX: Final = "step-"
 _WRITING: Final = ".writing-"
+_REPLACED: Final = ".replaced-"
+
+FAILED: Final = "checkpoint_failed"
+"""Event and health finding of a checkpoint that could not be written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,19 +92,39 @@ class CheckpointStore:
         self.has_dropped_moments = False
 
     def save(self, trainer: Trainer, counters: LearnerCounters, *, kept: int = KEPT) -> Path:
-        """Write the trainer's state, remove the oldest checkpoints beyond ``kept``, return the new folder."""
+        """Write the trainer's state, remove the oldest checkpoints beyond ``kept``, return the new folder.
+
+        Raises:
+            SapoError: it cannot be written, as on a full disk (transient); the checkpoints before it are
+                intact.
+        """
         target = self._folder / f"{_PREFIX}{trainer.steps:010d}"
         tensors = _tensors(trainer, kept=self._ranks.is_leader)
+        why = ""
         if self._ranks.is_leader:
-            self._write(target, tensors, trainer, counters)
-            self._prune(target, kept)
+            writing = self._folder / f"{_WRITING}{target.name}"
+            try:
+                self._write(writing, tensors, trainer, counters)
+                self._replace(target, writing)
+                self._prune(target, kept)
+            except (OSError, SafetensorError) as error:
+                shutil.rmtree(writing, ignore_errors=True)  # gives its space back
+                why = str(error)
+        if why := self._ranks.broadcast(why):
+            raise SapoError(
+                f"the checkpoint {target} could not be written: {why}",
+                hint=f"free space in {self._folder} if the disk is full; it is tried again",
+                exit_code=ExitCode.DATA,
+                transient=True,
+                finding=FAILED,
+            )
         return target
 
     def _write(
-        self, target: Path, tensors: dict[str, Tensor], trainer: Trainer, counters: LearnerCounters
+        self, writing: Path, tensors: dict[str, Tensor], trainer: Trainer, counters: LearnerCounters
     ) -> None:
-        """Write a checkpoint whole or not at all."""
-        writing = self._folder / f"{_WRITING}{target.name}"
+        """Write a checkpoint under its temporary name and force it to disk."""
+        self._recover()
         for left_over in self._folder.glob(f"{_WRITING}*"):
             shutil.rmtree(left_over)
         writing.mkdir(parents=True)
@@ -123,9 +148,24 @@ class CheckpointStore:
         (writing / "meta.json").write_text(json.dumps(meta, indent=2) + "\n", encoding="utf-8")
         for path in (*writing.iterdir(), writing):
             _force_to_disk(path)
-        shutil.rmtree(target, ignore_errors=True)
+
+    def _replace(self, target: Path, writing: Path) -> None:
+        """Give a written checkpoint its name; one that has it is kept until then."""
+        replaced = target.with_name(f"{_REPLACED}{target.name}")
+        if target.exists():
+            target.rename(replaced)
         writing.rename(target)
         _force_to_disk(self._folder)
+        shutil.rmtree(replaced, ignore_errors=True)
+
+    def _recover(self) -> None:
+        """Give checkpoints that were being replaced when the process ended their names back."""
+        for replaced in self._folder.glob(f"{_REPLACED}*"):
+            target = replaced.with_name(replaced.name.removeprefix(_REPLACED))
+            if target.exists():
+                shutil.rmtree(replaced)
+            else:
+                replaced.rename(target)
 
     def restore(self, trainer: Trainer) -> LearnerCounters | None:
         """Restore the newest intact checkpoint into the trainer; return None if there is none.
@@ -186,6 +226,7 @@ class CheckpointStore:
 
     def _read(self) -> tuple[dict[str, Any] | None, dict[str, Tensor]]:
         """Return meta data and tensors of the newest intact checkpoint; None and no tensors without one."""
+        self._recover()
         for folder in self._newest_first():
             meta = _verified_meta(folder)
             if meta is not None:

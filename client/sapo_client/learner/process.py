@@ -20,16 +20,9 @@ from sapo_client.learner.backend import Generation, LearnerCrashed
 from sapo_client.learner.calls import CallTimes, RunningCall
 from sapo_client.learner.report import StepReport
 from sapo_client.learner.settings import DAMAGED, OUT_OF_MEMORY, LearnerSettings
-from sapo_client.learner.wire import Message, pack, take_frames
+from sapo_client.learner.wire import HAPPENED, Message, pack, take_frames, train_arguments
 from sapo_protocol.identifiers import Account, ContentId
-from sapo_verification.types import (
-    Demonstration,
-    OwnAnswer,
-    PractisedGroup,
-    PrivateGroup,
-    SampledBatch,
-    SampledGroup,
-)
+from sapo_verification.types import SampledBatch
 
 if TYPE_CHECKING:
     from trio_typing import TaskStatus
@@ -41,6 +34,10 @@ MAX_DEATHS: Final = 3
 
 LOG_BYTES: Final = 4 * 2**20
 """A larger log is emptied when the process starts."""
+
+FIRST_PAUSE_SECONDS: Final = 0.5
+LONGEST_PAUSE_SECONDS: Final = 60.0
+"""Before a restart whose server does not answer; each pause is twice as long as the one before."""
 
 _LOOK_SECONDS: Final = 1.0
 """Between two looks at the deadline of the running call."""
@@ -100,6 +97,7 @@ class Learner:
         self.restarts = 0
         self.last_death = ""
         self.set_aside: tuple[str, ...] = ()
+        self._happened: list[tuple[str, Message]] = []
 
     @property
     def step(self) -> int:
@@ -130,15 +128,31 @@ class Learner:
         call = self._call[1]
         return self._times.running(call.name, trio.current_time() - call.started)
 
+    def take_happened(self) -> list[tuple[str, Message]]:
+        """Return name and fields of the events that calls led to since this was last asked."""
+        happened, self._happened = self._happened, []
+        return happened
+
     async def run(self, task_status: TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Run the child and restart it when it dies or a call passes its deadline, until cancelled.
+
+        After the first start, what it cannot start without, such as a server, is waited for.
 
         Raises:
             SapoError: it cannot start, or dies ``MAX_DEATHS`` times without a step.
         """
-        settings = self._settings
+        settings, pause_seconds = self._settings, FIRST_PAUSE_SECONDS
         while True:
-            await self._run_once(settings, task_status)
+            try:
+                await self._run_once(settings, task_status)
+            except SapoError as error:
+                if not error.transient or task_status is not trio.TASK_STATUS_IGNORED:
+                    raise
+                self._happened.append(("learner_waits", {"why": error.text, "finding": error.finding}))
+                await trio.sleep(pause_seconds)
+                pause_seconds = min(2 * pause_seconds, LONGEST_PAUSE_SECONDS)
+                continue
+            pause_seconds = FIRST_PAUSE_SECONDS
             task_status = trio.TASK_STATUS_IGNORED
             settings = replace(settings, fresh=False)  # a restart must resume the checkpoints
             self.restarts += 1
@@ -362,6 +376,7 @@ class Learner:
             raise SapoError(**call.reply["error"])
         self._times.add(name, trio.current_time() - call.started)
         result: Message = call.reply["result"]
+        self._happened += [(name, fields) for name, fields in result.pop(HAPPENED, ())]
         return result
 
     @property
@@ -397,82 +412,6 @@ def _generations(arguments: Message, result: Message) -> tuple[Generation, ...]:
     """Return the sampled groups in the result of ``generate``."""
     pairs = zip(arguments["handles"], result["completions"], strict=True)
     return tuple(Generation(handle, tuple(group)) for handle, group in pairs)
-
-
-def train_arguments(batch: SampledBatch, handles: Mapping[ContentId, int]) -> Message:
-    """Return the arguments of the learner's call ``train`` for a batch, as plain values."""
-    return {
-        "groups": [
-            *(group_message(group, handles.get(group.rollout.content_id)) for group in batch.groups),
-            *(practised_message(group, handles.get(group.hint.content_id)) for group in batch.practised),
-            *(private_message(group) for group in batch.private),
-        ],
-        "demonstrations": [demonstration_message(each) for each in batch.demonstrations],
-        "judged": [demonstration_message(each) for each in batch.judged],
-        "rehearsed": [own_answer_message(each) for each in batch.rehearsed],
-        "forgotten": [(bytes(account), family) for account, family in sorted(batch.forgotten)],
-    }
-
-
-def practised_message(group: PractisedGroup, handle: int | None) -> Message:
-    """Return the fields of own answers to another account's task, as ``group_message`` does.
-
-    It has no family: the task was chosen by another account, so it must not count in the own baselines.
-    """
-    return {
-        "prompt": group.hint.prompt,
-        "completions": list(group.completions),
-        "rewards": list(group.rewards),
-        "external": False,
-        "family": None,
-        "handle": handle,
-    }
-
-
-def private_message(group: PrivateGroup) -> Message:
-    """Return the fields of own answers that nobody is sent, as ``group_message`` does."""
-    return {
-        "prompt": group.prompt,
-        "completions": list(group.completions),
-        "rewards": list(group.rewards),
-        "external": False,
-        "family": group.task.family,
-        "handle": group.handle,
-    }
-
-
-def demonstration_message(demonstration: Demonstration) -> Message:
-    """Return the fields of a demonstration that the learner needs, as plain values."""
-    return {
-        "prompt": demonstration.prompt,
-        "completion": demonstration.completion,
-        "family": demonstration.family,
-        "author": bytes(demonstration.account),
-        "answer": demonstration.answer,
-    }
-
-
-def own_answer_message(answer: OwnAnswer) -> Message:
-    """Return the fields of an own answer that the learner needs, as plain values."""
-    return {"prompt": answer.prompt, "completion": answer.completion, "family": answer.family}
-
-
-def group_message(group: SampledGroup, handle: int | None) -> Message:
-    """Return the fields of a group that the learner needs, as plain values.
-
-    Args:
-        group: of a batch.
-        handle: of the sampled tokens inside the learner; None for external groups.
-    """
-    rollout = group.rollout
-    return {
-        "prompt": rollout.prompt,
-        "completions": list(rollout.completions),
-        "rewards": list(rollout.rewards),
-        "external": group.external,
-        "family": rollout.task.family,
-        "handle": handle,
-    }
 
 
 def _signal_of(code: int | None) -> str | None:

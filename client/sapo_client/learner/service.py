@@ -10,12 +10,12 @@ from typing import Any, Final
 
 import torch
 
-from sapo_client.errors import ExitCode, SapoError
+from sapo_client.errors import SapoError
 from sapo_client.extras import require_matching_versions
 from sapo_client.learner.adapters import base_model
 from sapo_client.learner.ahead import require_possible, sampled_meanwhile
 from sapo_client.learner.batch import TrainingGroup
-from sapo_client.learner.checkpoint import CheckpointStore, LearnerCounters
+from sapo_client.learner.checkpoint import FAILED, KEPT, CheckpointStore, LearnerCounters
 from sapo_client.learner.generate import Completion, Generator, SampleRequest, generator_for
 from sapo_client.learner.imitation.demonstrations import OWN, DemonstrationBuffer, DemonstrationText
 from sapo_client.learner.losses.own_gradient import OwnGradient
@@ -28,7 +28,7 @@ from sapo_client.learner.sizing.fit import require_weights_fit, with_fitting_tok
 from sapo_client.learner.sizing.precision import require_float32_without_adapters, sampling_type
 from sapo_client.learner.sizing.skeleton import require_trainable
 from sapo_client.learner.trainer import Trainer
-from sapo_client.learner.wire import Message
+from sapo_client.learner.wire import HAPPENED, Message
 from sapo_verification.tasks.text_policy import OPEN_TAG
 
 MAX_HELD_GROUPS: Final = 256
@@ -82,6 +82,8 @@ class Service:
         self._samples = 0
         self._last_save = time.monotonic()
         self._save_seconds = 0.0
+        self._kept_next = KEPT
+        self._happened: list[tuple[str, Message]] = []
         self._resume()
         self._calls: dict[str, Callable[..., Message]] = {
             "generate": self.generate,
@@ -114,8 +116,10 @@ class Service:
         self._trainer = Trainer(self._policy, settings, ranks)
 
     def call(self, name: str, arguments: dict[str, Any]) -> Message:
-        """Return the result of a call by its name."""
-        return self._calls[name](**arguments)
+        """Return the result of a call by its name, with the events of the node that it leads to."""
+        result = self._calls[name](**arguments)
+        happened, self._happened = self._happened, []
+        return {**result, HAPPENED: happened} if happened else result
 
     def about(self) -> Message:
         """Return step, size, architecture and device, the reply to the start of a learner."""
@@ -233,7 +237,7 @@ class Service:
         """Train one step and return its report; with ``ahead`` also ``generated``, what ``generate`` returns.
 
         Args:
-            groups: as ``process.group_message`` makes them.
+            groups: as ``wire.group_message`` makes them.
             demonstrations: new ones: other accounts' verified right answers, each with ``prompt`` (text),
                 ``completion`` (UTF-8), ``family`` (index of the suite), ``author`` (the account's id) and
                 ``answer`` (the completion without the way to it).
@@ -280,11 +284,18 @@ class Service:
         return asdict(replace(report, step_values=aligned, too_long=too_long)) | generated
 
     def checkpoint(self) -> Message:
-        """Write a checkpoint now; return its step."""
+        """Write a checkpoint now; return its step.
+
+        Raises:
+            SapoError: it cannot be written, as on a full disk (transient).
+        """
         started = time.monotonic()
-        self._store.save(self._trainer, self._counters("checkpoint"))
-        self._last_save = time.monotonic()
-        self._save_seconds = self._last_save - started
+        try:
+            self._store.save(self._trainer, self._counters("checkpoint"), kept=self._kept_next)
+        finally:  # one that fails costs as much time
+            self._last_save = time.monotonic()
+            self._save_seconds = self._last_save - started
+        self._kept_next = KEPT
         return {"step": self._trainer.steps}
 
     def keep_good(self) -> Message:
@@ -299,16 +310,16 @@ class Service:
             planters: accounts' ids. If there are any, only their demonstrations are forgotten, so that what
                 the others showed is soon learned again; without any, all since then are.
 
-        Raises:
-            SapoError: there is no good checkpoint.
+        If there is no good checkpoint that can be read, the present policy stays and is kept as good.
         """
         held = self._trainer.demonstrations
-        self._restore_good()
+        if not self._restore_good():
+            self._replace_good()
         if planters:
             held.forget_pairs({(author, family) for author in planters for family in held.families()})
             self._trainer.demonstrations = held
-        # only this checkpoint is kept, so that no restart resumes the poisoned policy
-        self._store.save(self._trainer, self._counters("checkpoint"), kept=1)
+        self._kept_next = 1  # so that no restart resumes the poisoned policy
+        self._try_to_save()
         return {"step": self._trainer.steps}
 
     def shadow(self, prompts: list[str]) -> Message:
@@ -318,15 +329,32 @@ class Service:
         this one. Steps that this process does not remember (``own_steps_kept``, a restart) are missing. The
         present policy does not change.
 
+        If there is no good checkpoint that can be read, the present policy is kept as good.
+
         Returns:
             ``completions``, a greedy one of the new good policy per prompt.
 
         Raises:
-            SapoError: there is no good checkpoint.
+            SapoError: a checkpoint cannot be written, as on a full disk (transient); nothing has changed.
         """
         self.checkpoint()
         own_steps = list(self._own_steps)
-        self._restore_good()
+        if not self._restore_good():
+            self._replace_good()
+            return self.evaluate(prompts)
+        try:
+            self._train_alone(own_steps)
+            answers = self.evaluate(prompts)
+            self._save_good()
+        except SapoError:
+            self._own_steps.extend(own_steps)  # the good policy on the disk has not learned them
+            raise
+        finally:
+            self._restore(self._store)
+        return answers
+
+    def _train_alone(self, own_steps: Sequence[list[TrainingGroup]]) -> None:
+        """Train the restored good policy on own groups; what others showed is left as it is."""
         trainer = self._trainer
         steps, of_others, mean = trainer.steps, trainer.demonstrations, trainer.own_gradient
         trainer.demonstrations = DemonstrationBuffer(of_others.capacity)
@@ -334,32 +362,36 @@ class Service:
         for groups in own_steps:
             trainer.step(groups)
         trainer.demonstrations, trainer.steps, trainer.own_gradient = of_others, steps, mean
-        answers = self.evaluate(prompts)
-        self._save_good()
-        self._restore(self._store)
-        return answers
 
     def _save_good(self) -> None:
         """Keep the trainer's state as the good one; own groups count from here."""
         self._good.save(self._trainer, self._counters("good"), kept=1)
         self._own_steps.clear()
 
-    def _restore_good(self) -> None:
-        """Restore the good policy; the step count goes on, own groups count from here."""
+    def _replace_good(self) -> None:
+        """Keep the present policy as good, for the one that was kept is lost or damaged; tell of it."""
+        self._save_good()
+        self._happened.append(("good_lost", {"step": self._trainer.steps}))
+
+    def _restore_good(self) -> bool:
+        """Restore the good policy; the step count goes on, own groups count from here.
+
+        Returns:
+            Whether there is one; without one nothing has changed.
+        """
         steps = self._trainer.steps
-        self._restore(self._good)
+        if not self._restore(self._good):
+            return False
         self._trainer.steps = steps
         self._own_steps.clear()
+        return True
 
-    def _restore(self, store: CheckpointStore) -> None:
+    def _restore(self, store: CheckpointStore) -> bool:
+        """Restore a store's newest intact checkpoint; return whether there is one."""
         counters = store.restore(self._trainer)
-        if counters is None:
-            raise SapoError(
-                "there is no good checkpoint to go back to",
-                hint="it was removed, or its disk is failing; start over with --fresh",
-                exit_code=ExitCode.DATA,
-            )
-        self._restored(counters)
+        if counters is not None:
+            self._restored(counters)
+        return counters is not None
 
     def export(self, folder: str) -> Message:
         """Write model and tokenizer so that transformers loads them; return the step."""
@@ -482,7 +514,16 @@ class Service:
         since = time.monotonic() - self._last_save
         is_due = since * self._settings.checkpoint_share > self._save_seconds
         if self._ranks.broadcast(is_due):  # by one clock, because all ranks take part
+            self._try_to_save()
+
+    def _try_to_save(self) -> None:
+        """Write a checkpoint; if that fails and may succeed later, tell of it and go on."""
+        try:
             self.checkpoint()
+        except SapoError as error:
+            if not error.transient:
+                raise
+            self._happened.append((FAILED, {"why": error.text}))
 
 
 def _text_bytes(completion: Completion) -> bytes:

@@ -7,11 +7,25 @@ code.
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from typing import Any, BinaryIO, Final
 
 import cbor2
 
+from sapo_protocol.identifiers import ContentId
+from sapo_verification.types import (
+    Demonstration,
+    OwnAnswer,
+    PractisedGroup,
+    PrivateGroup,
+    SampledBatch,
+    SampledGroup,
+)
+
 HEADER: Final = struct.Struct(">I")
+
+HAPPENED: Final = "happened"
+"""Key of a result under which it has the events that the call leads to: their names and their fields."""
 
 Message = dict[str, Any]
 
@@ -49,3 +63,79 @@ def take_frames(buffer: bytearray) -> list[Message]:
         messages.append(unpack(bytes(buffer[HEADER.size : stop])))
         del buffer[:stop]
     return messages
+
+
+def train_arguments(batch: SampledBatch, handles: Mapping[ContentId, int]) -> Message:
+    """Return the arguments of the learner's call ``train`` for a batch, as plain values."""
+    return {
+        "groups": [
+            *(group_message(group, handles.get(group.rollout.content_id)) for group in batch.groups),
+            *(practised_message(group, handles.get(group.hint.content_id)) for group in batch.practised),
+            *(private_message(group) for group in batch.private),
+        ],
+        "demonstrations": [demonstration_message(each) for each in batch.demonstrations],
+        "judged": [demonstration_message(each) for each in batch.judged],
+        "rehearsed": [own_answer_message(each) for each in batch.rehearsed],
+        "forgotten": [(bytes(account), family) for account, family in sorted(batch.forgotten)],
+    }
+
+
+def practised_message(group: PractisedGroup, handle: int | None) -> Message:
+    """Return the fields of own answers to another account's task, as ``group_message`` does.
+
+    It has no family: the task was chosen by another account, so it must not count in the own baselines.
+    """
+    return {
+        "prompt": group.hint.prompt,
+        "completions": list(group.completions),
+        "rewards": list(group.rewards),
+        "external": False,
+        "family": None,
+        "handle": handle,
+    }
+
+
+def private_message(group: PrivateGroup) -> Message:
+    """Return the fields of own answers that nobody is sent, as ``group_message`` does."""
+    return {
+        "prompt": group.prompt,
+        "completions": list(group.completions),
+        "rewards": list(group.rewards),
+        "external": False,
+        "family": group.task.family,
+        "handle": group.handle,
+    }
+
+
+def demonstration_message(demonstration: Demonstration) -> Message:
+    """Return the fields of a demonstration that the learner needs, as plain values."""
+    return {
+        "prompt": demonstration.prompt,
+        "completion": demonstration.completion,
+        "family": demonstration.family,
+        "author": bytes(demonstration.account),
+        "answer": demonstration.answer,
+    }
+
+
+def own_answer_message(answer: OwnAnswer) -> Message:
+    """Return the fields of an own answer that the learner needs, as plain values."""
+    return {"prompt": answer.prompt, "completion": answer.completion, "family": answer.family}
+
+
+def group_message(group: SampledGroup, handle: int | None) -> Message:
+    """Return the fields of a group that the learner needs, as plain values.
+
+    Args:
+        group: of a batch.
+        handle: of the sampled tokens inside the learner; None for external groups.
+    """
+    rollout = group.rollout
+    return {
+        "prompt": rollout.prompt,
+        "completions": list(rollout.completions),
+        "rewards": list(rollout.rewards),
+        "external": group.external,
+        "family": rollout.task.family,
+        "handle": handle,
+    }

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from sapo_client.config import Config
-from sapo_client.errors import ExitCode
+from sapo_client.config import LAST_CHECKPOINT_SECONDS, Config
+from sapo_client.errors import ExitCode, SapoError
 from sapo_client.keystore import Identity
 from sapo_client.learner.backend import Backend, LearnerCrashed
 from sapo_client.node.auditing import assembly as auditing
@@ -50,9 +50,6 @@ if TYPE_CHECKING:
 
     from sapo_client.config_layers import Setting
     from sapo_client.dashboard.claim import Claim
-
-_CHECKPOINT_PATIENCE_SECONDS = 60.0
-"""Longest time that a drain waits for the last checkpoint; the one before it is intact."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,9 +205,7 @@ class NodeApp:
         context.data.clean_shutdown.unlink(missing_ok=True)
         async with self._services():
             await self._rounds_until_stop()
-            deadline = trio.current_time() + _CHECKPOINT_PATIENCE_SECONDS
-            with trio.CancelScope(deadline=deadline, shield=True):
-                await self._save()
+            await self._save()
         context.data.clean_shutdown.touch()
         context.telemetry.refusal_events.sum_up()
         context.events.write("stopped", step=self._learner.step, why=self._shutdown.why)
@@ -273,12 +268,21 @@ class NodeApp:
         await self._supervisor.keep("rounds", run)
 
     async def _save(self) -> None:
-        try:
-            await self._learner.checkpoint()
-        except LearnerCrashed as error:
-            self._context.events.write("checkpoint_failed", why=str(error))
-            print(f"warning: the last checkpoint was not written: {error}", file=sys.stderr)
+        """Write the last checkpoint, or tell why there is none; the one before it is intact."""
+        deadline = trio.current_time() + LAST_CHECKPOINT_SECONDS
+        with trio.CancelScope(deadline=deadline, shield=True) as waiting:
+            try:
+                await self._learner.checkpoint()
+            except (LearnerCrashed, SapoError) as error:
+                self._tell_unsaved(str(error))
+        if waiting.cancelled_caught:
+            self._tell_unsaved(f"it was given up after {LAST_CHECKPOINT_SECONDS:.0f} s")
         self._reports().keep(stopped=True)
+
+    def _tell_unsaved(self, why: str) -> None:
+        told = f"the last checkpoint was not written: {why}; the next start goes on from the one before it"
+        self._context.events.write("checkpoint_failed", why=told)
+        print(f"warning: {told}", file=sys.stderr)
 
     def _round_ended(self, summary: RoundSummary) -> None:
         self._health.round_ended(summary)

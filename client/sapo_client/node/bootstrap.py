@@ -9,6 +9,7 @@ import trio
 
 from sapo_client import locks, logs
 from sapo_client.config import Config
+from sapo_client.full_disk import told_of_full_disk
 from sapo_client.key_status import require_in_use
 from sapo_client.keystore import Identity
 from sapo_client.node.app import NodeApp, RunOptions
@@ -56,7 +57,8 @@ def run_node(
     log = logs.logging_to(
         data.log, level=observe.log_level, max_bytes=observe.log_max_bytes, keep=observe.log_keep
     )
-    with locks.lock(data.lock, what=f"data directory {data.root}"), identity.lock(), log:
+    lock = locks.lock(data.lock, what=f"data directory {data.root}")
+    with told_of_full_disk(data.root), lock, identity.lock(), log:
         require_in_use(data, identity)
         data.config.write_text(config.model_dump_json(indent=2) + "\n", encoding="utf-8")
 

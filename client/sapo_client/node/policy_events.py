@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,13 @@ from typing import TYPE_CHECKING
 import trio
 
 from sapo_client.observe.findings import FindingCode
-from sapo_client.observe.health import MISMATCH_NATS, REMEMBERED_SECONDS, PolicyEvent
+from sapo_client.observe.health import (
+    MISMATCH_NATS,
+    REMEMBERED_SECONDS,
+    WAITED_FOR,
+    WAITED_SECONDS,
+    PolicyEvent,
+)
 
 if TYPE_CHECKING:
     from sapo_client.learner.backend import Backend
@@ -24,6 +29,11 @@ class _Happened:
     code: FindingCode
     text: str
 
+    @property
+    def lasts_seconds(self) -> float:
+        """How long it is reported."""
+        return WAITED_SECONDS if self.code in WAITED_FOR else REMEMBERED_SECONDS
+
 
 class PolicyEvents:
     """Memory of restarts, rollbacks, damaged checkpoints and failed services.
@@ -34,7 +44,7 @@ class PolicyEvents:
 
     def __init__(self, checkpoints: Path) -> None:
         self._checkpoints = checkpoints
-        self._happened: deque[_Happened] = deque()
+        self._happened: list[_Happened] = []
         self._set_aside: tuple[str, ...] = ()
 
     def note(self, event: str, fields: Mapping[str, object]) -> None:
@@ -49,12 +59,26 @@ class PolicyEvents:
                 step = fields["step"]
                 text = f"the sampler was off by {found:.2g} nats per token in step {step}"
                 self._add(FindingCode.SAMPLER_MISMATCH, text)
+            case "checkpoint_failed":
+                self._add(FindingCode.CHECKPOINT_FAILED, str(fields["why"]))
+            case "good_lost":
+                text = (
+                    "the policy to which the canary goes back was lost or damaged, so the present one was"
+                    f" kept in its place at step {fields['step']}"
+                )
+                self._add(FindingCode.GOOD_POLICY_LOST, text)
+            case "learner_waits" if fields["finding"]:
+                self._add(FindingCode(str(fields["finding"])), str(fields["why"]))
+            case "service_failed" if fields["finding"]:
+                self._add(FindingCode(str(fields["finding"])), str(fields["told"]))
             case "service_failed" if not fields["transient"]:  # findings of their own tell of the others
                 text = f"the part {fields['service']} of this node failed: {fields['error']}"
                 self._add(FindingCode.SERVICE_FAILED, text)
 
     def look(self, learner: Backend, events: EventLog) -> None:
-        """See whether the learner passed over damaged checkpoints since the last call."""
+        """Take what happened to the learner since the last call, and whether it passed over checkpoints."""
+        for event, fields in learner.take_happened():
+            events.write(event, **fields)
         if learner.set_aside == self._set_aside:
             return
         self._set_aside = learner.set_aside
@@ -76,11 +100,11 @@ class PolicyEvents:
 
     def recent(self) -> tuple[PolicyEvent, ...]:
         """Return what happened in the last hour, one entry per code with the last event's text."""
-        while self._happened and trio.current_time() - self._happened[0].at > REMEMBERED_SECONDS:
-            self._happened.popleft()
+        now = trio.current_time()
+        self._happened = [each for each in self._happened if now - each.at <= each.lasts_seconds]
         last = {happened.code: happened.text for happened in self._happened}
-        counts = [happened.code for happened in self._happened]
-        return tuple(PolicyEvent(code, text, counts.count(code)) for code, text in last.items())
+        counts = [happened.code for happened in self._happened if happened.code not in WAITED_FOR]
+        return tuple(PolicyEvent(code, text, max(1, counts.count(code))) for code, text in last.items())
 
     def _add(self, code: FindingCode, text: str) -> None:
         self._happened.append(_Happened(trio.current_time(), code, text))

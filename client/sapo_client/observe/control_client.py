@@ -125,14 +125,22 @@ def read_token(data: DataDir) -> str:
 
 
 def keep_token(data: DataDir) -> str:
-    """Return the token of the control API; create it, private to the user, if there is none."""
-    token = secrets.token_hex(TOKEN_BYTES)
-    try:
-        descriptor = os.open(data.control_token, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    except FileExistsError:
+    """Return the token of the control API; create it, private to the user, if there is none.
+
+    A new one is written beside and renamed: one that was cut off by a crash or a full disk would be refused
+    at every later start.
+    """
+    if data.control_token.exists():
         return _kept_token(data.control_token)
+    token = secrets.token_hex(TOKEN_BYTES)
+    writing = data.control_token.with_name(data.control_token.name + ".writing")
+    writing.unlink(missing_ok=True)  # of a start that was interrupted; its mode may be another
+    descriptor = os.open(writing, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "w") as stream:
         stream.write(token + "\n")
+        stream.flush()
+        os.fsync(stream.fileno())
+    writing.replace(data.control_token)
     return token
 
 

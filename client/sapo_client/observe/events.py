@@ -3,11 +3,13 @@
 Every line has `time` (UTC, ISO 8601), `seq` (rises by one, also across restarts) and `event`.
 Each line is appended by one write and never synced: losing the last second in a power failure is acceptable,
 making each round wait for the disk is not. A line left incomplete by a crash is terminated at the next start
-and skipped by readers.
+and skipped by readers. What cannot be written, as on a full disk, is counted; once it can again, the event
+`events_unwritten` says how many are missing.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -26,8 +28,11 @@ _WARNINGS = frozenset(
     {
         "checkpoint_failed",
         "checkpoint_set_aside",
+        "events_unwritten",
+        "good_lost",
         "heard_self",
         "learner_restarted",
+        "learner_waits",
         "ledger_endpoint",
         "ledger_error",
         "own_rollout_refused",
@@ -78,33 +83,45 @@ class EventLog:
         self._guard = threading.Lock()
         self._listeners: list[Listener] = []
         self._next_seq = _last_seq(path) + 1
+        self._is_closed = False
+        self._unwritten = 0
+        self._why = ""
         self._descriptor, self._size = _open_append(path)
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the file: the node's data directory."""
+        return self._path.parent
 
     def listen(self, listener: Listener) -> None:
         """Call a function with every later event."""
         self._listeners.append(listener)
 
     def write(self, event: str, **fields: object) -> None:
-        """Append an event; bytes are written as hexadecimal. The log and the listeners get it as well."""
+        """Append an event; bytes are written as hexadecimal. The log and the listeners get it as well.
+
+        Raises:
+            ValueError: the file is closed.
+        """
         _log(event, fields)
         for listener in self._listeners:
             listener(event, fields)
         with self._guard:
-            stamp = datetime.fromtimestamp(self._clock(), UTC).isoformat(timespec="milliseconds")
-            record = {"time": stamp, "seq": self._next_seq, "event": event} | fields
-            line = json.dumps(to_json(record), separators=(",", ":")).encode() + b"\n"
-            if self._size and self._size + len(line) > self._max_bytes:
-                self._rotate()
-            os.write(self._descriptor, line)
-            self._size += len(line)
-            self._next_seq += 1
+            if self._is_closed:
+                raise ValueError(f"the event {event} was written after the event file was closed")
+            try:
+                self._append_counted(event, fields)
+            except OSError as error:  # a node that cannot tell what it does goes on doing it
+                self._why = error.strerror or str(error)
+                if not self._unwritten:
+                    _LOG.warning("events are counted and not written to %s: %s", self._path, self._why)
+                self._unwritten += 1
 
     def close(self) -> None:
         """Close the file; closing twice is allowed."""
         with self._guard:
-            if self._descriptor >= 0:
-                os.close(self._descriptor)
-                self._descriptor = -1
+            self._is_closed = True
+            self._close_descriptor()
 
     def __enter__(self) -> EventLog:
         return self
@@ -112,8 +129,32 @@ class EventLog:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def _append_counted(self, event: str, fields: Mapping[str, object]) -> None:
+        """Append an event, and before it how many could not be written."""
+        if self._unwritten:
+            missing = {"count": self._unwritten, "why": self._why}
+            self._append("events_unwritten", missing)
+            self._unwritten = 0
+            _log("events_unwritten", missing)
+        self._append(event, fields)
+
+    def _append(self, event: str, fields: Mapping[str, object]) -> None:
+        """Append an event's line, whole or not at all."""
+        stamp = datetime.fromtimestamp(self._clock(), UTC).isoformat(timespec="milliseconds")
+        record = {"time": stamp, "seq": self._next_seq, "event": event} | dict(fields)
+        line = json.dumps(to_json(record), separators=(",", ":")).encode() + b"\n"
+        if self._descriptor < 0:  # the last rotation failed
+            self._descriptor, self._size = _open_append(self._path)
+        if self._size and self._size + len(line) > self._max_bytes:
+            self._rotate()
+        if os.write(self._descriptor, line) < len(line):
+            os.ftruncate(self._descriptor, self._size)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self._size += len(line)
+        self._next_seq += 1
+
     def _rotate(self) -> None:
-        os.close(self._descriptor)
+        self._close_descriptor()
         for age in range(self._keep - 1, 0, -1):
             older = _part(self._path, age)
             if older.exists():
@@ -121,8 +162,14 @@ class EventLog:
         self._path.replace(_part(self._path, 1))
         self._descriptor, self._size = _open_append(self._path)
 
+    def _close_descriptor(self) -> None:
+        """Close the file; its descriptor is forgotten first, for another file may get the same one."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
 
-def _log(event: str, fields: dict[str, object]) -> None:
+
+def _log(event: str, fields: Mapping[str, object]) -> None:
     usual = logging.DEBUG if event in _MESSAGES else logging.INFO
     level = logging.WARNING if event in _WARNINGS else usual
     if _LOG.isEnabledFor(level):

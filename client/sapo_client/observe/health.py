@@ -40,6 +40,9 @@ START_SECONDS: Final = 300.0
 REMEMBERED_SECONDS: Final = 3600.0
 """Time for which an event of the policy or a failed service is reported."""
 
+WAITED_SECONDS: Final = 150.0
+"""Time for which it is reported that a part of the node waits; it tries again within a minute."""
+
 CHAIN_SECONDS: Final = 60.0
 """Silence of the chain that is reported: a busy endpoint misses a look or two."""
 
@@ -311,9 +314,14 @@ def _call(facts: HealthFacts) -> Iterator[HealthFinding]:
 
 def _event(event: PolicyEvent, log: str) -> HealthFinding:
     times = f", {event.count} times in the last hour" if event.count > 1 else ""
-    level = FindingLevel.ERROR if event.code is FindingCode.POLICY_RESET else FindingLevel.WARNING
+    level = FindingLevel.ERROR if event.code in _EVENT_ERRORS else FindingLevel.WARNING
     return HealthFinding(event.code, level, event.text + times, _EVENT_HINTS[event.code].format(log=log))
 
+
+WAITED_FOR: Final = frozenset({FindingCode.SERVER_AWAY, FindingCode.DISK_FULL})
+"""What a part of the node waits for: it tries again at least once a minute, and each failure is an event."""
+
+_EVENT_ERRORS: Final = WAITED_FOR | {FindingCode.POLICY_RESET}
 
 _EVENT_HINTS: Final = {
     FindingCode.LEARNER_RESTARTED: "training goes on at its last checkpoint; if it happens often, see {log}",
@@ -322,6 +330,13 @@ _EVENT_HINTS: Final = {
     FindingCode.SAMPLER_MISMATCH: "sampler and trainer compute different policies: use learner.backend ="
     " transformers, or another precision; {log} has the step's figures",
     FindingCode.CHECKPOINT_UNREADABLE: "the damaged folder was kept beside the others; check the disk",
+    FindingCode.CHECKPOINT_FAILED: "it is tried again by itself; a restart would lose the steps since the"
+    " last one that was written: free space if the disk is full; see {log}",
+    FindingCode.GOOD_POLICY_LOST: "nothing: the canary compares with the present policy from now on; check"
+    " the disk",
+    FindingCode.SERVER_AWAY: "training goes on by itself once the server answers: see that it runs, and that"
+    " learner.endpoint is its address",
+    FindingCode.DISK_FULL: "what failed is tried again by itself; nothing new is kept until there is space",
     FindingCode.SERVICE_FAILED: "it is restarted by itself; if it happens again, report {log}",
 }
 

@@ -6,6 +6,8 @@ crash loses those of one step, which the event file still holds.
 
 from __future__ import annotations
 
+import logging
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,6 +23,11 @@ days; what is older is kept as one row per epoch."""
 
 _FLUSH_ROWS: Final = 256
 """Notes that are written at once even if no step ends."""
+
+MOST_WAITING: Final = 16_384
+"""Notes that wait for a disk that takes none, a few MB; the oldest are forgotten."""
+
+_LOG = logging.getLogger(__name__)
 
 _SCHEMA = StoreSchema(
     "outcomes",
@@ -108,7 +115,7 @@ class OutcomeStore:
         self._notes: list[tuple[str, tuple[object, ...]]] = []
 
     def note(self, event: str, fields: Mapping[str, object]) -> None:
-        """Take an event of the node; see ``EventLog.listen``."""
+        """Take an event of the node; see ``EventLog.listen``. What cannot be written now waits in memory."""
         match event, fields:
             case "published", {"content_id": bytes(id_), "epoch": int(epoch)}:
                 self._add(_SHARED, (bytes(id_), epoch))
@@ -116,23 +123,27 @@ class OutcomeStore:
                 self._add(_SCORED, (bytes(id_), reward))
             case "step", {"step": int(step), "epoch": int(epoch), "reward": float(reward)}:
                 self._add(_STEP, (step, int(self._clock()), epoch, reward, *_used(fields)))
-                self.flush()
+                self._flush_or_keep()
             case "stopped", _:
-                self.flush()
+                self._flush_or_keep()
 
     def flush(self) -> None:
-        """Write what was noted, and forget the oldest rollouts beyond the quota."""
+        """Write what was noted, and forget the oldest rollouts beyond the quota.
+
+        Raises:
+            sqlite3.OperationalError: it cannot be written, as on a full disk; it is still noted.
+        """
         with self._guard:
-            notes, self._notes = self._notes, []
-            if not notes:
+            if not self._notes:
                 return
             with transaction(self._connection):
-                for statement, values in notes:
+                for statement, values in self._notes:
                     self._connection.execute(statement, values)
                 (last,) = self._connection.execute("SELECT max(number) FROM outcome").fetchone()
                 self._forget((last or 0) - self._most_rows)
                 oldest = "DELETE FROM step WHERE number <= (SELECT max(number) FROM step) - ?"
                 self._connection.execute(oldest, (self._most_steps,))
+            self._notes.clear()
 
     def own(self, epoch: int) -> Iterator[tuple[str, float | None]]:
         """Yield content id and mean reward of this node's rollouts of an epoch, in the order of sharing."""
@@ -169,7 +180,16 @@ class OutcomeStore:
             self._notes.append((statement, values))
             is_full = len(self._notes) >= _FLUSH_ROWS
         if is_full:
+            self._flush_or_keep()
+
+    def _flush_or_keep(self) -> None:
+        """Write what was noted; while that is impossible, keep the newest notes: training must go on."""
+        try:
             self.flush()
+        except sqlite3.OperationalError as error:
+            with self._guard:
+                del self._notes[:-MOST_WAITING]
+            _LOG.warning("outcomes wait, for they cannot be written: %s", error)
 
     def _forget(self, number: int) -> None:
         (oldest,) = self._connection.execute("SELECT min(number) FROM outcome").fetchone()

@@ -14,11 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from sapo_client.config import LAST_CHECKPOINT_SECONDS
 from sapo_client.errors import ExitCode
 
 WATCHDOG_SECONDS: Final = 600
-STOP_SECONDS: Final = 180
-"""A drain ends the round and writes a checkpoint; a large model takes a minute for each."""
+ROUND_END_SECONDS: Final = 300
+"""Of a stop, for the round to end and for the parts that are stopped after the last checkpoint."""
+
+STOP_SECONDS: Final = ROUND_END_SECONDS + int(LAST_CHECKPOINT_SECONDS)
+"""A drain ends the round and writes a checkpoint; a large model takes minutes for each."""
 
 START_SECONDS: Final = 900
 """Until the node has joined; the first start of a model may download it."""

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from support.file_limit import largest_file
 from support.policies import make_policy_folder
 from support.trainers import demonstration
 
@@ -229,6 +230,26 @@ def test_a_crash_while_writing_leaves_the_old_checkpoint(settings: LearnerSettin
     assert resumed.about()["step"] == 1
     resumed.call("checkpoint", {})
     assert not unfinished.exists()
+
+
+def test_a_full_disk_ends_no_step_and_the_checkpoint_is_tried_again(settings: LearnerSettings) -> None:
+    service = saved(replace(settings, checkpoint_share=1e9), 1)
+    service.call("keep_good", {})
+    folder = settings.directory / "checkpoints"
+    before = service.call("generate", {"prompts": PROMPTS, "completions_per_prompt": 2, "handles": [1, 2]})
+    with largest_file(1000):
+        report = service.call("train", {"groups": []})
+        [(event, fields)] = report["happened"]
+        with pytest.raises(SapoError, match=r"could not be written: .*File too large") as caught:
+            service.call("checkpoint", {})
+        assert service.call("roll_back", {})["happened"][-1][0] == "checkpoint_failed"
+    assert before["tokens"] > 0
+    assert (event, str(folder / "step-0000000002") in fields["why"]) == ("checkpoint_failed", True)
+    assert (caught.value.exit_code, caught.value.transient) == (ExitCode.DATA, True)
+    assert caught.value.hint == f"free space in {folder} if the disk is full; it is tried again"
+    assert [path.name for path in folder.iterdir()] == ["step-0000000001"], "its space was given back"
+    assert "happened" not in service.call("train", {"groups": []})
+    assert [path.name for path in checkpoints(settings)] == ["step-0000000003"], "only that after a rollback"
 
 
 def test_another_models_checkpoint_is_refused(settings: LearnerSettings, tmp_path: Path) -> None:

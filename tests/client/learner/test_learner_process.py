@@ -1,6 +1,7 @@
 """The learner's process with real pipes, signals and deaths."""
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -63,6 +64,24 @@ async def one_step(learner: Learner) -> StepReport:
     own, foreign = verified(generation.completions, 1), verified((b"18", b"19"), 2)
     batch = SampledBatch((SampledGroup(own, external=False), SampledGroup(foreign, external=True)))
     return await learner.train(batch, {own.content_id: generation.handle})
+
+
+async def test_a_full_disk_is_told_and_waited_for(settings: LearnerSettings) -> None:
+    """The limit on the size of files is the child's own, so that its checkpoints fail and nothing else."""
+    learner = Learner(settings)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(learner.run)
+        _, most = resource.prlimit(pid_of(learner), resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))
+        report = await one_step(learner)
+        [(event, fields)] = learner.take_happened()
+        with pytest.raises(SapoError, match=r"could not be written: .*File too large") as caught:
+            await learner.checkpoint()
+        resource.prlimit(pid_of(learner), resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY))
+        assert await learner.checkpoint() == report.step == 1
+        nursery.cancel_scope.cancel()
+    assert (event, fields) == ("checkpoint_failed", {"why": caught.value.text})
+    assert (caught.value.transient, caught.value.finding) == (True, "checkpoint_failed")
+    assert (learner.restarts, learner.take_happened()) == (0, [])
 
 
 async def test_a_learner_trains_dies_and_resumes(settings: LearnerSettings) -> None:

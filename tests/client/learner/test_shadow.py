@@ -1,10 +1,14 @@
 """The shadow: the good policy, trained on the own groups since then and on no text of others."""
 
+import shutil
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import pytest
 import torch
+from support.crashing import Killed
+from support.killed_files import killed_after
 from support.policies import make_policy_folder
 from support.trainers import demonstration
 
@@ -180,12 +184,99 @@ def test_no_more_steps_are_remembered_than_a_check_needs(settings: LearnerSettin
     assert state(forgetful) == good | {"steps": 1}
 
 
-def test_without_a_good_policy_there_is_no_shadow(settings: LearnerSettings) -> None:
+def test_a_kill_at_any_moment_of_the_replacement_loses_no_good_policy(
+    settings: LearnerSettings, tmp_path: Path
+) -> None:
+    """The new one has the old one's number of steps, as after a check without a step between."""
     service = Service(settings)
+    service.call("keep_good", {})
+    old = weights(service)
+    with torch.no_grad():
+        service._trainer.parameters[0].add_(1.0)
+    new = weights(service)
+    before = shutil.copytree(settings.directory / "good", tmp_path / "before")
+    seen = []
+    for changes in count():
+        shutil.rmtree(settings.directory / "good")
+        shutil.copytree(before, settings.directory / "good")
+        try:
+            with killed_after(changes):
+                service.call("keep_good", {})
+        except Killed:
+            seen.append(kept_weights(settings))
+            continue
+        break
+    assert seen == [old] * seen.count(old) + [new] * seen.count(new)
+    assert seen.count(old) >= 3, "it was killed before the folder, and between the two renames"
+    assert seen.count(new) >= 2, "and while the old one was removed"
+    assert kept_weights(settings) == new
+
+
+def weights(service: Service) -> list[list[float]]:
+    return [parameter.flatten().tolist() for parameter in service._trainer.parameters]
+
+
+def kept_weights(settings: LearnerSettings) -> list[list[float]]:
+    """Return the weights to which a learner that starts now goes back."""
+    started = Service(settings)
+    assert started.call("roll_back", {}) == {"step": 0}
+    shutil.rmtree(settings.directory / "checkpoints")
+    return weights(started)
+
+
+@pytest.mark.parametrize("loss", ["never kept", "removed", "damaged"])
+@pytest.mark.parametrize(
+    "call", [("shadow", {"prompts": PROMPTS}), ("roll_back", {})], ids=["shadow", "back"]
+)
+def test_a_good_policy_that_is_lost_is_replaced_by_the_present_one(
+    settings: LearnerSettings, loss: str, call: tuple[str, Message]
+) -> None:
+    service = Service(settings)
+    if loss != "never kept":
+        service.call("keep_good", {})
+    service.call("train", {"groups": own_groups(service, 0)})
+    lose(settings, loss)
     before = state(service)
-    with pytest.raises(SapoError, match="there is no good checkpoint to go back to"):
-        service.call("shadow", {"prompts": PROMPTS})
+    name, arguments = call
+    told = {"happened": [("good_lost", {"step": 1})]}
+    answers = {"step": 1} if name == "roll_back" else service.call("evaluate", arguments)
+    assert service.call(name, arguments) == answers | told
     assert state(service) == before
+    service.call("train", {"groups": [FOREIGN]})
+    assert service.call("roll_back", {}) == {"step": 2}, "nothing more is told, and it goes back"
+    assert state(service) == before | {"steps": 2}
+
+
+def lose(settings: LearnerSettings, loss: str) -> None:
+    for checkpoint in (settings.directory / "good").glob("step-*"):
+        if loss == "removed":
+            shutil.rmtree(checkpoint)
+        else:
+            (checkpoint / "state.safetensors").write_bytes(b"half")
+
+
+def test_a_shadow_that_cannot_be_written_changes_nothing(settings: LearnerSettings) -> None:
+    """The next one is trained on the own groups of both."""
+    service = Service(settings)
+    service.call("keep_good", {})
+    service.call("train", {"groups": [*own_groups(service, 0), FOREIGN]})
+    before = state(service)
+    in_the_way = settings.directory / "good" / ".writing-step-0000000001"
+    in_the_way.write_bytes(b"")  # where the new one's folder is to be
+    with pytest.raises(SapoError, match="could not be written") as caught:
+        service.call("shadow", {"prompts": PROMPTS})
+    assert (caught.value.transient, caught.value.finding) == (True, "checkpoint_failed")
+    assert state(service) == before
+    in_the_way.unlink()
+    answers = service.call("shadow", {"prompts": PROMPTS})
+    assert state(service) == before
+    untroubled = Service(replace(settings, directory=settings.directory.with_name("untroubled")))
+    untroubled.call("keep_good", {})
+    untroubled.call("train", {"groups": [*own_groups(untroubled, 0), FOREIGN]})
+    assert answers == untroubled.call("shadow", {"prompts": PROMPTS})
+    for each in (service, untroubled):
+        each.call("roll_back", {})
+    assert weights(service) == weights(untroubled)
 
 
 def test_a_killed_learner_resumes_the_policy_and_not_the_shadow(settings: LearnerSettings) -> None:

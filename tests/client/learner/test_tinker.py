@@ -1,18 +1,26 @@
 """A learner on a Tinker server: the real client, and a small server of its protocol that really trains."""
 
-from collections.abc import Iterator
+import math
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+import trio
 from support.policies import make_policy_folder
 
 from sapo_client import extras
 from sapo_client.errors import ExitCode, SapoError
+from sapo_client.learner.process import Learner
 from sapo_client.learner.service import Service
 from sapo_client.learner.settings import LearnerSettings
+from sapo_client.learner.wire import Message
 
 pytest.importorskip("tinker")
 
@@ -210,3 +218,99 @@ def test_a_refused_key_and_a_missing_package_are_named(
     monkeypatch.setattr(extras, "_is_found", lambda module: module != "tinker")
     with pytest.raises(SapoError, match="the Tinker API; not installed: tinker"):
         TinkerService(there(settings, api[0]))
+
+
+def logprobs_of(value: float) -> Callable[[list[Any]], object]:
+    """Return what puts one value in place of all log-probabilities of the first sequence."""
+
+    def falsify(sequences: list[Any]) -> None:
+        count = len(sequences[0].tokens) // 4
+        sequences[0].logprobs = np.full(count, value, np.float32).tobytes()
+
+    return falsify
+
+
+@pytest.mark.parametrize(
+    ("falsify", "why"),
+    [
+        (logprobs_of(math.nan), "the log-probability nan"),
+        (logprobs_of(0.5), "the log-probability 0.5"),
+        (lambda sequences: sequences.pop(), "2 completions where 3 were asked"),
+        (
+            lambda sequences: setattr(sequences[0], "tokens", b"\xff\xff\xff\x7f"),
+            "tokens? with|token id 2147483647",
+        ),
+    ],
+)
+def test_nothing_sampled_is_used_that_was_not_asked_for(
+    settings: LearnerSettings, api: tuple[str, TinkerApi], falsify: Callable[[list[Any]], object], why: str
+) -> None:
+    service = open_calls(there(settings, api[0]))
+    api[1].falsify = falsify
+    with pytest.raises(SapoError, match=f"{api[0]} sends what cannot be used: .*({why})") as caught:
+        service.call("generate", {"prompts": PROMPTS, "completions_per_prompt": 3, "handles": [1, 2]})
+    assert (caught.value.exit_code, caught.value.transient) == (ExitCode.CONFIG, False)
+
+
+@pytest.mark.parametrize(
+    ("falsify", "why"),
+    [
+        (lambda rows: rows[0].fill(math.nan), "log-probabilities that are not finite"),
+        (lambda rows: rows.append(rows.pop()[1:]), r"log-probabilities of rows of \[.*\] tokens where \["),
+    ],
+)
+def test_no_step_is_made_with_false_log_probabilities(
+    settings: LearnerSettings, api: tuple[str, TinkerApi], falsify: Callable[[list[Any]], object], why: str
+) -> None:
+    service = open_calls(there(settings, api[0]))
+    api[1].falsify_rows = falsify
+    with pytest.raises(SapoError, match=f"sends what cannot be used: {why}"):
+        service.call("train", batch(0))
+    assert "optim_step" not in api[1].calls
+
+
+def test_after_a_failure_the_model_goes_on_from_its_checkpoint(
+    settings: LearnerSettings, api: tuple[str, TinkerApi]
+) -> None:
+    """The failed step's gradients may be on the server, and must not enter the next one."""
+    service = open_calls(there(settings, api[0]))
+    service.call("train", batch(0))
+    service.call("checkpoint", {})
+    untroubled = Service(
+        replace(settings, demonstration_steps=1, demonstration_averaging=0.0, directory=settings.directory)
+    )
+    untroubled.call("train", batch(0))
+    api[1].failing = 425
+    for _ in range(2):
+        with pytest.raises(SapoError, match=f"{api[0]} does not answer: ") as caught:
+            service.call("train", batch(1))
+        assert (caught.value.transient, caught.value.finding) == (True, "server_away")
+    api[1].failing = None
+    report = service.call("train", batch(1))
+    assert report["happened"] == [("learner_restarted", {"step": 1, "why": caught.value.text})]
+    assert {name: report[name] for name in SAME} == same(untroubled.call("train", batch(1)))
+    assert "happened" not in service.call("evaluate", {"prompts": PROMPTS})
+
+
+async def test_a_learner_that_dies_waits_for_its_server(
+    settings: LearnerSettings, api: tuple[str, TinkerApi], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path for path in sys.path if path))
+    learner = Learner(there(settings, api[0]))
+    async with trio.open_nursery() as nursery:
+        await nursery.start(learner.run)
+        assert learner.pid is not None
+        api[1].failing = 425
+        os.kill(learner.pid, signal.SIGKILL)
+        waited: list[tuple[str, Message]] = []
+        with trio.fail_after(120):
+            while not waited:
+                await trio.sleep(0.05)
+                waited += learner.take_happened()
+        api[1].failing = None
+        with trio.fail_after(120):
+            assert len(await learner.evaluate(PROMPTS)) == len(PROMPTS)
+        nursery.cancel_scope.cancel()
+    name, fields = waited[0]
+    assert (name, fields["finding"]) == ("learner_waits", "server_away")
+    assert fields["why"].startswith(f"{api[0]} does not answer: ")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import signal
 import socket
 import sqlite3
@@ -16,10 +17,12 @@ import pytest
 import trio
 from support.health_trial import HealthHome, HealthTrial, Told, require_failure, require_row
 from support.ledger import BOB, Contracts, ServedChain, found
-from support.nodes import PATIENCE_SECONDS, manifest_of
+from support.nodes import LOOK_SECONDS, PATIENCE_SECONDS, manifest_of, until
 from support.swarm import Identity
 from trio.testing import MockClock
 
+from sapo_client.config import LAST_CHECKPOINT_SECONDS
+from sapo_client.node.training.canary_state import CanaryFile, CanaryState
 from sapo_client.observe.health import INTERVAL_SECONDS
 from sapo_client.swarm.peer_id import peer_id_from_key
 from sapo_client.swarm.simulated.memory import MemoryHub, MemoryTransport
@@ -235,6 +238,59 @@ async def test_damaged_checkpoints_and_a_full_disk(
         database.rmdir()
         database.with_suffix(".away").rename(database)
         await trial.stop()
+
+
+async def test_no_room_for_checkpoints_and_a_lost_good_policy(
+    mock_clock: MockClock, begin: Begin, weekdays: Suite
+) -> None:
+    """Neither ends the node: it trains on, and the canary checks on."""
+    trial = begin(manifest_of(weekdays, epoch_seconds=36_000), canary={"every_rounds": 0})
+    data = trial.home.data
+    async with trio.open_nursery() as nursery:
+        await trial.start(nursery)
+        await trial.rounds(1)
+        trial.home.limit_learner(1000)
+        await expect(trial, "checkpoint_failed")
+        await trial.rounds(3)
+        trial.home.limit_learner(resource.RLIM_INFINITY)
+        await trial.stop()
+        assert trial.home.events("learner_restarted") == []
+
+        trial.home.changes = {"canary": {"every_rounds": 2, "items": 8}}
+        canary = CanaryFile(data.learner / "canary.json")
+        canary.write(CanaryState(comparisons=1))
+        await trial.start(nursery)
+        told = await expect(trial, "good_policy_lost")
+        assert told.level == "warning"
+        await trial.rounds(3)
+        [event] = trial.home.events("good_lost")
+        assert [path.name for path in (data.learner / "good").iterdir()] != []
+        await trial.stop()
+        assert event["step"] in [check["step"] for check in trial.home.events("canary")]
+
+
+async def test_a_last_checkpoint_that_takes_too_long_is_told(
+    mock_clock: MockClock, begin: Begin, weekdays: Suite
+) -> None:
+    trial = begin(manifest_of(weekdays, epoch_seconds=36_000))
+    async with trio.open_nursery() as nursery:
+        node = await trial.start(nursery)
+        await trial.rounds(1)
+        await trial.stop_learner()
+        node.request_stop(finish=False)
+        while (call := node._learner.call) is None or call.name != "checkpoint":
+            await trio.sleep(LOOK_SECONDS)
+        trial.pass_by(LAST_CHECKPOINT_SECONDS - 60)
+        await trio.sleep(1)  # of the mock clock, which runs
+        assert trial.home.events("checkpoint_failed", "stopped") == []
+        trial.pass_by(60)
+        await until(lambda: bool(trial.home.events("stopped")))
+    told = (
+        f"the last checkpoint was not written: it was given up after {LAST_CHECKPOINT_SECONDS:.0f} s;"
+        " the next start goes on from the one before it"
+    )
+    assert [event["why"] for event in trial.home.events("checkpoint_failed")] == [told]
+    assert f"warning: {told}\n" in trial.terminal + trial.capsys.readouterr().err
 
 
 @dataclass

@@ -211,9 +211,14 @@ def test_the_page_has_the_sentences_of_cases_that_no_node_here_comes_into() -> N
         FindingCode.SAMPLER_MISMATCH,
         "the sampler was off by 0.21 nats per token in step 7",
     )
+    full = PolicyEvent(FindingCode.DISK_FULL, "the disk is full: free space in /a/data")
+    away = PolicyEvent(
+        FindingCode.SERVER_AWAY,
+        "http://127.0.0.1:8000 does not answer: [Errno 111] Connection refused",
+    )
     facts = HealthFacts(
         account=replace(ACCOUNT, stuck=2, coins_wei=0),
-        events=(rolled_back, planted, mismatch),
+        events=(rolled_back, planted, mismatch, full, away),
         log="/a/logs/sapo.log",
     )
     with_coins = HealthFacts(account=replace(ACCOUNT, stuck=2))

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import trio
+from support.file_limit import largest_file
 
 from sapo_client.errors import SapoError
 from sapo_client.observe import control
@@ -211,3 +212,13 @@ def test_the_token_is_private_from_its_creation_and_kept(data: DataDir) -> None:
     with pytest.raises(SapoError) as caught:
         keep_token(data)
     assert caught.value.exit_code == 8
+
+
+def test_a_token_that_was_cut_off_is_none(data: DataDir) -> None:
+    """A full disk takes the name of a file and not its content; the next start writes it anew."""
+    with largest_file(0), pytest.raises(OSError, match="File too large"):
+        keep_token(data)
+    assert not data.control_token.exists()
+    token = keep_token(data)
+    assert (keep_token(data), stat.S_IMODE(data.control_token.stat().st_mode)) == (token, 0o600)
+    assert [each for each in data.control_token.parent.iterdir() if ".writing" in each.name] == []

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
+import os
 import stat
 import threading
 from pathlib import Path
@@ -11,6 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.file_limit import largest_file
 
 from sapo_client.observe.events import EventLog, last_events, read_events
 from sapo_client.observe.plain import to_json
@@ -87,6 +90,55 @@ def test_threads_do_not_mix_their_lines(tmp_path: Path) -> None:
         for writer in writers:
             writer.join()
     assert [event["seq"] for event in read_events(path)] == list(range(1, 801))
+
+
+def test_what_a_full_disk_refuses_is_counted_and_told_later(tmp_path: Path) -> None:
+    """The system writes a part of a line that does not fit; none is left of it."""
+    path = tmp_path / "events.jsonl"
+    with EventLog(path, clock=at_noon) as log:
+        log.write("a")
+        with largest_file(path.stat().st_size + 20):
+            log.write("b")
+            log.write("c")
+        log.write("d")
+        log.write("e")
+    written = [
+        {name: value for name, value in event.items() if name != "time"} for event in read_events(path)
+    ]
+    assert written == [
+        {"seq": 1, "event": "a"},
+        {"seq": 2, "event": "events_unwritten", "count": 2, "why": os.strerror(errno.ENOSPC)},
+        {"seq": 3, "event": "d"},
+        {"seq": 4, "event": "e"},
+    ]
+    assert path.read_bytes().count(b"\n") == 4, "no line was left in part"
+
+
+def test_a_rotation_that_fails_writes_to_no_other_file(tmp_path: Path) -> None:
+    """The number of a closed descriptor is given to the next file that is opened."""
+    path = tmp_path / "events.jsonl"
+    in_the_way = tmp_path / "events.jsonl.1"
+    with EventLog(path, max_bytes=250, keep=1) as log:
+        log.write("first", text="x" * 80)
+        in_the_way.mkdir()
+        log.write("second", text="x" * 80)
+        with (tmp_path / "other").open("w+b") as other:
+            log.write("third", text="x" * 80)
+            assert other.read() == b""
+        in_the_way.rmdir()
+        log.write("fourth")
+    assert [(event["event"], event.get("count")) for event in read_events(path)] == [
+        ("first", None),
+        ("events_unwritten", 2),
+        ("fourth", None),
+    ]
+
+
+def test_nothing_is_written_after_the_end(tmp_path: Path) -> None:
+    log = EventLog(tmp_path / "events.jsonl")
+    log.close()
+    with pytest.raises(ValueError, match="late was written after the event file was closed"):
+        log.write("late")
 
 
 def test_last_events_of_a_missing_file_or_name(tmp_path: Path) -> None:

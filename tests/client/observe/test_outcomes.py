@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sqlite3
 from hashlib import sha256
 from pathlib import Path
+
+import pytest
 
 from sapo_client.observe.events import EventLog
 from sapo_client.observe.outcomes import OutcomeStore, StepRecord
@@ -47,6 +50,24 @@ def test_they_outlive_the_event_file(tmp_path: Path) -> None:
     assert store.rewards([id_of(199), id_of(198), id_of(1)]) == {id_of(199): 0.25, id_of(198): 0.0}
     expected = [StepRecord(n, 7, n // 10, rewards[n % 3], 1, 0, 0, 1) for n in range(70, 100)]
     assert list(store.steps()) == expected
+    store.close()
+
+
+def test_what_a_full_disk_refuses_is_written_later(tmp_path: Path) -> None:
+    """A node's events come from the middle of its rounds, which go on."""
+    store = OutcomeStore(tmp_path / "outcomes.sqlite", clock=lambda: 7.5)
+    (pages,) = store._connection.execute("PRAGMA page_count").fetchone()
+    with EventLog(tmp_path / "events.jsonl") as events:
+        events.listen(store.note)
+        write_round(events, 1)
+        store._connection.execute(f"PRAGMA max_page_count = {pages}")
+        for number in range(2, 300):
+            write_round(events, number)
+        with pytest.raises(sqlite3.OperationalError, match="database or disk is full"):
+            store.flush()
+        store._connection.execute("PRAGMA max_page_count = 100000")
+        write_round(events, 300)
+    assert [step.step for step in store.steps()] == list(range(1, 301))
     store.close()
 
 

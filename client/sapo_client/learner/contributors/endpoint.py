@@ -24,6 +24,7 @@ class EndpointUnavailable(SapoError):
     """The server does not answer now; the node waits and tries again."""
 
     transient = True
+    finding = "server_away"
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import trio
 
@@ -47,6 +47,10 @@ class Contributor:
     def step(self) -> int:
         """Number of rounds of answers since the start."""
         return self._steps
+
+    def take_happened(self) -> list[tuple[str, dict[str, Any]]]:
+        """Return nothing: there are no checkpoints."""
+        return []
 
     async def run(self, task_status: TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Wait until cancelled: there is no process to run."""

@@ -19,9 +19,9 @@ def open_calls(settings: LearnerSettings) -> Calls:
         SapoError: the service cannot start, or there are fewer GPUs than ranks.
     """
     if settings.tinker:
-        from sapo_client.learner.remote.tinker_service import TinkerService
+        from sapo_client.learner.remote.tinker_service import ReopenedTinker
 
-        return TinkerService(settings)
+        return ReopenedTinker(settings)
     if settings.ranks_socket is not None:
         return SocketCalls(settings, Path(settings.ranks_socket))
     size = number_of_ranks(settings)

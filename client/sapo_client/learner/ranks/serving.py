@@ -61,5 +61,11 @@ def _write(replies: BinaryIO, message: Message) -> None:
 
 
 def refusal_message(error: SapoError) -> Message:
-    """Return an error that a person sees as plain values."""
-    return {"text": error.text, "hint": error.hint, "exit_code": error.exit_code}
+    """Return an error that a person sees as plain values, from which ``SapoError`` makes it again."""
+    return {
+        "text": error.text,
+        "hint": error.hint,
+        "exit_code": error.exit_code,
+        "transient": error.transient,
+        "finding": error.finding,
+    }

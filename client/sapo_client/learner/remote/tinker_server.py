@@ -8,7 +8,8 @@ constants of PyTorch's, so that a step there is the step that would be made here
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 import torch
@@ -19,6 +20,7 @@ from sapo_client.errors import ExitCode, SapoError
 from sapo_client.learner.cpu.packing import Row
 from sapo_client.learner.generate import Completion, SampleRequest
 from sapo_client.learner.losses.accumulate import MAX_GRADIENT_NORM
+from sapo_client.learner.remote.replies import Asked, away, is_passing, unusable
 from sapo_client.learner.settings import LearnerSettings
 
 LORA_RANK: Final = 32
@@ -26,6 +28,8 @@ LORA_RANK: Final = 32
 
 _ADAM: Final = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8}
 """PyTorch's; the API's own differ."""
+
+_OTHER_SERVER: Final = "use another server of the Tinker API, or a newer release of it"
 
 RowsLoss = Callable[[list[Tensor]], Tensor]
 """Returns a loss of the rows' completion log-probabilities, to be differentiated."""
@@ -41,7 +45,11 @@ class TinkerServer:
         tokenizer_name: of the model's tokenizer, as transformers loads it.
 
     Raises:
-        SapoError: the package is missing, or the server refuses or cannot be reached.
+        SapoError: the package is missing, or the server refuses, or does not answer (transient).
+
+    Every method raises ``SapoError``: a transient one if the server does not answer or fails, another one if
+    it refuses or replies something that cannot be used. Afterwards the model there may have got some of what
+    was sent and not all: open it anew.
     """
 
     def __init__(self, settings: LearnerSettings) -> None:
@@ -52,25 +60,23 @@ class TinkerServer:
         self._api = tinker
         self._settings = settings
         self._sampler: Any = None
-        try:
+        self._where = settings.endpoint or "Thinking Machines' server"
+        with self._answering(f"does not open a model {settings.model!r} for training"):
             self._service = tinker.ServiceClient(base_url=settings.endpoint, api_key=settings.endpoint_key)
             self._trained = self._service.create_lora_training_client(
                 base_model=settings.model,
                 rank=settings.lora_rank or LORA_RANK,
                 seed=settings.seed % 2**31,
             ).result()
-        except tinker.TinkerError as error:
-            raise _refused(error, settings) from error
-        self.tokenizer_name = self._trained.get_info().model_data.tokenizer_id or settings.model
+            known = self._trained.get_info().model_data.tokenizer_id
+        self.tokenizer_name = known or settings.model
 
     def forward(self, rows: Sequence[Row]) -> list[Tensor]:
         """Return the log-probabilities of the rows' completion tokens, without gradients."""
         data = [self._datum(*row) for row in rows]
-        outputs = self._trained.forward(data, "cross_entropy").result().loss_fn_outputs
-        return [
-            torch.tensor(output["logprobs"].data)[-len(completion) :]
-            for output, (_, completion) in zip(outputs, rows, strict=True)
-        ]
+        with self._answering("computes no log-probabilities"):
+            outputs = self._trained.forward(data, "cross_entropy").result().loss_fn_outputs
+        return self._ends([torch.tensor(output["logprobs"].data) for output in outputs], rows)
 
     def forward_backward(self, rows: Sequence[Row], loss: RowsLoss) -> None:
         """Add the gradient of a loss to the server's; the loss is computed here.
@@ -82,32 +88,48 @@ class TinkerServer:
         """
 
         def of_all(_: Any, logprobs: list[Tensor]) -> tuple[Tensor, dict[str, float]]:
-            ends = zip(logprobs, rows, strict=True)
-            return loss([values[-len(completion) :] for values, (_, completion) in ends]), {}
+            return loss(self._ends(logprobs, rows)), {}
 
         data = [self._datum(*row) for row in rows]
-        self._trained.forward_backward_custom(data, of_all).result()
+        with self._answering("trains no step"):
+            self._trained.forward_backward_custom(data, of_all).result()
 
     def optim_step(self, rate: float) -> None:
         """Update the weights by the added gradients with AdamW; they are clipped, and zero afterwards."""
         parameters = self._api.AdamParams(
             learning_rate=rate, weight_decay=0.0, grad_clip_norm=MAX_GRADIENT_NORM, **_ADAM
         )
-        self._trained.optim_step(parameters).result()
+        with self._answering("updates no weights"):
+            self._trained.optim_step(parameters).result()
         self._sampler = None
 
     def sampler(self) -> Any:
         """Return the API's client that samples with the present weights."""
         if self._sampler is None:
-            self._sampler = self._trained.save_weights_and_get_sampling_client().result()
+            with self._answering("opens no weights for sampling"):
+                self._sampler = self._trained.save_weights_and_get_sampling_client().result()
         return self._sampler
 
-    def sample(self, sampler: Any, request: SampleRequest, *, end: int) -> list[list[Completion]]:
+    def sample(
+        self, sampler: Any, request: SampleRequest, *, end: int, vocabulary: int
+    ) -> list[list[Completion]]:
         """Return completions of each prompt, without their texts.
 
-        Raises:
-            SapoError: the server returns no log-probabilities.
+        Args:
+            sampler: as ``sampler`` returned it.
+            request: prompts and what is sampled.
+            end: token that ends a completion.
+            vocabulary: number of the model's token ids.
         """
+        asked = Asked(self._where, request.max_new_tokens, vocabulary, hint=_OTHER_SERVER)
+        with self._answering("samples nothing"):
+            found = self._sampled(sampler, request, end)
+        for sequences in found:
+            asked.require_count(len(sequences), request.completions_per_prompt)
+        return [[self._completion(each, asked) for each in sequences] for sequences in found]
+
+    def _sampled(self, sampler: Any, request: SampleRequest, end: int) -> list[list[Any]]:
+        """Return the API's sequences of each prompt."""
         types = self._api.types
         futures = [
             sampler.sample(
@@ -122,11 +144,12 @@ class TinkerServer:
             )
             for index, prompt in enumerate(request.prompts)
         ]
-        return [[_completion(each) for each in future.result().sequences] for future in futures]
+        return [list(future.result().sequences) for future in futures]
 
     def save(self, name: str) -> str:
         """Save weights and optimizer on the server; return their address there."""
-        path: str = self._trained.save_state(name, overwrite=True).result().path
+        with self._answering(f"does not save {name}"):
+            path: str = self._trained.save_state(name, overwrite=True).result().path
         return path
 
     def load(self, path: str) -> None:
@@ -138,6 +161,8 @@ class TinkerServer:
         try:
             self._trained = self._service.create_training_client_from_state_with_optimizer(path).result()
         except self._api.TinkerError as error:
+            if self._is_passing(error):
+                raise away(self._where, error) from error
             raise SapoError(
                 f"the server cannot load the checkpoint {path}: {error}",
                 hint="it may have expired there; start over with --fresh",
@@ -153,21 +178,49 @@ class TinkerServer:
             loss_fn_inputs={"target_tokens": torch.tensor(tokens[1:])},
         )
 
+    def _ends(self, logprobs: Sequence[Tensor], rows: Sequence[Row]) -> list[Tensor]:
+        """Return the completions' part of each row's log-probabilities.
 
-def _completion(sequence: Any) -> Completion:
-    if sequence.logprobs is None:
-        raise SapoError(
-            "the server returns no log-probabilities of what it samples",
-            hint="training needs them; use another server of the Tinker API, or a newer release of it",
-            exit_code=ExitCode.CONFIG,
-        )
-    return Completion(tuple(sequence.tokens), tuple(sequence.logprobs), "")
+        Raises:
+            SapoError: they are not as many as the row's predicted tokens, or not finite.
+        """
+        found = [len(values) for values in logprobs]
+        wanted = [len(prompt) + len(completion) - 1 for prompt, completion in rows]
+        if found != wanted:
+            why = f"log-probabilities of rows of {found} tokens where {wanted} were asked"
+            raise unusable(self._where, why, hint=_OTHER_SERVER)
+        if not all(bool(torch.isfinite(values.detach()).all()) for values in logprobs):
+            raise unusable(self._where, "log-probabilities that are not finite", hint=_OTHER_SERVER)
+        return [values[-len(completion) :] for values, (_, completion) in zip(logprobs, rows, strict=True)]
 
+    def _completion(self, sequence: Any, asked: Asked) -> Completion:
+        if sequence.logprobs is None:
+            raise unusable(self._where, "no log-probabilities of what it samples", hint=_OTHER_SERVER)
+        tokens, logprobs = asked.checked(list(sequence.tokens), list(sequence.logprobs))
+        return Completion(tokens, logprobs, "")
 
-def _refused(error: Exception, settings: LearnerSettings) -> SapoError:
-    where = settings.endpoint or "Thinking Machines' server"
-    return SapoError(
-        f"{where} does not open a model {settings.model!r} for training: {error}",
-        hint="check learner.endpoint, learner.endpoint_key_file, and that the server has this model",
-        exit_code=ExitCode.NETWORK,
-    )
+    @contextmanager
+    def _answering(self, failing: str) -> Iterator[None]:
+        """Tell errors of the API as a person can use them.
+
+        Args:
+            failing: what the server does if it refuses, in words.
+        """
+        try:
+            yield
+        except self._api.TinkerError as error:
+            if self._is_passing(error):
+                raise away(self._where, error) from error
+            raise SapoError(
+                f"{self._where} {failing}: {error}",
+                hint="check learner.endpoint, learner.endpoint_key_file, and that the server has this model",
+                exit_code=ExitCode.NETWORK,
+            ) from error
+
+    def _is_passing(self, error: Exception) -> bool:
+        """Whether an error of the API may be over later."""
+        if isinstance(error, self._api.APIStatusError):
+            return is_passing(error.status_code)
+        if isinstance(error, self._api.RequestFailedError):
+            return bool(error.category.value == "server")
+        return isinstance(error, self._api.APIConnectionError)

@@ -6,7 +6,9 @@ has their address.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.learner.checkpoint import LearnerCounters
@@ -15,11 +17,12 @@ from sapo_client.learner.loading.reading import load_tokenizer
 from sapo_client.learner.policy import Policy
 from sapo_client.learner.ranks.group import RankGroup
 from sapo_client.learner.remote.model import CPU, RemoteModel
+from sapo_client.learner.remote.replies import SERVER_AWAY
 from sapo_client.learner.remote.tinker_server import TinkerServer
 from sapo_client.learner.remote.tinker_trainer import TinkerGenerator, TinkerTrainer, require_possible
 from sapo_client.learner.service import Service
 from sapo_client.learner.settings import LearnerSettings
-from sapo_client.learner.wire import Message
+from sapo_client.learner.wire import HAPPENED, Message
 
 
 class TinkerService(Service):
@@ -73,3 +76,45 @@ class TinkerService(Service):
     def _restored(self, counters: LearnerCounters) -> None:
         assert counters.remote is not None  # a model without parameters here is on a server
         self._server.load(counters.remote)
+
+
+class ReopenedTinker:
+    """Calls of a learner on a Tinker server; after a failure there they go on from the last checkpoint.
+
+    A call that failed may have reached the model there in part, and the server may have ended its session.
+
+    Args:
+        settings: of the learner.
+
+    Raises:
+        SapoError: as ``TinkerService`` says.
+    """
+
+    def __init__(self, settings: LearnerSettings) -> None:
+        self._settings = settings
+        self._service = TinkerService(settings)
+        self._failed = ""
+        self._happened: list[tuple[str, Message]] = []
+
+    def about(self) -> Message:
+        """Return step, architecture and device, the reply to the start of a learner."""
+        return self._service.about()
+
+    def call(self, name: str, arguments: dict[str, Any]) -> Message:
+        """Return the result of a call by its name.
+
+        Raises:
+            SapoError: it is refused, or the server does not answer (transient).
+        """
+        if self._failed:
+            self._service = TinkerService(replace(self._settings, fresh=False))
+            step = self._service.about()["step"]
+            self._happened.append(("learner_restarted", {"step": step, "why": self._failed}))
+            self._failed = ""
+        try:
+            result = self._service.call(name, arguments)
+        except SapoError as error:
+            self._failed = error.text if error.finding == SERVER_AWAY else ""
+            raise
+        happened, self._happened = [*self._happened, *result.get(HAPPENED, ())], []
+        return {**result, HAPPENED: happened} if happened else result

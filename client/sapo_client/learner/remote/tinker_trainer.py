@@ -154,7 +154,8 @@ class TinkerGenerator(Generator):
 
     def draw(self, request: SampleRequest) -> list[list[Completion]]:
         """Sample as ``Generator.draw`` says."""
-        groups = self._server.sample(self._sampler, request, end=self._policy.end)
+        vocabulary = len(self._policy.tokenizer)
+        groups = self._server.sample(self._sampler, request, end=self._policy.end, vocabulary=vocabulary)
         return [[replace(each, text=self._policy.decode(each.tokens)) for each in group] for group in groups]
 
 

@@ -10,10 +10,11 @@ weights is an error.
 
 from __future__ import annotations
 
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 import httpx
 import torch
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sapo_client import extras
 from sapo_client.errors import ExitCode, SapoError
@@ -21,6 +22,7 @@ from sapo_client.learner.adapters import merge_adapters
 from sapo_client.learner.generate import Completion, Generator, SampleRequest
 from sapo_client.learner.logprobs import completion_logprobs
 from sapo_client.learner.policy import Policy
+from sapo_client.learner.remote.replies import Asked, away, is_passing, unusable
 
 PROBE_TOKENS: Final = 8
 MAX_DIFFERENCE: Final = 0.25
@@ -33,6 +35,42 @@ SERVE: Final = (
     "start it with VLLM_SERVER_DEV_MODE=1 vllm serve MODEL --logprobs-mode processed_logprobs"
     ' --weight-transfer-config \'{"backend": "nccl"}\''
 )
+
+
+_RELEASE: Final = "it must be vLLM 0.28 or later, with the model of learner.model: " + SERVE
+
+
+class _Reply(BaseModel):
+    model_config = ConfigDict(strict=True, frozen=True, allow_inf_nan=False)
+
+
+R = TypeVar("R", bound=_Reply)
+
+
+class _Model(_Reply):
+    id: str
+
+
+class _Models(_Reply):
+    data: tuple[_Model, ...] = Field(min_length=1)
+
+
+class _WorldSize(_Reply):
+    world_size: int = Field(ge=1)
+
+
+class _Logprobs(_Reply):
+    token_logprobs: tuple[float, ...]
+
+
+class _Choice(_Reply):
+    index: int
+    token_ids: tuple[int, ...] | None = None
+    logprobs: _Logprobs | None = None
+
+
+class _Completions(_Reply):
+    choices: tuple[_Choice, ...]
 
 
 class WeightPush(Protocol):
@@ -52,27 +90,37 @@ class VllmServerGenerator(Generator):
         push: sends the weights; None: over NCCL.
 
     Raises:
-        SapoError: the server does not answer, or vLLM is not installed here.
+        SapoError: the server does not answer (transient), or vLLM is not installed here.
     """
 
     def __init__(self, policy: Policy, url: str, push: WeightPush | None = None) -> None:
         self._policy = policy
         self._client = httpx.Client(base_url=url.rstrip("/").removesuffix("/v1"), timeout=TIMEOUT_SECONDS)
         self._url = url
-        self._model = str(self._ask("GET", "/v1/models")["data"][0]["id"])
-        self._push = push or nccl_push(policy, str(self._client.base_url), self._workers())
+        self._given_push = push
+        self._was_away = False
+        self._model, self._push = self._connected()
+
+    def _connected(self) -> tuple[str, WeightPush]:
+        """Return the name of the server's model, and what sends weights to it."""
+        model = self._ask(_Models, "GET", "/v1/models").data[0].id
+        if self._given_push is not None:
+            return model, self._given_push
+        workers = self._ask(_WorldSize, "GET", "/get_world_size").world_size
+        return model, nccl_push(self._policy, str(self._client.base_url), workers)
 
     def draw(self, request: SampleRequest) -> list[list[Completion]]:
         """Sample as ``Generator.draw`` says.
 
         Raises:
-            SapoError: the server refuses or ends.
+            SapoError: the server does not answer (transient), refuses, or sends what cannot be trained on.
         """
         return [self._completions(request, index) for index in range(len(request.prompts))]
 
     def _completions(self, request: SampleRequest, index: int) -> list[Completion]:
         """Return completions of one prompt, by its index."""
         reply = self._ask(
+            _Completions,
             "POST",
             "/v1/completions",
             {
@@ -87,30 +135,32 @@ class VllmServerGenerator(Generator):
                 "stop_token_ids": list(self._policy.ends),
             },
         )
-        return [
-            self._completion(choice) for choice in sorted(reply["choices"], key=lambda each: each["index"])
-        ]
+        vocabulary = int(self._policy.model.config.get_text_config().vocab_size)
+        asked = Asked(self._url, request.max_new_tokens, vocabulary, hint=_RELEASE)
+        asked.require_count(len({choice.index for choice in reply.choices}), request.completions_per_prompt)
+        asked.require_count(len(reply.choices), request.completions_per_prompt)
+        choices = sorted(reply.choices, key=lambda each: each.index)
+        return [self._completion(choice, asked) for choice in choices]
 
-    def _completion(self, choice: dict[str, Any]) -> Completion:
-        tokens, logprobs = choice.get("token_ids"), (choice.get("logprobs") or {}).get("token_logprobs")
-        if tokens is None or logprobs is None or len(tokens) != len(logprobs):
-            raise SapoError(
-                f"{self._url} returns no token ids, or no log-probability for each of them",
-                hint="it must be vLLM 0.28 or later",
-                exit_code=ExitCode.CONFIG,
-            )
-        return Completion(tuple(tokens), tuple(logprobs), self._policy.decode(tokens))
+    def _completion(self, choice: _Choice, asked: Asked) -> Completion:
+        if choice.token_ids is None or choice.logprobs is None:
+            raise unusable(self._url, "no token ids, or no log-probability for each of them", hint=_RELEASE)
+        tokens, logprobs = asked.checked(choice.token_ids, choice.logprobs.token_logprobs)
+        return Completion(tokens, logprobs, self._policy.decode(tokens))
 
     def refresh(self) -> None:
-        """Send the present weights and check that the server uses them.
+        """Send the present weights and check that the server uses them; one that was away is opened anew.
 
         Raises:
-            SapoError: it computes with other weights.
+            SapoError: it does not answer (transient), or computes with other weights.
         """
-        self._ask("POST", "/pause")
+        if self._was_away:
+            self._model, self._push = self._connected()
+            self._was_away = False
+        self._request("POST", "/pause")
         self._push()
-        self._ask("POST", "/reset_prefix_cache")
-        self._ask("POST", "/resume")
+        self._request("POST", "/reset_prefix_cache")
+        self._request("POST", "/resume")
         difference = self._probe()
         if difference > MAX_DIFFERENCE:
             raise SapoError(
@@ -128,31 +178,43 @@ class VllmServerGenerator(Generator):
         theirs = torch.tensor(completion.logprobs, device=own.device)
         return float((own[0] - theirs).abs().max())
 
-    def _workers(self) -> int:
-        """Return how many processes of the server get weights."""
-        return int(self._ask("GET", "/get_world_size")["world_size"])
-
-    def _ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
-        """Return the JSON reply to a request, None for an empty one.
+    def _ask(self, kind: type[R], method: str, path: str, body: dict[str, Any] | None = None) -> R:
+        """Return the reply to a request, parsed.
 
         Raises:
-            SapoError: there is none.
+            SapoError: as ``_request`` says, or the reply is of another kind.
+        """
+        content = self._request(method, path, body)
+        try:
+            return kind.model_validate_json(content)
+        except ValidationError as error:
+            first = error.errors()[0]
+            place = ".".join(map(str, first["loc"]))
+            raise unusable(self._url, f"{path}: {place}: {first['msg']}", hint=_RELEASE) from error
+
+    def _request(self, method: str, path: str, body: dict[str, Any] | None = None) -> bytes:
+        """Return the content of the reply to a request.
+
+        Raises:
+            SapoError: the server does not answer or fails (transient), or refuses.
         """
         try:
             reply = self._client.request(method, path, json=body)
             reply.raise_for_status()
         except httpx.HTTPStatusError as error:
             refusal = error.response
+            if is_passing(refusal.status_code):
+                self._was_away = True
+                raise away(self._url, f"{path} fails with {refusal.status_code}") from error
             raise SapoError(
                 f"{self._url} refuses {path}: {refusal.status_code} {refusal.text[:200]}",
                 hint=SERVE,
                 exit_code=ExitCode.NETWORK,
             ) from error
         except httpx.HTTPError as error:
-            raise SapoError(
-                f"there is no vLLM server at {self._url}: {error}", hint=SERVE, exit_code=ExitCode.NETWORK
-            ) from error
-        return reply.json() if reply.content else None
+            self._was_away = True
+            raise away(self._url, error or type(error).__name__) from error
+        return reply.content
 
 
 def nccl_push(policy: Policy, url: str, workers: int) -> WeightPush:

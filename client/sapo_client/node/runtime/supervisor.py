@@ -12,6 +12,7 @@ from typing import Final
 import trio
 
 from sapo_client.errors import SapoError
+from sapo_client.full_disk import disk_full
 from sapo_client.observe.events import EventLog
 
 Service = Callable[[], Awaitable[None]]
@@ -58,17 +59,24 @@ class Supervisor:
 
     def note_bug(self, error: Exception) -> None:
         """Report an error of one of our own callbacks, which lost a message but stopped no service."""
-        self._write("callback", error)
+        self._write("callback", error, waits_for=disk_full(error, self._events.folder))
 
     def _report(self, name: str, error: Exception) -> None:
-        if (found := find_sapo_error(error)) is not None and not found.transient:
+        found = find_sapo_error(error) or disk_full(error, self._events.folder)
+        if found is not None and not found.transient:
             raise found from error
-        self._write(name, error, transient=found is not None)
+        self._write(name, error, waits_for=found)
 
-    def _write(self, service: str, error: Exception, *, transient: bool = False) -> None:
+    def _write(self, service: str, error: Exception, *, waits_for: SapoError | None = None) -> None:
         trace = "".join(traceback.format_exception(error))
         self._events.write(
-            "service_failed", service=service, error=repr(error), trace=trace, transient=transient
+            "service_failed",
+            service=service,
+            error=repr(error),
+            trace=trace,
+            transient=waits_for is not None,
+            finding=None if waits_for is None else waits_for.finding,
+            told=None if waits_for is None else waits_for.text,
         )
 
 

@@ -88,6 +88,7 @@ async def test_errors_of_a_server(
     with pytest.raises(SapoError) as caught:
         await CompletionsEndpoint(settings).answer(PROMPT, 2)
     assert isinstance(caught.value, EndpointUnavailable) == unavailable == caught.value.transient
+    assert caught.value.finding == ("server_away" if unavailable else None)
     assert caught.value.hint
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Awaitable, Callable
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from trio.testing import MockClock
 
 from sapo_client.errors import SapoError
 from sapo_client.ledger.errors import LedgerUnavailable
+from sapo_client.node.policy_events import PolicyEvents
 from sapo_client.node.runtime.supervisor import (
     FIRST_PAUSE_SECONDS,
     HEALTHY_SECONDS,
@@ -20,6 +23,8 @@ from sapo_client.node.runtime.supervisor import (
     find_sapo_error,
 )
 from sapo_client.observe.events import EventLog, read_events
+from sapo_client.observe.findings import FindingCode
+from sapo_client.observe.health import WAITED_SECONDS, PolicyEvent
 
 TOLD = SapoError("the disk is full", hint="free some space", exit_code=8)
 
@@ -99,6 +104,44 @@ async def test_a_chain_that_is_away_is_waited_for(
 
     await supervisor.keep("ledger", service)
     assert [event["service"] for event in read_events(path)] == ["ledger", "ledger"]
+
+
+async def write_to_full_disk() -> None:
+    """Write to the device that takes nothing, as the system says of a full disk."""
+    with Path("/dev/full").open("wb", buffering=0) as device:
+        device.write(b"x")
+
+
+async def fill_database() -> None:
+    """Write more into a database than it may hold, as SQLite says of a full disk."""
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute("PRAGMA max_page_count = 2")
+        connection.executescript("CREATE TABLE a (b); CREATE TABLE c (d);")
+
+
+@pytest.mark.parametrize("write", [write_to_full_disk, fill_database])
+async def test_a_full_disk_is_waited_for_and_told_as_such(
+    supervisor: Supervisor, path: Path, autojump_clock: MockClock, write: Callable[[], Awaitable[None]]
+) -> None:
+    starts, until_third = failing(2)
+    told = PolicyEvents(path.parent)
+    supervisor._events.listen(told.note)
+
+    async def service() -> None:
+        try:
+            await until_third()
+        except ValueError:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(write)
+
+    await supervisor.keep("rounds", service)
+    assert pauses(starts) == [0.5, 1]
+    text = f"the disk is full: free space in {path.parent}"
+    written = [(e["transient"], e["finding"], e["told"]) for e in read_events(path)]
+    assert written == [(True, "disk_full", text)] * 2
+    assert told.recent() == (PolicyEvent(FindingCode.DISK_FULL, text),)
+    await trio.sleep(WAITED_SECONDS + 1)
+    assert told.recent() == (), "it is over once nothing fails any more"
 
 
 async def test_cancellation_is_no_failure(supervisor: Supervisor, path: Path) -> None:

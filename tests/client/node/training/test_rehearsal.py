@@ -10,9 +10,9 @@ from support.policies import make_policy_folder
 
 from sapo_client.lab.checker import LocalChecker
 from sapo_client.learner.backend import Generation
-from sapo_client.learner.process import own_answer_message
 from sapo_client.learner.service import Service
 from sapo_client.learner.settings import LearnerSettings
+from sapo_client.learner.wire import own_answer_message
 from sapo_client.node.training.rehearsal import MOST_TASKS, SOLVED, Rehearsal
 from sapo_client.observe.events import EventLog
 from sapo_verification.suites.catalogue import family
