@@ -152,7 +152,7 @@ def _checker(manifest: Manifest, rollout: Rollout, data: DataDir) -> Iterator[Ve
     try:
         checked = trio.run(_check, manifest, task, rollout.completions)
     except CheckFailed as error:
-        yield VerificationStep("checker", False, str(error))
+        yield VerificationStep("checker", None if error.reason.decides_nothing else False, str(error))
         return
     yield VerificationStep("task", True, f"seed {task.seed}: {checked.prompt.strip()!r}")
     yield VerificationStep(
