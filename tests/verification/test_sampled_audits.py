@@ -163,14 +163,16 @@ async def test_a_group_that_is_all_right_or_forged_fails() -> None:
     assert await _paid(auditor, drawn, [OpenedGroup(message, ())]) == 0
 
 
-@pytest.mark.parametrize(("busy", "points"), [(0, 4), (1, 2), (3, 0), (4, 0)])
-async def test_a_group_that_the_auditor_was_too_busy_for_is_as_if_it_had_not_been_drawn(
-    busy: int, points: int
+@pytest.mark.parametrize(
+    ("busy", "wrong", "points"), [(0, 1, 8), (1, 1, 6), (2, 1, 4), (4, 1, 0), (0, 0, 4), (1, 0, 2), (2, 0, 0)]
+)
+async def test_a_group_that_the_auditor_was_too_busy_for_earns_and_costs_nothing(
+    busy: int, wrong: int, points: int
 ) -> None:
-    """Of eight groups four are drawn; the last of these is all right, and so fails."""
-    alice, auditor = await _worked(ALICE, right=range(7), dull=(7,)), _node(BOB)
+    """Of eight groups four are drawn; the last of these fails where it has no wrong answer."""
+    alice, auditor = await _worked(ALICE, right=range(7)), _node(BOB)
     messages = {slot: alice.message(ALICE, slot) for slot in range(7)}
-    messages[7] = alice.message(ALICE, 7, right=2, wrong=0)
+    messages[7] = alice.message(ALICE, 7, right=2, wrong=wrong)
     groups = [(slot, _content(message)) for slot, message in messages.items()]
     commitment = commit(ALICE.node, ALICE.account, EPOCH, groups)
     drawn = DrawnAccount(commitment, (1, 3, 5, 7))
@@ -187,7 +189,7 @@ async def test_a_group_that_the_auditor_was_too_busy_for_is_as_if_it_had_not_bee
     shown = [OpenedGroup(messages[slot], tree.path(slot)) for slot in drawn.slots]
     judged = [await auditor.engine.sampled.check(commitment, group, AT) for group in shown]
     payable = [one and one.is_payable for one in judged]
-    assert payable == [*([None] * busy + [True] * 4)[:3], None if busy == 4 else False]
+    assert payable == [*([None] * busy + [True] * 4)[:3], None if busy == 4 else bool(wrong)]
     failed = payable.count(False)
     assert auditor.engine.sampled.points(drawn, failed, None, undecided=busy) == points
     assert auditor.reputation.evidence(ALICE.account, EPOCH).bad == 0.0

@@ -43,7 +43,7 @@ class JudgedGroup:
     """A drawn group that was shown, with its place in the commitment proved, and whether it is paid.
 
     Attributes:
-        is_payable: None if this node was too busy to find out; then the group counts as if it was not drawn.
+        is_payable: None if this node was too busy to find out; then the group earns and costs nothing.
     """
 
     slot: int
@@ -176,16 +176,20 @@ class SampledAudits:
         """Return the points of a drawn account; one that hard evidence silences in the epoch has none.
 
         Args:
-            undecided: drawn groups that this node was too busy for. If it was for all, there are no points.
+            undecided: drawn groups that this node was too busy for.
             units: what each account counts by the swarm's gate; None where every account counts in full.
         """
         account = drawn.commitment.account
-        decided = len(drawn.slots) - undecided
-        if not decided or self._is_silenced(account, drawn.commitment.epoch):
+        if self._is_silenced(account, drawn.commitment.epoch):
             return 0
         part = Fraction(1) if units is None else units.get(account, Fraction(0))
         return sampled_points(
-            len(drawn.commitment.slots), decided, failed, cap=self._cap(part), terms=self._terms
+            len(drawn.commitment.slots),
+            len(drawn.slots),
+            failed,
+            cap=self._cap(part),
+            terms=self._terms,
+            undecided=undecided,
         )
 
     def _cap(self, units: Fraction) -> int:
