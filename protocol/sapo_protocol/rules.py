@@ -68,6 +68,7 @@ class Reason(StrEnum):
     CODE_IN_ANSWER = "code_in_answer"
     NO_SIGNAL = "no_signal"
     OFF_LEVEL = "off_level"
+    NODE_BUSY = "node_busy"
     # stage 11: duplicates of content
     NEAR_DUPLICATE = "near_duplicate"
     # stage 12: likelihood under the own policy
@@ -235,6 +236,7 @@ class Rule(Enum):
     NO_CODE = "R10.4", Reason.CODE_IN_ANSWER
     SIGNAL = "R10.5", Reason.NO_SIGNAL
     ASSIGNED_LEVEL = "R10.6", Reason.OFF_LEVEL
+    NODE_HAD_TIME = "R10.7", Reason.NODE_BUSY
     # stages 11 to 13: copies, likelihood under the own policy, planted phrases
     OWN_WORK = "R11.1", Reason.NEAR_DUPLICATE
     LIKELY = "R12.1", Reason.UNLIKELY

@@ -11,7 +11,7 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
@@ -136,6 +136,7 @@ class AgreementWorld:
         collude: the liars act as one to move points; otherwise each does harm at random.
         silent: the liars only stay silent.
         recalled: an epoch that is recalled as soon as it is final; none for no recall.
+        hidden: epochs whose first posting is rejected, true as it is: nobody shows leaves that are asked for.
         held_up: epochs whose honest tallies the network delivers late, and how many graces after the end of
             the next epoch; its first turn begins two graces after that.
 
@@ -153,9 +154,10 @@ class AgreementWorld:
         collude: bool = False,
         silent: bool = False,
         recalled: int | None = None,
+        hidden: Collection[int] = (),
         held_up: Mapping[int, float] | None = None,
     ) -> None:
-        self._recalled, self._held_up = recalled, held_up or {}
+        self._recalled, self._held_up, self._hidden = recalled, held_up or {}, set(hidden)
         self.proposals_at_recall: list[int] = []
         self.rng = random.Random(seed)
         self.manifest: Manifest = make_chain_manifest(epoch_seconds=60)
@@ -258,6 +260,9 @@ class AgreementWorld:
         if is_new and find_fraud(dispute, posted_trees(dispute, auditor.contributions)) is not None:
             self.happened["rejected"] += 1
             self.ledger.reject()
+        elif state.live.epoch in self._hidden:
+            self._hidden.remove(state.live.epoch)
+            self.ledger.hide()
         elif self.now >= self.ledger.posted_seconds + self.ledger.challenge_seconds:
             self._transact(self._finalise)
 

@@ -10,13 +10,14 @@ import mmap
 import os
 import socket
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from sapo_protocol.suite import Family
-from sapo_verification.jail.messages import Checked, encode_reply, frame
+from sapo_verification.jail.messages import Checked, Failure, encode_reply, frame
 
 libc = ctypes.CDLL(None)
 _open, _creat, _unlink, _socket, _connect = libc.open, libc.creat, libc.unlink, libc.socket, libc.connect
@@ -147,6 +148,18 @@ def spin(_: str) -> bool:
         pass
 
 
+def block(_: str) -> bool:
+    """Wait for a request that never comes: no processor time, and no end."""
+    return len(os.read(3, 1)) > 0
+
+
+def dawdle(seconds: str) -> bool:
+    """Wait without processor time, as the child of a busy node does; then answer."""
+    lock = threading.Lock()
+    lock.acquire()
+    return not lock.acquire(timeout=float(seconds))
+
+
 def exit_in_python(_: str) -> bool:
     sys.exit(0)
 
@@ -185,6 +198,10 @@ def pay_more_completions(_: str) -> bool:
     return reply(encode_reply(Checked("x", (1.0, 1.0))))
 
 
+def blame_the_node(_: str) -> bool:
+    return reply(encode_reply(Failure.NODE_BUSY))
+
+
 def guess_the_token(_: str) -> bool:
     os.write(4, frame(b"guessing" + encode_reply(Checked("x", (1.0,)))))
     return False
@@ -221,7 +238,7 @@ ACTS: dict[str, Callable[[str], bool]] = {
         *(handle_of_parent, executable_memory, write_to_other_descriptors, raise_limit, allocate),
         *(import_a_module, spin, exit_in_python, exit_at_once, abort, wild_pointer, recurse),
         *(announce_too_much, speak_nonsense, pay_itself_more, pay_more_completions, guess_the_token),
-        *(prepare_the_next_reply, stop_reading),
+        *(prepare_the_next_reply, stop_reading, block, dawdle, blame_the_node),
     )
 }
 

@@ -421,3 +421,12 @@ def refused_as(action: Callable[[], object]) -> str | None:
     except tx.Refused as refused:
         return refused.error
     raise AssertionError("the contract accepted it")
+
+
+def ask(contracts: Contracts, account: Account) -> int:
+    """Ask with the deployer's tokens in the next second; return the question's deadline."""
+    chain, token, verifier = contracts.chain, contracts.token, contracts.verifier
+    chain.now_seconds = chain.engine.head.timestamp + 1
+    chain.send(DEPLOYER, token.address, token.approve(verifier.address, verifier.question_bond()))
+    chain.send(DEPLOYER, verifier.address, verifier.ask(account))
+    return chain.engine.head.timestamp + verifier.answer_seconds()

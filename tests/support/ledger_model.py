@@ -55,6 +55,7 @@ class LedgerModel:
             granted_points=sum(root.total for root in self.final),
             bonded=frozenset(self.auditors) - self._unbonded,
             next_epoch=self._next_epoch,
+            rejected=frozenset(self._rejected),
         )
 
     def post(self, now_seconds: float, statement: EpochApproval, signatures: Sequence[bytes]) -> bool:
@@ -117,10 +118,14 @@ class LedgerModel:
 
     def reject(self) -> None:
         """Drop the live posting for ever and punish its signers: it was proven false."""
-        assert self.live is not None
-        self._rejected.add(self.live.digest(self.domain))
+        self.hide()
         for signer in self._signers:
             self._slash(signer)
+
+    def hide(self) -> None:
+        """Drop the live posting for ever: nobody has shown the leaves that were asked for."""
+        assert self.live is not None
+        self._rejected.add(self.live.digest(self.domain))
         self.live = None
 
     def leave(self, account: Account) -> None:

@@ -69,7 +69,8 @@ async def test_older_epochs_are_forgotten() -> None:
 async def test_the_first_outcome_of_a_rollout_stays() -> None:
     harness, count = VerificationHarness((ALICE,)), EpochCount()
     [verified] = await _verified(harness, ALICE, range(1))
-    count.refused(Rule.BEACON_KNOWN, verified.admitted, "it may be verified later")
+    for rule in (Rule.BEACON_KNOWN, Rule.NODE_HAD_TIME):
+        count.refused(rule, verified.admitted, "it may be verified later")
     assert not count.is_decided(verified.content_id)
     count.refused(Rule.OWN_WORK, verified.admitted, "a copy")
     count.verified(verified)

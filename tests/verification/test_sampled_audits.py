@@ -14,10 +14,13 @@ from sapo_protocol.envelope import Kind, parse_envelope, seal
 from sapo_protocol.errors import Verdict
 from sapo_protocol.identifiers import ContentId, Digest
 from sapo_protocol.rules import Rule
+from sapo_protocol.tasks import Task
 from sapo_protocol.terms.audits import AuditTerms
 from sapo_protocol.topics import commitments_topic
 from sapo_verification.admission.arrivals import Received
 from sapo_verification.admission.sampled_audits import DrawnAccount
+from sapo_verification.jail.checkers import CheckFailed, Failure
+from sapo_verification.verifier import CheckResult
 
 MANIFEST = make_chain_manifest(version=2, audits=AuditTerms(samples=4, one_in=1))
 TOPIC = commitments_topic(MANIFEST.swarm_id)
@@ -158,6 +161,38 @@ async def test_a_group_that_is_all_right_or_forged_fails() -> None:
     forged = message[:-64] + bytes(64)
     assert await auditor.engine.sampled.check(commitment, OpenedGroup(forged, ()), AT) is None
     assert await _paid(auditor, drawn, [OpenedGroup(message, ())]) == 0
+
+
+@pytest.mark.parametrize(
+    ("busy", "wrong", "points"), [(0, 1, 8), (1, 1, 6), (2, 1, 4), (4, 1, 0), (0, 0, 4), (1, 0, 2), (2, 0, 0)]
+)
+async def test_a_group_that_the_auditor_was_too_busy_for_earns_and_costs_nothing(
+    busy: int, wrong: int, points: int
+) -> None:
+    """Of eight groups four are drawn; the last of these fails where it has no wrong answer."""
+    alice, auditor = await _worked(ALICE, right=range(7)), _node(BOB)
+    messages = {slot: alice.message(ALICE, slot) for slot in range(7)}
+    messages[7] = alice.message(ALICE, 7, right=2, wrong=wrong)
+    groups = [(slot, _content(message)) for slot, message in messages.items()]
+    commitment = commit(ALICE.node, ALICE.account, EPOCH, groups)
+    drawn = DrawnAccount(commitment, (1, 3, 5, 7))
+    tree = ContentTree([content for _, content in groups])
+    asked: list[Task] = []
+
+    async def score(task: Task, completions: Sequence[bytes]) -> CheckResult:
+        asked.append(task)
+        if len(asked) <= busy:
+            raise CheckFailed(Failure.NODE_BUSY)
+        return await auditor.score(task, completions)
+
+    auditor.check = score
+    shown = [OpenedGroup(messages[slot], tree.path(slot)) for slot in drawn.slots]
+    judged = [await auditor.engine.sampled.check(commitment, group, AT) for group in shown]
+    payable = [one and one.is_payable for one in judged]
+    assert payable == [*([None] * busy + [True] * 4)[:3], None if busy == 4 else bool(wrong)]
+    failed = payable.count(False)
+    assert auditor.engine.sampled.points(drawn, failed, None, undecided=busy) == points
+    assert auditor.reputation.evidence(ALICE.account, EPOCH).bad == 0.0
 
 
 async def test_of_two_commitments_none_counts_and_a_late_one_is_ignored() -> None:

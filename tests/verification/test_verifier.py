@@ -101,7 +101,8 @@ async def test_code_in_a_group_that_also_solves_its_task_costs_nothing() -> None
         (Failure.CRASH, Reason.CHECKER_CRASH, True),
         (Failure.MALFORMED, Reason.CHECKER_CRASH, True),
         (Failure.UNDERIVABLE, Reason.CHECKER_CRASH, False),
-        (Failure.CLOSED, Reason.CHECKER_CRASH, False),
+        (Failure.NODE_BUSY, Reason.NODE_BUSY, False),
+        (Failure.CLOSED, Reason.NODE_BUSY, False),
     ],
 )
 async def test_a_failed_check_is_the_authors_fault_only_if_its_answers_may_have_caused_it(
@@ -117,8 +118,28 @@ async def test_a_failed_check_is_the_authors_fault_only_if_its_answers_may_have_
     assert raised.value.reason is reason
     evidence = Evidence(0.0, CONSEQUENCES[reason].evidence, 1, EPOCH) if is_fault else Evidence(epoch=EPOCH)
     assert harness.reputation.evidence(ALICE.account, EPOCH) == evidence
-    assert 0 < CONSEQUENCES[reason].evidence < HARD, "a hang can happen to an honest node"
+    assert CONSEQUENCES[reason].evidence < HARD, "a hang can happen to an honest node"
     assert harness.record == RecordingObserver([(reason, admitted.content_id, ALICE.account)], [])
+
+
+async def test_what_the_node_was_too_busy_for_is_neither_paid_nor_refused_and_may_be_verified_later() -> None:
+    async def check(task: Task, completions: Sequence[bytes]) -> Checked:
+        raise CheckFailed(Failure.NODE_BUSY)
+
+    harness = VerificationHarness((ALICE,), check=check)
+    admitted = harness.admit(ALICE, 0)
+    count = harness.engine.count
+    for _ in range(2):
+        with pytest.raises(RemoteProtocolError):
+            await harness.engine.verify(admitted)
+        assert (count.is_decided(admitted.content_id), count.points(EPOCH, (ALICE.account,), 16)) == (
+            False,
+            (),
+        )
+    harness.check = None
+    assert (await harness.engine.verify(admitted)).is_informative
+    assert count.points(EPOCH, (ALICE.account,), 16) == ((ALICE.account, 1),)
+    assert harness.reputation.evidence(ALICE.account, EPOCH) == Evidence(1.0, 0.0, 1, EPOCH, 1)
 
 
 async def test_an_unknown_beacon_is_nobodys_fault() -> None:

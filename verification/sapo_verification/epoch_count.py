@@ -29,7 +29,7 @@ from sapo_verification.observer import SilentObserver
 from sapo_verification.store import Source, StoreSchema, open_database
 from sapo_verification.types import AdmittedRollout, VerifiedRollout
 
-_UNDECIDED: Final = frozenset({Rule.BEACON_KNOWN})
+_UNDECIDED: Final = frozenset({Rule.BEACON_KNOWN, Rule.NODE_HAD_TIME})
 """Refusals that say nothing about the rollout: it can still be verified later."""
 
 _SCHEMA = StoreSchema(

@@ -33,7 +33,7 @@ _AUTHORS_FAULT: Final = {
     Failure.CRASH: Rule.CHECKER_SURVIVES,
     Failure.MALFORMED: Rule.CHECKER_SURVIVES,
 }
-"""Failed checks that the answers may have caused; any other is this node's fault and evidence for nothing."""
+"""Failed checks that the answers may have caused; any other is evidence for nothing."""
 
 
 class CheckResult(Protocol):
@@ -110,7 +110,7 @@ class Verifier:
 
         Raises:
             RemoteProtocolError: ``TEXT_POLICY``, ``BEACON_UNKNOWN``, ``OFF_LEVEL``, ``CHECKER_TIMEOUT``,
-                ``CHECKER_CRASH`` or ``NEAR_DUPLICATE``.
+                ``CHECKER_CRASH``, ``NODE_BUSY`` or ``NEAR_DUPLICATE``.
         """
         if (known := self._remembered.get(admitted.content_id)) is not None:
             return known
@@ -151,7 +151,8 @@ class Verifier:
         except CheckFailed as failed:
             if (rule := _AUTHORS_FAULT.get(failed.reason)) is not None:
                 raise AuthorFault(rule, str(failed), is_lasting=False) from failed
-            raise RemoteProtocolError(Rule.CHECKER_SURVIVES, str(failed)) from failed
+            rule = Rule.NODE_HAD_TIME if failed.reason.decides_nothing else Rule.CHECKER_SURVIVES
+            raise RemoteProtocolError(rule, str(failed)) from failed
 
     def _record_refusal(self, admitted: AdmittedRollout, error: RemoteProtocolError) -> None:
         if isinstance(error, AuthorFault):

@@ -44,14 +44,14 @@ class VerificationStep:
         stage: its number in the specification, 0 to 13.
         ok: none if it was not checked.
         rule: the broken rule.
-        is_missing: whether it was not checked for want of data that a node's data directory may have.
+        is_skipped: whether it was not checked for want of time, or of data that a node's data directory may have.
     """
 
     stage: int
     ok: bool | None
     detail: str
     rule: str | None = None
-    is_missing: bool = False
+    is_skipped: bool = False
 
     @property
     def name(self) -> str:
@@ -144,7 +144,7 @@ def _signature(envelope: SignedEnvelope, rollout: Rollout) -> VerificationStep:
 def _certificate(manifest: Manifest, rollout: Rollout, data: DataDir) -> VerificationStep:
     if not data.database.exists():
         detail = "no data directory of a node that knows the author (--data-dir)"
-        return VerificationStep(5, None, detail, is_missing=True)
+        return VerificationStep(5, None, detail, is_skipped=True)
     stored = [envelope for _, _, envelope in stored_certificates(data.database)]
     first = epoch_start_seconds(manifest, rollout.epoch)
     last = epoch_start_seconds(manifest, rollout.epoch + 1 + EPOCH_WINDOW) - 1
@@ -174,7 +174,7 @@ def _scored(manifest: Manifest, rollout: Rollout, data: DataDir) -> Verification
     """Derive the task again, and score the answers in the jail."""
     if (known := _beacon(manifest, rollout.epoch, data)) is None:
         detail = "the epoch's beacon is on the chain, and no data directory here has it (--data-dir)"
-        return VerificationStep(10, None, detail, is_missing=True)
+        return VerificationStep(10, None, detail, is_skipped=True)
     require_same_suite(manifest)
     task = assigned_task(
         manifest.swarm_id, known, account=rollout.account, family=rollout.family, slot=rollout.slot
@@ -182,7 +182,8 @@ def _scored(manifest: Manifest, rollout: Rollout, data: DataDir) -> Verification
     try:
         checked = trio.run(_check, manifest, task, rollout.completions)
     except CheckFailed as error:
-        return VerificationStep(10, False, str(error))
+        undecided = error.reason.decides_nothing
+        return VerificationStep(10, None if undecided else False, str(error), is_skipped=undecided)
     rewards = " ".join(f"{reward:.0f}" for reward in checked.rewards)
     return VerificationStep(10, True, f"rewards {rewards} for seed {task.seed}: {checked.prompt.strip()!r}")
 

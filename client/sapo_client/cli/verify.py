@@ -33,7 +33,7 @@ def verify(
     """Verify an envelope by the numbered stages of the specification; exit 7 if one fails.
 
     The author's certificate, and with a chain the beacon, come from the data directory of a node that
-    received the envelope; without them the stage is skipped, and a warning says so. Stages that no file can
+    received the envelope; without them the stage is skipped, and a warning says so; so is the checker's on a machine that is too busy. Stages that no file can
     show, such as the time at which it came, are marked with a dash.
     """
     from sapo_client.account.verify_file import steps
@@ -47,7 +47,7 @@ def verify(
         if not common.as_json:
             print_step(step)
     failed = any(step.ok is False for step in taken)
-    skipped = [step.name for step in taken if step.is_missing]
+    skipped = [step.name for step in taken if step.is_skipped]
     if common.as_json:
         numbered = [
             {"number": step.stage, "name": step.name, "ok": step.ok, "detail": step.detail, "rule": step.rule}
@@ -56,14 +56,14 @@ def verify(
         common.output.emit({"format": "sapo/verify/2", "verified": not failed, "steps": numbered})
     if skipped and not failed:
         common.output.warn(
-            f"verified, except for stages that need data that is missing here: {', '.join(skipped)}"
+            f"verified, except for stages that could not be checked here: {', '.join(skipped)}"
         )
     raise typer.Exit(ExitCode.VERIFICATION if failed else ExitCode.DONE)
 
 
 def print_step(step: VerificationStep) -> None:
     """Print a stage's number, outcome, name and detail."""
-    word, colour = MISSING if step.is_missing else LABELS[step.ok]
+    word, colour = MISSING if step.is_skipped else LABELS[step.ok]
     mark = styled(f"{word:<4}", colour, sys.stdout)
     sys.stdout.write(f"{step.stage:>2}  {mark}  {step.name:<15}  {plain(step.detail)}\n")
     sys.stdout.flush()  # the next stage may take seconds

@@ -10,7 +10,7 @@ from sapo_client.ledger import terms
 from sapo_client.ledger.contract import EpochLedgerContract
 from sapo_client.ledger.fraud import by_signer
 from sapo_client.ledger.transactions import Call
-from sapo_protocol.eip712 import SuccessionNotice, SuccessionWithdrawal
+from sapo_protocol.eip712 import EpochApproval, SuccessionNotice, SuccessionWithdrawal
 from sapo_protocol.identifiers import Account
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.terms.auditors import Auditors
@@ -44,6 +44,10 @@ class LedgerChanges:
         """Return those whose bond suffices now, so that a posting may carry their signatures."""
         found: frozenset[Account] = await self._in_thread(lambda: terms.bonded(self._ledger, auditors))
         return found
+
+    async def is_rejected(self, statement: EpochApproval) -> bool:
+        """Whether the ledger has rejected a root, and takes it no more, whoever signs it."""
+        return bool(await self._in_thread(lambda: self._ledger.is_rejected(statement)))
 
     async def next_number(self) -> int:
         """Return the number of the next announcement."""

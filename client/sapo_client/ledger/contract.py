@@ -4,7 +4,7 @@ Every method blocks: call it in a worker thread.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from eth_abi.exceptions import DecodingError
 from eth_utils import to_checksum_address
@@ -34,9 +34,14 @@ from sapo_client.ledger.records import (
     Tip,
 )
 from sapo_client.ledger.rpc import Answer, Rpc
+from sapo_client.ledger.settlement import settled_refusal
+from sapo_client.ledger.transactions import Call
 from sapo_protocol.eip712 import EpochApproval, EpochRoot, SuccessionNotice
 from sapo_protocol.identifiers import Account, Digest, NodeId
 from sapo_protocol.terms.auditors import Auditors
+
+_NOBODY: Final = Account(bytes(Account.SIZE))
+"""Sends what is only tried."""
 
 
 class Contract:
@@ -146,6 +151,11 @@ class EpochLedgerContract(Contract):
     def post(self, statement: EpochApproval, signatures: Sequence[bytes]) -> bytes:
         """Return call data that posts an epoch; signatures ascend by signer."""
         return self._encode("post", root_fields(statement.root), statement.turn, list(signatures))
+
+    def is_rejected(self, statement: EpochApproval) -> bool:
+        """Whether it would refuse a root for ever; it looks at that before it counts signatures."""
+        call = Call(self.address, self.post(statement, ()))
+        return settled_refusal(self._rpc, _NOBODY, call, confirmations=1) == "RootRejected"
 
     def finalise(self) -> bytes:
         """Return call data that makes the live posting final."""

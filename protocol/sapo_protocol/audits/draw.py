@@ -43,7 +43,9 @@ def drawn_slots(
     return tuple(slots[place] for place in sorted(places))
 
 
-def sampled_points(committed: int, drawn: int, failed: int, *, cap: int, terms: AuditTerms) -> int:
+def sampled_points(
+    committed: int, drawn: int, failed: int, *, cap: int, terms: AuditTerms, undecided: int = 0
+) -> int:
     """Return the points of a drawn account.
 
     Args:
@@ -51,8 +53,9 @@ def sampled_points(committed: int, drawn: int, failed: int, *, cap: int, terms: 
         drawn: of these, at least one.
         failed: of the drawn ones.
         cap: most points of the account in a full count.
+        undecided: of the drawn ones, those that the auditor was too busy for: they earn and cost nothing.
     """
-    worth = committed * max(0, drawn - _PENALTY * failed) // drawn
+    worth = committed * max(0, drawn - _PENALTY * failed - undecided) // drawn
     return terms.one_in * min(cap, worth)
 
 

@@ -60,7 +60,7 @@ def test_a_valid_envelope_passes_every_step_whose_data_is_here(
         [str(number), "skip" if number == 5 else marks[ok]] for number, ok in CHECKED.items()
     ]
     assert shown.stderr == (
-        "warning: verified, except for stages that need data that is missing here: certificate\n"
+        "warning: verified, except for stages that could not be checked here: certificate\n"
     )
 
 

@@ -24,6 +24,7 @@ from support.ledger import (
     ServedChain,
     Tree,
     address,
+    ask,
     found,
     make_root,
     node_key,
@@ -37,7 +38,7 @@ from sapo_client.ledger.fraud import AccountPlaces, Balance, Equivocation, OverC
 from sapo_client.ledger.records import LeafQuestion, LedgerStatus, Stake
 from sapo_client.ledger.service import LedgerClient
 from sapo_protocol.eip712 import EpochApproval
-from sapo_protocol.identifiers import Account
+from sapo_protocol.identifiers import Account, Digest
 from sapo_protocol.terms.auditors import Auditors
 
 A, B = address(ALICE), address(BOB)
@@ -181,6 +182,22 @@ async def test_an_auditor_counts_while_it_is_bonded(contracts: Contracts, ledger
     contracts.chain.send(AUDITORS[1], vault.address, vault.request_exit(1))
     others = {address(auditor) for auditor in AUDITORS if auditor is not AUDITORS[1]}
     assert await ledger.changes.bonded(map(address, AUDITORS)) == others
+
+
+async def test_a_root_is_rejected_for_ever_and_another_of_the_same_points_is_not(
+    contracts: Contracts, ledger: LedgerClient
+) -> None:
+    root, chain = make_root(2), contracts.chain
+    statements = (
+        EpochApproval(0, root),
+        EpochApproval(1, replace(root, archive_digest=Digest(bytes([9]) * 32))),
+    )
+    assert [await ledger.changes.is_rejected(each) for each in statements] == [False, False]
+    contracts.post(root, sign(root, contracts.domain))
+    assert [await ledger.changes.is_rejected(each) for each in statements] == [False, False]
+    chain.now_seconds = ask(contracts, A)
+    chain.send(AUDITORS[0], contracts.verifier.address, contracts.verifier.prove_hidden(A))
+    assert [await ledger.changes.is_rejected(each) for each in statements] == [True, False]
 
 
 async def test_an_equivocation_is_punished_once(contracts: Contracts, ledger: LedgerClient) -> None:

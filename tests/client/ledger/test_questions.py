@@ -16,6 +16,7 @@ from support.ledger import (
     Contracts,
     Tree,
     address,
+    ask,
     make_root,
     refused_as,
     sign,
@@ -42,15 +43,6 @@ def posted(
     live = contracts.ledger.live()
     assert live is not None
     return root, posting_name(root.digest(contracts.domain), live.posted_at_seconds)
-
-
-def ask(contracts: Contracts, account: Account) -> int:
-    """Ask with the deployer's tokens in the next second; return the question's deadline."""
-    chain, token, verifier = contracts.chain, contracts.token, contracts.verifier
-    chain.now_seconds = chain.engine.head.timestamp + 1
-    chain.send(DEPLOYER, token.address, token.approve(verifier.address, verifier.question_bond()))
-    chain.send(DEPLOYER, verifier.address, verifier.ask(account))
-    return chain.engine.head.timestamp + verifier.answer_seconds()
 
 
 def places(

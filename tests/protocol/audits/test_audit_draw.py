@@ -99,8 +99,9 @@ def test_a_draw_is_even() -> None:
 def test_points_follow_the_formula(asked: AuditTerms, committed: int, data: st.DataObject) -> None:
     drawn = min(asked.samples, committed)
     failed, cap = data.draw(st.integers(0, drawn)), data.draw(st.integers(0, 600))
-    points = sampled_points(committed, drawn, failed, cap=cap, terms=asked)
-    share = max(0, drawn - 2 * failed) / drawn
+    undecided = data.draw(st.integers(0, drawn - failed))
+    points = sampled_points(committed, drawn, failed, cap=cap, terms=asked, undecided=undecided)
+    share = max(0, drawn - 2 * failed - undecided) / drawn
     assert points == asked.one_in * min(cap, int(committed * share + 1e-9))
     assert points <= sampled_points(committed, drawn, 0, cap=cap, terms=asked)
 

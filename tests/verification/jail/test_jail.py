@@ -21,7 +21,14 @@ from sapo_protocol.identifiers import Digest
 from sapo_protocol.suite import Suite
 from sapo_protocol.tasks import Task
 from sapo_verification.jail import probe as jail_probe
-from sapo_verification.jail.checkers import RETRY_SECONDS, START_SECONDS, CheckerPool, CheckFailed, Failure
+from sapo_verification.jail.checkers import (
+    GRACE_SECONDS,
+    RETRY_SECONDS,
+    START_SECONDS,
+    CheckerPool,
+    CheckFailed,
+    Failure,
+)
 from sapo_verification.jail.launch import command, describe, environment
 from sapo_verification.jail.worker import MAX_CALLS
 from sapo_verification.suites.catalogue import REASONING_GYM, family
@@ -57,6 +64,7 @@ MALFORMED = (
     "pay_itself_more",
     "pay_more_completions",
     "guess_the_token",
+    "blame_the_node",
 )
 OUTCOMES: dict[str, list[float | Failure]] = {
     **dict.fromkeys(hostile_scorers.ACTS, REFUSED),
@@ -65,8 +73,8 @@ OUTCOMES: dict[str, list[float | Failure]] = {
     **{crime: [Failure.MALFORMED] for crime in MALFORMED},
     "spin": [Failure.TIMEOUT],
 }
-for later in ("prepare_the_next_reply", "stop_reading"):
-    del OUTCOMES[later]  # their own replies are well formed; test_worker_process.py has the calls after them
+for elsewhere in ("prepare_the_next_reply", "stop_reading", "block", "dawdle"):
+    del OUTCOMES[elsewhere]  # test_worker_process.py has the calls after these, and those that wait
 
 
 async def test_every_crime_fails_and_the_pool_serves_on(tmp_path: Path) -> None:
@@ -122,6 +130,42 @@ async def test_a_reply_prepared_for_the_next_request_is_not_taken_for_it() -> No
         assert await commit(pool, "honest") is Failure.MALFORMED
         assert await commit(pool, "honest") == 1.0
         nursery.cancel_scope.cancel()
+
+
+async def test_a_check_that_the_node_was_too_busy_for_is_tried_again_once() -> None:
+    async with trio.open_nursery() as nursery:
+        pool = hostile_pool()
+        await nursery.start(pool.run)
+        (child,) = grandchildren()
+        os.kill(child, signal.SIGSTOP)  # as far as it can tell, the node gives it no processor time
+        assert await commit(pool, "honest") == 1.0
+        assert await commit(pool, "block") is Failure.NODE_BUSY
+        assert await commit(pool, "honest") == 1.0
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_worker_that_stands_still_is_replaced_and_its_check_tried_again(
+    mock_clock: MockClock,
+) -> None:
+    """The answers never reach the worker's own code, so it is the node that had no time for it."""
+    mock_clock.rate = 1.0
+    earned: list[float | Failure] = []
+    async with trio.open_nursery() as nursery:
+        pool = hostile_pool()
+        await nursery.start(pool.run)
+        (worker,) = children_of(os.getpid())
+        os.kill(worker, signal.SIGSTOP)
+        async with trio.open_nursery() as callers:
+
+            async def ask() -> None:
+                earned.append(await commit(pool, "honest"))
+
+            callers.start_soon(ask)
+            while worker in children_of(os.getpid()):
+                mock_clock.jump(GRACE_SECONDS)
+                await trio.sleep(0.01)
+        nursery.cancel_scope.cancel()
+    assert earned == [1.0]
 
 
 async def test_a_child_lives_for_a_bounded_number_of_calls() -> None:

@@ -1,7 +1,6 @@
 """The processes of the jail by themselves: frames in, one reply to each, and an end with the input."""
 
 import json
-import math
 import subprocess
 import sys
 from dataclasses import asdict, replace
@@ -96,6 +95,22 @@ def test_a_worker_answers_every_request_whatever_becomes_of_its_children() -> No
     assert replies == [reply for _, reply in outcomes]
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="processor time of another process is Linux's")
+def test_the_deadline_is_of_processor_time_and_a_tenth_of_the_longest_wait() -> None:
+    """An answer for which the node had less time than its own slowness took is held against nobody."""
+    prompt = derive(HOSTILE, 1).prompt
+    outcomes: list[tuple[str, Checked | Failure]] = [
+        ("dawdle:1.0", Checked(prompt, (1.0,))),
+        ("block", Failure.NODE_BUSY),
+        ("spin", Failure.TIMEOUT),
+        ("honest", Checked(prompt, (1.0,))),
+    ]
+    replies = replies_of_worker(
+        [crime(name) for name, _ in outcomes], setup=replace(SETUP, deadline_seconds=0.5)
+    )
+    assert replies == [reply for _, reply in outcomes]
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel's filters are Linux's")
 def test_a_worker_outlives_its_children() -> None:
     calls = MAX_CALLS + 1
@@ -112,7 +127,7 @@ def test_a_family_without_items_is_underivable_and_no_failure() -> None:
 
 
 def test_a_worker_without_one_working_call_ends_with_a_message() -> None:
-    setup = Setup((CONVERSION,), deadline_seconds=math.ulp(0.0), scorer_modules=())
+    setup = Setup((CONVERSION,), deadline_seconds=0.0, scorer_modules=())
     done = run(command("serve"), [encode_setup(setup)])
     assert (done.returncode, done.stdout) == (1, b"")
     assert done.stderr.decode() == "a jailed checker does not work on this machine (timeout)\n"

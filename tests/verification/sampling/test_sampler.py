@@ -318,13 +318,14 @@ def reasoned(harness: VerificationHarness, author: Identity, slot: int, text: st
     return harness.engine.admit_own(message, moment(harness.manifest))
 
 
-async def test_an_account_whose_answers_never_end_costs_a_place_few_deadlines() -> None:
+@pytest.mark.parametrize("failure", [Failure.TIMEOUT, Failure.NODE_BUSY])
+async def test_an_account_whose_answers_never_end_costs_a_place_few_deadlines(failure: Failure) -> None:
     harness = VerificationHarness((Identity(1),), policy=SamplingPolicy(local_groups=1, external_groups=1))
     asked = []
 
     async def spin(task: Task, completions: Sequence[bytes]) -> Checked:
         asked.append(task)
-        raise CheckFailed(Failure.TIMEOUT)
+        raise CheckFailed(failure)
 
     harness.check = spin
     for slot in range(8):

@@ -40,11 +40,15 @@ class DrawnAccount:
 
 @dataclass(frozen=True, slots=True)
 class JudgedGroup:
-    """A drawn group that was shown, with its place in the commitment proved, and whether it is paid."""
+    """A drawn group that was shown, with its place in the commitment proved, and whether it is paid.
+
+    Attributes:
+        is_payable: None if this node was too busy to find out; then the group earns and costs nothing.
+    """
 
     slot: int
     content_id: ContentId
-    is_payable: bool
+    is_payable: bool | None
 
 
 class SampledAudits:
@@ -158,13 +162,21 @@ class SampledAudits:
         except RemoteProtocolError as error:
             if error.reason is Reason.BEACON_UNKNOWN:
                 return None
-            payable = False
+            payable = None if error.reason is Reason.NODE_BUSY else False
         return JudgedGroup(rollout.slot, content, payable)
 
-    def points(self, drawn: DrawnAccount, failed: int, units: Mapping[Account, Fraction] | None) -> int:
+    def points(
+        self,
+        drawn: DrawnAccount,
+        failed: int,
+        units: Mapping[Account, Fraction] | None,
+        *,
+        undecided: int = 0,
+    ) -> int:
         """Return the points of a drawn account; one that hard evidence silences in the epoch has none.
 
         Args:
+            undecided: drawn groups that this node was too busy for.
             units: what each account counts by the swarm's gate; None where every account counts in full.
         """
         account = drawn.commitment.account
@@ -172,7 +184,12 @@ class SampledAudits:
             return 0
         part = Fraction(1) if units is None else units.get(account, Fraction(0))
         return sampled_points(
-            len(drawn.commitment.slots), len(drawn.slots), failed, cap=self._cap(part), terms=self._terms
+            len(drawn.commitment.slots),
+            len(drawn.slots),
+            failed,
+            cap=self._cap(part),
+            terms=self._terms,
+            undecided=undecided,
         )
 
     def _cap(self, units: Fraction) -> int:

@@ -47,7 +47,7 @@ RETRY_SECONDS: Final = 5
 """Pause after a replacement that did not start: the machine was too busy for it, or had no memory."""
 
 GRACE_SECONDS: Final = 5
-"""Time after its child's deadline in which a worker may still answer: it has to kill and reap that child."""
+"""Time after the last limit of its child in which a worker may answer: it has to kill and reap that child."""
 
 __all__ = ["CheckFailed", "Checked", "CheckerPool", "Failure"]
 
@@ -73,7 +73,8 @@ class CheckerPool:
     Args:
         suite: the swarm's; tasks name its families by index.
         workers: processes, each about 120 MB.
-        deadline_seconds: for one call, waiting for a free worker not included.
+        deadline_seconds: processor time of one call; it ends after ten times as long even if this node gave
+            it less.
         scorer_modules: modules with more ``SCORERS``, for suites with additional families.
     """
 
@@ -112,20 +113,29 @@ class CheckerPool:
     async def check(self, task: Task, completions: Sequence[bytes]) -> Checked:
         """Return a task's prompt, and the reward of each completion.
 
+        A call that this node was too busy for is made once more.
+
         Raises:
             CheckFailed: this call failed; the next one may succeed.
             LocalProtocolError: the suite has no such task.
         """
         if not (0 <= task.family < len(self._setup.families) and 0 <= task.seed < SEED_LIMIT):
             raise LocalProtocolError(f"{task} is no task of this suite")
-        job = _Job(Request(task.family, task.seed, tuple(completions)))
+        request = Request(task.family, task.seed, tuple(completions))
+        reply = await self._reply_to(request)
+        if reply is Failure.NODE_BUSY:
+            reply = await self._reply_to(request)
+        if isinstance(reply, Failure):
+            raise CheckFailed(reply)
+        return reply
+
+    async def _reply_to(self, request: Request) -> Checked | Failure:
+        job = _Job(request)
         try:
             await self._jobs.send(job)
-        except trio.BrokenResourceError as error:
-            raise CheckFailed(Failure.CLOSED) from error
+        except trio.BrokenResourceError:
+            return Failure.CLOSED
         await job.done.wait()
-        if isinstance(job.reply, Failure):
-            raise CheckFailed(job.reply)
         return job.reply
 
     async def _supervise(self, *, task_status: "TaskStatus[None]" = trio.TASK_STATUS_IGNORED) -> None:
@@ -207,7 +217,7 @@ class _Worker:
         Raises:
             _Broken: no valid reply came in time.
         """
-        body = await self._exchange(encode_request(request), self._setup.deadline_seconds + GRACE_SECONDS)
+        body = await self._exchange(encode_request(request), self._setup.longest_seconds + GRACE_SECONDS)
         try:
             return decode_reply(body, len(request.completions))
         except MalformedMessage as error:
@@ -227,7 +237,7 @@ class _Worker:
                 await self._requests.send_all(frame(body))
                 return await self._receive(frame_length(await self._receive(HEADER_BYTES), MAX_REPLY_BYTES))
         except trio.TooSlowError as error:
-            raise _Broken(Failure.TIMEOUT) from error
+            raise _Broken(Failure.NODE_BUSY) from error
         except trio.BrokenResourceError as error:
             raise _Broken(Failure.CRASH) from error
         except MalformedMessage as error:

@@ -41,23 +41,45 @@ MAX_BRACKETS: Final = 4096
 that a hostile child's reply of 100,000 brackets would crash the node. Honest prompts hold a few hundred."""
 
 
+PATIENCE: Final = 10
+"""Deadlines of any time that pass before a check ends which had less than one of processor time."""
+
+
 class Failure(StrEnum):
     """Reasons for which a check has no result."""
 
     TIMEOUT = "timeout"
+    """It took its deadline of processor time."""
     CRASH = "crash"
     MALFORMED = "malformed"
     UNDERIVABLE = "underivable"
+    """The task has no item, on any node; the only failure that a child may report."""
+    NODE_BUSY = "node_busy"
+    """This node gave it less processor time than its deadline in ten times as long."""
     CLOSED = "closed"
+
+    @property
+    def decides_nothing(self) -> bool:
+        """Whether this node alone is the cause, so that another one, or this one later, may find a result."""
+        return self in (Failure.NODE_BUSY, Failure.CLOSED)
 
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """Settings that a worker needs before its first request."""
+    """Settings that a worker needs before its first request.
+
+    Attributes:
+        deadline_seconds: of processor time, for one request.
+    """
 
     families: tuple[Family, ...]
     deadline_seconds: float
     scorer_modules: tuple[str, ...]
+
+    @property
+    def longest_seconds(self) -> float:
+        """Time after which a request ends that had less processor time than its deadline."""
+        return PATIENCE * self.deadline_seconds
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ It imports ReasoningGYM once (seconds) and then forks (milliseconds), so replaci
 It never reads a completion, and accepts from a child only a well-formed reply that came in time.
 """
 
+import contextlib
 import gc
 import os
 import select
@@ -11,6 +12,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from sapo_protocol.suite import Family
@@ -18,6 +20,7 @@ from sapo_verification.jail import child as jail_child
 from sapo_verification.jail.messages import (
     HEADER_BYTES,
     MAX_REPLY_BYTES,
+    PATIENCE,
     TOKEN_BYTES,
     Failure,
     MalformedMessage,
@@ -32,6 +35,16 @@ from sapo_verification.jail.messages import (
 
 MAX_CALLS: Final = 256
 """Per child: over so many calls the cost of a fork is negligible, and a damaged child is soon replaced."""
+
+
+_OUR_OWN: Final = frozenset(Failure) - {Failure.UNDERIVABLE}
+"""Failures that only the worker and the node find: a child that reports one of them lies."""
+
+_SCHEDULER_CLOCK: Final = 2
+"""``CPUCLOCK_SCHED`` of Linux: with it ``clock_getcpuclockid`` makes the id of a process's clock."""
+
+LOOK_SECONDS: Final = 0.01
+"""Shortest pause between two looks at the processor time of a child, however little is left of it."""
 
 
 class ChildFailed(Exception):
@@ -56,16 +69,20 @@ class JailChild:
         os.close(child_replies)
         os.set_blocking(self._requests, False)
         os.set_blocking(self._replies, False)
+        self._processor_seconds = _clock_of(self._pid)
         self.calls = 0
 
     def call(self, body: bytes, deadline_seconds: float) -> bytes:
         """Send a request to the child and return the body of its reply.
 
+        Args:
+            deadline_seconds: of the child's processor time, for a busy node makes no answer slow.
+
         Raises:
             ChildFailed: it ended, took too long, announced too long a reply, or did not answer this request.
         """
         self.calls += 1
-        until = time.monotonic() + deadline_seconds
+        until = _Limits(self._processor_seconds, deadline_seconds)
         if _is_ready(self._replies, select.POLLIN, 0):
             raise ChildFailed(Failure.MALFORMED)  # it sent something, or ended, before the request
         try:
@@ -88,19 +105,51 @@ class JailChild:
         os.close(self._requests)
         os.close(self._replies)
 
-    def _write(self, data: bytes, until: float) -> None:
+    def _write(self, data: bytes, until: "_Limits") -> None:
         while data:
-            _wait(self._requests, select.POLLOUT, until)
+            until.wait(self._requests, select.POLLOUT)
             data = data[os.write(self._requests, data[: select.PIPE_BUF]) :]
 
-    def _read(self, size: int, until: float) -> bytes:
+    def _read(self, size: int, until: "_Limits") -> bytes:
         data = bytearray()
         while len(data) < size:
-            _wait(self._replies, select.POLLIN, until)
+            until.wait(self._replies, select.POLLIN)
             if not (piece := os.read(self._replies, size - len(data))):
                 raise ChildFailed(Failure.CRASH)
             data += piece
         return bytes(data)
+
+
+class _Limits:
+    """What one call may take: processor time of the child, and ten times as much of any time.
+
+    Without the second limit a child that blocks would hold its worker for ever.
+
+    Args:
+        processor_seconds: returns what the child has used since it began.
+        deadline_seconds: most of it that this call may use.
+    """
+
+    def __init__(self, processor_seconds: Callable[[], float], deadline_seconds: float) -> None:
+        self._processor_seconds = processor_seconds
+        self._most_used = processor_seconds() + deadline_seconds
+        self._until = time.monotonic() + PATIENCE * deadline_seconds
+
+    def wait(self, descriptor: int, event: int) -> None:
+        """Return when a descriptor is ready.
+
+        Raises:
+            ChildFailed: a limit was reached before that.
+        """
+        while True:
+            unused = self._most_used - self._processor_seconds()
+            if unused <= 0:
+                raise ChildFailed(Failure.TIMEOUT)
+            left = self._until - time.monotonic()
+            if _is_ready(descriptor, event, min(max(unused, LOOK_SECONDS), left)):
+                return
+            if left <= 0:
+                raise ChildFailed(Failure.NODE_BUSY)
 
 
 class JailWorker:
@@ -108,7 +157,7 @@ class JailWorker:
 
     Args:
         families: the suite's.
-        deadline_seconds: for one request.
+        deadline_seconds: of processor time, for one request.
     """
 
     def __init__(self, families: tuple[Family, ...], deadline_seconds: float) -> None:
@@ -125,7 +174,8 @@ class JailWorker:
             self._child = self._fork()
         try:
             reply = self._child.call(body, self._deadline_seconds)
-            decode_reply(reply, completions)
+            if decode_reply(reply, completions) in _OUR_OWN:
+                raise ChildFailed(Failure.MALFORMED)
         except ChildFailed as failed:
             self._end_child()
             return encode_reply(failed.failure)
@@ -148,7 +198,7 @@ class JailWorker:
     def _prove_one_call(self) -> None:
         """End the process if not even an empty request works in the jail."""
         reply = decode_reply(self.relay(encode_request(Request(0, 0, ()))), 0)
-        if reply in (Failure.CRASH, Failure.TIMEOUT, Failure.MALFORMED):
+        if reply in _OUR_OWN:
             sys.exit(f"a jailed checker does not work on this machine ({reply})")
 
     def _fork(self) -> JailChild:
@@ -160,9 +210,17 @@ class JailWorker:
             self._child = None
 
 
-def _wait(descriptor: int, event: int, until: float) -> None:
-    if not _is_ready(descriptor, event, until - time.monotonic()):
-        raise ChildFailed(Failure.TIMEOUT)
+def _clock_of(process: int) -> Callable[[], float]:
+    """Return a clock of the processor time that a process has used, in seconds.
+
+    Where the system has none that another process can read, it is the clock on the wall.
+    """
+    if sys.platform == "linux":
+        clock = partial(time.clock_gettime, ~process << 3 | _SCHEDULER_CLOCK)
+        with contextlib.suppress(OSError):  # a kernel that only imitates Linux may not know it
+            clock()
+            return clock
+    return time.monotonic
 
 
 def _is_ready(descriptor: int, event: int, seconds: float) -> bool:

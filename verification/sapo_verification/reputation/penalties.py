@@ -68,6 +68,7 @@ CONSEQUENCES: Final = MappingProxyType(
         Reason.CODE_IN_ANSWER: Consequence(_ACCEPT, evidence=SOFT),
         Reason.NO_SIGNAL: Consequence(_ACCEPT),
         Reason.OFF_LEVEL: Consequence(_ACCEPT),  # nodes may see the chain's newest blocks at different times
+        Reason.NODE_BUSY: Consequence(_ACCEPT),  # a fact of this node alone
         Reason.NEAR_DUPLICATE: Consequence(_ACCEPT, evidence=SOFT),
         Reason.UNLIKELY: Consequence(_ACCEPT),
         Reason.PLANTED_PHRASE: Consequence(_ACCEPT),  # a model may have its own style

@@ -54,7 +54,7 @@ MAX_TRIES: Final = 32
 """Rollouts of one account verified for one place: an account without advantage must not use up a round."""
 
 MAX_TIMEOUTS: Final = 4
-"""Of those, the ones that may run into the checker's deadline: thirty-two of 2 s each would be a minute."""
+"""Of those, the ones that may run into a limit of the checker: thirty-two of 2 s each would be a minute."""
 
 PLACE_SECONDS: Final = 4.0
 """Time for one place, after which no further check begins for it: two deadlines of the checker. Answers that
@@ -295,7 +295,7 @@ class Sampler:
                 verified = await self._verifier.verify(admitted)
             except RemoteProtocolError as error:  # counted by the verifier
                 self._pool.take(admitted.content_id)
-                timeouts += error.reason is Reason.CHECKER_TIMEOUT
+                timeouts += error.reason in (Reason.CHECKER_TIMEOUT, Reason.NODE_BUSY)
             else:
                 if self._is_usable(verified):
                     found.append(verified)

@@ -7,6 +7,8 @@ Of n auditors f = floor((n - 1) / 3) may lie, crash or be silent, and n - f agre
 2. An auditor approves one proposal per turn, and may approve another one in a later turn. So a turn that its
    proposer wastes costs a turn, and the turn of an honest proposer suffices.
 3. Whoever holds n - f approvals of one proposal posts it. The chain takes the first posting of an epoch.
+4. A posting whose leaves nobody showed in time is rejected for ever, true as it may be. The same settlement
+   is proposed again in a later turn: the turn is part of the proposal, and so of its root's archive digest.
 
 The pages of a proposal with many accounts follow from its tallies and its base: nobody asks for them.
 
@@ -100,6 +102,7 @@ class ChainState:
         granted_points: points of all final epochs that were not recalled: the sum of the last one's root.
         bonded: the auditors whose signatures count.
         next_epoch: the first epoch that the chain still takes: above all that were ever final, or recalled.
+        rejected: digests of roots that it takes no more, as far as it was asked.
     """
 
     last: EpochRoot | None
@@ -107,6 +110,7 @@ class ChainState:
     granted_points: int
     bonded: frozenset[Account]
     next_epoch: int = 0
+    rejected: frozenset[Digest] = frozenset()
 
     @property
     def base_root(self) -> Digest:
@@ -428,6 +432,8 @@ class Agreement:
         for content_id, proposal in self._proposals(epoch).items():
             root = self._contributions.epoch_root(content_id)
             if root is None or root.base_root != state.base_root:
+                continue
+            if root.digest(self._manifest.ledger_domain) in state.rejected:
                 continue
             statement = EpochApproval(proposal.turn, root)
             valid = self._signatures(statement, content_id)

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import trio
 
 from sapo_client.node.auditing.accuser import Accuser
-from sapo_client.node.auditing.agreement import Agreement, AgreementTerms, ChainState
+from sapo_client.node.auditing.agreement import Agreement, AgreementTerms, ChainState, Postable
 from sapo_client.node.auditing.every_group import EveryGroup
 from sapo_client.node.auditing.pace import settling_pause_seconds, watching_pause_seconds
 from sapo_client.node.auditing.pages import PageExchange
@@ -197,6 +197,7 @@ class Auditor:
         )
         self.audited: Final = _open_audited(parts)
         self._known, self._by_turns = Auditors(), True
+        self._rejected = frozenset[Digest]()
         self.points = 0
 
     async def run(self) -> None:
@@ -323,8 +324,20 @@ class Auditor:
         for envelope in step.messages:
             await self._publish(envelope)
         for posting in step.postings:
-            await parts.ledger.post(posting.statement, posting.signatures)
+            await self._post(posting)
         return state.live is not None and state.live.epoch == unsettled[-1]
+
+    async def _post(self, posting: Postable) -> None:
+        """Post, unless the chain has rejected that root: then the settlement has to be proposed again."""
+        parts, statement = self._parts, posting.statement
+        if not await parts.ledger.changes.is_rejected(statement):
+            await parts.ledger.post(statement, posting.signatures)
+            return
+        digest = statement.root.digest(parts.manifest.ledger_domain)
+        self._rejected |= {digest}
+        parts.telemetry.events.write(
+            "root_rejected", epoch=statement.root.epoch, turn=statement.turn, digest=digest
+        )
 
     async def _state(self, epochs: range) -> ChainState:
         """Return the chain's state; bonds are asked for only where a proposal may need them."""
@@ -338,7 +351,8 @@ class Auditor:
         auditors = self._known.within(epochs[0], epochs[-1])
         bonded = await ledger.changes.bonded(auditors) if is_proposed else frozenset[Account]()
         next_epoch = await ledger.next_epoch()
-        return ChainState(last, live.root if live else None, granted, bonded, next_epoch)
+        root = live.root if live else None
+        return ChainState(last, root, granted, bonded, next_epoch, self._rejected)
 
     def _may_count(self, epoch: int) -> bool:
         """Whether an epoch's late messages are in, and all that was admitted is audited or was waited for.

@@ -69,7 +69,12 @@ class _Account:
     @property
     def failed(self) -> int:
         """Drawn groups that are not paid, or that nobody has shown."""
-        return sum(not (slot in self.judged and self.judged[slot].is_payable) for slot in self.drawn.slots)
+        return len(self.missing) + sum(group.is_payable is False for group in self.judged.values())
+
+    @property
+    def undecided(self) -> int:
+        """Drawn groups that this node was too busy for."""
+        return sum(group.is_payable is None for group in self.judged.values())
 
 
 class SampleAudit:
@@ -128,7 +133,10 @@ class SampleAudit:
             units: what each account counts by the swarm's gate; None where every account counts in full.
         """
         counted = [
-            (one.drawn.commitment.account, self._engine.sampled.points(one.drawn, one.failed, units))
+            (
+                one.drawn.commitment.account,
+                self._engine.sampled.points(one.drawn, one.failed, units, undecided=one.undecided),
+            )
             for one in self._of(epoch)
         ]
         return tuple((account, points) for account, points in counted if points)

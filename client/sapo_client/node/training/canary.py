@@ -102,15 +102,20 @@ class CanarySettings:
 
 @dataclass(frozen=True, slots=True)
 class _Answers:
-    """Answers to the items with their rewards, in the items' order."""
+    """Answers to the items with their rewards, in the items' order.
+
+    Attributes:
+        rewards: None for an answer that this node was too busy to check: it is left out of a comparison.
+    """
 
     texts: tuple[bytes, ...]
-    rewards: tuple[float, ...]
+    rewards: tuple[float | None, ...]
 
     @property
     def reward(self) -> float:
-        """The share of right answers."""
-        return sum(self.rewards) / len(self.rewards)
+        """The share of right answers among those that were checked, 0 if none was."""
+        checked = [reward for reward in self.rewards if reward is not None]
+        return sum(checked) / max(1, len(checked))
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +250,11 @@ class Canary:
         texts = await self._parts.learner.shadow([prompt for _, prompt in items])
         shadow = await self._scored(items, texts)
         self._others.weigh(self._parts.sampler.shares(self._others.accounts(), self._epoch))
-        changes = [mine - its for mine, its in zip(answers.rewards, shadow.rewards, strict=True)]
+        changes = [
+            mine - its
+            for mine, its in zip(answers.rewards, shadow.rewards, strict=True)
+            if mine is not None and its is not None
+        ]
         pairs = [
             AnswerPair(task.family, mine, its)
             for (task, _), mine, its in zip(items, answers.texts, shadow.texts, strict=True)
@@ -310,12 +319,12 @@ class Canary:
         return await self._scored(items, texts)
 
     async def _scored(self, items: Items, texts: tuple[bytes, ...]) -> _Answers:
-        rewards = []
+        rewards: list[float | None] = []
         for (task, _), text in zip(items, texts, strict=True):
             try:
                 rewards.append((await self._parts.checkers.check(task, (text,))).rewards[0])
-            except CheckFailed:
-                rewards.append(0.0)  # an answer that breaks its checker earns nothing
+            except CheckFailed as error:  # an answer that breaks its checker earns nothing
+                rewards.append(None if error.reason.decides_nothing else 0.0)
         return _Answers(texts, tuple(rewards))
 
     async def _draw_items(self, check: int) -> Items:

@@ -145,15 +145,18 @@ class Promotion:
         answers = await self._learner.compare(
             [prompt for _, prompt in asked], seed=self._rng.getrandbits(SEED_BITS)
         )
-        both = won = lost = 0
+        tasks = both = won = lost = 0
         for (task, _), *texts in zip(asked, *answers, strict=True):
             policy, candidate = [
                 await is_right(self._checkers, task, text, self._on_failure) for text in texts
             ]
+            if policy is None or candidate is None:
+                continue
+            tasks += 1
             both += policy and candidate
             won += candidate and not policy
             lost += policy and not candidate
-        return Comparison(len(asked), both, won, lost)
+        return Comparison(tasks, both, won, lost)
 
     def _on_failure(self, task: Task, error: CheckFailed) -> None:
         self._events.write("comparison_failed", family=task.family, detail=str(error))

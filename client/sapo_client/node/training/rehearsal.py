@@ -105,8 +105,10 @@ async def posed(checkers: Checkers, tasks: Iterable[Task]) -> list[tuple[Task, s
 
 async def is_right(
     checkers: Checkers, task: Task, completion: bytes, on_failure: Callable[[Task, CheckFailed], None]
-) -> bool:
+) -> bool | None:
     """Return whether an own completion is right; one that cannot be checked is not.
+
+    None if this node was too busy to check it.
 
     Args:
         on_failure: called if it cannot be checked.
@@ -115,4 +117,4 @@ async def is_right(
         return (await checkers.check(task, [completion])).rewards == (1.0,)
     except CheckFailed as error:
         on_failure(task, error)
-        return False
+        return None if error.reason.decides_nothing else False

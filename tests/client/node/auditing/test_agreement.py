@@ -67,6 +67,13 @@ def test_an_epoch_that_was_recalled_is_not_proposed_again(seed: int) -> None:
     assert world.happened["posted after its recall"] == 0
 
 
+@pytest.mark.parametrize("liars", [0, 1])
+def test_a_true_posting_that_was_rejected_is_proposed_again_in_a_later_turn(liars: int) -> None:
+    calm = Weather(slow=0.0, crash=0.0, outage=0.0)
+    world = AgreementWorld(1, auditors=4, liars=liars, silent=True, weather=calm, hidden=(1, 3))
+    assert world.run(6) == harmless(6)
+
+
 @pytest.mark.parametrize("auditors", [4, 7, 10])
 def test_one_more_that_is_silent_stops_everything(auditors: int) -> None:
     world = AgreementWorld(1, auditors=auditors, liars=(auditors - 1) // 3 + 1, silent=True)

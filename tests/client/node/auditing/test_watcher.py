@@ -18,6 +18,7 @@ from support.ledger import (
     POINTS_CAP,
     Contracts,
     Tree,
+    ask,
     keys,
     make_root,
     settled,
@@ -27,7 +28,7 @@ from support.nodes import until
 
 from sapo_client.account import ledger_commands
 from sapo_client.errors import SapoError
-from sapo_client.ledger.fraud import posting_name
+from sapo_client.ledger.fraud import by_signer, posting_name
 from sapo_client.ledger.records import Stake
 from sapo_protocol import merkle, secp256k1
 from sapo_protocol.contributions import Approval, Proposal, Share, Tally
@@ -304,6 +305,34 @@ async def test_a_node_asks_for_hidden_leaves_and_the_next_honest_posting_becomes
             "whoever was first rejected it"
         )
         assert not any(harness.node.events("challenge") for harness in everybody)
+
+
+async def test_a_true_posting_that_was_rejected_is_proposed_again_and_paid(tmp_path: Path) -> None:
+    """All nodes were away from the chain while somebody asked for leaves: no posting of that root counts."""
+    async with swarm(tmp_path, quorum=3, watched=False) as net:
+        contracts, chain, verifier = net.contracts, net.world.chain, net.contracts.verifier
+        net.world.turn_to(EPOCH + 1, FIRST_TURN_SECONDS + TURN_SECONDS)
+        store = net.honest[0].contributions
+        await until(lambda: any(len(store.approvals(EPOCH, each)) == 3 for each in store.proposals(EPOCH)))
+        [content_id] = [each for each in store.proposals(EPOCH) if len(store.approvals(EPOCH, each)) == 3]
+        statement = store.proposals(EPOCH)[content_id].approval(content_id)
+        signed = [each.signature for each in store.approvals(EPOCH, content_id)]
+        post = contracts.ledger.post(statement, by_signer(statement.digest(contracts.domain), signed))
+        chain.send(DEPLOYER, contracts.ledger.address, post)
+        ask(contracts, CROWD[3].account)
+        chain.now_seconds += verifier.answer_seconds()
+        chain.send(DEPLOYER, verifier.address, verifier.prove_hidden(CROWD[3].account))
+        assert contracts.ledger.live() is None
+
+        for harness in net.honest:
+            net.nursery.start_soon(partial(harness.node.supervisor.keep, "ledger", harness.ledger.run))
+        await until(lambda: net.passes(0.1) and contracts.history.record(EPOCH))
+        record = contracts.history.record(EPOCH)
+        assert record is not None
+        assert is_reference(record.root)
+        assert record.root.archive_digest != statement.root.archive_digest
+        assert any(harness.node.events("root_rejected") for harness in net.honest)
+        assert set(net.bonds().values()) == {Stake(AUDITOR_BOND, 0, 0)}
 
 
 async def test_honest_auditors_go_on_from_the_last_root_that_anyone_can_explain(tmp_path: Path) -> None:

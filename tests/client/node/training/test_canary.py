@@ -36,6 +36,7 @@ from sapo_client.observe.events import Event, EventLog, read_events
 from sapo_protocol.identifiers import Account, ContentId
 from sapo_protocol.manifest import Limits
 from sapo_protocol.tasks import Task
+from sapo_verification.jail.checkers import CheckFailed, Failure
 from sapo_verification.jail.messages import Checked
 from sapo_verification.sampling.sampler import SamplingPolicy
 from sapo_verification.types import VerifiedRollout
@@ -44,13 +45,14 @@ OWN, EVIL, OTHER = Identity(1), Identity(2), Identity(3)
 HONEST = [Identity(number) for number in range(4, 8)]
 SETTINGS = CanarySettings(every_rounds=4, items=32)
 DAYS = tuple(day.encode() for day in ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"])
+NO_TIME = b"no time"
 WELL = 0.8
 """The bundled policy is right on more weekdays than this; one that always gives the same day, on 1/7."""
 
 
 @dataclass
 class InProcessCheckers:
-    """The real scorers in this process, with the canary's interface."""
+    """The real scorers in this process, with the canary's interface; for one answer there is never time."""
 
     harness: VerificationHarness
 
@@ -58,6 +60,8 @@ class InProcessCheckers:
         return (await self.harness.score(task, ())).prompt
 
     async def check(self, task: Task, completions: Sequence[bytes]) -> Checked:
+        if NO_TIME in completions:
+            raise CheckFailed(Failure.NODE_BUSY)
         return await self.harness.score(task, completions)
 
 
@@ -255,6 +259,17 @@ async def test_text_that_helps_makes_the_policy_the_shadow(tmp_path: Path) -> No
         assert number(check["won"]) > 9 > number(check["lost"])
         assert node.canary._watch == CanaryState(checks=1)
         assert (node.canary._window, node.canary._imitated) == ([], set())
+
+
+async def test_answers_that_the_node_was_too_busy_to_check_are_no_loss(tmp_path: Path) -> None:
+    async with lone(tmp_path) as node:
+        node.canary._parts = replace(node.canary._parts, learner=Speaking(node.learner, NO_TIME, None))
+        for _ in range(4):
+            await node.round(poisoned=True)
+        [check] = node.told("canary")
+        assert (check["reward"], check["lost"], check["won"]) == (0.0, 0, 0)
+        assert number(check["shadow"]) > WELL / 2
+        assert node.told("rolled_back") == []
 
 
 async def test_planted_text_that_costs_no_reward_is_found_and_only_who_planted_it_loses(

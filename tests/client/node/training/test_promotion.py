@@ -191,15 +191,16 @@ class Breaking(Drawn):
         return prompt
 
     async def check(self, task: Task, completions: Sequence[bytes]) -> Checked:
-        if b"break" in completions:
-            raise CheckFailed(Failure.CRASH)
+        for failure in (Failure.CRASH, Failure.NODE_BUSY):
+            if failure.value.encode() in completions:
+                raise CheckFailed(failure)
         return await super().check(task, completions)
 
 
 def test_tasks_without_a_prompt_are_left_out_and_answers_that_break_a_checker_are_wrong(
     tmp_path: Path,
 ) -> None:
-    learner = TwoPolicies(knows(1), lambda place, prompt: right(prompt) if place else b"break")
+    learner = TwoPolicies(knows(1), lambda place, prompt: right(prompt) if place else b"crash")
     promotion = promotion_of(learner, tmp_path, Breaking())
     after(promotion, 1)
     tasks = TASKS - TASKS // 3
@@ -207,6 +208,17 @@ def test_tasks_without_a_prompt_are_left_out_and_answers_that_break_a_checker_ar
         {"event": "comparison_failed", "family": 0, "detail": str(CheckFailed(Failure.CRASH))},
         {"event": "candidate_compared", "step": 7, "promoted": False}
         | {"tasks": tasks, "both": tasks - 1, "won": 0, "lost": 1},
+    ]
+
+
+def test_a_task_that_the_node_was_too_busy_for_says_nothing_about_either(tmp_path: Path) -> None:
+    learner = TwoPolicies(lambda place, prompt: right(prompt) if place else b"node_busy", knows(1))
+    promotion = promotion_of(learner, tmp_path, Breaking())
+    after(promotion, 1)
+    compared = {"tasks": (tasks := TASKS - TASKS // 3 - 1), "both": tasks, "won": 0, "lost": 0}
+    assert events(tmp_path) == [
+        {"event": "comparison_failed", "family": 0, "detail": str(CheckFailed(Failure.NODE_BUSY))},
+        {"event": "candidate_compared", "step": 7, "promoted": False} | compared,
     ]
 
 
