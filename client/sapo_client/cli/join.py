@@ -147,8 +147,18 @@ def _show_round(common: Common, summary: RoundSummary) -> None:
 
 def _require_joinable(config: Config) -> None:
     """Raise if the node cannot start, before its passphrase is asked for."""
+    from sapo_client.errors import ExitCode, SapoError
     from sapo_client.node.bootstrap import require_joinable
+    from sapo_client.node.runtime.manifests import is_alone, read_manifest
+    from sapo_client.paths import DataDir
 
+    data = DataDir(config.data_dir)
+    if config.swarm.manifest is None and data.manifest.exists() and is_alone(read_manifest(data.manifest)):
+        raise SapoError(
+            f"{data.root} holds a node that trains alone, and no swarm is named",
+            hint="add --alone to go on alone, or name a swarm by its link: sapo join 'sapo://...'",
+            exit_code=ExitCode.CONFIG,
+        )
     require_joinable(config)
 
 

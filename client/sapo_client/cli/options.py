@@ -177,6 +177,8 @@ def command(
         def run(**given: Any) -> None:
             options = shared(**{field.name: given.pop(field.name) for field in fields(shared)})
             logs.configure(options.verbose, quiet=options.quiet)
+            if not options.verbose:  # it prints each of its attempts; the command says what came of them
+                os.environ.setdefault("HF_HUB_VERBOSITY", "error")
             _tell_misspelt_variables(options.output)
             with _logged(function):
                 function(options, **given)  # type: ignore[arg-type, call-arg]

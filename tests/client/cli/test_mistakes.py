@@ -84,6 +84,21 @@ def test_a_malformed_bootstrap_address(address: str) -> None:
     assert (caught.value.exit_code, "/p2p/" in caught.value.hint) == (3, True)
 
 
+def test_a_directory_that_trained_alone_joins_nothing_by_itself(sapo: Run, policy: Path) -> None:
+    """Without its flag it would listen, and look for other nodes of a swarm that nobody else can know."""
+    sapo("keys", "new", "key", "--no-passphrase")
+    quick = ("--identity", "key", "--model", str(policy), "--steps", "1")
+    assert sapo("join", *quick, "--alone", SAPO_LEARNER__MAX_NEW_TOKENS="6").returncode == 0
+    assert_told(sapo("join", *quick), 3, "trains alone, and no swarm is named", "--alone", "sapo://")
+
+
+def test_a_model_that_cannot_be_downloaded_is_told_once(sapo: Run) -> None:
+    """The library tries six times, and would print each of them."""
+    done = sapo("doctor", "--json", "--model", "nobody/nothing", HF_ENDPOINT="http://127.0.0.1:9")
+    checks = {check["name"]: check["state"] for check in json.loads(done.stdout)["checks"]}
+    assert (done.returncode, checks["model"], done.stderr) == (7, "fail", "")
+
+
 def test_malformed_addresses_through_the_entry_point(join: Join) -> None:
     assert_told(join("--listen", "127.0.0.1:4001"), 3, "--listen 127.0.0.1:4001 is not")
     assert_told(
