@@ -44,7 +44,7 @@ class VerificationStep:
         stage: its number in the specification, 0 to 13.
         ok: none if it was not checked.
         rule: the broken rule.
-        is_skipped: whether it was not checked for want of time, or of data that a node's data directory may have.
+        is_skipped: whether it was not checked for want of time, or of data that the data directory may have.
     """
 
     stage: int

@@ -33,8 +33,9 @@ def verify(
     """Verify an envelope by the numbered stages of the specification; exit 7 if one fails.
 
     The author's certificate, and with a chain the beacon, come from the data directory of a node that
-    received the envelope; without them the stage is skipped, and a warning says so; so is the checker's on a machine that is too busy. Stages that no file can
-    show, such as the time at which it came, are marked with a dash.
+    received the envelope; without them the stage is skipped, and a warning says so. So is the checker's on a
+    machine that is too busy. Stages that no file can show, such as the time at which it came, are marked with
+    a dash.
     """
     from sapo_client.account.verify_file import steps
     from sapo_client.errors import ExitCode

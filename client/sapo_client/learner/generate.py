@@ -48,6 +48,11 @@ class Completion:
     text: str
     states: KeptRow | None = field(default=None, compare=False, repr=False)
 
+    @property
+    def utf8(self) -> bytes:
+        """The text as it is sent; half a character, which tokens can be, is replaced."""
+        return self.text.encode("utf-8", errors="replace")
+
 
 @dataclass(frozen=True, slots=True)
 class SampleRequest:

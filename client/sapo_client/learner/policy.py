@@ -90,6 +90,12 @@ class Policy:
         """Whether a prompt and ``new_tokens`` more tokens fit the model's context window."""
         return self.window is None or len(prompt) + new_tokens <= self.window
 
+    def fitting(self, prompts: Sequence[str], new_tokens: int) -> tuple[list[int], list[tuple[int, ...]]]:
+        """Return the places and tokens of the prompts that fit the window with ``new_tokens`` more."""
+        encoded = [self.encode_prompt(prompt) for prompt in prompts]
+        places = [place for place, prompt in enumerate(encoded) if self.has_room(prompt, new_tokens)]
+        return places, [encoded[place] for place in places]
+
     def require_room(self, new_tokens: int) -> None:
         """Raise if no prompt at all fits beside ``new_tokens`` more tokens.
 

@@ -16,16 +16,16 @@ from sapo_client.learner.adapters import base_model
 from sapo_client.learner.ahead import require_possible, sampled_meanwhile
 from sapo_client.learner.batch import TrainingGroup
 from sapo_client.learner.checkpoint import FAILED, KEPT, CheckpointStore, LearnerCounters
-from sapo_client.learner.generate import Completion, Generator, SampleRequest, generator_for
+from sapo_client.learner.generate import Completion, SampleRequest
 from sapo_client.learner.imitation.demonstrations import OWN, DemonstrationBuffer, DemonstrationText
 from sapo_client.learner.losses.own_gradient import OwnGradient
-from sapo_client.learner.policy import Policy, load_policy
+from sapo_client.learner.policy import load_policy
 from sapo_client.learner.ranks.group import ALONE, RankGroup
-from sapo_client.learner.ranks.sampling import Replica, ReplicaGenerator
+from sapo_client.learner.ranks.sampling import Replica, open_generator
 from sapo_client.learner.seeds import sampling_seed
 from sapo_client.learner.settings import LearnerSettings
 from sapo_client.learner.sizing.fit import require_weights_fit, with_fitting_tokens
-from sapo_client.learner.sizing.precision import require_float32_without_adapters, sampling_type
+from sapo_client.learner.sizing.precision import require_float32_without_adapters
 from sapo_client.learner.sizing.skeleton import require_trainable
 from sapo_client.learner.trainer import Trainer
 from sapo_client.learner.wire import HAPPENED, Message
@@ -112,7 +112,7 @@ class Service:
         self._policy = policy.with_adapters(settings.lora_rank) if settings.lora_rank else policy
         # vLLM has weights of its own
         self._replica = Replica(self._policy, ranks, copied=settings.overlap and not settings.vllm)
-        self._generator = self._open_generator()
+        self._generator = open_generator(self._replica, ranks, settings)
         self._trainer = Trainer(self._policy, settings, ranks)
 
     def call(self, name: str, arguments: dict[str, Any]) -> Message:
@@ -160,7 +160,7 @@ class Service:
         Returns:
             The request for the prompts that fit the model's window, and their places among all.
         """
-        places, fitting = self._fitting(prompts)
+        places, fitting = self._policy.fitting(prompts, self._settings.max_new_tokens)
         request = SampleRequest(
             fitting,
             completions_per_prompt,
@@ -180,13 +180,13 @@ class Service:
             self._held.popitem(last=False)
         groups = [sampled.get(place, []) for place in range(len(handles))]
         return {
-            "completions": [[_text_bytes(item) for item in group] for group in groups],
+            "completions": [[item.utf8 for item in group] for group in groups],
             "tokens": sum(len(item.tokens) for group in groups for item in group),
         }
 
     def evaluate(self, prompts: list[str], temperature: float = 0.0, seed: int = 0) -> Message:
         """Return one completion per prompt, greedy at temperature 0; the sampler's stream is untouched."""
-        return {"completions": [_text_bytes(each) for each in self._answers(prompts, temperature, seed)]}
+        return {"completions": [each.utf8 for each in self._answers(prompts, temperature, seed)]}
 
     def compare(self, prompts: list[str], seed: int = 0) -> Message:
         """Return one completion per prompt of the policy and one of its candidate, sampled as for training.
@@ -200,8 +200,8 @@ class Service:
         with self._trainer.supervised.weights.candidate_in_place():
             of_candidate = self._answers(prompts, temperature, seed)
         return {
-            "policy": [_text_bytes(each) for each in of_policy],
-            "candidate": [_text_bytes(each) for each in of_candidate],
+            "policy": [each.utf8 for each in of_policy],
+            "candidate": [each.utf8 for each in of_candidate],
             "tokens": sum(len(each.tokens) for each in (*of_policy, *of_candidate)),
         }
 
@@ -212,7 +212,7 @@ class Service:
 
     def _answers(self, prompts: Sequence[str], temperature: float, seed: int) -> list[Completion]:
         """Return one completion per prompt under the present weights, without tokens if it is too long."""
-        places, fitting = self._fitting(prompts)
+        places, fitting = self._policy.fitting(prompts, self._settings.max_new_tokens)
         if not places:
             return [_NOTHING] * len(prompts)
         groups = self._generator.sample(
@@ -413,7 +413,7 @@ class Service:
     ) -> TrainingGroup:
         """Return a group with the sampled tokens if they are held, else with its text tokenized again."""
         held = None if handle is None else self._held.get(handle)
-        if held is not None and [_text_bytes(item) for item in held.completions] == completions:
+        if held is not None and [item.utf8 for item in held.completions] == completions:
             return TrainingGroup(
                 prompt=held.prompt,
                 completions=tuple(item.tokens for item in held.completions),
@@ -450,35 +450,6 @@ class Service:
         steps, opened, _ = text.partition(OPEN_TAG)
         before = len(self._policy.encode_completion(steps + opened, limit)) - 1 if steps and opened else 0
         return DemonstrationText(asked, tokens, family, author, answer, before)
-
-    def _open_generator(self) -> Generator:
-        ranks, replica = self._ranks, self._replica
-        if not replica.is_copy:
-            return self._generator_of(replica.policy)
-        # one server, to which one rank speaks
-        by_leader = ranks.size == 1 or self._settings.endpoint is not None
-        samples = ranks.is_leader or not by_leader
-        inner = self._generator_of(replica.policy) if samples else None
-        return ReplicaGenerator(ranks, replica, inner, by_leader=by_leader)
-
-    def _generator_of(self, policy: Policy) -> Generator:
-        if not self._settings.vllm:
-            products = sampling_type(policy.device, self._settings.bfloat16)
-            return generator_for(policy, keep_states=not self._replica.is_copy, products=products)
-        if self._settings.endpoint is not None:
-            from sapo_client.learner.remote.vllm_server import VllmServerGenerator
-
-            return VllmServerGenerator(policy, self._settings.endpoint)
-        from sapo_client.learner.vllm_generator import VllmGenerator
-
-        return VllmGenerator(policy, seed=self._settings.seed)
-
-    def _fitting(self, prompts: Sequence[str]) -> tuple[list[int], list[tuple[int, ...]]]:
-        """Return the places and tokens of the prompts that fit the model's window with an answer."""
-        encoded = [self._policy.encode_prompt(prompt) for prompt in prompts]
-        limit = self._settings.max_new_tokens
-        places = [place for place, prompt in enumerate(encoded) if self._policy.has_room(prompt, limit)]
-        return places, [encoded[place] for place in places]
 
     def _within_window(self, group: TrainingGroup) -> TrainingGroup:
         """Return a group, or one whose completions have no tokens if it exceeds the model's window."""
@@ -524,7 +495,3 @@ class Service:
             if not error.transient:
                 raise
             self._happened.append((FAILED, {"why": error.text}))
-
-
-def _text_bytes(completion: Completion) -> bytes:
-    return completion.text.encode("utf-8", errors="replace")

@@ -174,7 +174,7 @@ async def test_a_node_before_genesis_ends_when_it_is_asked_to(
 async def test_the_beacon_of_an_epoch_that_is_not_the_current_one_is_waited_for_no_longer(
     mock_clock: MockClock, begin: Begin, weekdays: Suite, tmp_path: Path
 ) -> None:
-    """The node starts with its clock far ahead; with two confirmations the chain has no block for it."""
+    """The node starts with its clock far ahead; with two confirmations the chain has no such block."""
     contracts, manifest = found_now(tmp_path, weekdays, epoch_seconds=EPOCH_SECONDS)
     chain = contracts.chain
     trial = begin(manifest, ledger={"rpc_urls": (chain.url,), "confirmations": 2})

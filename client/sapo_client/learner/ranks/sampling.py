@@ -12,11 +12,13 @@ import copy
 from dataclasses import replace
 from typing import Any
 
-from sapo_client.learner.generate import Completion, Generator, SampleRequest
+from sapo_client.learner.generate import Completion, Generator, SampleRequest, generator_for
 from sapo_client.learner.policy import Policy
 from sapo_client.learner.ranks.group import RankGroup
 from sapo_client.learner.ranks.shard import copy_trained
 from sapo_client.learner.seeds import sampling_seed
+from sapo_client.learner.settings import LearnerSettings
+from sapo_client.learner.sizing.precision import sampling_type
 
 
 class Replica:
@@ -104,3 +106,28 @@ def _message(completion: Completion) -> list[Any]:
 def _completion(message: list[Any]) -> Completion:
     tokens, logprobs, text = message
     return Completion(tuple(tokens), tuple(logprobs), text)
+
+
+def open_generator(replica: Replica, ranks: RankGroup, settings: LearnerSettings) -> Generator:
+    """Return the generator that the settings name, on the policy itself or on its copies."""
+    if not replica.is_copy:
+        return _generator_of(replica, settings)
+    # one server, to which one rank speaks
+    by_leader = ranks.size == 1 or settings.endpoint is not None
+    samples = ranks.is_leader or not by_leader
+    inner = _generator_of(replica, settings) if samples else None
+    return ReplicaGenerator(ranks, replica, inner, by_leader=by_leader)
+
+
+def _generator_of(replica: Replica, settings: LearnerSettings) -> Generator:
+    policy = replica.policy
+    if not settings.vllm:
+        products = sampling_type(policy.device, settings.bfloat16)
+        return generator_for(policy, keep_states=not replica.is_copy, products=products)
+    if settings.endpoint is not None:
+        from sapo_client.learner.remote.vllm_server import VllmServerGenerator
+
+        return VllmServerGenerator(policy, settings.endpoint)
+    from sapo_client.learner.vllm_generator import VllmGenerator
+
+    return VllmGenerator(policy, seed=settings.seed)
