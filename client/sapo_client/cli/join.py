@@ -89,7 +89,6 @@ def join(
     with 130; the second one ends at once.
     """
     from sapo_client import keystore
-    from sapo_client.full_disk import told_of_full_disk
     from sapo_client.passphrase import PassphraseSource
 
     flags: dict[str, object] = {
@@ -115,8 +114,7 @@ def join(
         _accept(common, invitation, config)
         resolved = common.resolve(flags)  # with the settings that the invitation brought
         config = resolved.config
-    with told_of_full_disk(config.data_dir):
-        (_settle_alone if config.swarm.alone else _require_joinable)(config)
+    _settle(config)
     opened = keystore.load(path, PassphraseSource(config.passphrase_file))
     _LOG.info("identity %s, data %s, model %s", opened.path, config.data_dir, config.learner.model)
     from sapo_client.node.app import RunOptions
@@ -128,6 +126,15 @@ def join(
     roles = context.find_root().obj
     with unblocked_output():
         raise typer.Exit(run_node(config, opened, options, partial(_show_round, common), roles=roles))
+
+
+def _settle(config: Config) -> None:
+    """Give the node that trains alone its swarm, or raise if the node cannot start in the one that it has."""
+    from sapo_client.full_disk import told_of_full_disk
+    from sapo_client.node.bootstrap import require_joinable
+
+    with told_of_full_disk(config.data_dir):
+        (_settle_alone if config.swarm.alone else require_joinable)(config)
 
 
 def _claim(config: Config, identity: Identity, consent: Consent) -> Mapping[str, Any]:
@@ -143,23 +150,6 @@ def _show_round(common: Common, summary: RoundSummary) -> None:
         typer.echo(json.dumps(asdict(summary)))
     elif not common.quiet:
         typer.echo(summary.line())
-
-
-def _require_joinable(config: Config) -> None:
-    """Raise if the node cannot start, before its passphrase is asked for."""
-    from sapo_client.errors import ExitCode, SapoError
-    from sapo_client.node.bootstrap import require_joinable
-    from sapo_client.node.runtime.manifests import is_alone, read_manifest
-    from sapo_client.paths import DataDir
-
-    data = DataDir(config.data_dir)
-    if config.swarm.manifest is None and data.manifest.exists() and is_alone(read_manifest(data.manifest)):
-        raise SapoError(
-            f"{data.root} holds a node that trains alone, and no swarm is named",
-            hint="add --alone to go on alone, or name a swarm by its link: sapo join 'sapo://...'",
-            exit_code=ExitCode.CONFIG,
-        )
-    require_joinable(config)
 
 
 def _require_no_swarm(**options: object) -> None:

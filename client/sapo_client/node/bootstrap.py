@@ -9,6 +9,7 @@ import trio
 
 from sapo_client import locks, logs
 from sapo_client.config import Config
+from sapo_client.errors import ExitCode, SapoError
 from sapo_client.full_disk import told_of_full_disk
 from sapo_client.key_status import require_in_use
 from sapo_client.keystore import Identity
@@ -16,7 +17,13 @@ from sapo_client.node.app import NodeApp, RunOptions
 from sapo_client.node.auditing.assembly import require_rpc
 from sapo_client.node.roles import NO_ROLES, Roles
 from sapo_client.node.runtime.host import open_transport, require_addresses
-from sapo_client.node.runtime.manifests import require_manifest, require_same_suite, settle_manifest
+from sapo_client.node.runtime.manifests import (
+    is_alone,
+    read_manifest,
+    require_manifest,
+    require_same_suite,
+    settle_manifest,
+)
 from sapo_client.node.runtime.supervisor import find_sapo_error
 from sapo_client.observe.status import RoundSummary
 from sapo_client.paths import DataDir
@@ -26,10 +33,19 @@ def require_joinable(config: Config) -> None:
     """Raise if a node with this configuration cannot start; asks for no passphrase and changes nothing.
 
     Raises:
-        SapoError: addresses or the manifest are missing, malformed or unusable, or no RPC was named.
+        SapoError: addresses or the manifest are missing, malformed or unusable, no RPC was named, or the
+            directory holds a node that trains alone.
     """
+    data = DataDir(config.data_dir)
+    if config.swarm.manifest is None and data.manifest.exists() and is_alone(read_manifest(data.manifest)):
+        raise SapoError(
+            f"{data.root} holds a node that trains alone, and no swarm is named",
+            hint="to go on alone add --alone (a service: swarm.alone = true in its configuration), or name a"
+            " swarm by its link: sapo join 'sapo://...'",
+            exit_code=ExitCode.CONFIG,
+        )
     require_addresses(config)
-    manifest = require_manifest(config.swarm.manifest, DataDir(config.data_dir))
+    manifest = require_manifest(config.swarm.manifest, data)
     if manifest.has_chain:
         require_rpc(config.ledger, manifest)
 

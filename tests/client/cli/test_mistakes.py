@@ -89,7 +89,9 @@ def test_a_directory_that_trained_alone_joins_nothing_by_itself(sapo: Run, polic
     sapo("keys", "new", "key", "--no-passphrase")
     quick = ("--identity", "key", "--model", str(policy), "--steps", "1")
     assert sapo("join", *quick, "--alone", SAPO_LEARNER__MAX_NEW_TOKENS="6").returncode == 0
-    assert_told(sapo("join", *quick), 3, "trains alone, and no swarm is named", "--alone", "sapo://")
+    told = (3, "trains alone, and no swarm is named", "--alone", "swarm.alone = true", "sapo://")
+    assert_told(sapo("join", *quick), *told)
+    assert_told(sapo("service", "install", "--identity", "key", "--no-start"), *told)
 
 
 def test_a_model_that_cannot_be_downloaded_is_told_once(sapo: Run) -> None:

@@ -48,7 +48,7 @@ def test_a_manager_that_fails_is_told(member: Run, tmp_path: Path) -> None:
     done = member("service", "install", "--data-dir", "node", PATH=f"{folder}:/usr/bin:/bin")
     assert (done.returncode, done.stdout) == (3, "")
     assert "`systemctl --user daemon-reload` failed: Failed to connect to bus" in done.stderr
-    assert "compose.yaml" in done.stderr
+    assert "run `sapo join` in a terminal or in a container" in done.stderr
     systemctl.write_text("#!/bin/sh\necho ActiveState=active\necho StatusText=error: x\n")
     facts = member("service", "status", "--json", PATH=f"{folder}:/usr/bin:/bin")
     assert json.loads(facts.stdout)["ActiveState"] == "active"
