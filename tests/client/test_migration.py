@@ -148,8 +148,9 @@ def test_its_rollouts_are_exported_and_stand_up_to_verification(swarm: OldSwarm,
     messages = ((file, parse_envelope(file.read_bytes(), manifest.swarm_id)) for file in folder.iterdir())
     of_others = (file for file, message in messages if str(parse_rollout(message.payload).account) != ACCOUNT)
     steps = swarm.ask("verify", min(of_others))["steps"]
-    assert [step["ok"] for step in steps] == [True] * len(steps)
-    assert steps[-1]["name"] == "checker"
+    unseen = {step["number"] for step in steps if step["ok"] is None}
+    assert [step["number"] for step in steps if step["ok"]] == [n for n in range(14) if n not in unseen]
+    assert unseen == {3, 4, 8, 11, 12, 13}  # what no file can show: time, books, other texts
 
 
 def test_its_signing_history_is_exported(swarm: OldSwarm, tmp_path: Path) -> None:
