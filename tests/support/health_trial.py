@@ -268,3 +268,7 @@ def _samples(metrics: str) -> dict[tuple[str, str], float]:
         for family in text_string_to_metric_families(metrics)
         for sample in family.samples
     }
+
+
+Begin = Callable[..., HealthTrial]
+"""Makes a node of a swarm, not running yet, with other settings by section."""

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-import pytest
 import trio
-from support.health_trial import HealthHome, HealthTrial, require_row
+from support.health_trial import Begin, require_row
 from support.ledger import BOB
 from support.nodes import PATIENCE_SECONDS, Home, found_now, manifest_of, until
 from trio.testing import MockClock
 
 from sapo_client.observe.control_client import ControlClient
-from sapo_client.swarm.simulated.memory import MemoryHub
 from sapo_protocol.envelope import parse_envelope
-from sapo_protocol.manifest import Manifest
 from sapo_protocol.rollout import parse_rollout
 from sapo_protocol.suite import Suite
 from sapo_verification.admission.envelope_store import EnvelopeStore
@@ -26,20 +21,6 @@ from sapo_verification.store import open_database
 
 EPOCH_SECONDS = 3600
 YEAR_SECONDS = 365 * 24 * 3600
-
-Begin = Callable[..., HealthTrial]
-
-
-@pytest.fixture
-def begin(policy: Path, tmp_path: Path, mock_clock: MockClock, capsys: pytest.CaptureFixture[str]) -> Begin:
-    """Return a function that makes a node of a swarm, not running yet."""
-
-    def make(manifest: Manifest, **changes: dict[str, object]) -> HealthTrial:
-        home = HealthHome(tmp_path, 1, manifest, policy)
-        home.changes = changes
-        return HealthTrial(home, MemoryHub(), mock_clock, capsys, wall_base=time.time())
-
-    return make
 
 
 def signed_in(home: Home) -> int:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 import trio
-from support.health_trial import HealthHome, HealthTrial, Told, require_failure, require_row
+from support.health_trial import Begin, HealthTrial, Told, require_failure, require_row
 from support.ledger import BOB, Contracts, ServedChain, found
 from support.nodes import LOOK_SECONDS, PATIENCE_SECONDS, manifest_of, until
 from support.swarm import Identity
@@ -25,9 +25,8 @@ from sapo_client.config import LAST_CHECKPOINT_SECONDS
 from sapo_client.node.training.canary_state import CanaryFile, CanaryState
 from sapo_client.observe.health import INTERVAL_SECONDS
 from sapo_client.swarm.peer_id import peer_id_from_key
-from sapo_client.swarm.simulated.memory import MemoryHub, MemoryTransport
+from sapo_client.swarm.simulated.memory import MemoryTransport
 from sapo_protocol.identifiers import Account
-from sapo_protocol.manifest import Manifest
 from sapo_protocol.suite import Suite
 from sapo_protocol.topics import rollouts_topic
 from sapo_verification.signing.database import SigningDatabase
@@ -35,21 +34,7 @@ from sapo_verification.signing.database import SigningDatabase
 STRANGER = Identity(9)
 DEAD = f"/ip4/127.0.0.1/tcp/9/p2p/{peer_id_from_key(STRANGER.node)}"
 
-Begin = Callable[..., HealthTrial]
-
 # pytest-trio takes a clock only from a test's own parameters, so every test here names it.
-
-
-@pytest.fixture
-def begin(policy: Path, tmp_path: Path, mock_clock: MockClock, capsys: pytest.CaptureFixture[str]) -> Begin:
-    """Return a function that makes a node of a swarm, not running yet."""
-
-    def make(manifest: Manifest, **changes: dict[str, object]) -> HealthTrial:
-        home = HealthHome(tmp_path, 1, manifest, policy)
-        home.changes = changes
-        return HealthTrial(home, MemoryHub(), mock_clock, capsys, wall_base=time.time())
-
-    return make
 
 
 async def bystander(trial: HealthTrial, nursery: trio.Nursery, name: str) -> MemoryTransport:
