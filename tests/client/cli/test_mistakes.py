@@ -94,6 +94,7 @@ def test_a_directory_that_trained_alone_joins_nothing_by_itself(sapo: Run, polic
     assert_told(sapo("service", "install", "--identity", "key", "--no-start"), *told)
 
 
+@pytest.mark.long
 def test_a_model_that_cannot_be_downloaded_is_told_once(sapo: Run) -> None:
     """The library tries six times, and would print each of them."""
     done = sapo("doctor", "--json", "--model", "nobody/nothing", HF_ENDPOINT="http://127.0.0.1:9")

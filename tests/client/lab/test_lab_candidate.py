@@ -46,6 +46,7 @@ def curve(folder: Path, rounds: int) -> list[CurvePoint]:
     return [replace(row, seconds=0.0) for row in rows]
 
 
+@pytest.mark.long
 def test_a_run_that_is_resumed_between_two_comparisons_comes_to_the_same_curve(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

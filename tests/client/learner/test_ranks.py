@@ -199,6 +199,7 @@ def test_two_ranks_of_one_card_step_as_one_process_does(settings: LearnerSetting
     assert found == [close(report) for report in expected]
 
 
+@pytest.mark.long
 def test_two_ranks_train_the_same_text_of_others_as_one_process(settings: LearnerSettings) -> None:
     agreeing = replace(settings, agreement=True)
     started(agreeing)
@@ -209,6 +210,7 @@ def test_two_ranks_train_the_same_text_of_others_as_one_process(settings: Learne
     assert curve(two, range(3)) == [close(report) for report in expected]
 
 
+@pytest.mark.long
 def test_two_ranks_hold_a_candidate_and_promote_it_as_one_process_does(settings: LearnerSettings) -> None:
     """One process promotes what two ranks have written into their checkpoint."""
     beside = {"held_back": True, "demonstration_steps": 3, "demonstration_averaging": 0.5}

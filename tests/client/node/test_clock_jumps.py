@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 from pathlib import Path
 
+import pytest
 import trio
 from support.health_trial import Begin, require_row
 from support.ledger import BOB
@@ -62,6 +63,7 @@ async def test_a_clock_that_is_ahead_for_a_moment_costs_nothing(
         await trial.stop()
 
 
+@pytest.mark.long
 async def test_a_clock_that_stays_as_it_was_set_is_believed(
     mock_clock: MockClock, begin: Begin, weekdays: Suite
 ) -> None:
