@@ -193,7 +193,6 @@ def _why_down(data: DataDir, error: SapoError, kept: StatusReport) -> str:
 
 
 def _status_rows(report: StatusReport) -> list[tuple[str, Any]]:
-    ledger = report.ledger
     refused = [f"{reason} {count}" for reason, count in sorted(report.refused.items())]
     return [
         *_health_rows(report),
@@ -210,7 +209,16 @@ def _status_rows(report: StatusReport) -> list[tuple[str, Any]]:
         *_exchange_rows(report),
         ("sampled", f"{report.sampled_own} own, {report.sampled_external} of others"),
         ("refused", refused),
-        ("ledger", _ledger_text(report) if ledger.enabled else "off"),
+        *_ledger_rows(report),
+    ]
+
+
+def _ledger_rows(report: StatusReport) -> list[tuple[str, Any]]:
+    ledger = report.ledger
+    if not ledger.enabled:
+        return [("ledger", "off")]
+    return [
+        ("ledger", _ledger_text(report)),
         ("ledger error", ledger.last_error),
         ("endpoints", [_endpoint_text(endpoint) for endpoint in ledger.endpoints]),
     ]

@@ -98,11 +98,13 @@ async def test_status_of_a_running_node(home: dict[str, str], data: DataDir) -> 
 async def test_status_of_a_node_that_trains_alone_does_not_claim_to_share(
     home: dict[str, str], data: DataDir
 ) -> None:
-    keep_status(data.status, STATUS.model_copy(update={"alone": True, "accepted": 0}))
+    alone = {"alone": True, "accepted": 0, "ledger": LedgerReport()}
+    keep_status(data.status, STATUS.model_copy(update=alone))
     shown = (await ask(home, data, "status")).stdout.decode().splitlines()
     names = [line.split("  ")[0] for line in shown]
-    assert "rollouts      8 made, none shared: this node trains alone" in shown
+    assert "rollouts  8 made, none shared: this node trains alone" in shown
     assert not {"addresses", "peers", "reachable", "neighbours", "pool"} & set(names)
+    assert shown[-1] == "ledger    off"
 
 
 async def test_status_names_the_nodes_of_the_local_network(home: dict[str, str], data: DataDir) -> None:
