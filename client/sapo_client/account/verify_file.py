@@ -55,7 +55,7 @@ class VerificationStep:
 
     @property
     def name(self) -> str:
-        """What the stage checks."""
+        """The stage's name in the specification."""
         return STAGES[self.stage]
 
 

@@ -33,7 +33,7 @@ class PromptForm(StrEnum):
 
     @property
     def notice(self) -> str:
-        """What a person is told; empty for the usual forms."""
+        """The notice that a node prints at its start; empty for the usual forms."""
         return _NOTICES.get(self, "")
 
 

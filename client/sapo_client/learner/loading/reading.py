@@ -9,17 +9,8 @@ import torch
 
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.learner.loading.ends import named_ends, require_end
-from sapo_client.learner.loading.files import read_json
 from sapo_client.learner.loading.prompts import PromptForm, choose_form
-from sapo_client.learner.loading.refusals import (
-    another_kind_error,
-    gated_error,
-    is_gated,
-    is_of_another_kind,
-    needs_own_code,
-    own_code_error,
-    require_whole_model,
-)
+from sapo_client.learner.loading.refusals import known_refusal, require_whole_model
 from sapo_client.learner.loading.weights import UNREADABLE, require_all_weights, unreadable
 
 if TYPE_CHECKING:
@@ -90,13 +81,7 @@ def refusal(name: str, error: BaseException, *, hint: str) -> SapoError:
         error: what was raised.
         hint: what to do if nothing shows the reason.
     """
-    if is_gated(error):
-        return gated_error(name)
-    if needs_own_code(error):
-        return own_code_error(name)
-    if is_of_another_kind(error):
-        return another_kind_error(name, (read_json(name, "config.json") or {}).get("model_type", "unknown"))
-    return unreadable(name, error, hint=hint)
+    return known_refusal(name, error) or unreadable(name, error, hint=hint)
 
 
 def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
@@ -110,8 +95,8 @@ def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
     try:
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
     except (OSError, ValueError) as error:
-        if needs_own_code(error):
-            raise own_code_error(name) from error
+        if known := known_refusal(name, error):
+            raise known from error
         raise SapoError(
             f"cannot load the tokenizer {name!r}: {str(error).splitlines()[0]}",
             hint="the server names it; it is a folder here, or a name on the Hugging Face hub within reach",

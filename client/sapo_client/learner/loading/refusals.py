@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sapo_client.errors import ExitCode, SapoError
-from sapo_client.learner.loading.files import small_file
+from sapo_client.learner.loading.files import read_json, small_file
 
 
 def require_whole_model(name: str) -> None:
@@ -24,37 +24,31 @@ def require_whole_model(name: str) -> None:
         )
 
 
-def needs_own_code(error: BaseException) -> bool:
-    """Whether transformers refused a model because code of its own would have to be run."""
-    return "trust_remote_code" in str(error)
+def known_refusal(name: str, error: BaseException) -> SapoError | None:
+    """Return the error of a person for what transformers or the hub raised; None if it is none of these.
 
-
-def own_code_error(name: str) -> SapoError:
-    """Return the error for a model that brings code (``auto_map``), which could read the account's key."""
-    return SapoError(
-        f"the model {name!r} needs code of its own (auto_map in its files), which is never run here",
-        hint="take a model whose architecture transformers has; newer releases of transformers have more",
-        exit_code=ExitCode.CONFIG,
-    )
-
-
-def is_of_another_kind(error: BaseException) -> bool:
-    """Whether transformers knows an architecture, and not as a causal language model."""
-    return "Unrecognized configuration class" in str(error)
-
-
-def another_kind_error(name: str, kind: str) -> SapoError:
-    """Return the error for an architecture without a causal language model.
+    A model that brings code (``auto_map``) is refused because that code could read the account's key.
 
     Args:
         name: folder or hub name.
-        kind: transformers' name of the architecture.
+        error: what was raised.
     """
-    return SapoError(
-        f"the model {name!r} is of the kind {kind!r}, which is no causal language model in transformers",
-        hint="take a causal (decoder) language model, as Qwen/Qwen2.5-0.5B-Instruct",
-        exit_code=ExitCode.CONFIG,
-    )
+    if is_gated(error):
+        return gated_error(name)
+    if "trust_remote_code" in str(error):
+        return SapoError(
+            f"the model {name!r} needs code of its own (auto_map in its files), which is never run here",
+            hint="take a model whose architecture transformers has; newer releases of transformers have more",
+            exit_code=ExitCode.CONFIG,
+        )
+    if "Unrecognized configuration class" in str(error):
+        kind = (read_json(name, "config.json") or {}).get("model_type", "unknown")
+        return SapoError(
+            f"the model {name!r} is of the kind {kind!r}, which is no causal language model in transformers",
+            hint="take a causal (decoder) language model, as Qwen/Qwen2.5-0.5B-Instruct",
+            exit_code=ExitCode.CONFIG,
+        )
+    return None
 
 
 def gated_error(model: str) -> SapoError:

@@ -22,15 +22,7 @@ from sapo_client.errors import ExitCode, SapoError
 from sapo_client.learner.adapters import add_adapters, base_model
 from sapo_client.learner.cpu.fused_layers import is_llama_style
 from sapo_client.learner.loading.files import small_file
-from sapo_client.learner.loading.refusals import (
-    another_kind_error,
-    gated_error,
-    is_gated,
-    is_of_another_kind,
-    needs_own_code,
-    own_code_error,
-    require_whole_model,
-)
+from sapo_client.learner.loading.refusals import known_refusal, require_whole_model
 from sapo_client.learner.policy import PACKAGED
 from sapo_client.learner.sizing.experts import register_first_expert
 
@@ -254,10 +246,8 @@ def read_config(model: str) -> Any:
                 return AutoConfig.from_pretrained(folder, trust_remote_code=False)
         return AutoConfig.from_pretrained(model, trust_remote_code=False)
     except (OSError, ValueError) as error:
-        if is_gated(error):
-            raise gated_error(model) from error
-        if needs_own_code(error):
-            raise own_code_error(model) from error
+        if known := known_refusal(model, error):
+            raise known from error
         # the hub's library takes a path without a folder for a badly formed name
         is_path = model.startswith(("/", ".", "~")) and not Path(model).exists()
         why = "there is no such folder" if is_path else str(error).splitlines()[0]
@@ -282,8 +272,6 @@ def _built(model: str, config: Any, **options: Any) -> Any:
                 config, trust_remote_code=False, experts_implementation=register_first_expert(), **options
             ).eval()
     except ValueError as error:
-        if needs_own_code(error):
-            raise own_code_error(model) from error
-        if is_of_another_kind(error):
-            raise another_kind_error(model, config.model_type) from error
+        if known := known_refusal(model, error):
+            raise known from error
         raise

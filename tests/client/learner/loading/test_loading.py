@@ -40,6 +40,12 @@ def refusal(folder: Path, base: BaseName = "float32") -> tuple[str, str, int]:
     return caught.value.text, caught.value.hint, caught.value.exit_code
 
 
+def skeleton_refusal(folder: Path) -> tuple[str, str, int]:
+    with pytest.raises(SapoError) as caught:
+        make_skeleton(str(folder))
+    return caught.value.text, caught.value.hint, caught.value.exit_code
+
+
 def change_json(file: Path, **changes: Any) -> None:
     file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
 
@@ -201,10 +207,7 @@ def test_code_of_a_folder_is_neither_run_nor_asked_about(
         "take a model whose architecture transformers has; newer releases of transformers have more",
         ExitCode.CONFIG,
     )
-    assert refusal(folder) == expected
-    with pytest.raises(SapoError) as caught:
-        make_skeleton(str(folder))
-    assert (caught.value.text, caught.value.hint, caught.value.exit_code) == expected
+    assert (refusal(folder), skeleton_refusal(folder)) == (expected, expected)
     assert not ran.exists()
 
 
@@ -221,10 +224,7 @@ def test_an_adapter_alone_is_refused(tmp_path: Path) -> None:
         " if the weights are merged already, remove adapter_config.json",
         ExitCode.CONFIG,
     )
-    assert refusal(folder) == expected
-    with pytest.raises(SapoError) as caught:
-        make_skeleton(str(folder))
-    assert (caught.value.text, caught.value.hint, caught.value.exit_code) == expected
+    assert (refusal(folder), skeleton_refusal(folder)) == (expected, expected)
 
 
 @pytest.mark.parametrize(("kind", "settings"), [("t5", T5Config), ("modernbert", ModernBertConfig)])
@@ -237,10 +237,7 @@ def test_an_architecture_without_a_causal_model_is_refused(tmp_path: Path, kind:
         "take a causal (decoder) language model, as Qwen/Qwen2.5-0.5B-Instruct",
         ExitCode.CONFIG,
     )
-    assert refusal(folder) == expected
-    with pytest.raises(SapoError) as caught:
-        make_skeleton(str(folder))
-    assert (caught.value.text, caught.value.hint, caught.value.exit_code) == expected
+    assert (refusal(folder), skeleton_refusal(folder)) == (expected, expected)
 
 
 @pytest.mark.parametrize("quantised", [GPTQ, FOUR_BITS])
