@@ -13,7 +13,7 @@ FAULT_SCHEDULES ?= 1000
 .PHONY: help demo demo-attacks test test-long test-portable gpu coverage lint lock architecture docs wheel wheel-check container fuzz fuzz-nightly faults-nightly contracts contracts-test contracts-nightly contracts-mutants contracts-smt contracts-lint clean
 
 help:
-	@echo "make demo       a whole swarm on this machine: chain, nodes, an attacker, a report (about eight minutes)"
+	@echo "make demo       a whole swarm on this machine: chain, nodes, an attacker, a report (about eight minutes; a slow machine: up to sixteen)"
 	@echo "make demo-attacks  only the refusal of attacks: a smaller swarm, attacked from the start (two to three minutes)"
 	@echo "make test       the test suite, by three workers on two cores (JOBS=N for another number)"
 	@echo "make test-long  the few tests that take long: a founding followed step by step, killed experiments, lying auditors"
@@ -41,7 +41,7 @@ help:
 demo: $(VENV)/.core
 	$(BIN)/sapo testnet up --nodes 4 --model specialist-a,specialist-b --level worked \
 	  --families basic_arithmetic,fraction_simplification,binary_matrix,calendar_arithmetic \
-	  --liars 1 --attackers 1 --attack-epoch 4 --epochs 8 --page --report $(REPORT)
+	  --liars 1 --attackers 1 --attack-epoch 4 --epochs 8 --steps 30 --page --report $(REPORT)
 
 # The attacker is there from the start, and two short epochs are enough; nobody learns much in that time.
 demo-attacks: $(VENV)/.core

@@ -74,6 +74,17 @@ AttackEpochOption = Annotated[
     int, typer.Option("--attack-epoch", min=0, metavar="E", help="Epoch in which the attackers start.")
 ]
 
+StepsOption = Annotated[
+    int,
+    typer.Option(
+        "--steps",
+        min=0,
+        metavar="N",
+        help="Training steps of every node: on a slow machine the run goes on for them, for at most as many"
+        " epochs again.",
+    ),
+]
+
 StartOption = Annotated[
     str,
     typer.Option(
@@ -99,6 +110,7 @@ def up(
     attackers: AttackersOption = 1,
     attack_epoch: AttackEpochOption = 0,
     epochs: Annotated[int, typer.Option("--epochs", min=2, metavar="E", help="Epochs to run.")] = 3,
+    steps: StepsOption = 0,
     report: ReportOption = Path("testnet-report"),
     epoch_seconds: EpochSecondsOption = 50,
     seed: SeedOption = 0,
@@ -133,6 +145,7 @@ def up(
         quorum=quorum,
         attackers=attackers,
         epochs=epochs,
+        steps=steps,
         epoch_seconds=epoch_seconds,
         seed=seed,
         directory=common.data_dir or (_default_directory() if keep else None),

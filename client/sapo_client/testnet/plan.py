@@ -46,6 +46,8 @@ class Settings:
         quorum: number of auditors that must agree on a root; none for all but a third, rounded down.
         models: `bundled`, a Hugging Face model, or a folder that holds one; nodes take them in turn.
         attack_epoch: epoch in which the attackers start.
+        steps: training steps that every node shall take; a run in which one has taken fewer goes on after
+            its last epoch, for at most as many epochs again.
         tasks: what the swarm trains on.
         directory: the testnet's directory, which is kept; none for a temporary one.
         keep: leave the swarm running at the end.
@@ -68,6 +70,7 @@ class Settings:
     quorum: int | None = None
     models: tuple[str, ...] = ("bundled",)
     attack_epoch: int = 0
+    steps: int = 0
     tasks: TaskChoice = NANO_TASKS
     keep: bool = False
     progress: bool = True

@@ -44,7 +44,7 @@ def write(outcome: RunOutcome, settings: Settings, swarm_id: str) -> None:
         for number, word in (
             (settings.nodes, "node"),
             (settings.attackers, "attacker"),
-            (settings.epochs, "epoch"),
+            (outcome.epochs, "epoch"),
         )
     )
     plot.draw(
@@ -83,6 +83,7 @@ def as_json(outcome: RunOutcome, settings: Settings, swarm_id: str) -> dict[str,
         "format": "sapo/testnet-report/1",
         "swarm_id": swarm_id,
         "settings": to_json(settings),
+        "epochs": outcome.epochs,
         "failures": failures(outcome),
         "nodes": [_node(record) for record in outcome.records],
         "attacks": to_json([*outcome.attacks]),

@@ -18,6 +18,7 @@ from sapo_client.errors import ExitCode, SapoError
 from sapo_client.testnet import bringup, page, plan, report, state
 from sapo_client.testnet.attack_results import attack_rows, created_files, may_attack, read_sent
 from sapo_client.testnet.attacks import ATTACKS, marker
+from sapo_client.testnet.duration import reason_to_go_on
 from sapo_client.testnet.ledger_view import ChainView, Claim, EpochRow, points_of
 from sapo_client.testnet.node_record import NodeRecord
 from sapo_client.testnet.plan import Layout, Settings
@@ -101,6 +102,7 @@ class Testnet:
         names = plan.names(plan.NODE_NAMES, settings.nodes)
         self._records = [NodeRecord(name) for name in names]
         self._tails = [EventTail(layout.node(name).data.events) for name in names]
+        self._epochs = settings.epochs
         self._next_chain_poll = 0.0
         self._block: int | None = None
         self._points: Counter[str] = Counter()
@@ -206,21 +208,32 @@ class Testnet:
 
     def watch(self) -> None:
         """Show the swarm until its epochs are over and on the ledger, or the time for posting has passed."""
-        end = self._epochs_end()
         with View(self._console, moving=self._settings.progress) as view:
             self._write_line = view.say  # lines go above the live table
-            while (now := time.time()) < end + POSTING_SECONDS and not self._is_posted(now, end):
+            while not self._is_over(now := time.time()):
                 self._poll(now)
+                self._go_on_if_needed(now)
+                end = self._epochs_end()
                 view.show(self._snapshot("learning" if now < end else "posting", end - now), time.monotonic())
                 time.sleep(POLL_SECONDS)
         self._write_line = self._print
 
     def _epochs_end(self) -> float:
         manifest = self.setup.manifest
-        return manifest.genesis_seconds + self._settings.epochs * manifest.epoch_seconds
+        return manifest.genesis_seconds + self._epochs * manifest.epoch_seconds
 
-    def _is_posted(self, now: float, end: float) -> bool:
-        return now >= end and self.chain_view.next_epoch() >= self._settings.epochs
+    def _is_over(self, now: float) -> bool:
+        end = self._epochs_end()
+        return now >= end and (now >= end + POSTING_SECONDS or self.chain_view.next_epoch() >= self._epochs)
+
+    def _go_on_if_needed(self, now: float) -> None:
+        """Add an epoch once all are over, if a node that still runs lacks steps."""
+        if now < self._epochs_end():
+            return
+        running = [record for record in self._records if record.name not in self._reported_dead]
+        if (reason := reason_to_go_on(self._settings, self._epochs, running)) is not None:
+            self._epochs += 1
+            self._say(reason)
 
     def _poll(self, now: float) -> None:
         self._raise_if_interrupted()
@@ -279,7 +292,7 @@ class Testnet:
         return SwarmSnapshot(
             phase=phase,
             epoch=epoch if epoch >= 0 else None,
-            epochs=self._settings.epochs,
+            epochs=self._epochs,
             seconds_left=seconds_left,
             block=self._block,
             records=self._records,
@@ -312,7 +325,7 @@ class Testnet:
         sent = [message for home in attackers for message in read_sent(home.attacks)]
         return RunOutcome(
             starts_differ=self._settings.starts_differ,
-            epochs=settings.epochs,
+            epochs=self._epochs,
             records=self._records,
             attacks=attack_rows(sent, self._records),
             ledger=ledger,

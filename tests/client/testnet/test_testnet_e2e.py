@@ -84,6 +84,22 @@ def _check_proof(layout: Layout, report: dict[str, Any]) -> None:
 
 
 @pytest.mark.long
+def test_a_run_goes_on_for_steps_and_ends_after_twice_its_epochs(tmp_path: Path) -> None:
+    report = tmp_path / "report"
+    length = ["--epochs", "2", "--epoch-seconds", "20", "--steps", "100000"]
+    argv = sapo("testnet", "up", "--nodes", "2", "--attackers", "0", *length, "--report", str(report))
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert re.findall(r"so the run goes on: (.+)", done.stderr) == [
+        "epoch 3 of at most 4",
+        "epoch 4 of at most 4",
+    ]
+    found = json.loads((report / "report.json").read_text())
+    assert found["epochs"] == 4
+    assert [row["epoch"] for row in found["ledger"]] == [0, 1, 2, 3]
+
+
+@pytest.mark.long
 def test_nodes_are_killed_come_back_and_join_late(tmp_path: Path) -> None:
     layout = Layout(tmp_path / "net")
     folder = ("--json", "--data-dir", str(layout.root))
