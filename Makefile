@@ -9,8 +9,9 @@ JOBS ?= 3
 FUZZ_SECONDS ?= 120
 FUZZ_ENVELOPES ?= 1000000
 FAULT_SCHEDULES ?= 1000
+MUTANTS ?= 600
 
-.PHONY: help demo demo-attacks test test-long test-portable gpu coverage lint lock architecture docs wheel wheel-check container fuzz fuzz-nightly faults-nightly contracts contracts-test contracts-nightly contracts-mutants contracts-smt contracts-lint clean
+.PHONY: help demo demo-attacks test test-long test-portable gpu coverage lint lock architecture docs wheel wheel-check container fuzz fuzz-nightly faults-nightly rules-mutants contracts contracts-test contracts-nightly contracts-mutants contracts-smt contracts-lint clean
 
 help:
 	@echo "make demo       a whole swarm on this machine: chain, nodes, an attacker, a report (about eight minutes; a slow machine: up to sixteen)"
@@ -30,6 +31,7 @@ help:
 	@echo "make fuzz       mutated envelopes for two minutes: pipeline against reference implementation"
 	@echo "make fuzz-nightly  a million of them; figures also in fuzz-report.json"
 	@echo "make faults-nightly  a thousand fault schedules for the ledger; figures also in fault-report.json"
+	@echo "make rules-mutants  break protocol and verification in 600 places, others every day: their tests must notice 90 %"
 	@echo "make contracts  compile the contracts again (needs Node.js)"
 	@echo "make contracts-test     the contracts' own tests (needs Node.js)"
 	@echo "make contracts-nightly  the same with a million calls per invariant"
@@ -107,6 +109,10 @@ fuzz: $(VENV)/.dev
 fuzz-nightly: $(VENV)/.dev
 	OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz/run.py --count $(FUZZ_ENVELOPES) --json fuzz-report.json
 
+# Other mutants every day; all 6,000 take some hours of a processor (`python -m mutation --help`).
+rules-mutants: $(VENV)/.dev
+	OMP_NUM_THREADS=1 PYTHONPATH=tests $(BIN)/python -m mutation --sample $(MUTANTS) --seed $$(date +%j) --report rules-report.json
+
 faults-nightly: $(VENV)/.dev
 	OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz/run_schedules.py --count $(FAULT_SCHEDULES) --json fault-report.json
 
@@ -129,7 +135,7 @@ contracts-lint: $(VENV)/.slither contracts/node_modules/.installed
 	cd contracts && PATH="$$PWD/node_modules/.bin:$$PATH" $(abspath $(VENV))/slither/bin/slither . --config-file slither.json
 
 clean:
-	rm -rf $(VENV) $(REPORT) wheel-report dist site .fuzz fuzz-report.json fault-report.json .coverage coverage.json contracts/node_modules contracts/out contracts/cache contracts/out-smt contracts/cache-smt mutants-report.json \
+	rm -rf $(VENV) $(REPORT) wheel-report dist site .fuzz fuzz-report.json fault-report.json rules-report.json mutation-reach.json .coverage coverage.json contracts/node_modules contracts/out contracts/cache contracts/out-smt contracts/cache-smt mutants-report.json \
 	  tests/chain/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(VENV)/bin/python:

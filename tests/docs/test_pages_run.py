@@ -33,6 +33,7 @@ NOT_RUN: Final = {
     "make coverage": "this suite, with another runner",
     "make fuzz": "`make fuzz-nightly`, a job of every night",
     "make faults-nightly": "a job of every night",
+    "make rules-mutants": "a job of every night",
     "make contracts-test": "tests/client/ledger/test_foundry.py",
     "make contracts-mutants": "a job of every night",
     "make contracts-smt": "a job of every night",

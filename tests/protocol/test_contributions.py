@@ -17,6 +17,7 @@ from sapo_protocol.contributions import (
     Proposal,
     Share,
     Tally,
+    entries_on,
     parse_approval,
     parse_proposal,
     parse_tally,
@@ -25,8 +26,9 @@ from sapo_protocol.contributions import (
 from sapo_protocol.decoding import Value
 from sapo_protocol.eip712 import EpochRoot
 from sapo_protocol.encoding import encode
-from sapo_protocol.errors import Reason
+from sapo_protocol.errors import Reason, RemoteProtocolError
 from sapo_protocol.identifiers import Account, ContentId, Digest
+from sapo_protocol.rules import Rule
 
 ALICE = Identity(1)
 A, B, C = (Account(bytes(19) + bytes((n,))) for n in (1, 2, 3))
@@ -290,3 +292,26 @@ def test_settlement_and_root_do_not_depend_on_order(
     assert root.cumulative_root == merkle.sum_root(
         [(share.account, share.cumulative) for share in shares if share.cumulative]
     )
+
+
+@pytest.mark.parametrize(
+    ("row", "rule"),
+    [
+        ((_bytes(1), 4), None),
+        ((bytes(19), 4), Rule.TALLY_PAGES),
+        ((bytes(21), 4), Rule.TALLY_PAGES),
+        ((_bytes(1),), Rule.TALLY_PAGES),
+        ((_bytes(1), 4, 4), Rule.TALLY_PAGES),
+        ((_bytes(1), b""), Rule.TALLY_PAGES),
+        ((4, _bytes(1)), Rule.TALLY_PAGES),
+        (4, Rule.TALLY_PAGES),
+    ],
+)
+def test_a_row_of_a_page_is_an_account_and_its_numbers(row: Value, rule: Rule | None) -> None:
+    pages = [encode((row,))]
+    if rule is None:
+        assert list(entries_on(pages)) == [(A, 4)]
+        return
+    with pytest.raises(RemoteProtocolError) as raised:
+        entries_on(pages)
+    assert raised.value.rule is rule

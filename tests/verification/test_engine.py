@@ -303,3 +303,10 @@ def test_the_engine_knows_its_own_parts() -> None:
         engine.proofs,
     )
     assert {part._connection for part in (*parts, engine.count)} == {engine._connection}
+
+
+@pytest.mark.parametrize(("epochs", "epoch"), [(-2.5, 0), (0.0, 0), (0.9, 0), (1.0, 1), (7.5, 7)])
+def test_before_genesis_the_first_epoch_is_that_of_now(epochs: float, epoch: int) -> None:
+    harness = VerificationHarness((ALICE,))
+    manifest = harness.manifest
+    assert harness.engine.epoch(manifest.genesis_seconds + epochs * manifest.epoch_seconds) == epoch

@@ -8,6 +8,7 @@ from support.swarm import EPOCH, Identity, make_chain_manifest
 from support.verification_harness import VerificationHarness
 
 from sapo_protocol.audits.commitment import Commitment, commit, deadline_seconds
+from sapo_protocol.audits.draw import is_drawn
 from sapo_protocol.audits.groups import GroupRequest, OpenedGroup
 from sapo_protocol.audits.tree import ContentTree
 from sapo_protocol.envelope import Kind, parse_envelope, seal
@@ -224,6 +225,31 @@ async def test_another_member_shows_the_groups_of_who_is_away() -> None:
     member.receive(ALICE, 2)
     groups = member.engine.sampled.open_groups(_request(drawn))
     assert await _paid(auditor, drawn, groups) == 3
+
+
+async def test_only_registered_accounts_that_the_draw_takes_are_drawn() -> None:
+    terms = AuditTerms(samples=4, one_in=2)
+    manifest = make_chain_manifest(version=2, audits=terms)
+    accounts = [Identity(number) for number in range(1, 9)]
+    auditor = VerificationHarness(tuple(accounts), manifest, own=BOB.account)
+    topic = commitments_topic(manifest.swarm_id)
+    for one in accounts:
+        commitment = commit(one.node, one.account, EPOCH, [(0, ContentId(bytes(32)))])
+        message = seal(Kind.COMMITMENT, manifest.swarm_id, commitment.to_payload(), one.seed).to_bytes()
+        assert auditor.engine.receive(topic, message, AT).verdict is Verdict.ACCEPT
+    registered = {one.account for one in accounts[:6]}
+    taken = {account for account in registered if is_drawn(DRAW, account, terms)}
+    assert 0 < len(taken) < len(registered)
+    drawn = auditor.engine.sampled.drawn(EPOCH, DRAW, registered)
+    assert {one.commitment.account for one in drawn} == taken
+
+
+async def test_without_the_epochs_beacon_nothing_is_said_of_a_group() -> None:
+    alice, auditor = await _worked(ALICE, right=(0,)), _node(BOB)
+    [message] = alice.engine.envelopes.of(ALICE.account, EPOCH)
+    commitment = commit(ALICE.node, ALICE.account, EPOCH, [(0, _content(message))])
+    auditor.knows_beacons = False
+    assert await auditor.engine.sampled.check(commitment, OpenedGroup(message, ()), AT) is None
 
 
 @pytest.mark.parametrize("slots", [(7,), (0, 7)])

@@ -17,7 +17,7 @@ from sapo_verification.jail.messages import Checked
 from sapo_verification.reputation.evidence import Evidence
 from sapo_verification.reputation.penalties import CONSEQUENCES, HARD, SOFT
 from sapo_verification.types import AdmittedRollout, VerifiedRollout
-from sapo_verification.verifier import MAX_REMEMBERED
+from sapo_verification.verifier import MAX_REMEMBERED, CheckResult
 
 ALICE, BOB = Identity(1), Identity(2)
 
@@ -204,13 +204,20 @@ ESSAY = " ".join(f"word{n} and{n % 7}" for n in range(60))
 
 
 async def test_text_that_is_pasted_is_refused_and_costs_a_little() -> None:
-    harness = tagged_harness()
+    harness, scored = tagged_harness(), list[Task]()
+
+    async def check(task: Task, completions: Sequence[bytes]) -> CheckResult:
+        scored.append(task)
+        return await harness.score(task, completions)
+
+    harness.check = check
     first, second = (reasoned(harness, ALICE, slot, ESSAY) for slot in (0, 1))
     assert (await harness.engine.verify(first)).is_informative
     for _ in range(2):
         with pytest.raises(RemoteProtocolError) as raised:
             await harness.engine.verify(second)
         assert raised.value.reason is Reason.NEAR_DUPLICATE
+    assert len(scored) == 2, "what was refused for good is not scored again"
     assert harness.reputation.evidence(ALICE.account, EPOCH) == Evidence(1.0, SOFT, 2, EPOCH, 1)
     assert harness.record.refusals == [(Reason.NEAR_DUPLICATE, second.content_id, ALICE.account)]
 

@@ -171,6 +171,12 @@ def test_a_swarm_that_cannot_be_sampled_is_refused(changes: dict[str, object], w
         make_manifest(version=2, audits=AuditTerms(4, 1))
 
 
+def test_a_commitment_has_room_for_as_many_slots_as_it_says() -> None:
+    limits = replace(make_manifest().limits, slots_per_epoch=65_536)
+    manifest = make_chain_manifest(version=2, audits=AuditTerms(4, 1), epoch_seconds=60, limits=limits)
+    assert manifest.limits == limits
+
+
 @pytest.mark.parametrize(("samples", "one_in"), [(0, 1), (9, 1), (4, 0), (4, 3), (4, 131_072)])
 def test_terms_out_of_bounds_are_refused(samples: int, one_in: int) -> None:
     with pytest.raises(LocalProtocolError):

@@ -143,11 +143,13 @@ def test_settled_are_tallies_that_came_in_time_from_authors_with_only_one(
 
 
 def test_old_epochs_are_forgotten_but_for_what_the_chain_rests_on(contributions: ContributionStore) -> None:
+    others: list[ContentId] = []
     for epoch in (4, 5, 6):
         first = keep(contributions, ALICE, tally(ALICE, epoch))[0]
         keep(contributions, BOB, tally(BOB, epoch))
         taken = keep(contributions, ALICE, proposal(ALICE, first, epoch=epoch))[0]
-        keep(contributions, BOB, proposal(BOB, first, epoch=epoch))
+        others.append(keep(contributions, BOB, proposal(BOB, first, epoch=epoch))[0])
+        assert contributions.proposal(others[-1]) is not None
         keep(contributions, BOB, approval(BOB, taken, epoch))
         keep(contributions, CAROL, approval(CAROL, ContentId(bytes(32)), epoch))
         if epoch != 5:
@@ -155,6 +157,8 @@ def test_old_epochs_are_forgotten_but_for_what_the_chain_rests_on(contributions:
     contributions.forget(before_epoch=6)
     left = [(len(contributions.tallies(e)), len(contributions.proposals(e))) for e in (4, 5, 6)]
     assert left == [(1, 1), (0, 0), (2, 2)]
+    assert all(contributions.proposal(id_) is None for id_ in others[:2])
+    assert contributions.proposal(others[2]) is not None
     taken = next(iter(contributions.proposals(4)))
     assert [approval.account for approval in contributions.approvals(4, taken)] == [BOB.account]
     contributions.forget(before_epoch=6)

@@ -43,6 +43,13 @@ def test_a_banned_account_is_turned_away() -> None:
     assert reason_of(harness.pool.offer, plain(harness, BOB, 0)) is None
 
 
+def test_a_ban_is_told_before_a_full_quota() -> None:
+    harness = VerificationHarness(EVERYBODY, limits=PoolLimits(per_account=1))
+    harness.pool.offer(plain(harness, ALICE, 0))
+    harness.reputation.record_fault(ALICE.account, 0, EPOCH, Reason.EQUIVOCATION)
+    assert reason_of(harness.pool.offer, plain(harness, ALICE, 1)) is Reason.BANNED
+
+
 def test_an_account_has_a_quota_per_epoch_that_taking_does_not_free() -> None:
     harness = VerificationHarness(EVERYBODY, limits=PoolLimits(per_account=2))
     first, second, third = (plain(harness, ALICE, slot) for slot in range(3))

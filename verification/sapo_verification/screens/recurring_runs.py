@@ -79,8 +79,6 @@ class RecurringRuns:
         return (account, family) in self._set_aside
 
     def _recurs(self, pair: Pair, counts: RunCounts, runs: Set[int]) -> bool:
-        if counts.groups < LEAST_GROUPS:
-            return False
         least = max(SURE_COUNT, FREQUENT * counts.groups)
         frequent = {run: count for run in runs if (count := counts.count(run)) > least}
         if not frequent:
