@@ -4,8 +4,8 @@ Usage: PYTHONPATH=tests python -m mutation [--list] [--only REGEX] [--sample COU
            [--reach FILE] [--report FILE] [--part K/N]
 
 The report is written after each mutant, so that a run that is stopped leaves what it found. Ends with 1 if
-fewer than nine of ten are noticed, of those that a test reaches and that ``equivalent.json`` does not explain, or
-if one is noticed that it explains.
+fewer than nine of ten are noticed, or one that ``equivalent.json`` explains. Those that are explained do not
+count, nor do those that no test reaches.
 """
 
 from __future__ import annotations

@@ -126,6 +126,7 @@ def test_before_any_number_of_islands_is_known_nothing_is_carried_and_nobody_bla
     islands = world.islands
     assert islands.count(EPOCH) is None
     assert islands.all_at(NOW) == islands.due(OWN.node, OWN.account, NOW) == frozenset()
+    assert islands.proof_islands(PEOPLE[0].account, EPOCH, NOW) == ()
     received = world.hear(PEOPLE[0], 0)
     assert (received.verdict, received.rule) == (Verdict.IGNORE, Rule.ROLLOUT_ISLAND)
 

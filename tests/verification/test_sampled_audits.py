@@ -244,6 +244,18 @@ async def test_only_registered_accounts_that_the_draw_takes_are_drawn() -> None:
     assert {one.commitment.account for one in drawn} == taken
 
 
+async def test_a_group_of_another_account_or_epoch_is_not_paid_to_who_commits_to_it() -> None:
+    alice, bob = await _worked(ALICE, right=(0,)), await _worked(BOB, right=(0,))
+    auditor = await _worked(BOB, right=(0,))
+    [of_bob] = bob.engine.envelopes.of(BOB.account, EPOCH)
+    [of_alice] = alice.engine.envelopes.of(ALICE.account, EPOCH)
+    stolen = commit(ALICE.node, ALICE.account, EPOCH, [(0, _content(of_bob))])
+    late = commit(ALICE.node, ALICE.account, EPOCH + 1, [(0, _content(of_alice))])
+    check = auditor.engine.sampled.check
+    assert await check(stolen, OpenedGroup(of_bob, ()), AT) is None
+    assert await check(late, OpenedGroup(of_alice, ()), AT) is None
+
+
 async def test_without_the_epochs_beacon_nothing_is_said_of_a_group() -> None:
     alice, auditor = await _worked(ALICE, right=(0,)), _node(BOB)
     [message] = alice.engine.envelopes.of(ALICE.account, EPOCH)
