@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from sapo_protocol.identifiers import Account
 from sapo_protocol.manifest import Manifest
+from sapo_verification.fair_memory import IsNewcomer, nobody
 from sapo_verification.screens.near_duplicates import NearDuplicates
 from sapo_verification.screens.recurring_runs import RecurringRuns
 from sapo_verification.screens.step_lengths import DependsLess, StepLengths
@@ -21,6 +22,7 @@ class Screens:
     Args:
         key: 32 random bytes of this node and this start.
         own: this node's account, which it does not screen.
+        is_newcomer: whether an account is not known yet: what it writes displaces nobody else's text.
 
     Attributes:
         recurring_runs: the screen of stage 13.
@@ -28,13 +30,15 @@ class Screens:
         step_lengths: whose steps, and which, are longer than usual.
     """
 
-    def __init__(self, manifest: Manifest, key: bytes, own: Account) -> None:
+    def __init__(
+        self, manifest: Manifest, key: bytes, own: Account, is_newcomer: IsNewcomer = nobody
+    ) -> None:
         self._pays_right = bool(manifest.difficulty)
         self._families = families = manifest.suite.families
         self._own = own
-        self.recurring_runs = RecurringRuns(key)
-        self.usual_forms = UsualForms(key)
-        self.step_lengths = StepLengths(key)
+        self.recurring_runs = RecurringRuns(key, is_newcomer)
+        self.usual_forms = UsualForms(key, is_newcomer)
+        self.step_lengths = StepLengths(key, is_newcomer)
         self._duplicates = NearDuplicates(families, key, own)
 
     def note_arrival(self, admitted: AdmittedRollout, now_seconds: float, *, live: bool) -> None:

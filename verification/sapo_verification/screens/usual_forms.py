@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from sapo_protocol.identifiers import Account
+from sapo_verification.fair_memory import IsNewcomer, nobody
 from sapo_verification.screens.pair_counts import LEAST_OTHERS, PairCounts
 from sapo_verification.screens.run_counts import RUN_CHARACTERS, RunCounts, runs_of
 from sapo_verification.tasks.text_policy import OPEN_TAG
@@ -38,10 +39,11 @@ class UsualForms:
 
     Args:
         key: at most 64 random bytes that no other node knows.
+        is_newcomer: see ``FairMemory``.
     """
 
-    def __init__(self, key: bytes) -> None:
-        self.counts = PairCounts(key, width=WIDTH, fade_groups=FADE_GROUPS)
+    def __init__(self, key: bytes, is_newcomer: IsNewcomer = nobody) -> None:
+        self.counts = PairCounts(key, width=WIDTH, fade_groups=FADE_GROUPS, is_newcomer=is_newcomer)
         self._majorities: dict[int, _Majority] = {}
 
     def learn(self, rollout: VerifiedRollout) -> None:
