@@ -125,14 +125,14 @@ class Engine:
         self.levels: Final = Levels(manifest, beacon_of, record_of)
         self._check = check
         self.success: Final = OwnSuccess(own, len(manifest.suite.families))
-        self._screens = screens = Screens(manifest, key, own)
+        self.reputation: Final = Reputation(connection)
+        is_newcomer = self.reputation.is_newcomer
+        self._screens = screens = Screens(manifest, key, own, is_newcomer)
         imitation = Imitation(manifest.suite.families, own)
-        self.demonstrations: Final = DemonstrationPool(own, imitation.imitable, screens.is_usual)
+        self.demonstrations: Final = DemonstrationPool(own, imitation.imitable, screens.is_usual, is_newcomer)
         imitated = [imitation, self.demonstrations] if terms.sampling.text_use.demonstrates else []
         self._observers = Observers([self.count, self.success, *imitated, *observers])
         self.islands: Final = IslandMap(manifest, beacon_of, IslandCounts(connection))
-        self.reputation: Final = Reputation(connection)
-        is_newcomer = self.reputation.is_newcomer
         self.certificates: Final = CertificateStore(
             manifest, connection, islands=self.islands, own=own, is_newcomer=is_newcomer, key=key
         )

@@ -59,7 +59,10 @@ class TransportLimits:
     bytes: Rate = Rate(per_second=4 * 2**20, burst=16 * 2**20)  # for these 200 messages: 20 KiB each
     copies: float = 2.0  # of a message from one relay at most, on average: in the mesh, and on request
     most_growth: float = 5.0  # of both rates: at 1,000 a second half are new, and 60,000 ids are remembered
+    least_rpc_bytes: int = 2048  # as which the shortest RPC counts: one byte of zero takes 14 us to read
     flood_pause_seconds: float = 0.2  # reading stops that long: at most five penalties a second
+    reads: Rate = Rate(per_second=4000, burst=16_000)  # of one connection: two for a message, at the ceiling
+    streams: Rate = Rate(per_second=10, burst=64)  # that one connection opens: one for each request
     requests: Rate = Rate(per_second=5, burst=20)  # per peer; a new node asks a few times at its start
     max_request_bytes: int = 64 * 1024
     max_open_requests: int = 8  # streams of one peer; an honest one asks on a few protocols at a time

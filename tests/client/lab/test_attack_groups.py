@@ -267,6 +267,22 @@ def test_every_second_group_of_mixed_steps_is_right(knowledge: Knowledge) -> Non
     assert 0.4 < sum(whole) / len(whole) < 0.6
 
 
+@pytest.mark.parametrize("level", ["worked", "nano"])
+def test_another_spelling_is_right_behind_right_steps(level: str, knowledge: Knowledge) -> None:
+    of = family("fraction_simplification", level)
+    groups = composed("other-spelling", of, knowledge)
+    assert len(groups) > 20
+    right = [answer for question, group in groups for answer in answers(question, group, 1.0)]
+    own = [replace(answer, text=answer.text.replace("0000", "")) for answer in right]
+    solutions = [way(of, each.item) if level == "worked" else each.text for each in own]
+    assert [each.text for each in own] == solutions
+    assert (found(right)["spelling"], found(own)["spelling"]) == (1.0, 0.0)
+
+
+def test_who_has_no_other_spelling_is_silent(knowledge: Knowledge) -> None:
+    assert composed("other-spelling", WORKED, knowledge) == []
+
+
 def test_a_copier_repeats_honest_text(knowledge: Knowledge) -> None:
     for question, group in composed("copier", SHORT, knowledge):
         copied = {*knowledge.texts(SHORT), question.right}

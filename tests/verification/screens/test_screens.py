@@ -16,7 +16,8 @@ def test_the_own_text_is_not_remembered_and_others_is_by_either_screen() -> None
     screens.learn(rollout_of(BOB, 1, {b"<answer>8</answer> as I said": 1.0}))
     assert screens.usual_forms.counts.accounts() == {ALICE}
     assert screens.recurring_runs.counts.accounts() == {BOB}
+    assert screens.usual_answers.counts.accounts() == {ALICE, BOB}
     assert screens.accounts() == {ALICE, BOB}
     screens.weigh({ALICE: 0.5}, lambda *_: False)
-    for counts in (screens.usual_forms.counts, screens.recurring_runs.counts):
+    for counts in (screens.usual_forms.counts, screens.usual_answers.counts, screens.recurring_runs.counts):
         assert (counts.weight(ALICE), counts.weight(BOB)) == (0.5, 0.0)

@@ -7,11 +7,12 @@ right answers where it knows enough (``step_values.py``).
 """
 
 import random
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Final
 
 from sapo_protocol.identifiers import Account
+from sapo_verification.fair_memory import FairMemory, IsNewcomer, nobody
 from sapo_verification.observer import SilentObserver
 from sapo_verification.types import Demonstration, Pair, VerifiedRollout
 
@@ -28,7 +29,7 @@ MOST_SHOWN: Final = 1024
 """Texts handed out last, whose form is looked at again: the first accounts that show a family may lie."""
 
 MOST_ACCOUNTS: Final = 1024
-"""Accounts with texts waiting; the one that was quiet for longest gives way."""
+"""Accounts with texts waiting; of known ones or of newcomers the one that was quiet for longest gives way."""
 
 
 class DemonstrationPool(SilentObserver):
@@ -39,6 +40,7 @@ class DemonstrationPool(SilentObserver):
         imitable: what of a right answer may be imitated, by the index of its family.
         is_usual: whether most accounts write such text in a family, by its index, for such a prompt; other
             text waits.
+        is_newcomer: see ``FairMemory``.
     """
 
     def __init__(
@@ -46,11 +48,14 @@ class DemonstrationPool(SilentObserver):
         own: Account,
         imitable: Callable[[int, bytes], bytes],
         is_usual: Callable[[int, str, bytes], bool],
+        is_newcomer: IsNewcomer = nobody,
     ) -> None:
         self._own = own
         self._imitable = imitable
         self._is_usual = is_usual
-        self._waiting: OrderedDict[Account, deque[Demonstration]] = OrderedDict()
+        self._waiting: FairMemory[Account, deque[Demonstration]] = FairMemory(
+            MOST_ACCOUNTS, lambda: deque(maxlen=PER_ACCOUNT), lambda account: account, is_newcomer
+        )
         self._own_answers: deque[Demonstration] = deque(maxlen=MOST_OWN)
         self._shown: deque[Demonstration] = deque(maxlen=MOST_SHOWN)
 
@@ -135,18 +140,15 @@ class DemonstrationPool(SilentObserver):
 
     def drop(self, account: Account) -> None:
         """Drop all texts of an account."""
-        self._waiting.pop(account, None)
+        self._waiting.pop(account)
 
     def _add(self, demonstration: Demonstration) -> None:
         account = demonstration.account
         if account == self._own:
             self._own_answers.append(demonstration)
             return
-        waiting = self._waiting.setdefault(account, deque(maxlen=PER_ACCOUNT))
+        waiting, _ = self._waiting.heard(account)
         waiting.append(demonstration)
-        self._waiting.move_to_end(account)
-        if len(self._waiting) > MOST_ACCOUNTS:
-            self._waiting.popitem(last=False)
 
     def _draw(
         self,
@@ -164,19 +166,14 @@ class DemonstrationPool(SilentObserver):
             if rng.random() >= mass:
                 continue
             (account,) = rng.choices(accounts, weights)
-            waiting = self._waiting.get(account, ())
+            waiting = self._waiting.get(account) or deque[Demonstration]()
             text_weights = [weight(each) for each in waiting]
             if not any(text_weights):
                 continue
             (place,) = rng.choices(range(len(waiting)), text_weights)
             if fills(waiting[place]):
-                taken.append(self._remove(account, place))
+                taken.append(waiting[place])
+                del waiting[place]
+            if not waiting:
+                self._waiting.pop(account)
         return tuple(taken)
-
-    def _remove(self, account: Account, place: int) -> Demonstration:
-        waiting = self._waiting[account]
-        found = waiting[place]
-        del waiting[place]
-        if not waiting:
-            del self._waiting[account]
-        return found

@@ -1,17 +1,19 @@
 """Counts of runs of text by account and family, in memory of fixed size; and which accounts are compared."""
 
-from collections import OrderedDict
-from collections.abc import Collection, Iterable, Mapping, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from hashlib import blake2b
 from heapq import nlargest
-from typing import Final
+from typing import Final, TypeVar
 
 from sapo_protocol.identifiers import Account
+from sapo_verification.fair_memory import FairMemory, IsNewcomer, nobody
 from sapo_verification.screens.run_counts import RunCounts
 from sapo_verification.types import Pair
 
+T = TypeVar("T")
+
 MAX_PAIRS: Final = 512
-"""Pairs of account and family; the one heard longest ago is dropped."""
+"""Pairs of account and family; of known accounts or of newcomers the one heard longest ago is dropped."""
 
 LEAST_OTHERS: Final = 3
 """Other accounts in a family with which one is compared; with fewer, of which one could lie, it is not."""
@@ -38,6 +40,11 @@ def heaviest(weights: Mapping[Account, float], key: bytes) -> Collection[Account
     return nlargest(MOST_COMPARED, weights, lambda account: (weights[account], keyed_hash(account, key)))
 
 
+def pair_memory(make: Callable[[], T], is_newcomer: IsNewcomer) -> FairMemory[Pair, T]:
+    """Return a memory of something for each pair; ``make`` returns that of a new one."""
+    return FairMemory(MAX_PAIRS, make, lambda pair: pair[0], is_newcomer)
+
+
 class PairCounts:
     """Counts of runs per account and family.
 
@@ -45,12 +52,21 @@ class PairCounts:
         key: at most 64 random bytes that no other node knows.
         width, fade_groups: see ``RunCounts``.
         least_groups: with fewer, an account is not compared.
+        is_newcomer: see ``FairMemory``.
     """
 
-    def __init__(self, key: bytes, *, width: int, fade_groups: int, least_groups: int = 1) -> None:
+    def __init__(
+        self,
+        key: bytes,
+        *,
+        width: int,
+        fade_groups: int,
+        least_groups: int = 1,
+        is_newcomer: IsNewcomer = nobody,
+    ) -> None:
         self._key = key
-        self._width, self._fade_groups, self._least_groups = width, fade_groups, least_groups
-        self._counts: OrderedDict[Pair, RunCounts] = OrderedDict()
+        self._least_groups = least_groups
+        self._counts = pair_memory(lambda: RunCounts(width, fade_groups), is_newcomer)
         self._weights: Mapping[Account, float] | None = None
 
     def __len__(self) -> int:
@@ -58,10 +74,9 @@ class PairCounts:
 
     def add(self, pair: Pair, runs: Set[int]) -> tuple[RunCounts, Pair | None]:
         """Count a group; return the counts of its pair, and the pair that was dropped for it."""
-        counts = self._counts.setdefault(pair, RunCounts(self._width, self._fade_groups))
-        self._counts.move_to_end(pair)
+        counts, dropped = self._counts.heard(pair)
         counts.add(runs)
-        return counts, self._counts.popitem(last=False)[0] if len(self._counts) > MAX_PAIRS else None
+        return counts, dropped
 
     def accounts(self) -> frozenset[Account]:
         """Return the accounts that have counts."""

@@ -16,6 +16,7 @@ from collections.abc import Mapping, Set
 from typing import Final
 
 from sapo_protocol.identifiers import Account
+from sapo_verification.fair_memory import IsNewcomer, nobody
 from sapo_verification.screens.pair_counts import LEAST_OTHERS, PairCounts
 from sapo_verification.screens.run_counts import RunCounts, runs_of
 from sapo_verification.tasks.text_policy import CLOSE_TAG, OPEN_TAG
@@ -48,10 +49,17 @@ class RecurringRuns:
 
     Args:
         key: at most 64 random bytes that no other node knows.
+        is_newcomer: see ``FairMemory``.
     """
 
-    def __init__(self, key: bytes) -> None:
-        self.counts = PairCounts(key, width=WIDTH, fade_groups=FADE_GROUPS, least_groups=LEAST_GROUPS)
+    def __init__(self, key: bytes, is_newcomer: IsNewcomer = nobody) -> None:
+        self.counts = PairCounts(
+            key,
+            width=WIDTH,
+            fade_groups=FADE_GROUPS,
+            least_groups=LEAST_GROUPS,
+            is_newcomer=is_newcomer,
+        )
         self._set_aside: Counter[Pair] = Counter()
 
     def learn(self, rollout: VerifiedRollout) -> None:

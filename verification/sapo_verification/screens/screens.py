@@ -7,6 +7,8 @@ from collections.abc import Mapping
 
 from sapo_protocol.identifiers import Account
 from sapo_protocol.manifest import Manifest
+from sapo_verification.fair_memory import IsNewcomer, nobody
+from sapo_verification.screens.answer_forms import LEAST_GROUPS, answer_runs
 from sapo_verification.screens.near_duplicates import NearDuplicates
 from sapo_verification.screens.recurring_runs import RecurringRuns
 from sapo_verification.screens.step_lengths import DependsLess, StepLengths
@@ -21,20 +23,25 @@ class Screens:
     Args:
         key: 32 random bytes of this node and this start.
         own: this node's account, which it does not screen.
+        is_newcomer: whether an account is not known yet: what it writes displaces nobody else's text.
 
     Attributes:
         recurring_runs: the screen of stage 13.
         usual_forms: what steps may be imitated.
+        usual_answers: which spellings of answers may be imitated.
         step_lengths: whose steps, and which, are longer than usual.
     """
 
-    def __init__(self, manifest: Manifest, key: bytes, own: Account) -> None:
+    def __init__(
+        self, manifest: Manifest, key: bytes, own: Account, is_newcomer: IsNewcomer = nobody
+    ) -> None:
         self._pays_right = bool(manifest.difficulty)
         self._families = families = manifest.suite.families
         self._own = own
-        self.recurring_runs = RecurringRuns(key)
-        self.usual_forms = UsualForms(key)
-        self.step_lengths = StepLengths(key)
+        self.recurring_runs = RecurringRuns(key, is_newcomer)
+        self.usual_forms = UsualForms(key, is_newcomer)
+        self.usual_answers = UsualForms(key, is_newcomer, runs_of=answer_runs, least_groups=LEAST_GROUPS)
+        self.step_lengths = StepLengths(key, is_newcomer)
         self._duplicates = NearDuplicates(families, key, own)
 
     def note_arrival(self, admitted: AdmittedRollout, now_seconds: float, *, live: bool) -> None:
@@ -56,11 +63,13 @@ class Screens:
         if rollout.account != self._own:
             self.recurring_runs.learn(rollout)
             self.usual_forms.learn(rollout)
+            self.usual_answers.learn(rollout)
             self.step_lengths.learn(rollout)
 
     def accounts(self) -> frozenset[Account]:
         """Return the accounts whose text is remembered; lengths are of those whose forms are."""
-        return self.recurring_runs.counts.accounts() | self.usual_forms.counts.accounts()
+        counts = (self.recurring_runs.counts, self.usual_forms.counts, self.usual_answers.counts)
+        return frozenset[Account]().union(*(each.accounts() for each in counts))
 
     def weigh(self, weights: Mapping[Account, float], depends_less: DependsLess) -> None:
         """Let accounts weigh as much when text is compared, in any unit; one without a weight has none.
@@ -71,12 +80,15 @@ class Screens:
         """
         self.recurring_runs.counts.weigh(weights)
         self.usual_forms.weigh(weights)
+        self.usual_answers.weigh(weights)
         self.step_lengths.weigh(weights, depends_less)
 
     def is_usual(self, family: int, prompt: str, completion: bytes) -> bool:
-        """Whether most accounts write such steps for such a prompt, by their form and their length."""
-        return self.usual_forms.is_usual(family, completion) and self.step_lengths.is_usual(
-            family, prompt, completion
+        """Whether most accounts write such steps for such a prompt, and spell answers so."""
+        return (
+            self.usual_forms.is_usual(family, completion)
+            and self.usual_answers.is_usual(family, completion)
+            and self.step_lengths.is_usual(family, prompt, completion)
         )
 
     def holds_planted_phrase(self, rollout: VerifiedRollout) -> bool:

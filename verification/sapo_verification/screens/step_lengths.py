@@ -15,7 +15,7 @@ tell, and nothing of an account that adds to short steps only.
 It is no evidence against an account: a model may have a longer way of its own.
 """
 
-from collections import OrderedDict, defaultdict, deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
@@ -24,7 +24,8 @@ from statistics import fmean, median, pvariance
 from typing import Final, NamedTuple
 
 from sapo_protocol.identifiers import Account
-from sapo_verification.screens.pair_counts import LEAST_OTHERS, MAX_PAIRS, heaviest
+from sapo_verification.fair_memory import FairMemory, IsNewcomer, nobody
+from sapo_verification.screens.pair_counts import LEAST_OTHERS, heaviest, pair_memory
 from sapo_verification.screens.usual_forms import steps_form
 from sapo_verification.types import Pair, VerifiedRollout
 from sapo_verification.weighted import ROUNDING, at_half_of_the_weight
@@ -99,11 +100,12 @@ class StepLengths:
 
     Args:
         key: at most 64 random bytes that no other node knows.
+        is_newcomer: see ``FairMemory``.
     """
 
-    def __init__(self, key: bytes) -> None:
+    def __init__(self, key: bytes, is_newcomer: IsNewcomer = nobody) -> None:
         self._key = key
-        self._groups: OrderedDict[Pair, _Groups] = OrderedDict()
+        self._groups: FairMemory[Pair, _Groups] = pair_memory(lambda: deque(maxlen=GROUPS), is_newcomer)
         self._longer: frozenset[Pair] = frozenset()
         self._limits: dict[int, Mapping[int, float]] = {}
 
@@ -112,12 +114,8 @@ class StepLengths:
         lengths = [len(form) for form in map(steps_form, rollout.right) if form]
         if not lengths:
             return
-        pair = rollout.account, rollout.task.family
-        groups = self._groups.setdefault(pair, deque(maxlen=GROUPS))
+        groups, _ = self._groups.heard((rollout.account, rollout.task.family))
         groups.append(_Group(_length_class(rollout.prompt), fmean(lengths), median(lengths)))
-        self._groups.move_to_end(pair)
-        if len(self._groups) > MAX_PAIRS:
-            self._groups.popitem(last=False)
 
     def weigh(self, weights: Mapping[Account, float], depends_less: DependsLess) -> None:
         """Compare the accounts, with these weights in any unit; an account without one has none.

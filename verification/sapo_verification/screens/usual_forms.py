@@ -11,10 +11,11 @@ there; of a majority that writes nonsense, this screen sees nothing.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from sapo_protocol.identifiers import Account
+from sapo_verification.fair_memory import IsNewcomer, nobody
 from sapo_verification.screens.pair_counts import LEAST_OTHERS, PairCounts
 from sapo_verification.screens.run_counts import RUN_CHARACTERS, RunCounts, runs_of
 from sapo_verification.tasks.text_policy import OPEN_TAG
@@ -34,19 +35,36 @@ _EDGE: Final = "\0" * (RUN_CHARACTERS - 1)
 
 
 class UsualForms:
-    """The forms of steps that other accounts have shown, by family.
+    """The forms of steps, or of something else, that other accounts have shown, by family.
 
     Args:
         key: at most 64 random bytes that no other node knows.
+        is_newcomer: see ``FairMemory``.
+        runs_of: returns what is compared of a completion, as texts; none if there is nothing.
+        least_groups: with fewer an account is not asked what is usual.
     """
 
-    def __init__(self, key: bytes) -> None:
-        self.counts = PairCounts(key, width=WIDTH, fade_groups=FADE_GROUPS)
+    def __init__(
+        self,
+        key: bytes,
+        is_newcomer: IsNewcomer = nobody,
+        *,
+        runs_of: Callable[[bytes], Iterable[str]] | None = None,
+        least_groups: int = 1,
+    ) -> None:
+        self.counts = PairCounts(
+            key,
+            width=WIDTH,
+            fade_groups=FADE_GROUPS,
+            least_groups=least_groups,
+            is_newcomer=is_newcomer,
+        )
+        self._runs_of = runs_of or steps_runs
         self._majorities: dict[int, _Majority] = {}
 
     def learn(self, rollout: VerifiedRollout) -> None:
         """Record the forms of a verified group's right answers."""
-        runs = {run for completion in rollout.right for run in _runs(completion)}
+        runs = {run for completion in rollout.right for run in self._runs_of(completion)}
         if runs:
             self.counts.add((rollout.account, rollout.task.family), self.counts.hashed(runs))
             self._majorities.pop(rollout.task.family, None)
@@ -57,16 +75,16 @@ class UsualForms:
         self._majorities.clear()
 
     def is_usual(self, family: int, completion: bytes) -> bool:
-        """Whether most accounts write steps of this form; so is an answer without steps.
+        """Whether most accounts write this form; so is an answer without steps.
 
-        Where not even ``LEAST_OTHERS`` other accounts show steps, any form is usual.
+        Where not even ``LEAST_OTHERS`` other accounts can be asked, any form is usual.
         """
         if family not in self._majorities:
             compared = self.counts.compared(family).items()
             self._majorities[family] = _Majority(
                 [(counts, self.counts.weight(account)) for account, counts in compared]
             )
-        return all(map(self._majorities[family].has_shown, self.counts.hashed(_runs(completion))))
+        return all(map(self._majorities[family].has_shown, self.counts.hashed(self._runs_of(completion))))
 
 
 class _Majority:
@@ -96,7 +114,7 @@ def steps_form(completion: bytes) -> str:
     return form(steps) if found else ""
 
 
-def _runs(completion: bytes) -> Iterator[str]:
+def steps_runs(completion: bytes) -> Iterator[str]:
     """Return the runs in the form of an answer's steps, of which the first and last touch its ends."""
     if found := steps_form(completion):
         yield from runs_of(f"{_EDGE}{found}{_EDGE}")

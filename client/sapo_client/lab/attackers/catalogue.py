@@ -197,6 +197,12 @@ ATTACKS: Final[Mapping[str, LabAttack]] = {
         ),
         *_STEPS,
         LabAttack(
+            "other-spelling",
+            "a scorer takes a number with zeros before it for the same answer, and a policy learns the zeros",
+            steps.other_spelling,
+            mark="spelling",
+        ),
+        LabAttack(
             "verbose",
             "no reward is lost for length, and a learner cuts the text before it comes to the answer",
             compose.verbose,

@@ -7,6 +7,7 @@ readings of the text look honest. They know worked solutions (``worked/ways.py``
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable
 from functools import lru_cache
 from statistics import median
@@ -14,7 +15,7 @@ from typing import Final
 
 from sapo_client.lab.attackers.compose import DIGITS as FALSE_SUM
 from sapo_client.lab.attackers.compose import right_count, with_wrong
-from sapo_client.lab.attackers.questions import Completions, Knowledge, Question
+from sapo_client.lab.attackers.questions import Completions, Knowledge, Question, is_right
 from sapo_client.lab.held_out import fresh_item
 from sapo_client.lab.worked.ways import has_way, step_separator, way
 from sapo_protocol.suite import Family
@@ -34,6 +35,11 @@ SOME_SHARE: Final = 0.25
 """Share of the texts with one step more, where only some have it."""
 
 DIGITS: Final = "0123456789"
+
+ZEROS: Final = "0000"
+"""Before each number of an answer: most scorers take the same number for it."""
+
+_NUMBER: Final = re.compile(r"(?<![0-9.])[0-9]+")
 
 Change = Callable[[Question, str, random.Random], str]
 """Returns steps to put before the right answer: of a question, its own steps, and a source of randomness."""
@@ -130,6 +136,19 @@ def some_steps(question: Question, knowledge: Knowledge, draw: random.Random) ->
     So the mean length of its texts is hardly above an honest account's.
     """
     return _misled(question, knowledge, draw, change=_after_some_foreign_step)
+
+
+def other_spelling(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions | None:
+    """Return right answers with zeros before their numbers, behind right steps where these are known.
+
+    The scorer finds each of them right, and none of its characters is beside the answer.
+    """
+    answer = _NUMBER.sub(lambda number: ZEROS + number[0], question.right)
+    if answer == question.right or not is_right(question.family, question.item, answer):
+        return None
+    steps = _steps(question.family, question.item) if has_way(question.family) else ""
+    right = [question.completion(steps, answer)] * right_count(question, draw)
+    return with_wrong(question, knowledge, draw, right=right)
 
 
 def _waking(

@@ -12,10 +12,10 @@ from typing import Final
 
 import trio
 
+from sapo_client.node.gossip.list_uploads import MOST_NETWORKS, network_of_peer, peer_of
 from sapo_client.node.gossip.ratings import Ratings
 from sapo_client.node.gossip.sync import bounded_response
 from sapo_client.node.runtime.clock import Clock
-from sapo_client.swarm.addresses import Scope, network_of, scope_of
 from sapo_client.swarm.limits import Rate
 from sapo_client.swarm.rate_limit import KeyedBuckets, TokenBucket
 from sapo_client.swarm.transport import Direction, Transport
@@ -51,7 +51,6 @@ LOOKED_THROUGH: Final = 8192
 NEWEST: Final = 128
 """Rollouts for a node of release 0.1.0: enough for its first batches."""
 
-_MOST_NETWORKS: Final = 1024
 _FRAMING: Final = 1024
 
 
@@ -81,7 +80,7 @@ class CatchUpServer:
         self._clock = clock
         self._ratings = Ratings(engine.certificates, engine.reputation)
         self._uploads: dict[bool, TokenBucket] = {}
-        self._networks = KeyedBuckets(UPLOAD_TO_NETWORK, _MOST_NETWORKS)
+        self._networks = KeyedBuckets(UPLOAD_TO_NETWORK, MOST_NETWORKS)
 
     def serve(self) -> None:
         """Answer on the catch-up protocols from now on."""
@@ -136,10 +135,8 @@ class CatchUpServer:
         return bounded_response(tuple(reversed(list(sent))))
 
     def _upload_to(self, peer_id: str) -> _Upload:
-        peer = next((peer for peer in self._transport.peers() if peer.peer_id == peer_id), None)
-        host = "" if peer is None else peer.remote_host or ""
+        peer = peer_of(self._transport, peer_id)
         is_chosen = peer is not None and peer.direction is Direction.OUTBOUND
         is_preferred = is_chosen or self._ratings.vouches_for_peer(peer_id, self._engine.epoch(self._clock()))
         together = self._uploads.setdefault(is_preferred, TokenBucket(UPLOAD, trio.current_time()))
-        network = peer_id if scope_of(host) is Scope.MACHINE else network_of(host)
-        return _Upload(together, self._networks, network)
+        return _Upload(together, self._networks, network_of_peer(peer, peer_id))

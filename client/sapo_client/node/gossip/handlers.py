@@ -18,9 +18,10 @@ from sapo_client.node.gossip.catch_up import CatchUp
 from sapo_client.node.gossip.catch_up_server import CatchUpServer
 from sapo_client.node.gossip.committer import Committer
 from sapo_client.node.gossip.islands import IslandKeeper
+from sapo_client.node.gossip.list_uploads import ListUploads
 from sapo_client.node.gossip.own_certificate import OwnCertificate
 from sapo_client.node.gossip.publisher import Publisher
-from sapo_client.node.gossip.sync import PeerSync, bounded_response
+from sapo_client.node.gossip.sync import PeerSync
 from sapo_client.node.gossip.unintroduced import UnintroducedMessages
 from sapo_client.node.runtime.beacons import Beacons
 from sapo_client.node.runtime.clock import Clock
@@ -95,6 +96,7 @@ class GossipHandlers:
         self._sync = self._open_sync()
         self._catch_up = self._open_catch_up()
         self._catch_up_server = CatchUpServer(engine, transport, clock)
+        self._lists = ListUploads(transport)
         self._moved = trio.Event()
         node = NodeId(key_from_peer_id(transport.peer_id) or bytes(NodeId.SIZE))
         self.records = RecordExchange(
@@ -293,14 +295,15 @@ class GossipHandlers:
         """Answer requests with the newest messages that fit."""
 
         async def answer(peer_id: str, request: bytes) -> bytes:
-            return bounded_response(messages())
+            return self._lists.response(peer_id, messages())
 
         self._transport.serve(protocol, answer)
 
     async def _answer_certificates(self, peer_id: str, request: bytes) -> bytes:
         """Answer with the certificates of the nodes that a request names, or with the newest that fit."""
         certificates, wanted = self._engine.certificates, parse_request(request)
-        return bounded_response(certificates.envelopes_of(wanted) if wanted else certificates.envelopes())
+        known = certificates.envelopes_of(wanted) if wanted else certificates.envelopes()
+        return self._lists.response(peer_id, known)
 
     async def _repeat_certificate(self) -> None:
         while True:

@@ -112,7 +112,8 @@ class GossipService(Pubsub):
             rpc = rpc_pb2.RPC()
             rpc.ParseFromString(frame)
             self._register_stream(stream, peer)
-            if self._meter.take(peer_id, len(rpc.publish), len(frame), trio.current_time()):
+            size_bytes = max(len(frame), self._limits.least_rpc_bytes)
+            if self._meter.take(peer_id, len(rpc.publish), size_bytes, trio.current_time()):
                 await self._handle(rpc, peer, peer_id)
             else:
                 await self._pause(peer_id)

@@ -93,7 +93,7 @@ def build_host(
     peerstore = PeerStore()
     peerstore.add_key_pair(peer, keys)
     security = {NOISE: NoiseTransport(keys, noise_privkey=create_new_x25519_key_pair().private_key)}
-    upgrader = BoundedUpgrader(security, {TProtocol(YAMUX): Yamux}, limits=limits, report=report)
+    upgrader = BoundedUpgrader(security, {TProtocol(YAMUX): Yamux}, limits=limits, blame=blame, report=report)
     swarm = GuardedSwarm(
         peer=peer,
         peerstore=peerstore,

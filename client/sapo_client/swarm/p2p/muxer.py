@@ -5,6 +5,11 @@ connection can fill the memory. Here a connection that holds more than its share
 farewell to the peer before it ends a stream or a connection, however long the peer takes no data: as long as
 the network between them is cut. Here it says it for a second. Stock pings and lets an unanswered ping pass;
 here a connection over which nothing comes is ended.
+
+And stock reads as fast as the peer writes, and serves each stream that it opens. A header without data has
+twelve bytes and takes as long to read as one with much; a stream that is opened and reset at once takes 24
+bytes, and a negotiation to serve. So a connection is read so many times a second, and may open so many
+streams.
 """
 
 from __future__ import annotations
@@ -31,6 +36,8 @@ from libp2p.transport.upgrader import TransportUpgrader
 from sapo_client.swarm.guard import ContainExceptions
 from sapo_client.swarm.limits import TransportLimits
 from sapo_client.swarm.p2p.negotiation import BoundedMultiselect, BoundedMultiselectClient
+from sapo_client.swarm.p2p.stream_guard import Blame
+from sapo_client.swarm.rate_limit import TokenBucket
 
 _FAREWELL_SECONDS: Final = 1.0
 
@@ -63,6 +70,27 @@ class BatchingStream(YamuxStream):
         await self.send_window_update(released)
 
 
+class PacedConnection:
+    """A secured connection that is read no more often than the limits allow; whoever reads waits.
+
+    Nobody is blamed for it: how much comes at a time is also the network's doing.
+    """
+
+    def __init__(self, connection: ISecureConn, limits: TransportLimits) -> None:
+        self._connection = connection
+        self._pause_seconds = limits.flood_pause_seconds
+        self._reads = TokenBucket(limits.reads, trio.current_time())
+
+    async def read(self, most_bytes: int | None = None) -> bytes:
+        """Return what comes next, once it may be read."""
+        while not self._reads.take(1, trio.current_time()):
+            await trio.sleep(self._pause_seconds)
+        return await self._connection.read(most_bytes)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._connection, name)
+
+
 class BoundedYamux(Yamux):
     """One multiplexed connection within its limits.
 
@@ -76,11 +104,15 @@ class BoundedYamux(Yamux):
         peer_id: ID,
         *,
         limits: TransportLimits,
+        blame: Blame,
         report: Callable[[Exception], None],
     ) -> None:
-        super().__init__(secured, peer_id, is_initiator=secured.is_initiator)
+        paced = cast(ISecureConn, PacedConnection(secured, limits))
+        super().__init__(paced, peer_id, is_initiator=secured.is_initiator)
         self._limits = limits
+        self._blame = blame
         self._report = report
+        self._opened = TokenBucket(limits.streams, trio.current_time())
         self.heard_seconds = trio.current_time()
 
     async def start(self) -> None:
@@ -143,11 +175,15 @@ class BoundedYamux(Yamux):
             self._ping_sent_time = trio.current_time()
 
     async def accept_stream(self) -> BatchingStream:
-        """Return the next stream that the peer opens, up to the limit."""
+        """Return the next stream that the peer opens, up to the limits of how many, and how many a second."""
         stream = await super().accept_stream()
-        if len(self.streams) > self._limits.max_streams_per_connection:
+        is_flood = not self._opened.take(1, trio.current_time())
+        if is_flood or len(self.streams) > self._limits.max_streams_per_connection:
+            error = MuxedConnUnavailable("peer opened too many streams")
+            if is_flood:
+                self._blame(str(self.peer_id), error)
             await self.close()
-            raise MuxedConnUnavailable("peer opened too many streams")
+            raise error
         return BatchingStream.replacing(stream)
 
     async def open_stream(self) -> BatchingStream:
@@ -171,6 +207,7 @@ class BoundedUpgrader(TransportUpgrader):
         muxers: TMuxerOptions,
         *,
         limits: TransportLimits,
+        blame: Blame,
         report: Callable[[Exception], None],
     ) -> None:
         super().__init__(secure_transports_by_protocol=security, muxer_transports_by_protocol=muxers)
@@ -178,9 +215,10 @@ class BoundedUpgrader(TransportUpgrader):
             selector.multiselect = BoundedMultiselect(selector.multiselect.handlers)
             selector.multiselect_client = BoundedMultiselectClient()
         self._limits = limits
+        self._blame = blame
         self._report = report
 
     async def upgrade_connection(self, conn: ISecureConn, peer_id: ID) -> BoundedYamux:
         """Negotiate yamux and build the bounded one."""
         await super().upgrade_connection(conn, peer_id)
-        return BoundedYamux(conn, peer_id, limits=self._limits, report=self._report)
+        return BoundedYamux(conn, peer_id, limits=self._limits, blame=self._blame, report=self._report)

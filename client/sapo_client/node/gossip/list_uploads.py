@@ -1,0 +1,58 @@
+"""What a network may have of the lists that this node tells to whoever asks.
+
+A request has a few bytes, and its answer up to a megabyte: of certificates, proofs or contributions. Peer ids
+are free, so the limit is a network's. It is no shared one, for then strangers could leave newcomers of other
+networks without certificates, and without them a newcomer understands nothing.
+"""
+
+from __future__ import annotations
+
+from itertools import takewhile
+from typing import Final
+
+import trio
+
+from sapo_client.node.gossip.sync import bounded_response
+from sapo_client.swarm.addresses import Scope, network_of, scope_of
+from sapo_client.swarm.limits import Rate
+from sapo_client.swarm.rate_limit import KeyedBuckets
+from sapo_client.swarm.transport import PeerInfo, Transport
+
+LISTS_TO_NETWORK: Final = Rate(per_second=64 * 1024, burst=4 * 2**20)
+"""Four full answers at once, and one every sixteen seconds: a node asks each peer once, and then by name."""
+
+MOST_NETWORKS: Final = 1024
+
+
+class ListUploads:
+    """Bounds of the answers that hold as many messages as fit.
+
+    Args:
+        transport: knows from where a peer is connected.
+    """
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self._networks = KeyedBuckets(LISTS_TO_NETWORK, MOST_NETWORKS)
+
+    def response(self, peer_id: str, messages: tuple[bytes, ...]) -> bytes:
+        """Return a response with the newest of the messages that fit, and that its network may have now."""
+        network, now_seconds = (
+            network_of_peer(peer_of(self._transport, peer_id), peer_id),
+            trio.current_time(),
+        )
+        sent = takewhile(
+            lambda message: self._networks.take(network, now_seconds, len(message)), reversed(messages)
+        )
+        return bounded_response(tuple(reversed(list(sent))))
+
+
+def peer_of(transport: Transport, peer_id: str) -> PeerInfo | None:
+    """Return what the transport knows of a peer, if it is connected."""
+    return next((peer for peer in transport.peers() if peer.peer_id == peer_id), None)
+
+
+def network_of_peer(peer: PeerInfo | None, peer_id: str) -> str:
+    """Return the network of a peer; on this machine, where all nodes have one host, a peer is its own."""
+    host = "" if peer is None else peer.remote_host or ""
+    return peer_id if scope_of(host) is Scope.MACHINE else network_of(host)

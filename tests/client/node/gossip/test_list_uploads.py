@@ -1,0 +1,72 @@
+"""Who asks for the same list again and again gets what one network may have, whatever its peer ids are."""
+
+from pathlib import Path
+
+import pytest
+import trio
+from support.gossip_harness import GossipHarness
+from support.swarm import Identity, make_manifest
+from trio.testing import MockClock
+
+from sapo_client.node.gossip import list_uploads
+from sapo_client.node.gossip.sync import MAX_ANSWER_BYTES
+from sapo_client.swarm.limits import Rate
+from sapo_client.swarm.simulated.memory import MemoryHub, MemoryTransport
+from sapo_protocol.requests import parse_response, to_request
+from sapo_protocol.topics import certificates_protocol
+
+MANIFEST = make_manifest()
+ALICE = Identity(1)
+MEMBERS = [Identity(number) for number in range(10, 50)]
+CERTIFICATES = [member.certificate(MANIFEST).to_bytes() for member in MEMBERS]
+SECONDS = 60
+LIMIT = Rate(per_second=64, burst=4 * sum(map(len, CERTIFICATES)))
+"""As the real one is to a full answer: four at once, and little afterwards."""
+
+
+@pytest.fixture
+async def alice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GossipHarness:
+    """Return a node that knows all members, and does not run yet."""
+    monkeypatch.setattr(list_uploads, "LISTS_TO_NETWORK", LIMIT)
+    node = GossipHarness(MemoryHub(), ALICE, MANIFEST, tmp_path)
+    for message in CERTIFICATES:
+        node.certificates.admit(message, node.now())
+    return node
+
+
+async def certificates(peer: MemoryTransport, alice: GossipHarness, *wanted: Identity) -> tuple[bytes, ...]:
+    asked = to_request([each.node for each in wanted]) if wanted else b""
+    protocol = certificates_protocol(MANIFEST.swarm_id)
+    answer = await peer.request(alice.peer_id, protocol, asked, max_response_bytes=MAX_ANSWER_BYTES)
+    return parse_response(answer)
+
+
+async def test_one_network_gets_four_lists_at_once_and_others_all_that_they_ask_for(
+    alice: GossipHarness, autojump_clock: MockClock
+) -> None:
+    hosts = {"mallory": "203.0.113.7", "mallory-2": "203.0.113.7", "bob": "198.51.100.9"}
+    peers = {name: MemoryTransport(alice.hub, name, on_bug=_raise, host=host) for name, host in hosts.items()}
+    async with trio.open_nursery() as nursery:
+        for transport in (alice.transport, *peers.values()):
+            await nursery.start(transport.run)
+        nursery.start_soon(alice.run)
+        for transport in peers.values():
+            await transport.connect(alice.address)
+        await trio.sleep(1)
+        taken = 0
+        for _ in range(SECONDS):
+            for name in ("mallory", "mallory-2"):
+                taken += sum(map(len, await certificates(peers[name], alice)))
+            await trio.sleep(1)
+        assert LIMIT.burst / 2 < taken <= LIMIT.burst + (SECONDS + 1) * LIMIT.per_second
+        assert {*CERTIFICATES} < {*await certificates(peers["bob"], alice)}
+        assert await certificates(peers["bob"], alice, MEMBERS[3]) == (CERTIFICATES[3],)
+        nursery.cancel_scope.cancel()
+
+
+def test_four_full_answers_fit() -> None:
+    assert list_uploads.LISTS_TO_NETWORK.burst >= 4 * MAX_ANSWER_BYTES
+
+
+def _raise(error: Exception) -> None:
+    raise error

@@ -1,0 +1,72 @@
+"""Memory of accounts: newcomers take half of it at most, and who has become known is no newcomer."""
+
+import random
+
+from support.swarm import Identity
+
+from sapo_protocol.identifiers import Account
+from sapo_verification.fair_memory import FairMemory
+
+MOST = 8
+ACCOUNTS = [Identity(number).account for number in range(60)]
+
+
+class Heard:
+    """A memory of numbers by account, and which accounts are newcomers."""
+
+    def __init__(self, known: list[Account]) -> None:
+        self.known = set(known)
+        self.memory: FairMemory[Account, list[int]] = FairMemory(
+            MOST, list, lambda account: account, lambda account: account not in self.known
+        )
+
+    def hear(self, *accounts: Account) -> list[Account | None]:
+        """Hear accounts in turn; return who was dropped for each."""
+        dropped: list[Account | None] = []
+        for number, account in enumerate(accounts):
+            value, gone = self.memory.heard(account)
+            value.append(number)
+            dropped.append(gone)
+        return dropped
+
+
+def test_any_number_of_newcomers_displaces_only_newcomers() -> None:
+    heard = Heard(ACCOUNTS[:4])
+    heard.hear(*ACCOUNTS[:4])
+    assert heard.hear(*ACCOUNTS[4:]) == [*[None] * 4, *ACCOUNTS[4:-4]]
+    assert set(heard.memory) == {*ACCOUNTS[:4], *ACCOUNTS[-4:]}
+
+
+def test_known_accounts_displace_newcomers_down_to_half_and_then_known_ones() -> None:
+    heard = Heard(ACCOUNTS[:20])
+    heard.hear(*ACCOUNTS[20:28])
+    assert heard.hear(*ACCOUNTS[:6]) == [*ACCOUNTS[20:24], *ACCOUNTS[:2]]
+    assert set(heard.memory) == {*ACCOUNTS[2:6], *ACCOUNTS[24:28]}
+
+
+def test_what_was_heard_last_stays_and_values_are_kept() -> None:
+    heard = Heard(ACCOUNTS[:9])
+    heard.hear(*ACCOUNTS[:8])
+    assert heard.hear(ACCOUNTS[0], ACCOUNTS[8]) == [None, ACCOUNTS[1]]
+    assert heard.memory.get(ACCOUNTS[0]) == [0, 0]
+    assert heard.memory.get(ACCOUNTS[1]) is None
+    assert heard.memory.pop(ACCOUNTS[0]) == [0, 0]
+    assert heard.memory.pop(ACCOUNTS[0]) is None
+    assert list(heard.memory.values()) == [[each] for each in (2, 3, 4, 5, 6, 7, 1)]
+
+
+def test_who_has_become_known_is_not_dropped_as_a_newcomer() -> None:
+    heard = Heard([])
+    heard.hear(*ACCOUNTS[:8])
+    heard.known.add(ACCOUNTS[0])
+    assert heard.hear(ACCOUNTS[8]) == [ACCOUNTS[1]]
+    assert dict(heard.memory.items())[ACCOUNTS[0]] == [0]
+
+
+def test_it_never_holds_more_whoever_is_heard_and_becomes_known() -> None:
+    heard, draw = Heard([]), random.Random(1)
+    for _ in range(3000):
+        heard.hear(draw.choice(ACCOUNTS))
+        if draw.random() < 0.01:
+            heard.known ^= {draw.choice(ACCOUNTS)}
+        assert len(heard.memory) == len(set(heard.memory)) <= MOST
