@@ -8,7 +8,7 @@ from support.crashing import CrashControl, Killed, WriteBudget
 from support.swarm import EPOCH, Identity, moment
 from support.verification_harness import VerificationHarness
 
-from sapo_protocol.constants import CLOCK_SLACK_SECONDS, EPOCH_WINDOW
+from sapo_protocol.constants import CLOCK_SLACK_SECONDS, EPOCH_WINDOW, PROOF_EPOCHS
 from sapo_protocol.envelope import parse_envelope
 from sapo_protocol.epochs import epoch_start_seconds
 from sapo_protocol.equivocation import EquivocationProof, open_proof, prove_equivocation
@@ -213,6 +213,10 @@ def test_a_second_content_becomes_a_proof_to_publish() -> None:
         ("proved", ALICE.account, None),
         ("message_refused", Rule.ONE_CONTENT, "peer"),
     ]
+    harness.engine.forget(EPOCH + PROOF_EPOCHS)
+    assert len(harness.engine.proofs) == 1
+    harness.engine.forget(EPOCH + PROOF_EPOCHS + 1)
+    assert len(harness.engine.proofs) == 0
     assert harness.reputation.evidence(ALICE.account, EPOCH) == Evidence(0.0, HARD, 1, EPOCH)
 
 
