@@ -94,14 +94,47 @@ def make_thin_skeleton(model: str, layers: int, *, lora_rank: int, dtype: torch.
         SapoError: there is no such model, or transformers does not know it.
         AttributeError: its configuration counts its layers in another way.
     """
+    skeleton = _built(model, _thin_config(model, layers), dtype=dtype)
+    with torch.device("meta"):
+        return add_adapters(skeleton, lora_rank) if lora_rank else skeleton
+
+
+def make_sample(model: str, *, vocabulary: int, parameters: int) -> Any | None:
+    """Return the first layer of a model of a name with few tokens and random values, on the CPU.
+
+    Args:
+        model: as for ``load_policy``.
+        vocabulary: number of its tokens.
+        parameters: the most that it may have.
+
+    Returns:
+        None if it has more, or if an architecture cannot be cut short in this way.
+
+    Raises:
+        SapoError: there is no such model, or transformers does not know it.
+    """
+    try:
+        config = _thin_config(model, 1)
+        of_text = config.get_text_config(decoder=True)
+        of_text.vocab_size = vocabulary
+        if getattr(of_text, "pad_token_id", None) is not None:
+            of_text.pad_token_id = min(of_text.pad_token_id, vocabulary - 1)
+        if sum(each.numel() for each in _built(model, config).parameters()) > parameters:
+            return None
+        with torch.random.fork_rng(devices=[]):
+            return _built(model, config, device="cpu", dtype=torch.float32)
+    except _NEED_VALUES:
+        return None
+
+
+def _thin_config(model: str, layers: int) -> Any:
+    """Return a model's configuration with its first layers only."""
     config = copy.deepcopy(read_config(model))
     of_text = config.get_text_config(decoder=True)
     of_text.num_hidden_layers = layers
     if getattr(of_text, "layer_types", None):
         of_text.layer_types = (of_text.layer_types * layers)[:layers]
-    skeleton = _built(model, config, dtype=dtype)
-    with torch.device("meta"):
-        return add_adapters(skeleton, lora_rank) if lora_rank else skeleton
+    return config
 
 
 def quantisation_of(model: str) -> Any:
@@ -258,8 +291,8 @@ def read_config(model: str) -> Any:
         ) from error
 
 
-def _built(model: str, config: Any, **options: Any) -> Any:
-    """Return a model of a configuration without memory, in evaluation mode.
+def _built(model: str, config: Any, *, device: str = "meta", **options: Any) -> Any:
+    """Return a model of a configuration in evaluation mode, by default without memory.
 
     Raises:
         SapoError: transformers has no causal language model of this kind.
@@ -267,7 +300,7 @@ def _built(model: str, config: Any, **options: Any) -> Any:
     from transformers import AutoModelForCausalLM
 
     try:
-        with torch.device("meta"):
+        with torch.device(device):
             return AutoModelForCausalLM.from_config(
                 config, trust_remote_code=False, experts_implementation=register_first_expert(), **options
             ).eval()

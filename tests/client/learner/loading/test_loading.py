@@ -10,11 +10,15 @@ import torch
 from safetensors.torch import load_file, save_file
 from support.policies import make_policy_folder
 from transformers import (
+    AutoModelForCausalLM,
     BertConfig,
     BertLMHeadModel,
+    FalconConfig,
     Gemma3Config,
     Gemma3ForConditionalGeneration,
+    Gemma3TextConfig,
     ModernBertConfig,
+    MptConfig,
     RobertaConfig,
     RobertaForCausalLM,
     T5Config,
@@ -183,12 +187,36 @@ def test_an_encoder_is_refused(tmp_path: Path, kind: str) -> None:
     settings, model = ENCODERS[kind]
     sizes = {"hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
     model(settings(vocab_size=vocabulary, **sizes)).save_pretrained(folder)
-    assert refusal(folder) == (
+    text, hint, code = refusal(folder)
+    assert (text, hint, code) == (
         f"the model {str(folder)!r} ({kind}) is not causal: a later token changes the predictions before it,"
         " as in encoders such as BERT",
         "take a causal (decoder) language model, as Qwen/Qwen2.5-0.5B-Instruct",
         ExitCode.CONFIG,
     )
+    assert doctored(folder) == [Check("model", "fail", text, hint)]
+
+
+CAUSAL: dict[str, tuple[Any, dict[str, int]]] = {
+    "bert as a decoder": (BertConfig, {"is_decoder": True}),
+    "gemma3": (Gemma3TextConfig, {"head_dim": 12}),
+    "mpt": (MptConfig, {"d_model": 48, "n_heads": 4, "n_layers": 2}),
+    "falcon": (FalconConfig, {}),
+}
+
+
+@pytest.mark.parametrize("kind", CAUSAL)
+def test_a_decoder_passes_the_doctor(tmp_path: Path, kind: str) -> None:
+    folder = make_policy_folder(tmp_path)
+    vocabulary = json.loads((folder / "config.json").read_text())["vocab_size"]
+    settings, changes = CAUSAL[kind]
+    sizes = {"hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+    config = settings(
+        vocab_size=vocabulary, eos_token_id=1, bos_token_id=None, pad_token_id=0, **sizes | changes
+    )
+    AutoModelForCausalLM.from_config(config).save_pretrained(folder)
+    assert [(each.name, each.state) for each in doctored(folder)] == [("model", "warn"), ("memory", "ok")]
+    assert load_policy(str(folder), "cpu").source == str(folder)
 
 
 @pytest.mark.parametrize("auto", ["AutoConfig", "AutoModelForCausalLM"])
