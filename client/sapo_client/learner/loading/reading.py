@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.learner.loading.ends import named_ends, require_end
+from sapo_client.learner.loading.hub import hub_trouble
 from sapo_client.learner.loading.prompts import PromptForm, choose_form
 from sapo_client.learner.loading.refusals import known_refusal, require_whole_model
 from sapo_client.learner.loading.weights import UNREADABLE, require_all_weights, unreadable
@@ -92,6 +94,8 @@ def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
     """
     from transformers import AutoTokenizer
 
+    if not Path(name).is_dir():
+        hub_trouble()  # one that does not answer is not asked for each of the tokenizer's files
     try:
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
     except (OSError, ValueError) as error:

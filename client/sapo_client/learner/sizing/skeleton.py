@@ -22,6 +22,7 @@ from sapo_client.errors import ExitCode, SapoError
 from sapo_client.learner.adapters import add_adapters, base_model
 from sapo_client.learner.cpu.fused_layers import is_llama_style
 from sapo_client.learner.loading.files import small_file
+from sapo_client.learner.loading.hub import hub_address, hub_trouble
 from sapo_client.learner.loading.refusals import known_refusal, require_whole_model
 from sapo_client.learner.policy import PACKAGED
 from sapo_client.learner.sizing.experts import register_first_expert
@@ -283,6 +284,13 @@ def read_config(model: str) -> Any:
             raise known from error
         # the hub's library takes a path without a folder for a badly formed name
         is_path = model.startswith(("/", ".", "~")) and not Path(model).exists()
+        if not (is_path or Path(model).is_dir()) and (trouble := hub_trouble()) is not None:
+            raise SapoError(
+                f"the model {model!r} is neither a folder nor in the hub's cache here, and {hub_address()}"
+                f" is not within reach: {trouble}",
+                hint=f"connect to the hub, or give a folder with a config.json, or {' or '.join(PACKAGED)}",
+                exit_code=ExitCode.NETWORK,
+            ) from error
         why = "there is no such folder" if is_path else str(error).splitlines()[0]
         raise SapoError(
             f"cannot read the configuration of the model {model!r}: {why}",
