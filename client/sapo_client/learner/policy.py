@@ -14,7 +14,7 @@ from sapo_client.errors import ExitCode, SapoError
 from sapo_client.learner.adapters import add_adapters, merge_adapters
 from sapo_client.learner.cpu.allocator import tune_malloc
 from sapo_client.learner.cpu.linear import use_fast_linear
-from sapo_client.learner.loading.causality import require_causal
+from sapo_client.learner.loading.causality import require_causal, require_numbers
 from sapo_client.learner.loading.prompts import PromptForm, TemplateRaised, render
 from sapo_client.learner.loading.reading import read_model
 from sapo_client.learner.sizing.kernels import missing_gpu, require_kernels
@@ -173,6 +173,7 @@ def _load(name: str, device: torch.device, base: BaseName, *, on_host: bool) -> 
         tune_malloc(sum(each.nbytes for each in model.parameters()))
     # quantised weights are placed while loading
     model = model if on_host or base == "nf4" else model.to(device)
+    require_numbers(name, model)
     require_causal(name, model)
     pad = tokenizer.pad_token_id
     return Policy(

@@ -16,6 +16,27 @@ _MOST_16_BIT: Final = 5e-2
 1e-2 in 16 bits; an untrained BERT of two layers changes by 5e-3 (float32), a trained one by far more."""
 
 
+def require_numbers(name: str, model: Any) -> None:
+    """Raise if a model's logits are no numbers; a step would be undone each time, and nothing learned.
+
+    Args:
+        name: folder or hub name.
+        model: of transformers, in evaluation mode.
+
+    Raises:
+        SapoError: they are not.
+    """
+    first = torch.zeros((1, 1), dtype=torch.long, device=model.device)
+    with torch.no_grad():
+        if not model(input_ids=first, use_cache=False).logits.isnan().any():
+            return
+    raise SapoError(
+        f"the model {name!r} computes no numbers (NaN): its weights are damaged, or too large for their type",
+        hint="copy the folder anew; with adapters try learner.base = bfloat16 or float32",
+        exit_code=ExitCode.CONFIG,
+    )
+
+
 def require_causal(name: str, model: Any) -> None:
     """Raise unless the first half of a text has the same logits whatever its second half is.
 

@@ -34,7 +34,7 @@ def check_folder(name: str, quantisation: Any) -> None:
         _check_quantised(name, quantisation)
     elif Path(name).is_dir():
         read_model(name, hint=_HINT, device_map="meta")
-    sample = make_sample(name, vocabulary=_SAMPLE_TOKENS, parameters=_SAMPLE_PARAMETERS)
+    sample = make_sample(name, layers=1, vocabulary=_SAMPLE_TOKENS, parameters=_SAMPLE_PARAMETERS)
     if sample is not None:
         require_causal(name, sample)
 

@@ -23,7 +23,7 @@ from sapo_client.learner.adapters import add_adapters, base_model
 from sapo_client.learner.cpu.fused_layers import is_llama_style
 from sapo_client.learner.loading.files import small_file
 from sapo_client.learner.loading.hub import hub_address, hub_trouble
-from sapo_client.learner.loading.refusals import known_refusal, require_whole_model
+from sapo_client.learner.loading.refusals import known_refusal, require_config, require_whole_model
 from sapo_client.learner.policy import PACKAGED
 from sapo_client.learner.sizing.experts import register_first_expert
 
@@ -100,11 +100,12 @@ def make_thin_skeleton(model: str, layers: int, *, lora_rank: int, dtype: torch.
         return add_adapters(skeleton, lora_rank) if lora_rank else skeleton
 
 
-def make_sample(model: str, *, vocabulary: int, parameters: int) -> Any | None:
-    """Return the first layer of a model of a name with few tokens and random values, on the CPU.
+def make_sample(model: str, *, layers: int, vocabulary: int, parameters: int) -> Any | None:
+    """Return the first layers of a model of a name with few tokens and random values, on the CPU.
 
     Args:
         model: as for ``load_policy``.
+        layers: how many; of none, the embeddings and the head are left.
         vocabulary: number of its tokens.
         parameters: the most that it may have.
 
@@ -115,7 +116,7 @@ def make_sample(model: str, *, vocabulary: int, parameters: int) -> Any | None:
         SapoError: there is no such model, or transformers does not know it.
     """
     try:
-        config = _thin_config(model, 1)
+        config = _thin_config(model, layers)
         of_text = config.get_text_config(decoder=True)
         of_text.vocab_size = vocabulary
         if getattr(of_text, "pad_token_id", None) is not None:
@@ -270,15 +271,23 @@ def read_config(model: str) -> Any:
     Raises:
         SapoError: there is no such model, or transformers does not know it.
     """
+    from huggingface_hub.errors import StrictDataclassError
     from transformers import AutoConfig
 
     if model not in PACKAGED:
         require_whole_model(model)
+        require_config(model)
     try:
         if model in PACKAGED:
             with as_file(files("sapo_client") / "models" / model) as folder:
                 return AutoConfig.from_pretrained(folder, trust_remote_code=False)
         return AutoConfig.from_pretrained(model, trust_remote_code=False)
+    except StrictDataclassError as error:
+        raise SapoError(
+            f"the config.json of {model!r} contradicts itself: {str(error).splitlines()[-1].strip()}",
+            hint="correct it, or copy the model's folder anew",
+            exit_code=ExitCode.CONFIG,
+        ) from error
     except (OSError, ValueError) as error:
         if known := known_refusal(model, error):
             raise known from error
