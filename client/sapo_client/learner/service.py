@@ -279,7 +279,9 @@ class Service:
         self._save_if_due()
         values = iter(report.step_values)
         aligned = [None if text is None else next(values) for text in (*shown, *not_shown)]
-        return asdict(replace(report, step_values=aligned, **untrained(batch))) | generated
+        too_long, raised = untrained(batch)
+        counted = replace(report, step_values=aligned, too_long=too_long, template_raised=raised)
+        return asdict(counted) | generated
 
     def checkpoint(self) -> Message:
         """Write a checkpoint now; return its step.

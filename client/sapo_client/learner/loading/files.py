@@ -21,7 +21,7 @@ def small_file(name: str, file: str) -> Path | None:
 @lru_cache(maxsize=64)
 def _from_hub(name: str, file: str) -> Path | None:
     """Return the path of a file of a hub's repository, asked for once; None if it is not there."""
-    from huggingface_hub.utils import validate_repo_id
+    from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]  # not in its __all__
     from transformers.utils import cached_file
 
     try:

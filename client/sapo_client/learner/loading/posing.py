@@ -54,8 +54,8 @@ def within_window(policy: Policy, group: TrainingGroup) -> TrainingGroup:
     return replace(group, completions=((),) * len(group.completions))
 
 
-def untrained(batch: Sequence[TrainingGroup]) -> dict[str, int]:
-    """Return how many groups of a batch have no tokens, by the fields of ``StepReport`` that count them."""
+def untrained(batch: Sequence[TrainingGroup]) -> tuple[int, int]:
+    """Return how many groups of a batch have no tokens: because they are too long, or the template raised."""
     without = [group for group in batch if not any(group.completions)]
     raised = sum(not group.prompt for group in without)
-    return {"too_long": len(without) - raised, "template_raised": raised}
+    return len(without) - raised, raised

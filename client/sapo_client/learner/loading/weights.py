@@ -51,10 +51,16 @@ def require_all_weights(name: str, model: Any, report: dict[str, Any]) -> None:
         )
     missing = report["missing_keys"]
     if missing:
+        hint = (
+            "its tensors must be named as transformers names those of "
+            f"{type(model).__name__}; they would be random"
+        )
+        if set(missing) == {"lm_head.weight"}:
+            hint = "set tie_word_embeddings = true in its config.json if its head is its embedding; else copy"
+            hint += " the folder anew, for it would be random"
         raise SapoError(
             f"the model {name!r} lacks weights: {_some(missing)}",
-            hint="its tensors must be named as transformers names those of "
-            f"{type(model).__name__}; they would be random",
+            hint=hint,
             exit_code=ExitCode.CONFIG,
         )
 

@@ -67,7 +67,8 @@ def test_weights_that_a_folder_lacks_are_refused(tmp_path: Path, base: BaseName)
     change_weights(folder, lambda all_: {name: each for name, each in all_.items() if "lm_head" not in name})
     assert refusal(folder, base) == (
         f"the model {str(folder)!r} lacks weights: lm_head.weight",
-        "its tensors must be named as transformers names those of LlamaForCausalLM; they would be random",
+        "set tie_word_embeddings = true in its config.json if its head is its embedding; else copy the folder"
+        " anew, for it would be random",
         ExitCode.CONFIG,
     )
 
@@ -352,14 +353,25 @@ def lose_the_index(folder: Path) -> None:
 
 
 def lose(*names: str) -> Callable[[Path], None]:
-    return lambda folder: [(folder / name).unlink() for name in names] and None
+    def remove(folder: Path) -> None:
+        for name in names:
+            (folder / name).unlink()
+
+    return remove
+
+
+def damage(name: str) -> Callable[[Path], None]:
+    def cut(folder: Path) -> None:
+        (folder / name).write_text("{")
+
+    return cut
 
 
 ANEW = "copy the folder anew: it lacks a file of its weights, or their model.safetensors.index.json"
 MISTAKES: dict[str, tuple[Callable[[Path], None], str, str]] = {
     "no config": (lose("config.json"), "the folder {} has no config.json", "give the folder that has"),
     "damaged config": (
-        lambda folder: (folder / "config.json").write_text("{") and None,
+        damage("config.json"),
         "the config.json of {} is no valid JSON: Expecting",
         "copy the model's folder anew",
     ),
@@ -391,7 +403,7 @@ MISTAKES: dict[str, tuple[Callable[[Path], None], str, str]] = {
         "copy the tokenizer's files",
     ),
     "settings of the tokenizer": (
-        lambda folder: (folder / "tokenizer_config.json").write_text("{") and None,
+        damage("tokenizer_config.json"),
         "cannot load the model {}: tokenizer_config.json is no valid JSON: Expecting",
         "copy the folder anew",
     ),
