@@ -123,11 +123,9 @@ def join(
 
     claim = partial(_claim, config, opened)
     options = RunOptions(fresh=fresh, steps=steps, settings=resolved.settings, claim=claim)
-    roles = context.find_root().obj
+    show = partial(_show_round, common, config.swarm.alone)
     with unblocked_output():
-        raise typer.Exit(
-            run_node(config, opened, options, partial(_show_round, common, config.swarm.alone), roles=roles)
-        )
+        raise typer.Exit(run_node(config, opened, options, show, roles=context.find_root().obj))
 
 
 def _settle(config: Config) -> None:

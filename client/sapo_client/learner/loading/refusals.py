@@ -49,8 +49,9 @@ def require_config(name: str) -> None:
         raise _config_error(f"the config.json of {name!r} is no valid JSON: {error}", _ANEW_HINT) from error
     if not isinstance(settings, dict):  # of the hub it may be missing; who loads it says so
         return
-    kind = str(settings.get("dtype") or settings.get("torch_dtype") or _TYPES[0]).removeprefix("torch.")
-    if kind not in _TYPES and not settings.get("quantization_config"):
+    kind = settings.get("dtype") or settings.get("torch_dtype")
+    is_other = isinstance(kind, str) and kind.removeprefix("torch.") not in _TYPES
+    if is_other and not settings.get("quantization_config"):
         raise _config_error(
             f"the config.json of {name!r} names the data type {kind!r}, which cannot be trained",
             f"set dtype in it to one of {', '.join(_TYPES)}, the type of its weights",
