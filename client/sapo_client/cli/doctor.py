@@ -39,7 +39,10 @@ def doctor(
     from sapo_client.errors import ExitCode
 
     flags = {"identity": identity, "swarm.manifest": manifest, "ledger.rpc_urls": rpc, "learner.model": model}
-    checks = list(_run_checks(common.resolve(flags).config))
+    config = common.resolve(flags).config
+    if (address := _asked_hub(config)) is not None:
+        common.output.note(f"model: asking {address} for the small files of {config.learner.model}")
+    checks = list(_run_checks(config))
     failed = sum(check.state == "fail" for check in checks)
     document = {"format": "sapo/doctor/1", "failed": failed, "checks": [asdict(check) for check in checks]}
     common.output.emit(
@@ -49,6 +52,18 @@ def doctor(
         if item.state != "ok" and item.hint and not common.as_json:
             common.output.note(f"{item.name}: {item.hint}")
     raise typer.Exit(ExitCode.VERIFICATION if failed else ExitCode.DONE)
+
+
+def _asked_hub(config: Config) -> str | None:
+    """Return the address of the hub that is asked for the configured model; None if none is."""
+    from pathlib import Path
+
+    from sapo_client.learner.loading.hub import hub_address
+    from sapo_client.learner.policy import PACKAGED
+
+    model = config.learner.model
+    is_elsewhere = model in PACKAGED or not config.learner.trains or model.startswith(("/", ".", "~"))
+    return None if is_elsewhere or Path(model).is_dir() else hub_address()
 
 
 def _run_checks(config: Config) -> Iterator[Check]:

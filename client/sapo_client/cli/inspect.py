@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     Report = TypeVar("Report", bound=BaseModel)
 
 # Events of a rollout in the event file.
+_ID_CHARACTERS = 12
+_TO_THE_SECOND = 19
+
 ROLLOUT_EVENTS = ("published", "admitted", "verified", "refused")
 
 
@@ -318,8 +321,19 @@ def _print_rollout_events(common: Common, data: DataDir, last: int) -> None:
     from sapo_client.observe.events import read_events
 
     found = deque((event for event in read_events(data.events) if event["event"] in ROLLOUT_EVENTS), last)
-    columns = ("time", "event", "content_id", "account", "reason")
+    rows = [
+        (
+            str(event["time"])[:_TO_THE_SECOND].replace("T", " "),
+            event["event"],
+            str(event.get("content_id") or "")[:_ID_CHARACTERS],
+            str(event.get("account") or "")[:_ID_CHARACTERS],
+            event.get("reason"),
+        )
+        for event in found
+    ]
     common.output.emit(
         {"format": "sapo/events/1", "events": list(found)},
-        Grid(columns, [[event.get(column) for column in columns] for event in found]),
+        Grid(("time", "event", "content id", "account", "reason"), rows),
     )
+    if rows and not common.as_json:
+        common.output.note("ids are cut short; with --json they are whole")

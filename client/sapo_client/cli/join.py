@@ -123,9 +123,9 @@ def join(
 
     claim = partial(_claim, config, opened)
     options = RunOptions(fresh=fresh, steps=steps, settings=resolved.settings, claim=claim)
-    roles = context.find_root().obj
+    show = partial(_show_round, common, config.swarm.alone)
     with unblocked_output():
-        raise typer.Exit(run_node(config, opened, options, partial(_show_round, common), roles=roles))
+        raise typer.Exit(run_node(config, opened, options, show, roles=context.find_root().obj))
 
 
 def _settle(config: Config) -> None:
@@ -144,12 +144,12 @@ def _claim(config: Config, identity: Identity, consent: Consent) -> Mapping[str,
     return ledger_commands.claim(config, consent, running=identity)
 
 
-def _show_round(common: Common, summary: RoundSummary) -> None:
+def _show_round(common: Common, alone: bool, summary: RoundSummary) -> None:
     """Print one line per round on standard output, as JSON with --json."""
     if common.as_json:
         typer.echo(json.dumps(asdict(summary)))
     elif not common.quiet:
-        typer.echo(summary.line())
+        typer.echo(summary.line(alone=alone))
 
 
 def _require_no_swarm(**options: object) -> None:

@@ -11,6 +11,7 @@ import trio
 
 from sapo_client.learner.calls import RunningCall
 from sapo_client.learner.report import StepReport
+from sapo_client.learner.wire import Refusal
 from sapo_protocol.identifiers import Account, ContentId
 from sapo_verification.types import SampledBatch
 
@@ -28,16 +29,13 @@ class Generation:
 
     Attributes:
         handle: number of the sampled tokens inside the learner, valid until they are trained.
-        completions: texts, UTF-8; none if the prompt exceeds the model's window.
+        completions: texts, UTF-8; none if the prompt is refused.
+        refusal: why there are no completions; None if there are.
     """
 
     handle: int
     completions: tuple[bytes, ...]
-
-    @property
-    def refusal(self) -> str | None:
-        """Why there are no completions; None if there are."""
-        return None if self.completions else "the prompt and an answer exceed the model's context window"
+    refusal: Refusal | None = None
 
 
 class Learning(Protocol):

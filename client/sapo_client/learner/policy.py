@@ -14,8 +14,8 @@ from sapo_client.errors import ExitCode, SapoError
 from sapo_client.learner.adapters import add_adapters, merge_adapters
 from sapo_client.learner.cpu.allocator import tune_malloc
 from sapo_client.learner.cpu.linear import use_fast_linear
-from sapo_client.learner.loading.causality import require_causal
-from sapo_client.learner.loading.prompts import PromptForm, render
+from sapo_client.learner.loading.causality import require_causal, require_numbers
+from sapo_client.learner.loading.prompts import PromptForm, TemplateRaised, render
 from sapo_client.learner.loading.reading import read_model
 from sapo_client.learner.sizing.kernels import missing_gpu, require_kernels
 from sapo_client.learner.sizing.precision import loading_options
@@ -80,7 +80,7 @@ class Policy:
         """Return a prompt's token ids; the tokenizer's chat template is applied where it has one.
 
         Raises:
-            SapoError: the template raised.
+            TemplateRaised: the template raised.
         """
         text = render(self.tokenizer, prompt, self.form)
         is_bare = self.form is PromptForm.BARE  # a template writes special tokens itself
@@ -90,11 +90,12 @@ class Policy:
         """Whether a prompt and ``new_tokens`` more tokens fit the model's context window."""
         return self.window is None or len(prompt) + new_tokens <= self.window
 
-    def fitting(self, prompts: Sequence[str], new_tokens: int) -> tuple[list[int], list[tuple[int, ...]]]:
-        """Return the places and tokens of the prompts that fit the window with ``new_tokens`` more."""
-        encoded = [self.encode_prompt(prompt) for prompt in prompts]
-        places = [place for place, prompt in enumerate(encoded) if self.has_room(prompt, new_tokens)]
-        return places, [encoded[place] for place in places]
+    def encode_if_taken(self, prompt: str) -> tuple[int, ...] | None:
+        """Return a prompt's token ids; None if the chat template raises for it."""
+        try:
+            return self.encode_prompt(prompt)
+        except TemplateRaised:
+            return None
 
     def require_room(self, new_tokens: int) -> None:
         """Raise if no prompt at all fits beside ``new_tokens`` more tokens.
@@ -102,8 +103,8 @@ class Policy:
         Raises:
             SapoError: not even one of a single letter does.
         """
-        shortest = self.encode_prompt("1")
-        if not self.has_room(shortest, new_tokens):
+        shortest = self.encode_if_taken("1")
+        if shortest is not None and not self.has_room(shortest, new_tokens):
             raise SapoError(
                 f"the model reads {self.window} tokens, and answers of {new_tokens} leave no room for a task",
                 hint="lower learner.max_new_tokens, or take a model with a longer window",
@@ -172,6 +173,7 @@ def _load(name: str, device: torch.device, base: BaseName, *, on_host: bool) -> 
         tune_malloc(sum(each.nbytes for each in model.parameters()))
     # quantised weights are placed while loading
     model = model if on_host or base == "nf4" else model.to(device)
+    require_numbers(name, model)
     require_causal(name, model)
     pad = tokenizer.pad_token_id
     return Policy(

@@ -20,7 +20,15 @@ from sapo_client.learner.backend import Generation, LearnerCrashed
 from sapo_client.learner.calls import CallTimes, RunningCall
 from sapo_client.learner.report import StepReport
 from sapo_client.learner.settings import DAMAGED, OUT_OF_MEMORY, LearnerSettings
-from sapo_client.learner.wire import HAPPENED, Message, pack, take_frames, train_arguments
+from sapo_client.learner.wire import (
+    HAPPENED,
+    Message,
+    Refusal,
+    RefusalReason,
+    pack,
+    take_frames,
+    train_arguments,
+)
 from sapo_protocol.identifiers import Account, ContentId
 from sapo_verification.types import SampledBatch
 
@@ -410,8 +418,14 @@ class Learner:
 
 def _generations(arguments: Message, result: Message) -> tuple[Generation, ...]:
     """Return the sampled groups in the result of ``generate``."""
+    refusals = {
+        place: Refusal(RefusalReason(reason), detail)
+        for place, (reason, detail) in result["refusals"].items()
+    }
     pairs = zip(arguments["handles"], result["completions"], strict=True)
-    return tuple(Generation(handle, tuple(group)) for handle, group in pairs)
+    return tuple(
+        Generation(handle, tuple(group), refusals.get(place)) for place, (handle, group) in enumerate(pairs)
+    )
 
 
 def _signal_of(code: int | None) -> str | None:

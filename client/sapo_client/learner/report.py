@@ -53,6 +53,7 @@ class StepReport:
             enough to be compared; once they are better they are the policy's (``imitation/averaging.py``).
         ranks: processes that made the step together.
         too_long: groups that were not trained, because prompt and answer exceed the model's window.
+        template_raised: groups that were not trained, because the chat template raises for their prompt.
     """
 
     step: int
@@ -87,3 +88,4 @@ class StepReport:
     has_candidate: bool = False
     ranks: int = 1
     too_long: int = 0
+    template_raised: int = 0

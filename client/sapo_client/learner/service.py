@@ -18,6 +18,7 @@ from sapo_client.learner.batch import TrainingGroup
 from sapo_client.learner.checkpoint import FAILED, KEPT, CheckpointStore, LearnerCounters
 from sapo_client.learner.generate import Completion, SampleRequest
 from sapo_client.learner.imitation.demonstrations import OWN, DemonstrationBuffer, DemonstrationText
+from sapo_client.learner.loading.posing import Posed, pose, untrained, within_window
 from sapo_client.learner.losses.own_gradient import OwnGradient
 from sapo_client.learner.policy import load_policy
 from sapo_client.learner.ranks.group import ALONE, RankGroup
@@ -41,7 +42,7 @@ _DROPPED_MOMENTS: Final = (
 
 
 _NOTHING: Final = Completion((), (), "")
-"""The answer to a prompt that exceeds the model's window."""
+"""The answer to a prompt that is refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,41 +147,39 @@ class Service:
             handles: numbers chosen by the node, one per prompt.
 
         Returns:
-            ``completions``, UTF-8 texts by prompt, none for one that exceeds the model's window, and
-            ``tokens``, the number of sampled tokens.
+            ``completions``, UTF-8 texts by prompt, none for one that is refused; ``refusals``, reason and
+            words by the place of such a prompt; ``tokens``, the number of sampled tokens.
         """
-        request, places = self._request(prompts, completions_per_prompt)
+        posed = self._pose(prompts)
+        request = self._request(posed, completions_per_prompt)
         self._generator.refresh()
-        groups = self._generator.draw(request) if places else []
-        return self._hold(request, dict(zip(places, groups, strict=True)), handles, self._trainer.steps)
+        groups = self._generator.draw(request) if posed.places else []
+        return self._hold(posed, groups, handles, self._trainer.steps)
 
-    def _request(self, prompts: list[str], completions_per_prompt: int) -> tuple[SampleRequest, list[int]]:
-        """Return the request for groups to train, with the next seed of the sampler.
+    def _pose(self, prompts: Sequence[str]) -> Posed:
+        return pose(self._policy, prompts, self._settings.max_new_tokens)
 
-        Returns:
-            The request for the prompts that fit the model's window, and their places among all.
-        """
-        places, fitting = self._policy.fitting(prompts, self._settings.max_new_tokens)
-        request = SampleRequest(
-            fitting,
+    def _request(self, posed: Posed, completions_per_prompt: int) -> SampleRequest:
+        """Return the request for groups to train, with the next seed of the sampler."""
+        return SampleRequest(
+            posed.tokens,
             completions_per_prompt,
             max_new_tokens=self._settings.max_new_tokens,
             temperature=self._settings.temperature,
             seed=self._sample_seed(),
         )
-        return request, places
 
-    def _hold(
-        self, request: SampleRequest, sampled: dict[int, list[Completion]], handles: list[int], step: int
-    ) -> Message:
-        """Keep the tokens of sampled groups, by the place of their prompt; return ``generate``'s result."""
-        for (place, group), prompt in zip(sampled.items(), request.prompts, strict=True):
-            self._held[handles[place]] = _HeldGroup(tuple(prompt), tuple(group), step)
+    def _hold(self, posed: Posed, answers: list[list[Completion]], handles: list[int], step: int) -> Message:
+        """Keep the tokens of the sampled groups of posed prompts; return ``generate``'s result."""
+        sampled = dict(zip(posed.places, answers, strict=True))
+        for (place, group), prompt in zip(sampled.items(), posed.tokens, strict=True):
+            self._held[handles[place]] = _HeldGroup(prompt, tuple(group), step)
         while len(self._held) > MAX_HELD_GROUPS:
             self._held.popitem(last=False)
         groups = [sampled.get(place, []) for place in range(len(handles))]
         return {
             "completions": [[item.utf8 for item in group] for group in groups],
+            "refusals": {place: (each.reason, each.detail) for place, each in posed.refusals.items()},
             "tokens": sum(len(item.tokens) for group in groups for item in group),
         }
 
@@ -211,18 +210,18 @@ class Service:
         return {"step": self._trainer.steps}
 
     def _answers(self, prompts: Sequence[str], temperature: float, seed: int) -> list[Completion]:
-        """Return one completion per prompt under the present weights, without tokens if it is too long."""
-        places, fitting = self._policy.fitting(prompts, self._settings.max_new_tokens)
-        if not places:
+        """Return one completion per prompt under the present weights, without tokens if it is refused."""
+        posed = self._pose(prompts)
+        if not posed.places:
             return [_NOTHING] * len(prompts)
         groups = self._generator.sample(
-            fitting,
+            posed.tokens,
             completions_per_prompt=1,
             max_new_tokens=self._settings.max_new_tokens,
             temperature=temperature,
             seed=seed,
         )
-        answers = dict(zip(places, (group[0] for group in groups), strict=True))
+        answers = dict(zip(posed.places, (group[0] for group in groups), strict=True))
         return [answers.get(place, _NOTHING) for place in range(len(prompts))]
 
     def train(
@@ -248,7 +247,7 @@ class Service:
             forgotten: accounts' ids, with a family each, whose demonstrations are removed.
             ahead: arguments of ``generate``, which samples meanwhile with the weights before the step.
         """
-        batch = [self._within_window(self._training_group(**group)) for group in groups]
+        batch = [within_window(self._policy, self._training_group(**group)) for group in groups]
         own = [group for group in batch if not group.external]
         shown = [self._demonstration(**message) for message in demonstrations]
         not_shown = [self._demonstration(**message) for message in judged]
@@ -256,10 +255,11 @@ class Service:
             self._demonstration(**message, author=OWN, answer=message["completion"]) for message in rehearsed
         ]
         before = self._trainer.steps
-        request, places = (
-            (None, []) if ahead is None else self._request(ahead["prompts"], ahead["completions_per_prompt"])
-        )
-        sampling = request if places else None
+        posed, sampling = None, None
+        if ahead is not None:
+            posed = self._pose(ahead["prompts"])
+            request = self._request(posed, ahead["completions_per_prompt"])
+            sampling = request if posed.places else None
         with sampled_meanwhile(self._generator, sampling, self._settings.threads) as sampled:
             report = self._trainer.step(
                 batch,
@@ -274,14 +274,14 @@ class Service:
             self._held.pop(group["handle"], None)
         self._held = OrderedDict((handle, held.without_states()) for handle, held in self._held.items())
         generated: Message = {}
-        if request is not None and ahead is not None:
-            of_places = dict(zip(places, sampled.result(), strict=True))
-            generated = {"generated": self._hold(request, of_places, ahead["handles"], before)}
+        if posed is not None and ahead is not None:
+            generated = {"generated": self._hold(posed, sampled.result(), ahead["handles"], before)}
         self._save_if_due()
         values = iter(report.step_values)
         aligned = [None if text is None else next(values) for text in (*shown, *not_shown)]
-        too_long = sum(not any(group.completions) for group in batch)
-        return asdict(replace(report, step_values=aligned, too_long=too_long)) | generated
+        too_long, raised = untrained(batch)
+        counted = replace(report, step_values=aligned, too_long=too_long, template_raised=raised)
+        return asdict(counted) | generated
 
     def checkpoint(self) -> Message:
         """Write a checkpoint now; return its step.
@@ -424,10 +424,11 @@ class Service:
                 age=self._trainer.steps - held.step,
                 states=tuple(item.states for item in held.completions),
             )
+        asked = self._policy.encode_if_taken(prompt)
         texts = [completion.decode("utf-8", errors="replace") for completion in completions]
-        limit = self._settings.max_new_tokens
+        limit = 0 if asked is None else self._settings.max_new_tokens  # no tokens without a prompt
         return TrainingGroup(
-            prompt=self._policy.encode_prompt(prompt),
+            prompt=asked or (),
             completions=tuple(self._policy.encode_completion(text, limit) for text in texts),
             rewards=tuple(rewards),
             external=external,
@@ -438,24 +439,18 @@ class Service:
     def _demonstration(
         self, prompt: str, completion: bytes, family: int, author: bytes, answer: bytes
     ) -> DemonstrationText | None:
-        """Return a demonstration as tokens; None if it is not UTF-8, or too long to be sampled here."""
+        """Return a demonstration as tokens; None if it is not UTF-8, or cannot be asked or sampled here."""
         try:
             text = completion.decode("utf-8")
         except UnicodeDecodeError:
             return None
         limit = self._settings.max_new_tokens
-        tokens, asked = self._policy.encode_completion(text, limit + 1), self._policy.encode_prompt(prompt)
-        if len(tokens) > limit or not self._policy.has_room(asked, limit):
+        tokens, asked = self._policy.encode_completion(text, limit + 1), self._policy.encode_if_taken(prompt)
+        if len(tokens) > limit or asked is None or not self._policy.has_room(asked, limit):
             return None
         steps, opened, _ = text.partition(OPEN_TAG)
         before = len(self._policy.encode_completion(steps + opened, limit)) - 1 if steps and opened else 0
         return DemonstrationText(asked, tokens, family, author, answer, before)
-
-    def _within_window(self, group: TrainingGroup) -> TrainingGroup:
-        """Return a group, or one whose completions have no tokens if it exceeds the model's window."""
-        if self._policy.has_room(group.prompt, max(map(len, group.completions), default=0)):
-            return group
-        return replace(group, completions=((),) * len(group.completions))
 
     def _sample_seed(self) -> int:
         """Return the next seed of the sampler, a function of the root seed and the number of calls."""

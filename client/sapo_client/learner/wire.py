@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, BinaryIO, Final
 
 import cbor2
@@ -28,6 +30,26 @@ HAPPENED: Final = "happened"
 """Key of a result under which it has the events that the call leads to: their names and their fields."""
 
 Message = dict[str, Any]
+
+
+class RefusalReason(StrEnum):
+    """Why a prompt is not answered.
+
+    Attributes:
+        WINDOW: prompt and answer exceed the model's context window.
+        TEMPLATE: the model's chat template raises for the prompt.
+    """
+
+    WINDOW = "window"
+    TEMPLATE = "template"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a prompt is not answered, by its reason and in words."""
+
+    reason: RefusalReason
+    detail: str
 
 
 def pack(message: Message) -> bytes:

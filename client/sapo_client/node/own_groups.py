@@ -6,7 +6,10 @@ from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sapo_client.observe.own_groups import GROUPS, OwnGroupFacts
+from sapo_client.observe.own_groups import GROUPS, LEAST_SKIPPED, SKIP_REASONS, OwnGroupFacts
+
+_TASKS = 512
+"""Last tasks by which it is told whether any of a family was answered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,17 +30,22 @@ class OwnGroups:
     def __init__(self) -> None:
         self._rounds: deque[_Round] = deque()
         self._withheld: Counter[str] = Counter()
+        self._tasks: deque[tuple[str, str]] = deque(maxlen=_TASKS)  # family, why skipped or nothing
 
     def note(self, event: str, fields: Mapping[str, object]) -> None:
         """Take an event of the node."""
         match event, fields:
             case "own_rollout_refused", {"reason": reason}:
                 self._withheld[str(reason)] += 1
+            case "slot_skipped", {"family": str(family), "reason": reason} if reason in SKIP_REASONS:
+                self._tasks.append((family, str(reason)))
             case "step", {
                 "local": Sequence() as local,
                 "with_advantage": int(count),
                 "reward": float(reward),
+                "families": Mapping() as answered,
             }:
+                self._tasks.extend((family, "") for family in answered)
                 self._add(_Round(len(local), self._withheld, count, reward))
                 self._withheld = Counter()
 
@@ -56,4 +64,15 @@ class OwnGroups:
             withheld=sum((each.withheld for each in self._rounds), Counter()),
             with_advantage=sum(each.with_advantage for each in self._rounds),
             reward=sum(each.shared * each.reward for each in self._rounds) / shared if shared else 0.0,
+            skipped=self._skipped(),
         )
+
+    def _skipped(self) -> dict[str, list[str]]:
+        """Return the families of which no task was answered, by the reason of the last one."""
+        last, counts = dict(self._tasks), Counter(family for family, _ in self._tasks)
+        answered = {family for family, reason in self._tasks if not reason}
+        found: dict[str, list[str]] = {}
+        for family in sorted(counts.keys() - answered):
+            if counts[family] >= LEAST_SKIPPED:
+                found.setdefault(last[family], []).append(family)
+        return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -18,6 +18,9 @@ MOST_WITHHELD: Final = 0.5
 GROUPS: Final = 128
 """Last own groups that are looked at: if one in forty has an advantage, one of these has (96 %)."""
 
+LEAST_SKIPPED: Final = 8
+"""Tasks of a family without one that was answered; of tasks of which half can be, one in 256 times."""
+
 
 @dataclass(frozen=True, slots=True)
 class OwnGroupFacts:
@@ -28,16 +31,20 @@ class OwnGroupFacts:
         withheld: how many were not, by reason.
         with_advantage: those shared of which some answers were right and others wrong.
         reward: mean reward of those shared.
+        skipped: families of which no task was answered, by the reason why the last one was not.
     """
 
     shared: int = 0
     withheld: Mapping[str, int] = field(default_factory=dict)
     with_advantage: int = 0
     reward: float = 0.0
+    skipped: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 def assess_own_groups(own: OwnGroupFacts) -> Iterator[HealthFinding]:
-    """Yield findings about groups that are not shared, and about groups of which nothing can be learned."""
+    """Yield findings about tasks that are not answered, and groups that are not shared or teach nothing."""
+    if own.skipped:
+        yield _families_skipped(own)
     withheld = sum(own.withheld.values())
     groups = own.shared + withheld
     if groups >= LEAST_GROUPS and withheld > MOST_WITHHELD * groups:
@@ -53,6 +60,30 @@ def assess_own_groups(own: OwnGroupFacts) -> Iterator[HealthFinding]:
         )
         yield HealthFinding(FindingCode.NO_ADVANTAGE, FindingLevel.WARNING, text, _NO_ADVANTAGE_HINT)
 
+
+def _families_skipped(own: OwnGroupFacts) -> HealthFinding:
+    told = [
+        f"no task of {', '.join(families)} was answered: {_SKIPPED[reason][0]}"
+        for reason, families in sorted(own.skipped.items())
+    ]
+    hints = [_SKIPPED[reason][1] for reason in sorted(own.skipped)]
+    level = FindingLevel.WARNING if own.shared or own.withheld else FindingLevel.ERROR
+    return HealthFinding(FindingCode.FAMILIES_SKIPPED, level, "; ".join(told), "; ".join(hints))
+
+
+_SKIPPED: Final = {
+    "template": (
+        "the model's chat template raises for them",
+        "mend chat_template.jinja in the model's folder; the events slot_skipped in events.jsonl say why",
+    ),
+    "window": (
+        "prompt and answer exceed the model's context window",
+        "lower learner.max_new_tokens, or take a model with a longer window with --model",
+    ),
+}
+"""What is told of skipped tasks and what to do, by the reason of the event ``slot_skipped``."""
+
+SKIP_REASONS: Final = frozenset(_SKIPPED)
 
 _WITHHELD_HINTS: Final = {
     str(Reason.TEXT_POLICY): "other nodes refuse characters that cannot be seen: lower"

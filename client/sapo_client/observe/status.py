@@ -25,8 +25,12 @@ class RoundSummary:
     ranks: int = 1  # processes that made the step
     is_private: bool = False  # the swarm's chain is away: nothing of this round is signed, shared or paid
 
-    def line(self) -> str:
-        """Return the status line; the order of its fields never changes."""
+    def line(self, *, alone: bool = False) -> str:
+        """Return the status line; the order of its fields never changes.
+
+        Args:
+            alone: leave out what only a node of a swarm has: others' rollouts and messages.
+        """
         change = "first" if self.reward_change is None else f"{self.reward_change:+.2f}"
         private = ("not shared: the chain is away",) if self.is_private else ()
         peers = "1 peer" if self.pool_peers == 1 else f"{self.pool_peers} peers"
@@ -35,9 +39,9 @@ class RoundSummary:
                 f"round {self.round}",
                 f"step {self.step}",
                 f"reward {self.reward:.2f} ({change})",
-                f"pool {self.pool} from {peers}",
-                f"sampled {self.own_groups}+{self.external_groups}",
-                f"refused {self.refused_share:.0%}".replace("%", " %"),
+                *(() if alone else (f"pool {self.pool} from {peers}",)),
+                f"sampled {self.own_groups}" + ("" if alone else f"+{self.external_groups}"),
+                *(() if alone else (f"refused {self.refused_share:.0%}".replace("%", " %"),)),
                 f"{self.round_seconds:.1f} s",
                 *private,
             )

@@ -67,6 +67,9 @@ def test_the_hint_after_a_new_key_trains_and_a_kill_is_told(
     with joined(hint, home, tmp_path, 1) as process:
         process.send_signal(signal.SIGINT)
         assert process.wait() == 130
+        assert process.stderr is not None
+        said = process.stderr.read()
+    assert re.search("NodeBinding|listening|peer", said) is None, said
     assert re.search(r"^state +stopped$", sapo("status").stdout, flags=re.MULTILINE)
 
 

@@ -167,6 +167,12 @@ async def test_rollouts_of_a_node_that_is_down_come_from_its_event_file(
         ("refused", "02" * 32),
     ]
     assert b"these rollouts are from its event file" in done.stderr
+    shown = (await ask(home, data, "rollouts")).stdout.decode().splitlines()
+    assert [line.split()[2:] for line in shown[1:]] == [
+        ["published", "01" * 6, "-", "-"],
+        ["refused", "02" * 6, "03" * 6, "bad-signature"],
+    ]
+    assert max(map(len, shown)) <= 80
 
 
 async def test_stop_asks_the_node(home: dict[str, str], data: DataDir) -> None:

@@ -44,13 +44,15 @@ def test_a_prompt_that_leaves_no_room_is_not_answered(settings: LearnerSettings)
     prompts = {"prompts": [TOO_LONG, FITS, TOO_LONG], "completions_per_prompt": 4, "handles": [7, 8, 9]}
     sampled = service.call("generate", prompts)["completions"]
     assert counts(sampled) == [0, 4, 0]
+    told = dict.fromkeys(range(3), ("window", "the prompt and an answer exceed the model's context window"))
     report = service.call("train", {"groups": [group(FITS, sampled[1], 8)], "ahead": prompts})
     assert counts(report.pop("generated")["completions"]) == [0, 4, 0]
     assert (report["too_long"], report["reencoded_groups"], report["tokens"] > 0) == (0, 0, True)
     none = {**prompts, "prompts": [TOO_LONG] * 3}
-    assert service.call("generate", none) == {"completions": [[], [], []], "tokens": 0}
+    nothing = {"completions": [[], [], []], "tokens": 0, "refusals": told}
+    assert service.call("generate", none) == nothing
     report = service.call("train", {"groups": [], "ahead": none})
-    assert report["generated"] == {"completions": [[], [], []], "tokens": 0}
+    assert report["generated"] == nothing
 
 
 def test_a_question_that_leaves_no_room_has_an_empty_answer(settings: LearnerSettings) -> None:

@@ -18,6 +18,7 @@ import trio
 from support.health_trial import Begin, HealthTrial, Told, require_failure, require_row
 from support.ledger import BOB, Contracts, ServedChain, found
 from support.nodes import LOOK_SECONDS, PATIENCE_SECONDS, manifest_of, until
+from support.policies import make_policy_folder
 from support.swarm import Identity
 from trio.testing import MockClock
 
@@ -189,6 +190,20 @@ async def test_a_policy_whose_text_cannot_be_shared(
     async with trio.open_nursery() as nursery:
         await trial.start(nursery)
         await expect(trial, "own_withheld")
+        await trial.stop()
+
+
+async def test_a_model_without_room_for_any_task(
+    mock_clock: MockClock, begin: Begin, weekdays: Suite, tmp_path: Path
+) -> None:
+    """Beside answers of 126 tokens, its window of 128 has room for no task."""
+    model = make_policy_folder(tmp_path / "model", "gpt2")
+    changes = {"model": str(model), "max_new_tokens": 126}
+    trial = begin(manifest_of(weekdays, epoch_seconds=36_000), learner=changes)
+    async with trio.open_nursery() as nursery:
+        await trial.start(nursery)
+        told = await expect(trial, "families_skipped")
+        assert told.level == "error"
         await trial.stop()
 
 

@@ -1,7 +1,7 @@
 """What became of a node's last own groups, told from its events."""
 
 from sapo_client.node.own_groups import OwnGroups
-from sapo_client.observe.own_groups import GROUPS, OwnGroupFacts
+from sapo_client.observe.own_groups import GROUPS, LEAST_SKIPPED, OwnGroupFacts
 
 LOCAL = 8
 
@@ -14,7 +14,8 @@ def ended(
         own.note("own_rollout_refused", {"reason": reason, "detail": "why"})
     own.note("published", {"peers": 3})
     local = [f"id {number}" for number in range(shared)]
-    own.note("step", {"local": local, "with_advantage": with_advantage, "reward": reward, "loss": 0.5})
+    step = {"local": local, "with_advantage": with_advantage, "reward": reward, "families": {}, "loss": 0.5}
+    own.note("step", step)
 
 
 def test_the_last_rounds_with_enough_groups_are_remembered() -> None:
@@ -40,3 +41,31 @@ def test_a_node_that_can_share_nothing_has_shared_nothing() -> None:
     for _ in range(2 * GROUPS):
         ended(own, shared=0, refused=("text_policy",), with_advantage=0, reward=0.0)
     assert own.facts() == OwnGroupFacts(withheld={"text_policy": GROUPS})
+
+
+def skip(own: OwnGroups, family: str, reason: str, *, tasks: int) -> None:
+    for slot in range(tasks):
+        own.note("slot_skipped", {"slot": slot, "family": family, "reason": reason, "detail": "why"})
+
+
+def answer(own: OwnGroups, *families: str) -> None:
+    rewards = dict.fromkeys(families, 0.5)
+    own.note("step", {"local": ["id"], "with_advantage": 1, "reward": 0.5, "families": rewards})
+
+
+def test_families_of_which_no_task_is_answered_are_told_by_reason() -> None:
+    own = OwnGroups()
+    skip(own, "logic", "window", tasks=LEAST_SKIPPED - 1)
+    answer(own, "sums")
+    assert own.facts().skipped == {}
+    skip(own, "logic", "window", tasks=1)
+    skip(own, "digits", "window", tasks=LEAST_SKIPPED)
+    skip(own, "sums", "window", tasks=LEAST_SKIPPED)
+    skip(own, "fractions", "timeout", tasks=LEAST_SKIPPED)  # of the task, not of the model
+    skip(own, "weekdays", "template", tasks=LEAST_SKIPPED)
+    assert own.facts().skipped == {"window": ["digits", "logic"], "template": ["weekdays"]}
+    answer(own, "logic")
+    assert own.facts().skipped == {"window": ["digits"], "template": ["weekdays"]}
+    for _ in range(600):  # families that are not drawn any more are forgotten
+        answer(own, "sums")
+    assert own.facts().skipped == {}

@@ -129,6 +129,7 @@ def test_announced_terms_that_this_node_cannot_follow(epochs: int, level: str) -
 
 
 SOLVED = OwnGroupFacts(shared=128, reward=1.0)
+NARROW = OwnGroupFacts(shared=1, skipped={"window": ["digits", "logic"], "template": ["weekdays"]})
 UNSEEN = OwnGroupFacts(shared=15, withheld={"text_policy": 16, "epoch_past": 1}, reward=0.25)
 
 
@@ -144,6 +145,8 @@ UNSEEN = OwnGroupFacts(shared=15, withheld={"text_policy": 16, "epoch_past": 1},
         (UNSEEN, [("own_withheld", "warning")]),
         (OwnGroupFacts(withheld={"epoch_past": 31}), []),
         (OwnGroupFacts(withheld={"epoch_past": 32}), [("own_withheld", "error")]),
+        (NARROW, [("families_skipped", "warning")]),
+        (replace(NARROW, shared=0), [("families_skipped", "error")]),
     ],
 )
 def test_own_groups_that_are_not_shared_or_teach_nothing(
@@ -234,7 +237,7 @@ def test_the_page_has_the_sentences_of_cases_that_no_node_here_comes_into() -> N
     texts = (reachable_text("unreachable", router) for router in (None, refused))
     unreached = (assess(HealthFacts(peers=PeerFacts(connected=3, unreachable=text))) for text in texts)
     late, other = (OwnGroupFacts(withheld={reason: 32}) for reason in ("epoch_past", "certificate_unknown"))
-    own = (assess(HealthFacts(own_groups=each)) for each in (SOLVED, UNSEEN, late, other))
+    own = (assess(HealthFacts(own_groups=each)) for each in (SOLVED, UNSEEN, NARROW, late, other))
     rare = chain.from_iterable((*by_gate, *unknown, *unreached, *own))
     for finding in (*assess(facts), *assess(with_coins), *changed, *rare):
         require_row(row(finding))

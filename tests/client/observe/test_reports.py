@@ -74,6 +74,11 @@ def test_the_status_line() -> None:
     )
 
 
+def test_the_status_line_of_a_node_that_trains_alone_names_no_others() -> None:
+    line = "round 128  step 130  reward 0.61 (+0.04)  sampled 4  38.1 s"
+    assert SUMMARY.line(alone=True) == line
+
+
 def test_metrics_count_by_reason() -> None:
     metrics = NodeMetrics(version="0.1.0", swarm_id="ab", node_id="cd")
     metrics.round(SUMMARY)

@@ -16,7 +16,27 @@ _MOST_16_BIT: Final = 5e-2
 1e-2 in 16 bits; an untrained BERT of two layers changes by 5e-3 (float32), a trained one by far more."""
 
 
-@torch.no_grad()
+def require_numbers(name: str, model: Any) -> None:
+    """Raise if a model's logits are no numbers; a step would be undone each time, and nothing learned.
+
+    Args:
+        name: folder or hub name.
+        model: of transformers, in evaluation mode.
+
+    Raises:
+        SapoError: they are not.
+    """
+    first = torch.zeros((1, 1), dtype=torch.long, device=model.device)
+    with torch.no_grad():
+        if not model(input_ids=first, use_cache=False).logits.isnan().any():
+            return
+    raise SapoError(
+        f"the model {name!r} computes no numbers (NaN): its weights are damaged, or too large for their type",
+        hint="copy the folder anew; with adapters try learner.base = bfloat16 or float32",
+        exit_code=ExitCode.CONFIG,
+    )
+
+
 def require_causal(name: str, model: Any) -> None:
     """Raise unless the first half of a text has the same logits whatever its second half is.
 
@@ -28,7 +48,23 @@ def require_causal(name: str, model: Any) -> None:
         model: of transformers, in evaluation mode.
 
     Raises:
-        SapoError: it is not causal, or computes nothing of text alone.
+        SapoError: it is not causal.
+    """
+    if not is_causal(model):
+        raise SapoError(
+            f"the model {name!r} ({type(model).__name__}) is not causal: a later token changes the"
+            " predictions before it, as in encoders such as BERT",
+            hint="take a causal (decoder) language model, as Qwen/Qwen2.5-0.5B-Instruct",
+            exit_code=ExitCode.CONFIG,
+        )
+
+
+@torch.no_grad()
+def is_causal(model: Any) -> bool:
+    """Whether the first half of a text has the same logits whatever its second half is.
+
+    Args:
+        model: of transformers, in evaluation mode.
     """
     table = model.get_input_embeddings()
     count, half = table.num_embeddings, _TOKENS // 2
@@ -36,10 +72,5 @@ def require_causal(name: str, model: Any) -> None:
     other = torch.cat([one[:half], (one[half:] + max(1, count // 2)) % count])
     logits = [model(input_ids=ids[None], use_cache=False).logits[0].float() for ids in (one, other)]
     changes = (logits[0] - logits[1]).abs()
-    if changes[:half].max() > _MOST.get(table.weight.dtype, _MOST_16_BIT) * changes[half:].max():
-        raise SapoError(
-            f"the model {name!r} ({type(model).__name__}) is not causal: a later token changes the"
-            " predictions before it, as in encoders such as BERT",
-            hint="take a causal (decoder) language model, as Qwen/Qwen2.5-0.5B-Instruct",
-            exit_code=ExitCode.CONFIG,
-        )
+    most = _MOST.get(table.weight.dtype, _MOST_16_BIT)
+    return not bool(changes[:half].max() > most * changes[half:].max())  # NaN is no sign of an encoder

@@ -5,31 +5,38 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final
 
+from sapo_client.learner.loading.causality import require_causal
 from sapo_client.learner.loading.reading import read_model, refusal
 from sapo_client.learner.loading.weights import UNREADABLE
+from sapo_client.learner.sizing.skeleton import make_sample
 
 _HINT: Final = "give a folder with a transformers model"
+
+_SAMPLE_TOKENS: Final = 64
+_SAMPLE_PARAMETERS: Final = 2**28
+"""A layer of a model of seven billion parameters, in 1 GiB; encoders are smaller."""
 
 
 def check_folder(name: str, quantisation: Any) -> None:
     """Read a model as the learner does, but for its tensors' values.
 
-    What only values show is not found: whether the model is causal, and damage inside a tensor. Of quantised
-    weights the sizes are not compared.
+    What only values show is not found: damage inside a tensor. Whether the model is causal is told by one
+    layer with random values, if that is not too large. Of quantised weights the sizes are not compared.
 
     Args:
-        name: a folder; a hub's model is not downloaded, and passes.
+        name: folder or hub name; a hub's model is not downloaded, and its architecture alone is looked at.
         quantisation: ``quantization_config`` of its configuration; None for floats.
 
     Raises:
         SapoError: the learner would refuse it.
     """
-    if not Path(name).is_dir():
-        return
-    if quantisation:
+    if quantisation and Path(name).is_dir():
         _check_quantised(name, quantisation)
-    else:
+    elif Path(name).is_dir():
         read_model(name, hint=_HINT, device_map="meta")
+    sample = make_sample(name, layers=1, vocabulary=_SAMPLE_TOKENS, parameters=_SAMPLE_PARAMETERS)
+    if sample is not None:
+        require_causal(name, sample)
 
 
 def _check_quantised(name: str, quantisation: Any) -> None:

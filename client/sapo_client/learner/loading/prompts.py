@@ -53,6 +53,10 @@ _MESSAGES: Final[dict[PromptForm, Callable[[str], list[dict[str, Any]]]]] = {
 """Conversations by form, in the order in which they are tried."""
 
 
+class TemplateRaised(SapoError):
+    """The chat template raised for a text; it may take others."""
+
+
 def choose_form(name: str, tokenizer: Any) -> PromptForm:
     """Return the first form in which the task's text is in the prompt.
 
@@ -90,7 +94,7 @@ def render(tokenizer: Any, text: str, form: PromptForm) -> str:
         form: of ``choose_form``.
 
     Raises:
-        SapoError: the chat template raised.
+        TemplateRaised: the chat template raised.
     """
     from jinja2 import TemplateError
 
@@ -102,7 +106,7 @@ def render(tokenizer: Any, text: str, form: PromptForm) -> str:
         )
     except (TemplateError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as error:
         lines = str(error).splitlines()
-        raise SapoError(
+        raise TemplateRaised(
             f"raises {type(error).__name__}: {lines[0] if lines else 'no reason'}",
             hint="mend the model's chat_template.jinja, or remove it",
             exit_code=ExitCode.CONFIG,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.learner.loading.ends import named_ends, require_end
+from sapo_client.learner.loading.hub import hub_trouble
 from sapo_client.learner.loading.prompts import PromptForm, choose_form
 from sapo_client.learner.loading.refusals import known_refusal, require_whole_model
 from sapo_client.learner.loading.weights import UNREADABLE, require_all_weights, unreadable
@@ -61,6 +63,7 @@ def read_model(name: str, *, hint: str, **options: Any) -> ReadModel:
     except (*UNREADABLE, SafetensorError) as error:
         raise refusal(name, error, hint=hint) from error
     require_all_weights(name, model, report)
+    _require_words(name, tokenizer)
     named = named_ends(model)
     end = require_end(name, tokenizer, named)
     if len(tokenizer) > model.get_input_embeddings().num_embeddings:
@@ -71,6 +74,16 @@ def read_model(name: str, *, hint: str, **options: Any) -> ReadModel:
         )
     ends = (end, *(each for each in named if each != end))
     return ReadModel(model, tokenizer, ends, choose_form(name, tokenizer))
+
+
+def _require_words(name: str, tokenizer: Any) -> None:
+    """Raise if a tokenizer has no vocabulary, as transformers makes one where tokenizer.json is missing."""
+    if not tokenizer("12 + 7 = 19")["input_ids"]:
+        raise SapoError(
+            f"the tokenizer of {name!r} turns a text into no tokens: it has no vocabulary",
+            hint="copy the tokenizer's files (tokenizer.json, or vocab.json and merges.txt) into the folder",
+            exit_code=ExitCode.CONFIG,
+        )
 
 
 def refusal(name: str, error: BaseException, *, hint: str) -> SapoError:
@@ -92,6 +105,8 @@ def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
     """
     from transformers import AutoTokenizer
 
+    if not Path(name).is_dir():
+        hub_trouble()  # one that does not answer is not asked for each of the tokenizer's files
     try:
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
     except (OSError, ValueError) as error:

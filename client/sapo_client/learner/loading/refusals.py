@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Final
+
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.learner.loading.files import read_json, small_file
 
@@ -24,6 +27,49 @@ def require_whole_model(name: str) -> None:
         )
 
 
+def require_config(name: str) -> None:
+    """Raise what transformers would say of a folder's ``config.json`` in words that lead nowhere.
+
+    Args:
+        name: folder or hub name.
+
+    Raises:
+        SapoError: it is missing, no JSON, or names a data type that no weights are trained from.
+    """
+    folder = Path(name)
+    if folder.is_file():
+        raise _config_error(f"{name!r} is a file, not a model's folder", _FOLDER_HINT)
+    if folder.is_dir() and not (folder / "config.json").is_file():
+        is_gguf = any(folder.glob("*.gguf"))
+        hint = _GGUF_HINT if is_gguf else _FOLDER_HINT
+        raise _config_error(f"the folder {name!r} has no config.json", hint)
+    try:
+        settings = read_json(name, "config.json")
+    except ValueError as error:
+        raise _config_error(f"the config.json of {name!r} is no valid JSON: {error}", _ANEW_HINT) from error
+    if not isinstance(settings, dict):  # of the hub it may be missing; who loads it says so
+        return
+    kind = settings.get("dtype") or settings.get("torch_dtype")
+    is_other = isinstance(kind, str) and kind.removeprefix("torch.") not in _TYPES
+    if is_other and not settings.get("quantization_config"):
+        raise _config_error(
+            f"the config.json of {name!r} names the data type {kind!r}, which cannot be trained",
+            f"set dtype in it to one of {', '.join(_TYPES)}, the type of its weights",
+        )
+
+
+_TYPES: Final = ("float32", "bfloat16", "float16", "float64", "auto")
+_ANEW_HINT: Final = "copy the model's folder anew"
+_FOLDER_HINT: Final = (
+    "give the folder that has the model's config.json, its weights (*.safetensors) and its tokenizer.json"
+)
+_GGUF_HINT: Final = "GGUF files cannot be trained: take the model from which they were made, in safetensors"
+
+
+def _config_error(text: str, hint: str) -> SapoError:
+    return SapoError(text, hint=hint, exit_code=ExitCode.CONFIG)
+
+
 def known_refusal(name: str, error: BaseException) -> SapoError | None:
     """Return the error of a person for what transformers or the hub raised; None if it is none of these.
 
@@ -40,6 +86,12 @@ def known_refusal(name: str, error: BaseException) -> SapoError | None:
             f"the model {name!r} needs code of its own (auto_map in its files), which is never run here",
             hint="take a model whose architecture transformers has; newer releases of transformers have more",
             exit_code=ExitCode.CONFIG,
+        )
+    if "does not recognize this architecture" in str(error):
+        kind = (read_json(name, "config.json") or {}).get("model_type", "unknown")
+        return _config_error(
+            f"the model {name!r} is of the kind {kind!r}, which the installed transformers does not know",
+            "pip install --upgrade transformers if the model is new, or take another one",
         )
     if "Unrecognized configuration class" in str(error):
         kind = (read_json(name, "config.json") or {}).get("model_type", "unknown")

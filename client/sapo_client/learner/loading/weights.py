@@ -51,10 +51,16 @@ def require_all_weights(name: str, model: Any, report: dict[str, Any]) -> None:
         )
     missing = report["missing_keys"]
     if missing:
+        hint = (
+            "its tensors must be named as transformers names those of "
+            f"{type(model).__name__}; they would be random"
+        )
+        if set(missing) == {"lm_head.weight"}:
+            hint = "set tie_word_embeddings = true in its config.json if its head is its embedding; else copy"
+            hint += " the folder anew, for it would be random"
         raise SapoError(
             f"the model {name!r} lacks weights: {_some(missing)}",
-            hint="its tensors must be named as transformers names those of "
-            f"{type(model).__name__}; they would be random",
+            hint=hint,
             exit_code=ExitCode.CONFIG,
         )
 
@@ -71,13 +77,35 @@ def unreadable(name: str, error: BaseException, *, hint: str) -> SapoError:
     why = lines[0].strip() if lines else type(error).__name__
     if isinstance(error, KeyError):
         why = f"an entry {why} is missing"
-    pointers = _pointers(Path(name))
+    pointers, folder = _pointers(Path(name)), Path(name)
+    if isinstance(error, FileNotFoundError) or (why.startswith("Error no file") and _shards(folder)):
+        hint = "copy the folder anew: it lacks a file of its weights, or their model.safetensors.index.json"
+    elif "backend tokenizer" in why and not (folder / "tokenizer.json").is_file():
+        why, hint = "it has no tokenizer.json", "copy the tokenizer's files into the folder"
+    elif isinstance(error, json.JSONDecodeError) and (damaged := _damaged_json(folder)):
+        why, hint = f"{damaged[0]} is no valid JSON: {why}", "copy the folder anew"
     if pointers:
         why = f"{pointers[0]} is a pointer of git-lfs, not the file itself"
         hint = "fetch the files themselves: git lfs pull, in the folder's repository"
     elif isinstance(error, ImportError) and (method := _quantisation(Path(name))):
         hint = f"its weights are quantised by {method!r}: install what that needs, or take a model in floats"
     return SapoError(f"cannot load the model {name!r}: {why}", hint=hint, exit_code=ExitCode.CONFIG)
+
+
+def _shards(folder: Path) -> list[Path]:
+    """Return the parts in which a folder has its weights."""
+    return [*folder.glob("model-*-of-*.safetensors"), *folder.glob("pytorch_model-*-of-*.bin")]
+
+
+def _damaged_json(folder: Path) -> list[str]:
+    """Return the names of a folder's files that should be JSON and are not."""
+    found = []
+    for file in sorted(folder.glob("*.json")):
+        try:
+            json.loads(file.read_text("utf-8"))
+        except ValueError:
+            found.append(file.name)
+    return found
 
 
 def _pointers(folder: Path) -> list[str]:

@@ -23,6 +23,7 @@ from sapo_client.learner.losses.chunked_head import MIN_VOCABULARY, block_entrie
 from sapo_client.learner.memory import ACTIVATION_MARGIN
 from sapo_client.learner.settings import LearnerSettings
 from sapo_client.learner.sizing.half_precision import saved_costs
+from sapo_client.learner.sizing.head import HeadKind, head_kind
 from sapo_client.learner.sizing.optimizers import MOMENT_BYTES
 from sapo_client.learner.sizing.precision import BaseName
 from sapo_client.learner.sizing.skeleton import (
@@ -162,20 +163,27 @@ def estimate_memory(settings: LearnerSettings, workload: Workload, device: str) 
     except NoForwardPass:
         row, roughly = _rough_row(shape, workload, checkpointing, device), True
     rows = _micro_rows(row, workload, settings, device)
-    positions = rows * workload.new_tokens
     copies = _fused_bytes(shape, settings) if fast else 0.0
     adapters = ADAPTER_LIBRARY_BYTES if settings.lora_rank and device == "cpu" else 0
-    activations = margin * rows * row + batch
-    if rows == workload.rows:  # a layer's activations are freed as its gradient is made
+    gradients = _FLOAT * trained * (1 + settings.agreement) + copies + _head_gradient(shape, settings)
+    activations, is_whole = margin * rows * row + batch, rows == workload.rows
+    if is_whole:  # a layer's activations are freed as its gradient is made
         outside = 0 if settings.lora_rank else shape.head
         activations = max(0.0, activations - _FLOAT * (trained - outside))
+    head = _head_kind(settings, shape)
+    if head.in_blocks:
+        positions = rows * workload.new_tokens
+        activations += _head_bytes(shape, positions, frozen=bool(settings.lora_rank), device=device)
+    else:  # all logits are there before there is any gradient of the first micro-batch
+        positions = rows * (workload.new_tokens if head.keeps_few else workload.width)
+        logits = _all_logits_bytes(head, positions * shape.vocabulary, device)
+        activations = max(activations, rows * row + batch + logits - (gradients if is_whole else 0.0))
     return MemoryEstimate(
         libraries=LIBRARY_BYTES[device] + adapters,
         weights=_weights(shape, settings, device) + _FLOAT * trained * _copies(settings),
         moments=moments,
-        gradients=_FLOAT * trained * (1 + settings.agreement) + copies + _head_gradient(shape, settings),
-        activations=activations
-        + _head_bytes(shape, positions, frozen=bool(settings.lora_rank), device=device),
+        gradients=gradients,
+        activations=activations,
         sampler=_sampler(shape, workload, copied=_copied_weights(shape, settings, device)),
         trained=trained,
         micro_rows=rows,
@@ -289,6 +297,26 @@ def _micro_rows(row: float, workload: Workload, settings: LearnerSettings, devic
     if settings.memory_bytes is not None:
         rows = min(rows, max(1, int(settings.memory_bytes / row)))
     return rows
+
+
+def _head_kind(settings: LearnerSettings, shape: ModelShape) -> HeadKind:
+    """Return how the logits are computed; those of a small vocabulary are counted as blocks are."""
+    if shape.vocabulary < MIN_VOCABULARY or shape.llama_style:
+        return HeadKind()
+    try:
+        return head_kind(settings.model)
+    except NoForwardPass:
+        return HeadKind()
+
+
+def _all_logits_bytes(head: HeadKind, values: int, device: str) -> float:
+    """Return the bytes of logits that all exist at once, as the softmax's gradient is made.
+
+    These are the softmax, its gradient and that of the losses, in float32, and what autograd keeps of the
+    steps after the head, on a GPU in 16 bits.
+    """
+    kept = _FLOAT if device == "cpu" else BASE_BYTES["bfloat16"]
+    return (3 * _FLOAT + head.saved * kept) * values
 
 
 def _head_bytes(shape: ModelShape, positions: int, *, frozen: bool, device: str) -> float:

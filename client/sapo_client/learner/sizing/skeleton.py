@@ -22,7 +22,8 @@ from sapo_client.errors import ExitCode, SapoError
 from sapo_client.learner.adapters import add_adapters, base_model
 from sapo_client.learner.cpu.fused_layers import is_llama_style
 from sapo_client.learner.loading.files import small_file
-from sapo_client.learner.loading.refusals import known_refusal, require_whole_model
+from sapo_client.learner.loading.hub import hub_address, hub_trouble
+from sapo_client.learner.loading.refusals import known_refusal, require_config, require_whole_model
 from sapo_client.learner.policy import PACKAGED
 from sapo_client.learner.sizing.experts import register_first_expert
 
@@ -94,14 +95,48 @@ def make_thin_skeleton(model: str, layers: int, *, lora_rank: int, dtype: torch.
         SapoError: there is no such model, or transformers does not know it.
         AttributeError: its configuration counts its layers in another way.
     """
+    skeleton = _built(model, _thin_config(model, layers), dtype=dtype)
+    with torch.device("meta"):
+        return add_adapters(skeleton, lora_rank) if lora_rank else skeleton
+
+
+def make_sample(model: str, *, layers: int, vocabulary: int, parameters: int) -> Any | None:
+    """Return the first layers of a model of a name with few tokens and random values, on the CPU.
+
+    Args:
+        model: as for ``load_policy``.
+        layers: how many; of none, the embeddings and the head are left.
+        vocabulary: number of its tokens.
+        parameters: the most that it may have.
+
+    Returns:
+        None if it has more, or if an architecture cannot be cut short in this way.
+
+    Raises:
+        SapoError: there is no such model, or transformers does not know it.
+    """
+    try:
+        config = _thin_config(model, layers)
+        of_text = config.get_text_config(decoder=True)
+        of_text.vocab_size = vocabulary
+        if getattr(of_text, "pad_token_id", None) is not None:
+            of_text.pad_token_id = min(of_text.pad_token_id, vocabulary - 1)
+        if sum(each.numel() for each in _built(model, config).parameters()) > parameters:
+            return None
+        with torch.random.fork_rng(devices=[]):
+            return _built(model, config, device="cpu", dtype=torch.float32)
+    except _NEED_VALUES:
+        return None
+
+
+def _thin_config(model: str, layers: int) -> Any:
+    """Return a model's configuration with its first layers only."""
     config = copy.deepcopy(read_config(model))
     of_text = config.get_text_config(decoder=True)
     of_text.num_hidden_layers = layers
     if getattr(of_text, "layer_types", None):
         of_text.layer_types = (of_text.layer_types * layers)[:layers]
-    skeleton = _built(model, config, dtype=dtype)
-    with torch.device("meta"):
-        return add_adapters(skeleton, lora_rank) if lora_rank else skeleton
+    return config
 
 
 def quantisation_of(model: str) -> Any:
@@ -236,20 +271,35 @@ def read_config(model: str) -> Any:
     Raises:
         SapoError: there is no such model, or transformers does not know it.
     """
+    from huggingface_hub.errors import StrictDataclassError
     from transformers import AutoConfig
 
     if model not in PACKAGED:
         require_whole_model(model)
+        require_config(model)
     try:
         if model in PACKAGED:
             with as_file(files("sapo_client") / "models" / model) as folder:
                 return AutoConfig.from_pretrained(folder, trust_remote_code=False)
         return AutoConfig.from_pretrained(model, trust_remote_code=False)
+    except StrictDataclassError as error:
+        raise SapoError(
+            f"the config.json of {model!r} contradicts itself: {str(error).splitlines()[-1].strip()}",
+            hint="correct it, or copy the model's folder anew",
+            exit_code=ExitCode.CONFIG,
+        ) from error
     except (OSError, ValueError) as error:
         if known := known_refusal(model, error):
             raise known from error
         # the hub's library takes a path without a folder for a badly formed name
         is_path = model.startswith(("/", ".", "~")) and not Path(model).exists()
+        if not (is_path or Path(model).is_dir()) and (trouble := hub_trouble()) is not None:
+            raise SapoError(
+                f"the model {model!r} is neither a folder nor in the hub's cache here, and {hub_address()}"
+                f" is not within reach: {trouble}",
+                hint=f"connect to the hub, or give a folder with a config.json, or {' or '.join(PACKAGED)}",
+                exit_code=ExitCode.NETWORK,
+            ) from error
         why = "there is no such folder" if is_path else str(error).splitlines()[0]
         raise SapoError(
             f"cannot read the configuration of the model {model!r}: {why}",
@@ -258,8 +308,8 @@ def read_config(model: str) -> Any:
         ) from error
 
 
-def _built(model: str, config: Any, **options: Any) -> Any:
-    """Return a model of a configuration without memory, in evaluation mode.
+def _built(model: str, config: Any, *, device: str = "meta", **options: Any) -> Any:
+    """Return a model of a configuration in evaluation mode, by default without memory.
 
     Raises:
         SapoError: transformers has no causal language model of this kind.
@@ -267,7 +317,7 @@ def _built(model: str, config: Any, **options: Any) -> Any:
     from transformers import AutoModelForCausalLM
 
     try:
-        with torch.device("meta"):
+        with torch.device(device):
             return AutoModelForCausalLM.from_config(
                 config, trust_remote_code=False, experts_implementation=register_first_expert(), **options
             ).eval()

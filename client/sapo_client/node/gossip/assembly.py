@@ -8,6 +8,7 @@ from sapo_client.node.runtime.beacons import Beacons
 from sapo_client.node.runtime.context import NodeContext
 from sapo_client.node.runtime.paid_accounts import FinalRootsBefore
 from sapo_client.node.runtime.statements import show_signed, statement_words
+from sapo_protocol.eip712 import NodeBinding
 from sapo_verification.engine import Engine
 
 
@@ -16,12 +17,16 @@ def open_gossip(
 ) -> GossipHandlers:
     """Return the handlers of a node's topics and protocols, not running yet."""
     identity, manifest = context.identity, context.manifest
+
+    def show(binding: NodeBinding) -> None:
+        show_signed(statement_words(binding, manifest.binding_domain))
+
     certificate = OwnCertificate(
         node_seed=identity.node_seed,
         account_key=identity.account_key,
         manifest=manifest,
         clock=context.clock,
-        show=lambda binding: show_signed(statement_words(binding, manifest.binding_domain)),
+        show=_show_nothing if context.config.swarm.alone else show,
     )
     return GossipHandlers(
         engine=engine,
@@ -33,3 +38,7 @@ def open_gossip(
         final_roots_before=final_roots_before,
         records_file=context.data.address_records,
     )
+
+
+def _show_nothing(_: NodeBinding) -> None:
+    """Leave out the certificate of a node that trains alone, which nobody is sent."""

@@ -86,7 +86,7 @@ class PrivateRounds:
         groups: list[PrivateGroup] = []
         for (task, prompt), generation in zip(prompts, generations, strict=True):
             if generation.refusal is not None:
-                _LOG.info("a private task is left out: %s", generation.refusal)
+                _LOG.info("a private task is left out: %s", generation.refusal.detail)
                 continue
             try:
                 group = await parts.engine.answer_privately(

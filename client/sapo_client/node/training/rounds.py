@@ -240,7 +240,7 @@ class Rounds:
         local, handles = [], {}
         for slot, generation in answered:
             if generation.refusal is not None:
-                self._parts.telemetry.events.write("slot_skipped", slot=slot.slot, detail=generation.refusal)
+                self._skip(slot, str(generation.refusal.reason), generation.refusal.detail)
                 continue
             try:
                 verified = await self._publish(slot, generation)
@@ -267,7 +267,7 @@ class Rounds:
         practised, handles = [], {}
         for hint, generation in zip(hints, generations, strict=True):
             if generation.refusal is not None:
-                refusal = {"content_id": hint.content_id, "detail": generation.refusal}
+                refusal = {"content_id": hint.content_id, "detail": generation.refusal.detail}
                 parts.telemetry.events.write("practice_failed", **refusal)
                 continue
             try:
@@ -305,8 +305,14 @@ class Rounds:
         try:
             return await self._parts.checkers.prompt(slot.task)
         except CheckFailed as error:
-            self._parts.telemetry.events.write("slot_skipped", slot=slot.slot, detail=str(error))
+            self._skip(slot, str(error.reason), str(error))
             return None
+
+    def _skip(self, slot: Slot, reason: str, detail: str) -> None:
+        """Tell that a slot's task is not answered."""
+        family = self._parts.manifest.suite.families[slot.task.family].name
+        fields = {"slot": slot.slot, "family": family, "reason": reason, "detail": detail}
+        self._parts.telemetry.events.write("slot_skipped", **fields)
 
     async def _publish(self, slot: Slot, generation: Generation) -> VerifiedRollout:
         """Sign and publish an own group, unless others would hold its text against the account."""
@@ -356,6 +362,7 @@ class Rounds:
             mismatch=report.mismatch,
             masked=report.masked,
             too_long=report.too_long,
+            template_raised=report.template_raised,
             groups=report.local_groups + report.external_groups,
             skipped=report.skipped_groups,
             age=report.age,

@@ -10,11 +10,15 @@ import torch
 from safetensors.torch import load_file, save_file
 from support.policies import make_policy_folder
 from transformers import (
+    AutoModelForCausalLM,
     BertConfig,
     BertLMHeadModel,
+    FalconConfig,
     Gemma3Config,
     Gemma3ForConditionalGeneration,
+    Gemma3TextConfig,
     ModernBertConfig,
+    MptConfig,
     RobertaConfig,
     RobertaForCausalLM,
     T5Config,
@@ -63,7 +67,8 @@ def test_weights_that_a_folder_lacks_are_refused(tmp_path: Path, base: BaseName)
     change_weights(folder, lambda all_: {name: each for name, each in all_.items() if "lm_head" not in name})
     assert refusal(folder, base) == (
         f"the model {str(folder)!r} lacks weights: lm_head.weight",
-        "its tensors must be named as transformers names those of LlamaForCausalLM; they would be random",
+        "set tie_word_embeddings = true in its config.json if its head is its embedding; else copy the folder"
+        " anew, for it would be random",
         ExitCode.CONFIG,
     )
 
@@ -183,12 +188,36 @@ def test_an_encoder_is_refused(tmp_path: Path, kind: str) -> None:
     settings, model = ENCODERS[kind]
     sizes = {"hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
     model(settings(vocab_size=vocabulary, **sizes)).save_pretrained(folder)
-    assert refusal(folder) == (
+    text, hint, code = refusal(folder)
+    assert (text, hint, code) == (
         f"the model {str(folder)!r} ({kind}) is not causal: a later token changes the predictions before it,"
         " as in encoders such as BERT",
         "take a causal (decoder) language model, as Qwen/Qwen2.5-0.5B-Instruct",
         ExitCode.CONFIG,
     )
+    assert doctored(folder) == [Check("model", "fail", text, hint)]
+
+
+CAUSAL: dict[str, tuple[Any, dict[str, int]]] = {
+    "bert as a decoder": (BertConfig, {"is_decoder": True}),
+    "gemma3": (Gemma3TextConfig, {"head_dim": 12}),
+    "mpt": (MptConfig, {"d_model": 48, "n_heads": 4, "n_layers": 2}),
+    "falcon": (FalconConfig, {}),
+}
+
+
+@pytest.mark.parametrize("kind", CAUSAL)
+def test_a_decoder_passes_the_doctor(tmp_path: Path, kind: str) -> None:
+    folder = make_policy_folder(tmp_path)
+    vocabulary = json.loads((folder / "config.json").read_text())["vocab_size"]
+    settings, changes = CAUSAL[kind]
+    sizes = {"hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+    config = settings(
+        vocab_size=vocabulary, eos_token_id=1, bos_token_id=None, pad_token_id=0, **sizes | changes
+    )
+    AutoModelForCausalLM.from_config(config).save_pretrained(folder)
+    assert [(each.name, each.state) for each in doctored(folder)] == [("model", "warn"), ("memory", "ok")]
+    assert load_policy(str(folder), "cpu").source == str(folder)
 
 
 @pytest.mark.parametrize("auto", ["AutoConfig", "AutoModelForCausalLM"])
@@ -302,6 +331,115 @@ def test_the_doctor_refuses_what_the_learner_refuses(tmp_path: Path, damage: str
     [found] = doctored(folder)
     assert (found.name, found.state, found.detail) == ("model", "fail", text)
     assert found.hint
+
+
+def spoil(folder: Path) -> None:
+    change_weights(folder, lambda all_: {name: each * float("nan") for name, each in all_.items()})
+
+
+def shard(folder: Path) -> None:
+    AutoModelForCausalLM.from_pretrained(folder).save_pretrained(folder, max_shard_size="40KB")
+    (folder / "model.safetensors").unlink()
+
+
+def lose_a_part(folder: Path) -> None:
+    shard(folder)
+    sorted(folder.glob("model-*"))[1].unlink()
+
+
+def lose_the_index(folder: Path) -> None:
+    shard(folder)
+    (folder / "model.safetensors.index.json").unlink()
+
+
+def lose(*names: str) -> Callable[[Path], None]:
+    def remove(folder: Path) -> None:
+        for name in names:
+            (folder / name).unlink()
+
+    return remove
+
+
+def damage(name: str) -> Callable[[Path], None]:
+    def cut(folder: Path) -> None:
+        (folder / name).write_text("{")
+
+    return cut
+
+
+ANEW = "copy the folder anew: it lacks a file of its weights, or their model.safetensors.index.json"
+MISTAKES: dict[str, tuple[Callable[[Path], None], str, str]] = {
+    "no config": (lose("config.json"), "the folder {} has no config.json", "give the folder that has"),
+    "damaged config": (
+        damage("config.json"),
+        "the config.json of {} is no valid JSON: Expecting",
+        "copy the model's folder anew",
+    ),
+    "data type": (
+        lambda folder: change_json(folder / "config.json", dtype="float17"),
+        "the config.json of {} names the data type 'float17', which cannot be trained",
+        "set dtype in it to one of float32, bfloat16",
+    ),
+    "heads": (
+        lambda folder: change_json(folder / "config.json", num_attention_heads=5),
+        "the config.json of {} contradicts itself: ValueError: The hidden size (48) is not a multiple",
+        "correct it",
+    ),
+    "new kind": (
+        lambda folder: change_json(folder / "config.json", model_type="llama9"),
+        "the model {} is of the kind 'llama9', which the installed transformers does not know",
+        "pip install --upgrade transformers",
+    ),
+    "part of the weights": (lose_a_part, "cannot load the model {}: No such file or directory: ", ANEW),
+    "index of the weights": (lose_the_index, "cannot load the model {}: Error no file named", ANEW),
+    "vocabulary": (
+        lose("tokenizer.json"),
+        "the tokenizer of {} turns a text into no tokens: it has no vocabulary",
+        "copy the tokenizer's files",
+    ),
+    "tokenizer": (
+        lose("tokenizer.json", "tokenizer_config.json"),
+        "cannot load the model {}: it has no tokenizer.json",
+        "copy the tokenizer's files",
+    ),
+    "settings of the tokenizer": (
+        damage("tokenizer_config.json"),
+        "cannot load the model {}: tokenizer_config.json is no valid JSON: Expecting",
+        "copy the folder anew",
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_mistakes_in_folders_are_told_in_a_line_by_doctor_and_learner(tmp_path: Path, mistake: str) -> None:
+    folder = make_policy_folder(tmp_path / "model", "llama")
+    make, text, hint = MISTAKES[mistake]
+    make(folder)
+    [found] = doctored(folder)
+    told = [(found.detail, found.hint)]
+    with pytest.raises(SapoError) as caught:
+        Service(LearnerSettings(str(folder), tmp_path / "run", device="cpu", max_new_tokens=8))
+    told.append((caught.value.text, caught.value.hint))
+    begins = text.format(repr(str(folder)))
+    assert [(each[: len(begins)], of[: len(hint)]) for each, of in told] == [(begins, hint)] * 2, told
+    assert "\n" not in found.detail
+
+
+def test_weights_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
+    """A step would be undone each time, and the node would go on without learning."""
+    folder = make_policy_folder(tmp_path / "model", "llama")
+    spoil(folder)
+    text, hint, code = refusal(folder)
+    assert text.startswith(f"the model {str(folder)!r} computes no numbers (NaN)")
+    assert (hint.startswith("copy the folder anew"), code) == (True, ExitCode.CONFIG)
+
+
+def test_a_file_is_no_folder(tmp_path: Path) -> None:
+    folder = make_policy_folder(tmp_path / "model", "llama")
+    file = folder / "model.safetensors"
+    text, hint, _ = skeleton_refusal(file)
+    assert text == f"{str(file)!r} is a file, not a model's folder"
+    assert hint.startswith("give the folder that has the model's config.json")
 
 
 @pytest.mark.parametrize("damaged", [False, True])

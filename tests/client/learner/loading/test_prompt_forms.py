@@ -54,6 +54,33 @@ def test_the_first_form_that_a_template_takes_is_used(
     assert bool(form.notice) is (form in (PromptForm.PARTS, PromptForm.AFTER_SYSTEM))
 
 
+SEVENS = "{% if '1 + 7' in messages[0]['content'] %}{{ raise_exception('no sevens') }}{% endif %}" + PLAIN
+TAKEN, RAISED = "1 + 2 =\n", "1 + 7 =\n"
+
+
+def test_texts_for_which_a_template_raises_are_left_out_and_counted(tmp_path: Path) -> None:
+    folder = folder_with(tmp_path, SEVENS)
+    service = Service(LearnerSettings(str(folder), tmp_path / "run", device="cpu", max_new_tokens=8))
+    asked = {"prompts": [RAISED, TAKEN], "completions_per_prompt": 2, "handles": [1, 2]}
+    sampled = service.call("generate", asked)
+    assert [len(group) for group in sampled["completions"]] == [0, 2]
+    told = ("template", "the model's chat template raises TemplateError: no sevens")
+    assert sampled["refusals"] == {0: told}
+    assert service.call("evaluate", {"prompts": [RAISED]})["completions"] == [b""]
+    shown = {"family": 0, "author": b"7" * 7, "completion": b"19", "answer": b"19"}
+    answered = {"completions": [b"3", b"4"], "rewards": [1.0, 0.0], "external": True, "handle": None}
+    report = service.call(
+        "train",
+        {
+            "groups": [{**answered, "prompt": RAISED}, {**answered, "prompt": TAKEN}],
+            "demonstrations": [{**shown, "prompt": RAISED}, {**shown, "prompt": TAKEN}],
+        },
+    )
+    counted = ("external_groups", "too_long", "template_raised", "tokens", "demonstrations_held")
+    assert [report[name] for name in counted] == [2, 0, 1, 4, 1]
+    assert len(report["external_weights"]) == 2
+
+
 @pytest.mark.parametrize(
     ("template", "reason"),
     [

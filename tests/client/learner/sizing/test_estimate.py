@@ -12,9 +12,11 @@ import pytest
 import torch
 from transformers import (
     AutoModelForCausalLM,
+    CohereConfig,
     Gemma2Config,
     Gemma3TextConfig,
     GptOssConfig,
+    GraniteConfig,
     JambaConfig,
     LlamaConfig,
     MixtralConfig,
@@ -90,11 +92,21 @@ class Trial:
     Attributes:
         shape: of the random model; none for the bundled policy.
         changes: of the settings.
+        kind: of the random model.
     """
 
-    shape: dict[str, int] | None
+    shape: dict[str, Any] | None
     changes: dict[str, Any]
+    kind: type[PretrainedConfig] = Qwen2Config
 
+
+WIDE = {
+    "hidden_size": 512,
+    "intermediate_size": 2048,
+    "num_hidden_layers": 8,
+    "num_attention_heads": 4,
+    "vocab_size": 96_000,
+}
 
 TRIALS = {
     "bundled, all parameters": Trial(None, {}),
@@ -107,7 +119,23 @@ TRIALS = {
         {"hidden_size": 768, "intermediate_size": 2048, "num_hidden_layers": 10, "vocab_size": 24_000},
         {"lora_rank": 16, "gradient_checkpointing": True},
     ),
+    "82 million, capped logits, adapters and checkpointing": Trial(
+        WIDE | {"head_dim": 128}, {"lora_rank": 16, "gradient_checkpointing": True}, Gemma2Config
+    ),
 }
+
+
+def config_of(trial: Trial, end: int, pad: int) -> PretrainedConfig:
+    """Return the configuration of a trial's random model."""
+    sizes = {
+        "num_attention_heads": 8,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": 512,
+        "tie_word_embeddings": True,
+        "bos_token_id": None,
+        **(trial.shape or {}),
+    }
+    return trial.kind(**sizes, eos_token_id=end, pad_token_id=pad)
 
 
 def settings_of(trial: Trial, folder: Path) -> LearnerSettings:
@@ -115,19 +143,14 @@ def settings_of(trial: Trial, folder: Path) -> LearnerSettings:
     model = "bundled"
     if trial.shape is not None:
         policy = load_policy("bundled", "cpu")
-        config = Qwen2Config(
-            **trial.shape,
-            num_attention_heads=8,
-            num_key_value_heads=2,
-            max_position_embeddings=512,
-            tie_word_embeddings=True,
-            eos_token_id=policy.end,
-            pad_token_id=policy.pad,
-            bos_token_id=None,
-        )
         model = str(folder / "model")
-        Qwen2ForCausalLM(config).save_pretrained(model)
+        config = config_of(trial, policy.end, policy.pad)
+        AutoModelForCausalLM.from_config(config).save_pretrained(model)
         policy.tokenizer.save_pretrained(model)
+    return learner_settings(model, folder, trial)
+
+
+def learner_settings(model: str, folder: Path, trial: Trial) -> LearnerSettings:
     return LearnerSettings(
         model,
         folder / "run",
@@ -180,6 +203,26 @@ def test_the_measured_peak_is_near_the_plan(tmp_path: Path, name: str) -> None:
 
 
 CHECKPOINTED = {"lora_rank": 16, "gradient_checkpointing": True}
+SCALED = WIDE | {"logits_scaling": 8.0}
+MEASURED = {
+    "capped logits": (Trial(WIDE | {"head_dim": 128}, {}, Gemma2Config), 2484),
+    "scaled logits": (Trial(WIDE, {}, CohereConfig), 2184),
+    "divided logits": (Trial(SCALED, {}, GraniteConfig), 2218),
+    "capped logits, adapters": (Trial(WIDE | {"head_dim": 128}, CHECKPOINTED, Gemma2Config), 1450),
+    "divided logits, adapters": (Trial(SCALED, CHECKPOINTED, GraniteConfig), 1259),
+}
+"""A trial of whose head all logits exist at once, and its measured peak in MiB (Zen 3, PyTorch 2.13)."""
+
+
+@pytest.mark.parametrize("name", MEASURED)
+def test_the_plan_of_all_logits_is_near_what_was_measured(tmp_path: Path, name: str) -> None:
+    trial, measured = MEASURED[name]
+    config_of(trial, 1, 0).save_pretrained(tmp_path / "model")
+    estimate = estimate_memory(learner_settings(str(tmp_path / "model"), tmp_path, trial), WORKLOAD, "cpu")
+    planned = (estimate.peak - LIBRARY_FILE_BYTES) / MIB
+    assert planned == pytest.approx(measured, rel=0.1), in_mib(estimate)
+
+
 CARD_TRIALS: dict[str, tuple[str, dict[str, Any], int]] = {
     "half a billion, all parameters": ("qwen2.5-0.5b", {"gradient_checkpointing": False}, 22_986),
     "half a billion, adapters": ("qwen2.5-0.5b", {"lora_rank": 16, "gradient_checkpointing": False}, 14_190),

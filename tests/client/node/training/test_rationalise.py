@@ -10,6 +10,7 @@ import trio
 from sapo_client.lab.checker import LocalChecker
 from sapo_client.lab.oracle import Oracle
 from sapo_client.learner.backend import Generation
+from sapo_client.learner.wire import Refusal, RefusalReason
 from sapo_client.node.training.rationalise import Rationaliser, hinted
 from sapo_client.observe.events import EventLog
 from sapo_verification.jail.checkers import CheckFailed
@@ -67,6 +68,9 @@ def test_an_answer_that_cannot_be_scored_is_left_out(tmp_path: Path) -> None:
     assert trio.run(rationaliser(tmp_path).own_ways, [unknown]) == ()
 
 
+TOO_LONG = Refusal(RefusalReason.WINDOW, "the prompt and an answer exceed the window")
+
+
 class Narrow(Credulous):
     """A policy whose window holds the first two prompts alone."""
 
@@ -74,7 +78,7 @@ class Narrow(Credulous):
         self, prompts: Sequence[str], *, completions_per_prompt: int
     ) -> tuple[Generation, ...]:
         answers = await super().generate(prompts, completions_per_prompt=completions_per_prompt)
-        return (*answers[:2], *(Generation(each.handle, ()) for each in answers[2:]))
+        return (*answers[:2], *(Generation(each.handle, (), TOO_LONG) for each in answers[2:]))
 
 
 def test_hinted_prompts_beyond_the_window_are_left_out(tmp_path: Path) -> None:

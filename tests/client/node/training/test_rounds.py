@@ -153,7 +153,23 @@ async def test_tasks_that_exceed_the_models_window_are_skipped(weekdays: Suite, 
     with trio.fail_after(PATIENCE_SECONDS):
         assert await home.node(MemoryHub(), steps=6).run() == 0
     skipped, answered = home.events("slot_skipped"), home.events("own_rollout_refused", "published")
-    reason = "the prompt and an answer exceed the model's context window"
-    assert {event["detail"] for event in skipped} == {reason}
+    detail = "the prompt and an answer exceed the model's context window"
+    reasons = {(event["family"], event["reason"], event["detail"]) for event in skipped}
+    assert reasons == {("calendar_arithmetic", "window", detail)}
     assert (len(answered) > 0, len(skipped) + len(answered)) == (True, 6 * GROUPS)
     assert [event["too_long"] for event in home.events("step")] == [0] * 6
+
+
+async def test_tasks_for_which_the_chat_template_raises_are_skipped(weekdays: Suite, tmp_path: Path) -> None:
+    model = make_policy_folder(tmp_path / "model", chat=True)
+    raises = "{% if 'Monday' in messages[0]['content'] %}{{ raise_exception('no Mondays') }}{% endif %}"
+    template = model / "chat_template.jinja"
+    template.write_text(raises + template.read_text())
+    home = Home(tmp_path, 1, manifest_of(weekdays), model)
+    with trio.fail_after(PATIENCE_SECONDS):
+        assert await home.node(MemoryHub(), steps=6).run() == 0
+    skipped, answered = home.events("slot_skipped"), home.events("own_rollout_refused", "published")
+    detail = "the model's chat template raises TemplateError: no Mondays"
+    assert {(event["reason"], event["detail"]) for event in skipped} == {("template", detail)}
+    assert (len(answered) > 0, len(skipped) + len(answered)) == (True, 6 * GROUPS)
+    assert [event["template_raised"] for event in home.events("step")] == [0] * 6

@@ -1,0 +1,67 @@
+"""Models by their name on a hub: asked for once, and told soon where the hub is not within reach."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from support.hub import NAME, Hub, open_hub
+from support.policies import make_policy_folder
+
+PLAN = f"""
+from sapo_client.learner.sizing.skeleton import make_skeleton, quantisation_of
+quantisation_of({NAME!r})
+make_skeleton({NAME!r})
+"""
+
+LOAD = f"""
+from sapo_client.learner.policy import load_policy
+print(load_policy({NAME!r}, "cpu").source)
+"""
+
+DOCTOR = f"""
+import sys
+from sapo_client.cli.entry import main
+sys.argv = ["sapo", "doctor", "--model", {NAME!r}, "--data-dir", sys.argv[1]]
+main()
+"""
+
+
+def run(program: str, folder: Path, hub: Hub) -> subprocess.CompletedProcess[str]:
+    """Run a program whose hub this is, with its cache in a folder."""
+    environment = {
+        **os.environ,
+        "HF_ENDPOINT": hub.address,
+        "HF_HOME": str(folder / "cache"),
+        "HF_HUB_OFFLINE": "0",
+        "TRANSFORMERS_OFFLINE": "0",
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        "NO_PROXY": "127.0.0.1",
+    }
+    command = [sys.executable, "-c", program, str(folder / "data")]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_a_hub_that_does_not_answer_is_asked_once(tmp_path: Path) -> None:
+    with open_hub(None) as hub:
+        done = run(DOCTOR, tmp_path, hub)
+    assert f"model: asking {hub.address} for the small files of {NAME}\n" in done.stderr
+    assert (
+        f"the model {NAME!r} is neither a folder nor in the hub's cache here, and {hub.address}"
+        in done.stdout
+    )
+    assert "model: connect to the hub, or give a folder with a config.json" in done.stderr
+    assert dict(hub.asked) == {("HEAD", "/"): 1}
+    assert done.returncode == 7
+
+
+def test_a_hubs_model_is_asked_for_once_and_loaded_without_the_hub_later(tmp_path: Path) -> None:
+    with open_hub(make_policy_folder(tmp_path / "model")) as hub:
+        run(PLAN, tmp_path, hub)
+        assert hub.asked["HEAD", "adapter_config.json"] == 1
+        done = run(LOAD, tmp_path, hub)
+    assert (done.returncode, done.stdout) == (0, f"{NAME}\n"), done.stderr
+    with open_hub(None) as away:
+        done = run(LOAD, tmp_path, away)
+    assert (done.returncode, done.stdout) == (0, f"{NAME}\n"), done.stderr
+    assert dict(away.asked) == {("HEAD", "/"): 1}
