@@ -80,6 +80,7 @@ class NodeApp:
 
     _reopens = False
     _last_step: int | None = None
+    _has_joined = False
 
     def __init__(
         self,
@@ -186,6 +187,12 @@ class NodeApp:
         return replace(self._options, fresh=False, steps=left)
 
     @property
+    def left_early(self) -> int | None:
+        """The exit code of a node that was asked to stop before it had joined; none of any other."""
+        stops = self._shutdown.draining.is_set() and not self._has_joined
+        return self._shutdown.exit_code if stops else None
+
+    @property
     def addresses(self) -> tuple[str, ...]:
         """The multiaddrs at which others reach this node, with its peer id."""
         return self._context.transport.addresses
@@ -224,6 +231,7 @@ class NodeApp:
             self._successions.begin()
             await nursery.start(self._serve_control)
             self._announce()
+            self._has_joined = True
             self._roles.started(self)
             nursery.start_soon(self._keep("gossip", self._gossip.run))
             nursery.start_soon(self._keep("bonds", self._bonds.run))
