@@ -19,17 +19,17 @@ from sapo_client.ledger.records import ChainLook
 from sapo_client.node.own_groups import OwnGroups
 from sapo_client.node.policy_events import PolicyEvents
 from sapo_client.node.router_report import router_report
+from sapo_client.node.runtime.signed_ahead import epoch_signed_ahead
+from sapo_client.observe.clock import SignedAheadFacts
 from sapo_client.observe.findings import HealthFinding
 from sapo_client.observe.health import (
     INTERVAL_SECONDS,
-    MIB,
     START_SECONDS,
     AccountFacts,
     BondFacts,
     CallFacts,
     ChainFacts,
     ChangeFacts,
-    DiskFacts,
     HealthFacts,
     IslandFacts,
     PeerFacts,
@@ -40,7 +40,7 @@ from sapo_client.observe.health import (
 from sapo_client.observe.reachable import reachable_text
 from sapo_client.observe.said import SaidFindings
 from sapo_client.observe.service_manager import service_manager
-from sapo_client.observe.storage import StorageFacts
+from sapo_client.observe.storage import MIB, DiskFacts, StorageFacts
 from sapo_client.observe.terminal import say
 from sapo_client.observe.webhook import Notification, Webhook
 from sapo_client.swarm.reachability import Reachability
@@ -48,6 +48,7 @@ from sapo_protocol.epochs import epoch_at, epoch_start_seconds
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.rules import Reason
 from sapo_verification.islands import IslandMap
+from sapo_verification.signing.database import SigningDatabase
 
 if TYPE_CHECKING:
     from sapo_client.learner.backend import Backend
@@ -158,6 +159,7 @@ class HealthWatch:
         self._view = ChainLook()
         self._trouble: str | None = None
         self._manager = service_manager()
+        self._signing = SigningDatabase(context.data.database)
         url = context.config.observe.webhook
         self._webhook = None if url is None else Webhook(url)
         self.findings: tuple[HealthFinding, ...] = ()
@@ -264,6 +266,7 @@ class HealthWatch:
             events=self._policy.recent(),
             own_groups=self._own_groups.facts(),
             clock=self._context.clock_watch.facts(),
+            signed_ahead=self._signed_ahead_facts(),
             chain=self._chain_facts() if has_chain else None,
             account=self._account_facts() if self._uses_ledger else None,
             bond=self._bond(),
@@ -295,6 +298,11 @@ class HealthWatch:
             # a start listens for another process of its identity up to twice this long
             start_seconds=START_SECONDS + 2 * self._context.config.swarm.listen_before_signing_seconds,
         )
+
+    def _signed_ahead_facts(self) -> SignedAheadFacts | None:
+        manifest, account = self._context.manifest, self._context.author.account
+        epoch = epoch_signed_ahead(self._signing, manifest, account, self._context.clock())
+        return None if epoch is None else SignedAheadFacts(epoch, epoch_start_seconds(manifest, epoch))
 
     def _chain_facts(self) -> ChainFacts:
         now = trio.current_time()

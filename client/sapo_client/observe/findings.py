@@ -52,6 +52,7 @@ class FindingCode(StrEnum):
     CHAIN_SILENT = "chain_silent"
     CLOCK_OFF = "clock_off"
     CLOCK_JUMPED = "clock_jumped"
+    SIGNED_AHEAD = "signed_ahead"
     DISK_LOW = "disk_low"
     ROLLOUTS_DROPPED = "rollouts_dropped"
     NO_PEERS = "no_peers"

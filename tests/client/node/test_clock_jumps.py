@@ -124,6 +124,50 @@ async def test_a_paused_node_forgets_old_epochs(mock_clock: MockClock, begin: Be
         await trial.stop()
 
 
+async def test_a_directory_that_signed_far_ahead_trains_alone_until_then(
+    mock_clock: MockClock, begin: Begin, weekdays: Suite
+) -> None:
+    """Lower slots may be signed already, so the node says so and waits; what is too old is forgotten."""
+    trial = begin(manifest_of(weekdays, epoch_seconds=EPOCH_SECONDS))
+    home = trial.home
+    signing = SigningDatabase(home.data.database)
+    signing.take_slots(home.manifest.swarm_id, home.identity.account, 40, count=1, slots_per_epoch=8)
+    async with trio.open_nursery() as nursery:
+        await trial.start(nursery)
+        told = await trial.until_told("signed_ahead")
+        assert all(told.everywhere.values()), told
+        require_row(told.row())
+        trial.pass_by(20)
+        await trial.rounds(3)
+        assert home.events("service_failed", "published") == []
+        trial.pass_by(39 * EPOCH_SECONDS)
+        await trial.rounds(1)
+        assert home.events("published") == []
+        trial.pass_by(EPOCH_SECONDS)
+        await trial.until_over("signed_ahead")
+        await trial.until_status(lambda _: bool(home.events("published")))
+        assert {event["epoch"] for event in home.events("published")} == {40}
+        assert 0 not in {event["slot"] for event in home.events("published")}
+        await trial.stop()
+
+
+async def test_a_node_whose_chain_is_away_forgets_old_epochs(
+    mock_clock: MockClock, begin: Begin, weekdays: Suite, tmp_path: Path
+) -> None:
+    contracts, manifest = found_now(tmp_path, weekdays, epoch_seconds=EPOCH_SECONDS)
+    trial = begin(manifest, ledger={"rpc_urls": (contracts.chain.url,)})
+    home = trial.home
+    async with trio.open_nursery() as nursery:
+        await trial.start(nursery)
+        await trial.rounds(2)
+        assert kept(home) == {0}
+        await trio.to_thread.run_sync(contracts.chain.close)
+        trial.pass_by(100 * EPOCH_SECONDS)
+        await until(lambda: not kept(home))
+        await trial.until_status(lambda _: bool(home.events("training_privately")))
+        await trial.stop()
+
+
 async def test_a_node_that_started_before_its_clock_was_set_goes_on_once_it_is(
     mock_clock: MockClock, begin: Begin, weekdays: Suite
 ) -> None:
