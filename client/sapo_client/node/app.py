@@ -100,6 +100,7 @@ class NodeApp:
         self._shutdown, self._pause = Shutdown(), Pause()
         telemetry = open_telemetry(config, data, manifest, identity)
         self._supervisor = Supervisor(telemetry.events)
+        watch = ClockWatch(clock, steady, asks_chain=manifest.has_chain)
         self._context = context = NodeContext(
             config=config,
             identity=identity,
@@ -107,8 +108,8 @@ class NodeApp:
             data=data,
             transport=open_transport(self._supervisor.note_bug),
             telemetry=telemetry,
-            clock=clock,
-            clock_watch=ClockWatch(clock, steady),
+            clock=watch.now,
+            clock_watch=watch,
             rng=random.Random(f"{config.learner.seed}:{identity.node_id}"),
             fresh=options.fresh,
         )
@@ -141,7 +142,7 @@ class NodeApp:
             learner=self._learner,
             show=self._round_ended,
         )
-        self._show, self._started_seconds = show, clock()
+        self._show, self._started_seconds = show, watch.now()
 
     def _open_learner(self) -> Backend:
         context = self._context

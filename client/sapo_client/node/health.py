@@ -62,6 +62,9 @@ _LOG = logging.getLogger(__name__)
 _CHAIN_SECONDS: Final = 30.0
 """Between two looks at the chain; public endpoints count questions."""
 
+_FIRST_CHAIN_SECONDS: Final = 5.0
+"""Between two looks until they have shown that the clock is right: the node signs nothing before."""
+
 _WINDOW_SECONDS: Final = 300.0
 """Time over which refused messages are counted."""
 
@@ -192,14 +195,15 @@ class HealthWatch:
             await self.look_at_chain()
             self.assess()
             assessed()
-            await trio.sleep(_CHAIN_SECONDS)
+            awaited = self._context.clock_watch.awaits_chain
+            await trio.sleep(_FIRST_CHAIN_SECONDS if awaited else _CHAIN_SECONDS)
 
     async def look_at_chain(self) -> None:
         """Ask the chain for its time and this account's state."""
         watch = self._context.clock_watch
         jump = watch.jump()
         try:
-            self._view = await self._chain.look(self._context.clock, claims=self._uses_ledger)
+            self._view = await self._chain.look(watch.wall, claims=self._uses_ledger)
         except LedgerError as error:
             self._trouble, self._looked = str(error), None
         else:
@@ -207,6 +211,10 @@ class HealthWatch:
             self._count_unregistered(self._answered)
             ahead = self._view.clock_ahead_seconds
             watch.compared(jump, ahead_seconds=ahead, agrees=self._view.clock_agrees)
+        if block := self._chain.chain_seconds:  # whatever else of the look failed
+            manifest = self._context.manifest
+            epoch = epoch_at(manifest, max(watch.wall(), manifest.genesis_seconds))
+            watch.note_block(block, epoch_start_seconds=epoch_start_seconds(manifest, epoch))
 
     def _count_unregistered(self, now: float) -> None:
         """Add the time between two looks that the chain answered; what it cannot be asked stays as it was."""
