@@ -16,6 +16,7 @@ import trio
 
 from sapo_client.ledger.errors import LedgerError
 from sapo_client.ledger.records import ChainLook
+from sapo_client.node.checks import Checks
 from sapo_client.node.own_groups import OwnGroups
 from sapo_client.node.policy_events import PolicyEvents
 from sapo_client.node.router_report import router_report
@@ -145,6 +146,7 @@ class HealthWatch:
         self._show = show
         self._policy = PolicyEvents(context.data.checkpoints)
         self._own_groups = OwnGroups()
+        self._checks = Checks()
         self._durations: deque[float] = deque(maxlen=_ROUNDS)
         self._messages: deque[_Messages] = deque()
         self._said = SaidFindings()
@@ -273,6 +275,7 @@ class HealthWatch:
             call=None if call is None else _call_facts(call),
             events=self._policy.recent(),
             own_groups=self._own_groups.facts(),
+            checks=self._checks.facts(),
             clock=self._context.clock_watch.facts(),
             signed_ahead=self._signed_ahead_facts(),
             chain=self._chain_facts() if has_chain else None,
@@ -391,6 +394,7 @@ class HealthWatch:
         """Take an event of the node."""
         self._policy.note(event, fields)
         self._own_groups.note(event, fields)
+        self._checks.note(event, fields)
         match event, fields:
             case "paused", _:
                 self._paused = True

@@ -37,6 +37,7 @@ class FindingCode(StrEnum):
     SAMPLER_MISMATCH = "sampler_mismatch"
     OWN_WITHHELD = "own_withheld"
     NO_ADVANTAGE = "no_advantage"
+    NODE_BUSY = "node_busy"
     CHECKPOINT_UNREADABLE = "checkpoint_unreadable"
     CHECKPOINT_FAILED = "checkpoint_failed"
     GOOD_POLICY_LOST = "good_policy_lost"

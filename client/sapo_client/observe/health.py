@@ -13,6 +13,7 @@ from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from sapo_client.observe.checks import CheckFacts, assess_checks
 from sapo_client.observe.clock import ClockFacts, SignedAheadFacts, assess_clock, assess_signed_ahead
 from sapo_client.observe.findings import (
     ISLANDS_HINT,
@@ -236,6 +237,7 @@ class HealthFacts:
     call: CallFacts | None = None
     events: tuple[PolicyEvent, ...] = ()
     own_groups: OwnGroupFacts = field(default_factory=OwnGroupFacts)
+    checks: CheckFacts = field(default_factory=CheckFacts)
     clock: ClockFacts | None = None
     signed_ahead: SignedAheadFacts | None = None
     chain: ChainFacts | None = None
@@ -256,6 +258,7 @@ def assess(facts: HealthFacts) -> tuple[HealthFinding, ...]:
         *_call(facts),
         *(_event(event, facts.log) for event in facts.events),
         *assess_own_groups(facts.own_groups),
+        *assess_checks(facts.checks),
         *(assess_clock(facts.clock) if facts.clock else ()),
         *(assess_signed_ahead(facts.signed_ahead) if facts.signed_ahead else ()),
         *(_chain(facts.chain) if facts.chain else ()),

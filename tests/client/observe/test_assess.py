@@ -8,6 +8,7 @@ from itertools import chain
 import pytest
 from support.health_trial import require_row, without_figures
 
+from sapo_client.observe.checks import CheckFacts
 from sapo_client.observe.clock import SignedAheadFacts
 from sapo_client.observe.findings import FindingCode, FindingLevel, HealthFinding
 from sapo_client.observe.health import (
@@ -163,6 +164,14 @@ def test_own_groups_that_are_not_shared_or_teach_nothing(
     assert codes(HealthFacts(own_groups=own)) == found
 
 
+@pytest.mark.parametrize(
+    ("checks", "undecided", "found"), [(31, 31, 0), (32, 8, 0), (32, 9, 1), (64, 16, 0), (64, 17, 1)]
+)
+def test_a_machine_that_is_too_slow_for_its_checks(checks: int, undecided: int, found: int) -> None:
+    facts = HealthFacts(checks=CheckFacts(checks, undecided))
+    assert codes(facts) == found * [("node_busy", "warning")]
+
+
 def test_errors_come_first() -> None:
     facts = HealthFacts(
         events=(PolicyEvent(FindingCode.LEARNER_RESTARTED, "the learner was restarted"),),
@@ -246,7 +255,8 @@ def test_the_page_has_the_sentences_of_cases_that_no_node_here_comes_into() -> N
     unreached = (assess(HealthFacts(peers=PeerFacts(connected=3, unreachable=text))) for text in texts)
     late, other = (OwnGroupFacts(withheld={reason: 32}) for reason in ("epoch_past", "certificate_unknown"))
     own = (assess(HealthFacts(own_groups=each)) for each in (SOLVED, UNSEEN, late, other))
-    rare = chain.from_iterable((*by_gate, *unknown, *unreached, *own))
+    slow = assess(HealthFacts(checks=CheckFacts(64, 20)))
+    rare = chain.from_iterable((*by_gate, *unknown, *unreached, *own, slow))
     for finding in (*assess(facts), *assess(with_coins), *changed, *rare):
         require_row(row(finding))
 
