@@ -14,12 +14,13 @@ import typer
 from sapo_client.cli.options import Common, IdentityOption, ManifestOption, PassphraseFile, RpcOption, command
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from typing import Any
 
     from sapo_client.account.ledger_session import Consent
     from sapo_client.config import Config
     from sapo_client.keystore import Identity
+    from sapo_client.node.roles import Roles
     from sapo_client.node.waiting import Waiting
     from sapo_client.observe.status import RoundSummary
 
@@ -122,21 +123,26 @@ def join(
     _LOG.info("identity %s, data %s, model %s", opened.path, config.data_dir, config.learner.model)
     from sapo_client.node.app import RunOptions
     from sapo_client.node.bootstrap import run_node
-    from sapo_client.node.roles import NO_ROLES
-    from sapo_client.observe.output import unblocked_output
 
     claim = partial(_claim, config, opened)
     options = RunOptions(fresh=fresh, steps=steps, settings=resolved.settings, claim=claim)
-    roles = waiting.roles(context.find_root().obj or NO_ROLES)
-    start = partial(run_node, config, opened, options, partial(_show_round, common), roles=roles)
-    with unblocked_output():
-        raise typer.Exit(waiting.through(start))
+    start = partial(run_node, config, opened, options, partial(_show_round, common))
+    raise typer.Exit(_run(start, waiting, context.find_root().obj))
 
 
 def _waiting() -> Waiting:
     from sapo_client.node.waiting import Waiting
 
     return Waiting()
+
+
+def _run(start: Callable[..., int], waiting: Waiting, roles: Roles | None) -> int:
+    """Run a node to its end, once it can start; return its exit code."""
+    from sapo_client.node.roles import NO_ROLES
+    from sapo_client.observe.output import unblocked_output
+
+    with unblocked_output():
+        return waiting.through(partial(start, roles=waiting.roles(roles or NO_ROLES)))
 
 
 def _settle(config: Config) -> None:

@@ -96,8 +96,7 @@ class NodeApp:
         steady: Clock = steady_clock,
         roles: Roles = NO_ROLES,
     ) -> None:
-        self._options, self._roles = options, roles
-        self._shutdown, self._pause = Shutdown(), Pause()
+        self._options, self._roles, self._shutdown, self._pause = options, roles, Shutdown(), Pause()
         telemetry = open_telemetry(config, data, manifest, identity)
         self._supervisor = Supervisor(telemetry.events)
         watch = ClockWatch(clock, steady, asks_chain=manifest.has_chain)
