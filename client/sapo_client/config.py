@@ -19,6 +19,9 @@ from sapo_client.plugins import LOSSES, STRATEGIES, TASK_SAMPLERS, check_name
 KIB = 1024
 MIB = 1024 * KIB
 
+SERVICE_START_SECONDS = 900
+"""Until a node has joined; the first start of a model may download it. Service managers wait this long."""
+
 LAST_CHECKPOINT_SECONDS = 420.0
 """Longest time that a stopping node waits for its last checkpoint; service managers give it more to stop."""
 

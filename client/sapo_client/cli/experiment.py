@@ -341,7 +341,8 @@ def judge(
     """Score nodes' answers to the judge's questions again, and compare swarm with isolated.
 
     A node answers when `judge.every` is set: once per question, on tasks that follow from the beacon. Exit 7
-    if a node recorded another question or reward than this command computes.
+    if a node recorded another question or reward than this command computes; answers that a busy machine
+    could not score count as undecided.
     """
     from dataclasses import asdict
 
@@ -371,12 +372,12 @@ def judge(
     raise typer.Exit(ExitCode.VERIFICATION if any(each.refused for each in found) else ExitCode.DONE)
 
 
-JUDGED_COLUMNS = ("group", "node", "questions", "right", "pass@1", "refused")
+JUDGED_COLUMNS = ("group", "node", "questions", "right", "pass@1", "refused", "undecided")
 
 
-def _judged(group: str, node: Candidate, questions: int) -> tuple[str, str, int, float, float, int]:
+def _judged(group: str, node: Candidate, questions: int) -> tuple[str, str, int, float, float, int, int]:
     right = sum(node.rewards[:questions])
-    return group, str(node.folder), questions, right, right / questions, node.refused
+    return group, str(node.folder), questions, right, right / questions, node.refused, node.undecided
 
 
 def _summary_lines(verdict: JudgeResult) -> Iterator[str]:

@@ -14,12 +14,14 @@ import typer
 from sapo_client.cli.options import Common, IdentityOption, ManifestOption, PassphraseFile, RpcOption, command
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from typing import Any
 
     from sapo_client.account.ledger_session import Consent
     from sapo_client.config import Config
     from sapo_client.keystore import Identity
+    from sapo_client.node.roles import Roles
+    from sapo_client.node.waiting import Waiting
     from sapo_client.observe.status import RoundSummary
 
 _LOG = logging.getLogger(__name__)
@@ -85,8 +87,9 @@ def join(
 ) -> None:
     """Run a node: train, share rollouts, and train on those of others.
 
-    It resumes from its last checkpoint. The first Ctrl-C finishes the round, saves a checkpoint and exits
-    with 130; the second one ends at once.
+    It resumes from its last checkpoint. While the model's server is away or the disk is full, it says so and
+    waits. The first Ctrl-C finishes the round, saves a checkpoint and exits with 130; the second one ends at
+    once.
     """
     from sapo_client import keystore
     from sapo_client.passphrase import PassphraseSource
@@ -114,18 +117,32 @@ def join(
         _accept(common, invitation, config)
         resolved = common.resolve(flags)  # with the settings that the invitation brought
         config = resolved.config
-    _settle(config)
+    waiting = _waiting()
+    waiting.through(partial(_settle, config))
     opened = keystore.load(path, PassphraseSource(config.passphrase_file))
     _LOG.info("identity %s, data %s, model %s", opened.path, config.data_dir, config.learner.model)
     from sapo_client.node.app import RunOptions
     from sapo_client.node.bootstrap import run_node
-    from sapo_client.observe.output import unblocked_output
 
     claim = partial(_claim, config, opened)
     options = RunOptions(fresh=fresh, steps=steps, settings=resolved.settings, claim=claim)
-    show = partial(_show_round, common, config.swarm.alone)
+    start = partial(run_node, config, opened, options, partial(_show_round, common, config.swarm.alone))
+    raise typer.Exit(_run(start, waiting, context.find_root().obj))
+
+
+def _waiting() -> Waiting:
+    from sapo_client.node.waiting import Waiting
+
+    return Waiting()
+
+
+def _run(start: Callable[..., int], waiting: Waiting, roles: Roles | None) -> int:
+    """Run a node to its end, once it can start; return its exit code."""
+    from sapo_client.node.roles import NO_ROLES
+    from sapo_client.observe.output import unblocked_output
+
     with unblocked_output():
-        raise typer.Exit(run_node(config, opened, options, show, roles=context.find_root().obj))
+        return waiting.through(partial(start, roles=waiting.roles(roles or NO_ROLES)))
 
 
 def _settle(config: Config) -> None:

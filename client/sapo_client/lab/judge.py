@@ -2,7 +2,8 @@
 
 The paper's open demo (arXiv 2509.08721, Figure 3) accumulates the reward of one answer per round. Here the
 question of every answer that a node recorded is derived again, and the answer is scored in the jail; an entry
-that differs is refused. Nodes are compared after a number of questions that all of them have answered.
+that differs is refused. One for which this machine had no time stays undecided: nobody is to blame. Nodes are
+compared after a number of questions that all of them have answered.
 """
 
 from __future__ import annotations
@@ -51,11 +52,13 @@ class Candidate:
     Attributes:
         rewards: rewards in the order of its answers, each scored here.
         refused: number of answers whose recorded question or reward is wrong.
+        undecided: number of answers for which this machine had no time.
     """
 
     folder: Path
     rewards: tuple[float, ...]
     refused: int
+    undecided: int = 0
 
     def pass_at_1(self, questions: int) -> float:
         """Return the share of right answers among its first ``questions``."""
@@ -94,7 +97,7 @@ def examine(folders: Sequence[Path]) -> list[Candidate]:
     if silent := [each.folder for each in found if not each.rewards]:
         raise SapoError(
             f"{silent[0]} holds no valid answer to the judge",
-            hint="let its node run with SAPO_JUDGE__EVERY=1",
+            hint="let its node run with SAPO_JUDGE__EVERY=1; if this machine is busy, try again later",
             exit_code=ExitCode.DATA,
         )
     return found
@@ -127,7 +130,11 @@ async def _candidate(manifest: Manifest, folder: Path, pool: CheckerPool) -> Can
             answered.setdefault(str(event.get("step")), event)
     candidate = Candidate(folder, (), 0)
     for event in answered.values():
-        reward = await _rescored(manifest, event, pool)
+        try:
+            reward = await _rescored(manifest, event, pool)
+        except CheckFailed:
+            candidate = replace(candidate, undecided=candidate.undecided + 1)
+            continue
         if reward is None:
             candidate = replace(candidate, refused=candidate.refused + 1)
         else:
@@ -139,6 +146,9 @@ async def _rescored(manifest: Manifest, event: Event, pool: CheckerPool) -> floa
     """Return the reward of an answer, or None if its node recorded another question or reward.
 
     With a chain the beacon is taken from the node's record; it can be checked on the chain.
+
+    Raises:
+        CheckFailed: this machine is the cause that there is no result.
     """
     try:
         line = _Judged.model_validate(event)
@@ -153,6 +163,8 @@ async def _rescored(manifest: Manifest, event: Event, pool: CheckerPool) -> floa
         return None
     try:
         [reward] = (await pool.check(task, (answer,))).rewards
-    except CheckFailed:
+    except CheckFailed as failed:
+        if failed.reason.decides_nothing:
+            raise
         return None
     return reward if reward == line.reward else None

@@ -94,6 +94,8 @@ class CheckpointStore:
     def save(self, trainer: Trainer, counters: LearnerCounters, *, kept: int = KEPT) -> Path:
         """Write the trainer's state, remove the oldest checkpoints beyond ``kept``, return the new folder.
 
+        As many damaged ones are kept, those that were found last, to be looked at.
+
         Raises:
             SapoError: it cannot be written, as on a full disk (transient); the checkpoints before it are
                 intact.
@@ -234,6 +236,7 @@ class CheckpointStore:
             damaged = folder.with_name(f"{DAMAGED}{folder.name}")
             shutil.rmtree(damaged, ignore_errors=True)  # a learner may come to one step twice
             folder.rename(damaged)
+            damaged.touch()
         return None, {}
 
     def set_aside(self) -> None:
@@ -249,8 +252,14 @@ class CheckpointStore:
 
     def _prune(self, newest: Path, kept: int) -> None:
         others = [folder for folder in self._newest_first() if folder != newest]
-        for folder in others[kept - 1 :]:
+        damaged = sorted(self._folder.glob(f"{DAMAGED}*"), key=_modified_at, reverse=True)
+        for folder in (*others[kept - 1 :], *damaged[kept:]):
             shutil.rmtree(folder)
+
+
+def _modified_at(folder: Path) -> int:
+    """Return a folder's time in nanoseconds; of a damaged one, when it was found: steps may begin anew."""
+    return folder.stat().st_mtime_ns
 
 
 def config_digest(model: str, trainer: Trainer) -> str:

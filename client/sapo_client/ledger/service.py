@@ -473,7 +473,7 @@ class LedgerClient:
         if self._rpc.head_seconds is not None:
             self._clock_check.note(block=block, timestamp=self._rpc.head_seconds, now=now())
         if claims:
-            self._live = self._claims.live(now())
+            self._live = self._claims.live(self._clock())
         coins = self._rpc.ask(lambda web3: int(web3.eth.get_balance(to_checksum_address(self._account))))
         return ChainLook(coins, self._clock_check.ahead_seconds, self._clock_check.agrees)
 

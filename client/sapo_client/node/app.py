@@ -80,6 +80,7 @@ class NodeApp:
 
     _reopens = False
     _last_step: int | None = None
+    _has_joined = False
 
     def __init__(
         self,
@@ -95,10 +96,10 @@ class NodeApp:
         steady: Clock = steady_clock,
         roles: Roles = NO_ROLES,
     ) -> None:
-        self._options, self._roles = options, roles
-        self._shutdown, self._pause = Shutdown(), Pause()
+        self._options, self._roles, self._shutdown, self._pause = options, roles, Shutdown(), Pause()
         telemetry = open_telemetry(config, data, manifest, identity)
         self._supervisor = Supervisor(telemetry.events)
+        watch = ClockWatch(clock, steady, asks_chain=manifest.has_chain)
         self._context = context = NodeContext(
             config=config,
             identity=identity,
@@ -106,8 +107,8 @@ class NodeApp:
             data=data,
             transport=open_transport(self._supervisor.note_bug),
             telemetry=telemetry,
-            clock=clock,
-            clock_watch=ClockWatch(clock, steady),
+            clock=watch.now,
+            clock_watch=watch,
             rng=random.Random(f"{config.learner.seed}:{identity.node_id}"),
             fresh=options.fresh,
         )
@@ -140,7 +141,7 @@ class NodeApp:
             learner=self._learner,
             show=self._round_ended,
         )
-        self._show, self._started_seconds = show, clock()
+        self._show, self._started_seconds = show, watch.now()
 
     def _open_learner(self) -> Backend:
         context = self._context
@@ -186,6 +187,12 @@ class NodeApp:
         return replace(self._options, fresh=False, steps=left)
 
     @property
+    def left_early(self) -> int | None:
+        """The exit code of a node that was asked to stop before it had joined; none of any other."""
+        stops = self._shutdown.draining.is_set() and not self._has_joined
+        return self._shutdown.exit_code if stops else None
+
+    @property
     def addresses(self) -> tuple[str, ...]:
         """The multiaddrs at which others reach this node, with its peer id."""
         return self._context.transport.addresses
@@ -224,6 +231,7 @@ class NodeApp:
             self._successions.begin()
             await nursery.start(self._serve_control)
             self._announce()
+            self._has_joined = True
             self._roles.started(self)
             nursery.start_soon(self._keep("gossip", self._gossip.run))
             nursery.start_soon(self._keep("bonds", self._bonds.run))

@@ -108,7 +108,13 @@ async def live(open_node: Callable[[RunOptions], NodeApp], options: RunOptions) 
     """
     while True:
         node = open_node(options)
-        exit_code = await node.run()
+        try:
+            exit_code = await node.run()
+        except BaseExceptionGroup as group:
+            found = find_sapo_error(group)
+            if found is not None and found.transient and node.left_early is not None:
+                return node.left_early  # nobody waits any more for what it lacks
+            raise
         if (again := node.goes_on) is None:
             return exit_code
         options = again

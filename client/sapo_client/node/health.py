@@ -16,20 +16,21 @@ import trio
 
 from sapo_client.ledger.errors import LedgerError
 from sapo_client.ledger.records import ChainLook
+from sapo_client.node.checks import Checks
 from sapo_client.node.own_groups import OwnGroups
 from sapo_client.node.policy_events import PolicyEvents
 from sapo_client.node.router_report import router_report
+from sapo_client.node.runtime.signed_ahead import epoch_signed_ahead
+from sapo_client.observe.clock import SignedAheadFacts
 from sapo_client.observe.findings import HealthFinding
 from sapo_client.observe.health import (
     INTERVAL_SECONDS,
-    MIB,
     START_SECONDS,
     AccountFacts,
     BondFacts,
     CallFacts,
     ChainFacts,
     ChangeFacts,
-    DiskFacts,
     HealthFacts,
     IslandFacts,
     PeerFacts,
@@ -40,7 +41,7 @@ from sapo_client.observe.health import (
 from sapo_client.observe.reachable import reachable_text
 from sapo_client.observe.said import SaidFindings
 from sapo_client.observe.service_manager import service_manager
-from sapo_client.observe.storage import StorageFacts
+from sapo_client.observe.storage import MIB, DiskFacts, StorageFacts
 from sapo_client.observe.terminal import say
 from sapo_client.observe.webhook import Notification, Webhook
 from sapo_client.swarm.reachability import Reachability
@@ -48,6 +49,7 @@ from sapo_protocol.epochs import epoch_at, epoch_start_seconds
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.rules import Reason
 from sapo_verification.islands import IslandMap
+from sapo_verification.signing.database import SigningDatabase
 
 if TYPE_CHECKING:
     from sapo_client.learner.backend import Backend
@@ -60,6 +62,9 @@ _LOG = logging.getLogger(__name__)
 
 _CHAIN_SECONDS: Final = 30.0
 """Between two looks at the chain; public endpoints count questions."""
+
+_FIRST_CHAIN_SECONDS: Final = 5.0
+"""Between two looks until they have shown that the clock is right: the node signs nothing before."""
 
 _WINDOW_SECONDS: Final = 300.0
 """Time over which refused messages are counted."""
@@ -141,6 +146,7 @@ class HealthWatch:
         self._show = show
         self._policy = PolicyEvents(context.data.checkpoints)
         self._own_groups = OwnGroups()
+        self._checks = Checks()
         self._durations: deque[float] = deque(maxlen=_ROUNDS)
         self._messages: deque[_Messages] = deque()
         self._said = SaidFindings()
@@ -158,6 +164,7 @@ class HealthWatch:
         self._view = ChainLook()
         self._trouble: str | None = None
         self._manager = service_manager()
+        self._signing = SigningDatabase(context.data.database)
         url = context.config.observe.webhook
         self._webhook = None if url is None else Webhook(url)
         self.findings: tuple[HealthFinding, ...] = ()
@@ -190,14 +197,15 @@ class HealthWatch:
             await self.look_at_chain()
             self.assess()
             assessed()
-            await trio.sleep(_CHAIN_SECONDS)
+            awaited = self._context.clock_watch.awaits_chain
+            await trio.sleep(_FIRST_CHAIN_SECONDS if awaited else _CHAIN_SECONDS)
 
     async def look_at_chain(self) -> None:
         """Ask the chain for its time and this account's state."""
         watch = self._context.clock_watch
         jump = watch.jump()
         try:
-            self._view = await self._chain.look(self._context.clock, claims=self._uses_ledger)
+            self._view = await self._chain.look(watch.wall, claims=self._uses_ledger)
         except LedgerError as error:
             self._trouble, self._looked = str(error), None
         else:
@@ -205,6 +213,10 @@ class HealthWatch:
             self._count_unregistered(self._answered)
             ahead = self._view.clock_ahead_seconds
             watch.compared(jump, ahead_seconds=ahead, agrees=self._view.clock_agrees)
+        if block := self._chain.chain_seconds:  # whatever else of the look failed
+            manifest = self._context.manifest
+            epoch = epoch_at(manifest, max(watch.wall(), manifest.genesis_seconds))
+            watch.note_block(block, epoch_start_seconds=epoch_start_seconds(manifest, epoch))
 
     def _count_unregistered(self, now: float) -> None:
         """Add the time between two looks that the chain answered; what it cannot be asked stays as it was."""
@@ -263,7 +275,9 @@ class HealthWatch:
             call=None if call is None else _call_facts(call),
             events=self._policy.recent(),
             own_groups=self._own_groups.facts(),
+            checks=self._checks.facts(),
             clock=self._context.clock_watch.facts(),
+            signed_ahead=self._signed_ahead_facts(),
             chain=self._chain_facts() if has_chain else None,
             account=self._account_facts() if self._uses_ledger else None,
             bond=self._bond(),
@@ -295,6 +309,11 @@ class HealthWatch:
             # a start listens for another process of its identity up to twice this long
             start_seconds=START_SECONDS + 2 * self._context.config.swarm.listen_before_signing_seconds,
         )
+
+    def _signed_ahead_facts(self) -> SignedAheadFacts | None:
+        manifest, account = self._context.manifest, self._context.author.account
+        epoch = epoch_signed_ahead(self._signing, manifest, account, self._context.clock())
+        return None if epoch is None else SignedAheadFacts(epoch, epoch_start_seconds(manifest, epoch))
 
     def _chain_facts(self) -> ChainFacts:
         now = trio.current_time()
@@ -375,6 +394,7 @@ class HealthWatch:
         """Take an event of the node."""
         self._policy.note(event, fields)
         self._own_groups.note(event, fields)
+        self._checks.note(event, fields)
         match event, fields:
             case "paused", _:
                 self._paused = True

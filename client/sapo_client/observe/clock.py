@@ -1,11 +1,16 @@
-"""What a node's health says of a clock that was set while the node runs."""
+"""What a node's health says of a clock that was set, and of signatures under one that was far ahead."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
 
 from sapo_client.observe.findings import FindingCode, FindingLevel, HealthFinding
+
+_LAST_SECOND: Final = int(datetime(9999, 12, 31, 23, 59, tzinfo=UTC).timestamp())
+"""Of the last year that can be written; a clock may have been ahead by more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +26,18 @@ class ClockFacts:
     believed_in_seconds: float
 
 
+@dataclass(frozen=True, slots=True)
+class SignedAheadFacts:
+    """An epoch that is still to come, in which this data directory has signed.
+
+    Attributes:
+        begins_seconds: its start, Unix seconds.
+    """
+
+    epoch: int
+    begins_seconds: int
+
+
 def assess_clock(clock: ClockFacts) -> Iterator[HealthFinding]:
     """Yield what is wrong with it."""
     side = "ahead" if clock.jump_seconds > 0 else "back"
@@ -33,3 +50,18 @@ def assess_clock(clock: ClockFacts) -> Iterator[HealthFinding]:
         f" block of the chain with the same time, or in {max(0.0, clock.believed_in_seconds):.0f} s"
     )
     yield HealthFinding(FindingCode.CLOCK_JUMPED, FindingLevel.ERROR, text, hint)
+
+
+def assess_signed_ahead(ahead: SignedAheadFacts) -> Iterator[HealthFinding]:
+    """Yield that nothing may be signed before it."""
+    begins = datetime.fromtimestamp(min(ahead.begins_seconds, _LAST_SECOND), UTC)
+    text = (
+        f"this data directory signed in epoch {ahead.epoch}, which begins on {begins:%Y-%m-%d %H:%M} UTC, so"
+        " until then this node trains alone, and nothing of it is shared or paid"
+    )
+    hint = (
+        "if this machine's clock is behind, set it; else wait, or share sooner as another account: `sapo keys"
+        " new NAME`, then join with --identity NAME and a new --data-dir; a new node key or data directory of"
+        " the same account would sign slots twice, which costs the account its reputation"
+    )
+    yield HealthFinding(FindingCode.SIGNED_AHEAD, FindingLevel.ERROR, text, hint)

@@ -13,7 +13,8 @@ from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from sapo_client.observe.clock import ClockFacts, assess_clock
+from sapo_client.observe.checks import CheckFacts, assess_checks
+from sapo_client.observe.clock import ClockFacts, SignedAheadFacts, assess_clock, assess_signed_ahead
 from sapo_client.observe.findings import (
     ISLANDS_HINT,
     UNREACHABLE_HINT,
@@ -22,7 +23,7 @@ from sapo_client.observe.findings import (
     HealthFinding,
 )
 from sapo_client.observe.own_groups import OwnGroupFacts, assess_own_groups
-from sapo_client.observe.storage import StorageFacts, assess_storage
+from sapo_client.observe.storage import DiskFacts, StorageFacts, assess_disk, assess_storage
 from sapo_protocol.terms.successor import SETTLED_NOTICE_EPOCHS
 
 INTERVAL_SECONDS: Final = 10.0
@@ -58,8 +59,6 @@ UNHEARD_ROLLOUTS: Final = 4
 
 REGISTRATION_SECONDS: Final = 120.0
 """Time that a registration takes at most on a chain in order."""
-
-MIB: Final = 2**20
 
 MISMATCH_NATS: Final = 1e-2
 """Mismatch of sampler and trainer per token that is reported; rounding alone stays far below it."""
@@ -231,15 +230,6 @@ class IslandFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class DiskFacts:
-    """Free space of the data directory's disk."""
-
-    folder: str
-    free_bytes: int
-    reserve_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
 class HealthFacts:
     """Everything that an assessment looks at; a part that a node does not have is None."""
 
@@ -247,7 +237,9 @@ class HealthFacts:
     call: CallFacts | None = None
     events: tuple[PolicyEvent, ...] = ()
     own_groups: OwnGroupFacts = field(default_factory=OwnGroupFacts)
+    checks: CheckFacts = field(default_factory=CheckFacts)
     clock: ClockFacts | None = None
+    signed_ahead: SignedAheadFacts | None = None
     chain: ChainFacts | None = None
     account: AccountFacts | None = None
     bond: BondFacts | None = None
@@ -266,12 +258,14 @@ def assess(facts: HealthFacts) -> tuple[HealthFinding, ...]:
         *_call(facts),
         *(_event(event, facts.log) for event in facts.events),
         *assess_own_groups(facts.own_groups),
+        *assess_checks(facts.checks),
         *(assess_clock(facts.clock) if facts.clock else ()),
+        *(assess_signed_ahead(facts.signed_ahead) if facts.signed_ahead else ()),
         *(_chain(facts.chain) if facts.chain else ()),
         *(_account(facts.account) if facts.account else ()),
         *(_bond(facts.bond) if facts.bond else ()),
         *(_change(facts.change) if facts.change else ()),
-        *(_disk(facts.disk) if facts.disk else ()),
+        *(assess_disk(facts.disk) if facts.disk else ()),
         *(assess_storage(facts.storage) if facts.storage else ()),
         *(_peers(facts.peers) if facts.peers else ()),
         *(_islands(facts.islands) if facts.islands else ()),
@@ -417,16 +411,6 @@ def _change(change: ChangeFacts) -> Iterator[HealthFinding]:
     )
     text = f"this node cannot follow {change.name}: {change.trouble}"
     yield HealthFinding(FindingCode.CHANGE_UNFOLLOWED, level, text, hint)
-
-
-def _disk(disk: DiskFacts) -> Iterator[HealthFinding]:
-    if disk.free_bytes < disk.reserve_bytes:
-        text = (
-            f"the disk of {disk.folder} is nearly full: {disk.free_bytes // MIB} MiB are free,"
-            f" less than {disk.reserve_bytes // MIB} MiB"
-        )
-        hint = "free some space: without it no checkpoint can be written"
-        yield HealthFinding(FindingCode.DISK_LOW, FindingLevel.ERROR, text, hint)
 
 
 def _peers(peers: PeerFacts) -> Iterator[HealthFinding]:

@@ -23,7 +23,7 @@ class RoundSummary:
     age: float = 0.0  # of the batch's own groups: steps since they were sampled
     pool_age: float = 0.0  # of the pool: steps of this node since its rollouts came
     ranks: int = 1  # processes that made the step
-    is_private: bool = False  # the swarm's chain is away: nothing of this round is signed, shared or paid
+    is_private: bool = False  # nothing of this round is signed, shared or paid: a finding says why
 
     def line(self, *, alone: bool = False) -> str:
         """Return the status line; the order of its fields never changes.
@@ -32,7 +32,7 @@ class RoundSummary:
             alone: leave out what only a node of a swarm has: others' rollouts and messages.
         """
         change = "first" if self.reward_change is None else f"{self.reward_change:+.2f}"
-        private = ("not shared: the chain is away",) if self.is_private else ()
+        private = ("not shared: `sapo status` says why",) if self.is_private else ()
         peers = "1 peer" if self.pool_peers == 1 else f"{self.pool_peers} peers"
         return "  ".join(
             (

@@ -2,7 +2,7 @@
 
 The watchdog is fed by the node's own assessment of its health: a node that makes no progress for
 ``WATCHDOG_SECONDS`` is ended and started again. Mistakes of the operator (exit codes 2, 3, 4 and 8) start
-nothing again.
+nothing again. A node whose server is away, or whose disk is full, waits by itself and does not end.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from sapo_client.config import LAST_CHECKPOINT_SECONDS
+from sapo_client.config import LAST_CHECKPOINT_SECONDS, SERVICE_START_SECONDS
 from sapo_client.errors import ExitCode
 
 WATCHDOG_SECONDS: Final = 600
@@ -23,9 +23,6 @@ ROUND_END_SECONDS: Final = 300
 
 STOP_SECONDS: Final = ROUND_END_SECONDS + int(LAST_CHECKPOINT_SECONDS)
 """A drain ends the round and writes a checkpoint; a large model takes minutes for each."""
-
-START_SECONDS: Final = 900
-"""Until the node has joined; the first start of a model may download it."""
 
 _NO_RESTART: Final = (ExitCode.USAGE, ExitCode.CONFIG, ExitCode.KEYSTORE, ExitCode.DATA)
 _CLEAN: Final = (ExitCode.INTERRUPTED, ExitCode.TERMINATED)
@@ -110,7 +107,7 @@ def _service(terms: ServiceTerms) -> Iterator[str]:
         command += ["--passphrase-file", "%d/passphrase"]
     yield f"ExecStart={' '.join(map(_quoted, command))}"
     yield f"WatchdogSec={WATCHDOG_SECONDS}"
-    yield f"TimeoutStartSec={START_SECONDS}"
+    yield f"TimeoutStartSec={SERVICE_START_SECONDS}"
     yield f"TimeoutStopSec={STOP_SECONDS}"
     yield "KillMode=mixed"
     yield "Restart=on-failure"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import typer
-from support.sapo_process import SAPO, Run
+from support.sapo_process import Run
 from typer.models import ParameterInfo
 
 from sapo_client.cli.app import app
@@ -52,19 +51,6 @@ def test_a_preset_that_is_not_there_is_told_before_pytorch_is_loaded(command: st
     assert probe.returncode == 2
     assert "there is no preset 'quik'" in probe.stderr
     assert set(probe.stderr.split()) & {"torch", "transformers", "libp2p"} == set()
-
-
-def test_a_full_disk_is_no_bug(sapo: Run, home: dict[str, str], tmp_path: Path) -> None:
-    """No file of the node may grow, so that already its start fails."""
-    sapo("keys", "new", "key", "--no-passphrase")
-    join = shlex.join([SAPO, "join", "--alone", "--identity", "key", "--data-dir", str(tmp_path / "node")])
-    limited = ["/bin/sh", "-c", f"ulimit -f 0 && exec {join}"]
-    done = subprocess.run(limited, env=home, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (
-        8,
-        f"error: the disk is full: free space in {tmp_path / 'node'}\n"
-        "hint: a running node goes on by itself once there is space; what has ended is started again\n",
-    )
 
 
 def test_the_parser_asks_for_no_permissions() -> None:

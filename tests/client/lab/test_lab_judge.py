@@ -15,13 +15,14 @@ from typer.testing import CliRunner
 
 from sapo_client.cli.app import app
 from sapo_client.errors import SapoError
-from sapo_client.lab.judge import Candidate, JudgeResult, compare, examine
+from sapo_client.lab.judge import Candidate, JudgeResult, _candidate, compare, examine
 from sapo_client.lab.plan import ExperimentPlan
 from sapo_client.lab.statistics import Estimate
 from sapo_client.node.training.judge_client import question
 from sapo_client.observe.plain import JSON
 from sapo_client.swarm.simulated.memory import MemoryHub
 from sapo_protocol.epochs import beacon
+from sapo_verification.jail.checkers import CheckerPool
 from sapo_verification.suites.catalogue import suite
 
 STEPS = 6
@@ -97,6 +98,16 @@ def test_a_refused_entry_ends_the_command_with_an_error(diary: Callable[..., Pat
     result = CliRunner().invoke(app, ["lab", "judge", "--swarm", str(folder), "--json"])
     assert result.exit_code == 7
     assert json.loads(result.stdout)["nodes"][0]["refused"] == 1
+
+
+async def test_an_answer_that_cannot_be_scored_now_is_nobodys_fault(home: Home) -> None:
+    """The checkers have stopped, which decides as little as a machine that gives them no time."""
+    pool = CheckerPool(home.manifest.suite)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(pool.run)
+        nursery.cancel_scope.cancel()
+    candidate = await _candidate(home.manifest, home.data.root, pool)
+    assert candidate == Candidate(home.data.root, (), refused=0, undecided=3)
 
 
 def test_a_second_answer_is_ignored(home: Home, diary: Callable[..., Path]) -> None:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -230,6 +231,30 @@ def test_a_crash_while_writing_leaves_the_old_checkpoint(settings: LearnerSettin
     assert resumed.about()["step"] == 1
     resumed.call("checkpoint", {})
     assert not unfinished.exists()
+
+
+def test_of_damaged_good_policies_the_last_is_kept(settings: LearnerSettings) -> None:
+    service = Service(settings)
+    for step in range(1, 4):
+        rounds(service, 1)
+        service.call("keep_good", {})
+        good = settings.directory / "good"
+        (good / f"step-{step:010d}" / "state.safetensors").write_bytes(b"damaged")
+        [lost] = service.call("roll_back", {})["happened"]
+        assert lost == ("good_lost", {"step": step})
+    assert sorted(path.name for path in good.iterdir()) == [".torn-step-0000000003", "step-0000000003"]
+
+
+def test_of_damaged_checkpoints_those_found_last_are_kept(settings: LearnerSettings) -> None:
+    saved(settings, 1)
+    folder = settings.directory / "checkpoints"
+    for found, step in enumerate((7, 9, 8, 2)):
+        damaged = folder / f".torn-step-{step:010d}"
+        damaged.mkdir()
+        os.utime(damaged, (found, found))
+    saved(settings, 1)
+    names = sorted(path.name for path in folder.glob(".torn-*"))
+    assert names == [".torn-step-0000000002", ".torn-step-0000000008"]
 
 
 def test_a_full_disk_ends_no_step_and_the_checkpoint_is_tried_again(settings: LearnerSettings) -> None:

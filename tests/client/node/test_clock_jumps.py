@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import trio
 from support.health_trial import Begin, require_row
-from support.ledger import BOB
+from support.ledger import BOB, address
 from support.nodes import PATIENCE_SECONDS, Home, found_now, manifest_of, until
 from trio.testing import MockClock
 
@@ -54,6 +54,7 @@ async def test_a_clock_that_is_ahead_for_a_moment_costs_nothing(
         await trial.until_status(lambda _: bool(home.events("training_privately")))
         await trial.rounds(3)
         assert (signed_in(home), kept(home)) == (0, {0})
+        assert (await home.get("status"))["epoch"] == 0, "what admits, audits and counts stays there too"
         trial.skew = 0
         await trial.until_over("clock_jumped")
         shared = len(home.events("published"))
@@ -124,6 +125,50 @@ async def test_a_paused_node_forgets_old_epochs(mock_clock: MockClock, begin: Be
         await trial.stop()
 
 
+async def test_a_directory_that_signed_far_ahead_trains_alone_until_then(
+    mock_clock: MockClock, begin: Begin, weekdays: Suite
+) -> None:
+    """Lower slots may be signed already, so the node says so and waits; what is too old is forgotten."""
+    trial = begin(manifest_of(weekdays, epoch_seconds=EPOCH_SECONDS))
+    home = trial.home
+    signing = SigningDatabase(home.data.database)
+    signing.take_slots(home.manifest.swarm_id, home.identity.account, 40, count=1, slots_per_epoch=8)
+    async with trio.open_nursery() as nursery:
+        await trial.start(nursery)
+        told = await trial.until_told("signed_ahead")
+        assert all(told.everywhere.values()), told
+        require_row(told.row())
+        trial.pass_by(20)
+        await trial.rounds(3)
+        assert home.events("service_failed", "published") == []
+        trial.pass_by(39 * EPOCH_SECONDS)
+        await trial.rounds(1)
+        assert home.events("published") == []
+        trial.pass_by(EPOCH_SECONDS)
+        await trial.until_over("signed_ahead")
+        await trial.until_status(lambda _: bool(home.events("published")))
+        assert {event["epoch"] for event in home.events("published")} == {40}
+        assert 0 not in {event["slot"] for event in home.events("published")}
+        await trial.stop()
+
+
+async def test_a_node_whose_chain_is_away_forgets_old_epochs(
+    mock_clock: MockClock, begin: Begin, weekdays: Suite, tmp_path: Path
+) -> None:
+    contracts, manifest = found_now(tmp_path, weekdays, epoch_seconds=12)  # no call is overdue after twenty
+    trial = begin(manifest, ledger={"rpc_urls": (contracts.chain.url,)})
+    home = trial.home
+    async with trio.open_nursery() as nursery:
+        await trial.start(nursery)
+        await until(lambda: kept(home))
+        before = kept(home)
+        await trio.to_thread.run_sync(contracts.chain.close)
+        trial.pass_by(20 * 12)
+        await until(lambda: not kept(home) & before)
+        await trial.until_status(lambda _: bool(home.events("training_privately")))
+        await trial.stop()
+
+
 async def test_a_node_that_started_before_its_clock_was_set_goes_on_once_it_is(
     mock_clock: MockClock, begin: Begin, weekdays: Suite
 ) -> None:
@@ -152,6 +197,55 @@ async def test_a_node_before_genesis_ends_when_it_is_asked_to(
         with trio.fail_after(PATIENCE_SECONDS):
             await trial.stop()
     assert trial.home.events("stopped")
+
+
+async def test_a_node_that_starts_with_its_clock_ahead_signs_nothing(
+    mock_clock: MockClock, begin: Begin, weekdays: Suite, tmp_path: Path
+) -> None:
+    """The newest block of its chain is of an earlier epoch, and a new one is too: the clock is wrong."""
+    contracts, manifest = found_now(tmp_path, weekdays, epoch_seconds=EPOCH_SECONDS)
+    chain = contracts.chain
+    trial = begin(manifest, ledger={"rpc_urls": (chain.url,)})
+    home = trial.home
+
+    def make_block() -> None:
+        chain.now_seconds = trial.now() - trial.skew
+        chain.send(BOB, address(BOB), b"", value_wei=1)
+
+    trial.skew = 100 * EPOCH_SECONDS
+    async with trio.open_nursery() as nursery:
+        await trial.start(nursery)
+        await until(lambda: home.events("training_privately"))
+        trial.pass_by(20)
+        await trio.to_thread.run_sync(make_block)
+        await trial.until_told("clock_off")
+        assert SigningDatabase(home.data.database).marks() == ()
+        trial.skew = 0
+        await trial.until_told("clock_jumped")
+        trial.pass_by(300)
+        await trial.until_status(lambda _: bool(home.events("published")))
+        assert signed_in(home) == 0
+        await trial.stop()
+    chain.close()
+
+
+async def test_a_chain_that_makes_no_blocks_holds_no_node_up(
+    mock_clock: MockClock, begin: Begin, weekdays: Suite, tmp_path: Path
+) -> None:
+    """The newest block is of an earlier epoch, and no other comes."""
+    contracts, manifest = found_now(tmp_path, weekdays, epoch_seconds=EPOCH_SECONDS)
+    trial = begin(manifest, ledger={"rpc_urls": (contracts.chain.url,)})
+    home = trial.home
+    trial.wall_base += 2 * EPOCH_SECONDS
+    async with trio.open_nursery() as nursery:
+        await trial.start(nursery)
+        await until(lambda: home.events("training_privately"))
+        assert SigningDatabase(home.data.database).marks() == ()
+        trial.pass_by(60)
+        await trial.until_status(lambda _: bool(home.events("published")))
+        assert signed_in(home) == 2
+        await trial.stop()
+    contracts.chain.close()
 
 
 async def test_the_beacon_of_an_epoch_that_is_not_the_current_one_is_waited_for_no_longer(

@@ -8,6 +8,8 @@ from itertools import chain
 import pytest
 from support.health_trial import require_row, without_figures
 
+from sapo_client.observe.checks import CheckFacts
+from sapo_client.observe.clock import SignedAheadFacts
 from sapo_client.observe.findings import FindingCode, FindingLevel, HealthFinding
 from sapo_client.observe.health import (
     AccountFacts,
@@ -15,7 +17,6 @@ from sapo_client.observe.health import (
     CallFacts,
     ChainFacts,
     ChangeFacts,
-    DiskFacts,
     HealthFacts,
     IslandFacts,
     PeerFacts,
@@ -27,7 +28,7 @@ from sapo_client.observe.health import (
 from sapo_client.observe.own_groups import OwnGroupFacts
 from sapo_client.observe.reachable import reachable_text
 from sapo_client.observe.reports import RouterReport
-from sapo_client.observe.storage import StorageFacts
+from sapo_client.observe.storage import DiskFacts, StorageFacts
 
 CHAIN = ChainFacts(silent_seconds=0.0, trouble=None, wrong=(), usable=True, epoch_seconds=600)
 ACCOUNT = AccountFacts(account="0x" + "ab" * 20, coins_wei=10**18, unregistered_seconds=None)
@@ -72,6 +73,17 @@ def test_a_silent_chain_warns_first_and_is_an_error_after_an_epoch() -> None:
     silent = replace(CHAIN, trouble="ConnectionError")
     found = [codes(HealthFacts(chain=replace(silent, silent_seconds=age))) for age in (59, 61, 601)]
     assert found == [[], [("chain_silent", "warning")], [("chain_silent", "error")]]
+
+
+def test_a_signature_however_far_ahead_is_told_with_its_date() -> None:
+    texts = [
+        assess(HealthFacts(signed_ahead=SignedAheadFacts(epoch, begins_seconds)))[0].text
+        for epoch, begins_seconds in ((40, 1_800_000_000), (2**60, 2**70))
+    ]
+    assert [text.partition(", so")[0] for text in texts] == [
+        "this data directory signed in epoch 40, which begins on 2027-01-15 08:00 UTC",
+        "this data directory signed in epoch 1152921504606846976, which begins on 9999-12-31 23:59 UTC",
+    ]
 
 
 @pytest.mark.parametrize(("ahead", "found"), [(-11.0, 1), (-9.0, 0), (None, 0), (9.0, 0), (11.0, 1)])
@@ -153,6 +165,14 @@ def test_own_groups_that_are_not_shared_or_teach_nothing(
     own: OwnGroupFacts, found: list[tuple[str, str]]
 ) -> None:
     assert codes(HealthFacts(own_groups=own)) == found
+
+
+@pytest.mark.parametrize(
+    ("checks", "undecided", "found"), [(31, 31, 0), (32, 8, 0), (32, 9, 1), (64, 16, 0), (64, 17, 1)]
+)
+def test_a_machine_that_is_too_slow_for_its_checks(checks: int, undecided: int, found: int) -> None:
+    facts = HealthFacts(checks=CheckFacts(checks, undecided))
+    assert codes(facts) == found * [("node_busy", "warning")]
 
 
 def test_errors_come_first() -> None:
@@ -238,7 +258,8 @@ def test_the_page_has_the_sentences_of_cases_that_no_node_here_comes_into() -> N
     unreached = (assess(HealthFacts(peers=PeerFacts(connected=3, unreachable=text))) for text in texts)
     late, other = (OwnGroupFacts(withheld={reason: 32}) for reason in ("epoch_past", "certificate_unknown"))
     own = (assess(HealthFacts(own_groups=each)) for each in (SOLVED, UNSEEN, NARROW, late, other))
-    rare = chain.from_iterable((*by_gate, *unknown, *unreached, *own))
+    slow = assess(HealthFacts(checks=CheckFacts(64, 20)))
+    rare = chain.from_iterable((*by_gate, *unknown, *unreached, *own, slow))
     for finding in (*assess(facts), *assess(with_coins), *changed, *rare):
         require_row(row(finding))
 

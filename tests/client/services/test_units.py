@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from sapo_client.config import SERVICE_START_SECONDS
 from sapo_client.observe.findings import FindingCode, FindingLevel, HealthFinding
-from sapo_client.observe.health import CallFacts
+from sapo_client.observe.health import WAITED_FOR, CallFacts
 from sapo_client.observe.service_manager import service_manager
 from sapo_client.services.examples import files
 from sapo_client.services.manager import InstalledUnit
@@ -81,6 +82,14 @@ def test_the_watchdog_is_fed_unless_nothing_moves(tmp_path: Path) -> None:
         working, hung = (CallFacts("shadow", seconds, 100.0, 2000.0) for seconds in (1999.0, 2000.0))
         assert told(FindingCode.NO_ROUND, call=working) == no_round + "\nWATCHDOG=1"
         assert told(FindingCode.NO_ROUND, call=hung) == no_round
+        for waits in WAITED_FOR:
+            waiting = told(waits, FindingCode.NO_ROUND)
+            assert waiting == f"STATUS=error: {waits}. ({waits}); do it\nWATCHDOG=1", (
+                "a restart does not help"
+            )
+        node.starts_later(HealthFinding(FindingCode.DISK_FULL, FindingLevel.ERROR, "full.", "do it"))
+        patience = f"EXTEND_TIMEOUT_USEC={SERVICE_START_SECONDS}000000"
+        assert manager.recv(4096).decode() == f"STATUS=error: full. (disk_full); do it\n{patience}"
     service_manager({}).ready()
     service_manager({"NOTIFY_SOCKET": str(tmp_path / "gone")}).ready()
 

@@ -184,6 +184,6 @@ def _faucet(context: NodeContext, chain: LedgerClient) -> FaucetRequest | None:
         account=context.author.account,
         ledger=chain,
         events=context.events,
-        clock=context.clock,
+        clock=context.clock_watch.wall,
         show=say,
     )

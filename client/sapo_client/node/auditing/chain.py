@@ -31,6 +31,10 @@ class ChainRole(Protocol):
     async def look(self, now: Callable[[], float], *, claims: bool) -> ChainLook:
         """Return what the chain shows of this node's account and of the time."""
 
+    @property
+    def chain_seconds(self) -> int:
+        """The time of the newest block that a look has seen, Unix seconds; 0 before it."""
+
     def status(self) -> LedgerStatus:
         """Return the state of this node's own transactions."""
 
@@ -64,6 +68,11 @@ class NoChain:
     async def look(self, now: Callable[[], float], *, claims: bool) -> ChainLook:
         """Return a view that shows nothing."""
         return ChainLook()
+
+    @property
+    def chain_seconds(self) -> int:
+        """Return 0: there are no blocks."""
+        return 0
 
     def status(self) -> LedgerStatus:
         """Return a status without transactions."""

@@ -23,6 +23,12 @@ CHAIN_AHEAD_SECONDS: Final = 15.0
 SETTLED_SECONDS: Final = 300.0
 """A clock that was set and stays so is believed after this time: one that is wrong is corrected sooner."""
 
+QUIET_CHAIN_SECONDS: Final = 60.0
+"""A chain whose newest block stays older than the clock's epoch makes none now, and says nothing of it."""
+
+HARMLESS_SECONDS: Final = 600.0
+"""Lead of a clock that costs no more than as long without signing; a chain of tests rests for longer."""
+
 
 def steady_clock() -> float:
     """Return seconds of a clock that nobody sets; on Linux it goes on while the machine sleeps."""
@@ -48,22 +54,39 @@ class ClockWatch:
     What follows from an epoch cannot be taken back: a signature far ahead forbids all those before, and what
     was forgotten is gone. So a clock that was set is believed only once a new block of the chain shows the
     same time, or once it stayed so for ``SETTLED_SECONDS``; and never while the chain shows that it is ahead.
+    Where there is a chain, a clock is not believed at the start either, until a block shows that its epoch
+    has begun or that it is ahead by ``HARMLESS_SECONDS`` at most, or until the chain was looked at for
+    ``QUIET_CHAIN_SECONDS``.
 
     Args:
         steady: seconds from any moment on.
+        asks_chain: whether there is a chain to compare with.
     """
 
-    def __init__(self, clock: Clock, steady: Clock = steady_clock) -> None:
+    def __init__(self, clock: Clock, steady: Clock = steady_clock, *, asks_chain: bool = False) -> None:
         self._clock = clock
         self._steady = steady
+        self._awaits_chain = asks_chain
+        self._chain_since: float | None = None
         self._offset = clock() - steady()
         self._jump: Jump | None = None
         self._ahead_seconds = 0.0
 
+    def now(self) -> float:
+        """Return Unix seconds by which the node lives: a jump that is not believed has no effect on them."""
+        steady, wall = self._steady(), self._clock()
+        return wall if self._judge(wall - steady, steady) is None else steady + self._offset
+
+    def wall(self) -> float:
+        """Return Unix seconds of the wall clock, believed or not; to be compared with the chain's."""
+        return self._clock()
+
     def jump(self) -> Jump | None:
         """Look at both clocks; return the jump that is not believed yet, if there is one."""
         now = self._steady()
-        offset = self._clock() - now
+        return self._judge(self._clock() - now, now)
+
+    def _judge(self, offset: float, now: float) -> Jump | None:
         if abs(offset - self._offset) <= JUMP_SECONDS:
             self._offset, self._jump = offset, None
         elif self._jump is None or abs(offset - self._jump.offset_seconds) > JUMP_SECONDS:
@@ -75,7 +98,13 @@ class ClockWatch:
     @property
     def is_believed(self) -> bool:
         """Whether the wall clock says in which epoch the swarm is."""
-        return self.jump() is None and self._ahead_seconds <= CHAIN_AHEAD_SECONDS
+        is_ahead = self._ahead_seconds > CHAIN_AHEAD_SECONDS
+        return not (self._awaits_chain or is_ahead) and self.jump() is None
+
+    @property
+    def awaits_chain(self) -> bool:
+        """Whether the clock was not compared with the chain's since the start."""
+        return self._awaits_chain
 
     def facts(self) -> ClockFacts | None:
         """Return what the node's health shows of a jump; none without one."""
@@ -93,5 +122,15 @@ class ClockWatch:
             agrees: whether a new block has the wall clock's time.
         """
         self._ahead_seconds = ahead_seconds or 0.0
+        self._awaits_chain = self._awaits_chain and not agrees
         if agrees and jump is not None and self.jump() is jump:
             self._offset, self._jump = jump.offset_seconds, None
+
+    def note_block(self, timestamp_seconds: float, *, epoch_start_seconds: float) -> None:
+        """Take the timestamp of the chain's newest block, with the start of the clock's epoch."""
+        now = self._steady()
+        self._chain_since = now if self._chain_since is None else self._chain_since
+        is_quiet = now - self._chain_since >= QUIET_CHAIN_SECONDS
+        late = min(epoch_start_seconds, self._clock() - HARMLESS_SECONDS)
+        if timestamp_seconds >= late or is_quiet:
+            self._awaits_chain = False

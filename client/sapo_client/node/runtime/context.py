@@ -33,7 +33,8 @@ class NodeContext:
     """The shared parts from which all parts of a node are opened.
 
     Attributes:
-        clock_watch: says whether the clock is believed.
+        clock: the time by which the node lives; no jump of the wall clock before it is believed.
+        clock_watch: says whether the wall clock is believed.
         rng: has a seed of its own on every node, or all nodes would choose alike.
         fresh: begin with the configured model although checkpoints exist.
     """

@@ -1,4 +1,4 @@
-"""In which epoch the next round is: one whose beacons are here, by a clock that is believed."""
+"""In which epoch the next round is: the clock is believed, its beacons are here, it may be signed in."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Final
 
 import trio
 
+from sapo_client.node.runtime.signed_ahead import epoch_signed_ahead
 from sapo_client.node.training.private_rounds import PrivateRounds
 from sapo_client.node.training.round_parts import RoundParts
 from sapo_protocol.constants import EPOCH_WINDOW
@@ -37,9 +38,10 @@ class EpochTurns:
         settled = trio.Event()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._settle, settled, draining)
+            nursery.start_soon(self._keep_turning)
             await self._private.run(settled, is_over)
             nursery.cancel_scope.cancel()  # of steps that are done before the chain is back
-        epoch = self._epoch()
+        epoch = self._epoch_to_sign_in()
         if epoch is None or is_over() or self._parts.beacons.known(epoch) is None:
             return None  # the last private round may end in the next epoch
         return epoch
@@ -74,7 +76,7 @@ class EpochTurns:
 
     async def _obtained(self) -> bool:
         """Obtain the beacons of the current epoch; return whether it still is the current one then."""
-        while (epoch := self._epoch()) is None:
+        while (epoch := self._epoch_to_sign_in()) is None:
             await trio.sleep(_LOOK_SECONDS)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._cancel_after, epoch, nursery.cancel_scope)
@@ -87,6 +89,12 @@ class EpochTurns:
         while self._epoch() == epoch:
             await trio.sleep(_LOOK_SECONDS)
         scope.cancel()
+
+    def _epoch_to_sign_in(self) -> int | None:
+        """Return the current epoch; None where it is not known, and where a later one was signed in."""
+        parts = self._parts
+        ahead = epoch_signed_ahead(parts.signing, parts.manifest, parts.author.account, parts.clock())
+        return self._epoch() if ahead is None else None
 
     def _epoch(self) -> int | None:
         """Return the current epoch; None before genesis, and while the clock is not believed."""

@@ -1,9 +1,9 @@
-"""Own training while the swarm's chain is away, or the clock is not believed: of this node alone.
+"""Own training of this node alone: the chain is away, the clock not believed, or a later epoch signed in.
 
 A new epoch's tasks follow from a block of the chain. Without it, this node draws tasks of the last epoch
 whose beacon it knows (after a start without the chain: of the swarm id), in slots behind the swarm's: no
 task is one that counts. It answers and scores them, and trains on them; nothing of it is signed, published,
-audited or paid. It ends as soon as the chain answers and the clock is sure.
+audited or paid. It ends as soon as the chain answers, the clock is sure, and the epoch may be signed in.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class PrivateRounds:
             await arrived.wait()
         if arrived.is_set():
             return
-        if not self._parts.manifest.has_chain and self._parts.clock_watch.is_believed:  # before genesis
+        if self._is_before_genesis():
             await arrived.wait()
             return
         events = self._parts.telemetry.events
@@ -66,6 +66,12 @@ class PrivateRounds:
             except LearnerCrashed as error:
                 self._crashed(error)
         events.write("training_shared")
+
+    def _is_before_genesis(self) -> bool:
+        """Whether a swarm without a chain has not begun, by a clock that is believed."""
+        parts = self._parts
+        early = parts.clock() < parts.manifest.genesis_seconds
+        return early and not parts.manifest.has_chain and parts.clock_watch.is_believed
 
     def _epoch(self) -> int:
         newest = self._parts.beacons.newest

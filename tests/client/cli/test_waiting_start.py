@@ -1,0 +1,79 @@
+"""`sapo join` on a full disk, and before the model's server: it says what it waits for, and goes on."""
+
+from __future__ import annotations
+
+import resource
+import shlex
+import signal
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from support.sapo_process import SAPO, TIMEOUT_SECONDS, Run
+
+TRIED_AGAIN = "the start is tried again at least once a minute, Ctrl-C ends it\n"
+
+
+@contextmanager
+def started(command: list[str], home: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
+    """Run a command; kill it in the end, or when it hangs."""
+    with subprocess.Popen(
+        command, env=home, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        overdue = threading.Timer(TIMEOUT_SECONDS, process.kill)
+        overdue.start()
+        try:
+            yield process
+        finally:
+            overdue.cancel()
+            process.kill()
+
+
+def interrupted(process: subprocess.Popen[str]) -> tuple[int, str]:
+    """Return the exit code of a process after Ctrl-C, and what it printed on standard error since."""
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate()
+    return process.returncode, errors
+
+
+def test_a_node_that_is_started_on_a_full_disk_waits_for_space(
+    sapo: Run, home: dict[str, str], tmp_path: Path
+) -> None:
+    """No file of the node may grow, so that already its start fails; then they may."""
+    sapo("keys", "new", "key", "--no-passphrase")
+    folder = tmp_path / "node"
+    join = shlex.join([SAPO, "join", "--alone", "--identity", "key", "--data-dir", str(folder)])
+    with started(["/bin/sh", "-c", f"ulimit -S -f 0 && exec {join}"], home) as process:
+        assert process.stderr is not None
+        assert process.stdout is not None
+        assert process.stderr.readline() == (
+            f"error: the node has not started: the disk is full: free space in {folder} (disk_full);"
+            f" free some space: {TRIED_AGAIN}"
+        )
+        _, most = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (most, most))
+        assert process.stdout.readline().startswith("round 1 ")
+        code, _ = interrupted(process)
+    assert code == 130
+
+
+def test_a_node_whose_server_is_away_at_its_start_waits_for_it(
+    sapo: Run, home: dict[str, str], tmp_path: Path
+) -> None:
+    sapo("keys", "new", "key", "--no-passphrase")
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        server = f"http://127.0.0.1:{unused.getsockname()[1]}"
+        words = [SAPO, "join", "--alone", "--identity", "key", "--data-dir", str(tmp_path / "node")]
+        uses = {"SAPO_LEARNER__BACKEND": "vllm", "SAPO_LEARNER__ENDPOINT": server}
+        with started(words, home | uses) as process:
+            assert process.stderr is not None
+            line = process.stderr.readline()
+            head = f"error: the node has not started: {server} does not answer: "
+            assert line.startswith(head), line
+            hint = "see that the server runs, and that learner.endpoint is its address"
+            assert line.endswith(f" (server_away); {hint}: {TRIED_AGAIN}"), line
+            assert interrupted(process) == (130, "")
