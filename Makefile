@@ -40,6 +40,9 @@ help:
 	@echo "make contracts-lint     Slither over the contracts (needs Node.js)"
 	@echo "make clean      remove the virtual environment and what the other targets made"
 
+# Once, so that no process of the tests compiles modules for itself, as where PYTHONDONTWRITEBYTECODE is set.
+COMPILE = $(BIN)/python -m compileall -q protocol verification client tests/support
+
 demo: $(VENV)/.core
 	$(BIN)/sapo testnet up --nodes 4 --model specialist-a,specialist-b --level worked \
 	  --families basic_arithmetic,fraction_simplification,binary_matrix,calendar_arithmetic \
@@ -50,6 +53,7 @@ demo-attacks: $(VENV)/.core
 	$(BIN)/sapo testnet up --nodes 3 --attackers 1 --epochs 2 --epoch-seconds 40 --report $(REPORT)
 
 test: $(VENV)/.dev contracts/node_modules/.installed tests/chain/node_modules/.installed tests/client/dashboard/node_modules/.installed
+	$(COMPILE)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not long" --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder
 
 test-long: $(VENV)/.dev $(VENV)/.halmos contracts/node_modules/.installed tests/chain/node_modules/.installed tests/client/dashboard/node_modules/.installed
@@ -68,6 +72,7 @@ gpu: $(VENV)/.dev
 # Children of the tests are measured too; the jail's own child is not, for it may write no file.
 coverage: $(VENV)/.dev contracts/node_modules/.installed tests/chain/node_modules/.installed
 	$(BIN)/coverage erase
+	$(COMPILE)
 	OMP_NUM_THREADS=1 $(BIN)/coverage run -m pytest -m "not long" --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage json --quiet -o coverage.json

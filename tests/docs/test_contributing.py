@@ -44,7 +44,7 @@ class Copy:
     def python(self, *arguments: str) -> str:
         """Run Python on the copy's sources and return what it prints."""
         paths = os.pathsep.join(str(self.root / name) for name in SOURCES)
-        environment = {**os.environ, "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"}
+        environment = {**os.environ, "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": ""}
         result = subprocess.run(
             [sys.executable, *arguments],
             cwd=self.root,

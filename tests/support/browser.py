@@ -31,8 +31,8 @@ def require_browser() -> None:
 
 
 @contextmanager
-def browsing(*, width: int = 1280, height: int = 900, dark: bool = False) -> Iterator[Chrome]:
-    """Yield a browser window of a size, light or dark, that is closed afterwards."""
+def open_browser() -> Iterator[Chrome]:
+    """Yield a browser, which is ended afterwards."""
     from selenium.webdriver import Chrome
     from selenium.webdriver.chrome.options import Options
     from selenium.webdriver.chrome.service import Service
@@ -53,13 +53,36 @@ def browsing(*, width: int = 1280, height: int = 900, dark: bool = False) -> Ite
     chrome = Chrome(options=options, service=Service(found[1]))
     try:
         chrome.set_page_load_timeout(60)
+        yield chrome
+    finally:
+        chrome.quit()
+
+
+@contextmanager
+def window(chrome: Chrome, *, width: int = 1280, height: int = 900, dark: bool = False) -> Iterator[None]:
+    """Use a new window of a size, light or dark, in a browser that keeps nothing of earlier ones."""
+    chrome.execute_cdp_cmd("Storage.clearDataForOrigin", {"origin": "*", "storageTypes": "all"})
+    chrome.execute_cdp_cmd("Network.clearBrowserCookies", {})
+    chrome.execute_cdp_cmd("Network.clearBrowserCache", {})
+    first = chrome.current_window_handle
+    chrome.switch_to.new_window("tab")
+    chrome.get_log("browser")  # type: ignore[no-untyped-call]  # each entry is given out once
+    try:
         metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
         chrome.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         chrome.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
-        yield chrome
+        yield
     finally:
-        chrome.quit()
+        chrome.close()
+        chrome.switch_to.window(first)
+
+
+@contextmanager
+def browsing() -> Iterator[Chrome]:
+    """Yield a browser of its own with a window."""
+    with open_browser() as chrome, window(chrome):
+        yield chrome
 
 
 def screenshot(chrome: Chrome, path: Path, *, most: int = 2400) -> None:

@@ -1,4 +1,4 @@
-"""A learner's process that a test drives by frames, as the node does."""
+"""A learner that a test drives by frames, as the node does: a process, or one in the test's own process."""
 
 from __future__ import annotations
 
@@ -9,10 +9,43 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, Protocol, cast
 
+from sapo_client.learner.service import Service
 from sapo_client.learner.settings import LearnerSettings
-from sapo_client.learner.wire import Message, pack, read_frame
+from sapo_client.learner.wire import Message, pack, read_frame, take_frames
+
+
+class DrivenLearner(Protocol):
+    """A learner whose calls a test makes.
+
+    Attributes:
+        about: its reply to the start.
+    """
+
+    about: Message
+
+    def call(self, name: str, /, **arguments: Any) -> Message:
+        """Return the result of a call."""
+        ...
+
+
+class LearnerHere:
+    """A learner of one rank without a process of its own, whose start costs seconds of a processor."""
+
+    def __init__(self, settings: LearnerSettings) -> None:
+        self._service = Service(settings)
+        self.about = _by_frame(self._service.about())
+
+    def call(self, name: str, /, **arguments: Any) -> Message:
+        """Return the result of a call."""
+        return _by_frame(self._service.call(name, _by_frame(arguments)))
+
+
+def _by_frame(message: Message) -> Message:
+    """Return a message as its receiver reads it."""
+    [received] = take_frames(bytearray(pack(message)))
+    return received
 
 
 class LearnerChild:

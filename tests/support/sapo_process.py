@@ -18,6 +18,30 @@ TIMEOUT_SECONDS = 120  # a hang is a failure; the slowest command in these tests
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
+def home_in(folder: Path) -> dict[str, str]:
+    """Return the environment of a user whose home is in a folder, and has no files yet."""
+    keep = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
+    return keep | {"HOME": str(folder / "home"), "OMP_NUM_THREADS": "1"}
+
+
+def runner(home: Mapping[str, str], folder: Path) -> Run:
+    """Return a function that runs `sapo` in a folder, without a terminal, to its end."""
+
+    def run(*arguments: object, input: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [SAPO, *map(str, arguments)],
+            input=input,
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=folder,
+            env={**home, **environment},
+            timeout=TIMEOUT_SECONDS,
+        )
+
+    return run
+
+
 @contextmanager
 def trained(
     words: Sequence[str], home: Mapping[str, str], folder: Path, rounds: int

@@ -148,7 +148,10 @@ def _run(start: Callable[..., int], waiting: Waiting, roles: Roles | None) -> in
 def _settle(config: Config) -> None:
     """Give the node that trains alone its swarm, or raise if the node cannot start in the one that it has."""
     from sapo_client.full_disk import told_of_full_disk
-    from sapo_client.node.bootstrap import require_joinable
+    from sapo_client.imports import collector_paused
+
+    with collector_paused():
+        from sapo_client.node.bootstrap import require_joinable
 
     with told_of_full_disk(config.data_dir):
         (_settle_alone if config.swarm.alone else require_joinable)(config)

@@ -6,9 +6,10 @@ import inspect
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec, TypeVar, get_type_hints
 
@@ -172,7 +173,8 @@ def command(
     """
 
     def register(function: Callable[Concatenate[C, P], None]) -> Callable[..., None]:
-        shared = _shared(function)
+        hints = get_type_hints(function, include_extras=True)
+        shared: type[C] = hints[next(iter(inspect.signature(function).parameters))]
 
         def run(**given: Any) -> None:
             options = shared(**{field.name: given.pop(field.name) for field in fields(shared)})
@@ -181,10 +183,10 @@ def command(
                 os.environ.setdefault("HF_HUB_VERBOSITY", "error")
             _tell_misspelt_variables(options.output)
             with _logged(function):
-                function(options, **given)  # type: ignore[arg-type, call-arg]
+                function(options, **given)  # type: ignore[call-arg]
 
         run.__name__, run.__doc__ = function.__name__, function.__doc__
-        signature = _merged(function, shared)
+        signature = _merged(function, hints, shared)
         run.__annotations__ = {key: item.annotation for key, item in signature.parameters.items()}
         run.__signature__ = signature  # type: ignore[attr-defined]
         app.command(name)(run)
@@ -218,30 +220,36 @@ def _logged(function: Callable[..., None]) -> Iterator[None]:
         log.debug("%s took %.2f s", function.__name__, time.monotonic() - started)
 
 
-def _shared(function: Callable[..., None]) -> type[Common]:
-    """Return the type of a function's first parameter."""
-    kind: type[Common] = get_type_hints(function)[next(iter(inspect.signature(function).parameters))]
-    return kind
+def _merged(
+    function: Callable[..., None], hints: Mapping[str, Any], shared: type[Common]
+) -> inspect.Signature:
+    """Return the signature of own parameters without the first, then shared ones, the common ones last.
 
-
-def _merged(function: Callable[..., None], shared: type[Common]) -> inspect.Signature:
-    """Return the signature of own parameters without the first, then shared ones, the common ones last."""
-    hints = get_type_hints(function, include_extras=True)
+    Args:
+        hints: types of the function's parameters, with what is annotated beside them.
+        shared: type of its first parameter.
+    """
     own = list(inspect.signature(function).parameters.values())[1:]
-    shared_hints = get_type_hints(shared, include_extras=True)
+    mine = [item.replace(annotation=hints[item.name], kind=inspect.Parameter.KEYWORD_ONLY) for item in own]
+    parameters = _parameters(shared)  # type: ignore[arg-type]  # mypy takes the hash of its objects
+    _leave_permissions_to_the_command([*mine, *parameters])
+    return inspect.Signature([*mine, *parameters])
+
+
+@cache  # almost every command has one of two types
+def _parameters(shared: type[Common]) -> tuple[inspect.Parameter, ...]:
+    """Return the shared options as parameters, the common ones last."""
+    hints = get_type_hints(shared, include_extras=True)
     common = {field.name for field in fields(Common)}
-    parameters = [
+    return tuple(
         inspect.Parameter(
             field.name,
             inspect.Parameter.KEYWORD_ONLY,
             default=field.default,
-            annotation=shared_hints[field.name],
+            annotation=hints[field.name],
         )
         for field in sorted(fields(shared), key=lambda field: field.name in common)
-    ]
-    mine = [item.replace(annotation=hints[item.name], kind=inspect.Parameter.KEYWORD_ONLY) for item in own]
-    _leave_permissions_to_the_command([*mine, *parameters])
-    return inspect.Signature([*mine, *parameters])
+    )
 
 
 def _leave_permissions_to_the_command(parameters: Iterable[inspect.Parameter]) -> None:

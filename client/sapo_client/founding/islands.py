@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from sapo_client.errors import ExitCode, SapoError
 from sapo_protocol.errors import LocalProtocolError
-from sapo_protocol.terms.islands import IslandTerms
+
+if TYPE_CHECKING:
+    from sapo_protocol.terms.islands import IslandTerms
 
 FOLLOW: Final = "follow"
 """The number of islands follows the number of paid accounts on the ledger."""
@@ -32,6 +34,8 @@ def islands_of(wanted: str | None, accounts: int, epoch_seconds: int) -> IslandT
     """
     if wanted is None:
         return None
+    from sapo_protocol.terms.islands import IslandTerms  # every command would import its hash function
+
     try:
         count = None if wanted == FOLLOW else int(wanted)
         return IslandTerms(

@@ -13,6 +13,7 @@ import sys
 import threading
 from typing import BinaryIO
 
+from sapo_client.imports import collector_paused
 from sapo_client.learner.ranks.serving import quiet_libraries, serve
 from sapo_client.learner.wire import Message, read_frame
 
@@ -22,10 +23,12 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     requests, replies = _own_pipes()
-    quiet_libraries()
+    with collector_paused():
+        quiet_libraries()
     waiting: queue.SimpleQueue[Message] = queue.SimpleQueue()
     threading.Thread(target=_read_all, args=(requests, waiting), daemon=True).start()
-    from sapo_client.learner.ranks.opening import open_calls
+    with collector_paused():
+        from sapo_client.learner.ranks.opening import open_calls
 
     try:
         serve(waiting, replies, open_calls)

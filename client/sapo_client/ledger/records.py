@@ -1,11 +1,16 @@
 """What the ledger reports to the rest of a node."""
 
-from dataclasses import dataclass
+from __future__ import annotations
 
-from sapo_client.ledger.endpoints import EndpointStatus
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
 from sapo_protocol.eip712 import EpochRoot
 from sapo_protocol.identifiers import Account, Digest, NodeId
 from sapo_protocol.terms.auditors import Replacement
+
+if TYPE_CHECKING:
+    from sapo_client.ledger.endpoints import EndpointStatus
 
 
 @dataclass(frozen=True, slots=True)

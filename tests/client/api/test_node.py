@@ -55,17 +55,21 @@ def test_two_nodes_tell_what_they_do(manifest: Path, policy: Path, tmp_path: Pat
             bootstrap=first.addresses,
             settings=SMALL,
         )
-        with second:
-            rounds = []
+        rounds = list[sapo.RoundSummary]()
+
+        def follow() -> None:
             for summary in second.rounds():
                 rounds.append(summary)
                 if external and len(rounds) > 1:
-                    break
+                    raise KeyError("the block's")
+
+        with pytest.raises(KeyError, match="the block's"), second:
+            follow()  # its error wins, and the node ends
+        assert not second.is_running
         assert [summary.step for summary in rounds] == list(range(1, len(rounds) + 1))
         status = first.status()
         assert (status["node_id"], status["state"]) == (first.node_id, "running")
     assert not first.is_running
-    assert not second.is_running
     assert threads == {"sapo-callbacks"}
     assert {rollout.account for rollout in external} == {second.account}
     assert {rollout.account for rollout in own} == {first.account}
@@ -76,16 +80,24 @@ def test_two_nodes_tell_what_they_do(manifest: Path, policy: Path, tmp_path: Pat
     assert (first.missed, DataDir(first.data_dir).clean_shutdown.exists()) == (0, True)
 
 
-def test_a_node_resumes_in_its_directory(manifest: Path, policy: Path, tmp_path: Path) -> None:
-    steps = []
-    for _ in range(2):
-        with sapo.Node(
-            tmp_path / "node", manifest=manifest, model=policy, listen=LOOPBACK, steps=2, settings=SMALL
-        ) as node:
-            steps += [summary.step for summary in node.rounds()]
-        assert node.wait()
-        assert list(node.rounds()) == []
-    assert steps == [1, 2, 3, 4]
+def test_a_node_that_a_callback_stopped_resumes_in_its_directory(
+    manifest: Path, policy: Path, tmp_path: Path
+) -> None:
+    def node_of(steps: int | None) -> sapo.Node:
+        return sapo.Node(
+            tmp_path / "node", manifest=manifest, model=policy, listen=LOOPBACK, steps=steps, settings=SMALL
+        )
+
+    with node_of(None) as stopped:
+        stopped.on_round(lambda _summary: stopped.stop())
+        steps = [summary.step for summary in stopped.rounds()]
+        assert stopped.wait()
+    assert steps == list(range(1, stopped.step + 1)) != []
+    with node_of(2) as node:
+        steps += [summary.step for summary in node.rounds()]
+    assert node.wait()
+    assert list(node.rounds()) == []
+    assert steps == list(range(1, stopped.step + 3))
 
 
 def test_an_error_in_a_callback_stops_the_node_and_is_raised(
@@ -103,21 +115,6 @@ def test_an_error_in_a_callback_stops_the_node_and_is_raised(
     assert not node.is_running
     with pytest.raises(sapo.SapoError, match="was started before"):
         node.start()
-
-
-def test_a_callback_may_stop_its_node(manifest: Path, policy: Path, tmp_path: Path) -> None:
-    node = sapo.Node(tmp_path / "node", manifest=manifest, model=policy, listen=LOOPBACK, settings=SMALL)
-    node.on_round(lambda _summary: node.stop())
-    with node:
-        assert node.wait()
-    assert node.step >= 1
-
-
-def test_the_blocks_own_error_wins(manifest: Path, policy: Path, tmp_path: Path) -> None:
-    node = sapo.Node(tmp_path / "node", manifest=manifest, model=policy, listen=LOOPBACK, settings=SMALL)
-    with pytest.raises(KeyError, match="the block's"), node:
-        raise KeyError("the block's")
-    assert not node.is_running
 
 
 def test_what_cannot_start_says_what_to_do(tmp_path: Path, manifest: Path) -> None:

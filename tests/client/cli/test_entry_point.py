@@ -19,7 +19,7 @@ from sapo_client.cli.app import app
 HEAVY = (
     "torch", "vllm", "transformers", "tokenizers", "peft", "web3", "eth", "eth_account", "libp2p",
     "reasoning_gym", "trio", "matplotlib", "numpy", "pyarrow", "prometheus_client", "nacl", "coincurve",
-    "sqlite3", "asyncio",
+    "sqlite3", "asyncio", "Crypto", "eth_hash",
 )  # fmt: skip
 PROBE = """
 import sys
@@ -40,6 +40,14 @@ def test_help_loads_nothing_heavy(arguments: list[str]) -> None:
     )
     assert probe.stdout
     assert set(probe.stderr.split()) & set(HEAVY) == set()
+
+
+def test_a_node_loads_the_libraries_of_a_chain_when_its_swarm_has_one() -> None:
+    probe = "import json, sys; from sapo_client.node import bootstrap; print(json.dumps(list(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    loaded = set(json.loads(done.stdout))
+    assert "sapo_client.node.app" in loaded
+    assert loaded & {"web3", "eth_account", "requests", "aiohttp", "torch"} == set()
 
 
 @pytest.mark.parametrize("command", ["run", "attack"])

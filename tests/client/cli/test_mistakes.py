@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import socket
 import sqlite3
 import subprocess
@@ -14,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from support.nodes import manifest_of
-from support.sapo_process import Run
+from support.sapo_process import Run, home_in, runner
 
 from sapo_client.config import Config, SwarmConfig
 from sapo_client.errors import SapoError
@@ -32,18 +33,42 @@ def data(tmp_path: Path) -> DataDir:
     return DataDir(tmp_path / "node")
 
 
-@pytest.fixture
-def join(sapo: Run, data: DataDir, weekdays: Suite, policy: Path, tmp_path: Path) -> Join:
-    """Return a function that joins a swarm without a chain for one step."""
-    (tmp_path / "swarm.json").write_text(manifest_to_json(manifest_of(weekdays)))
-    sapo("keys", "new", "key", "--no-passphrase")
+def joiner(sapo: Run, folder: Path, policy: Path) -> Join:
+    """Return a function that joins the folder's swarm for one step."""
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         fixed = ("--identity", "key", "--manifest", "swarm.json", "--model", str(policy), "--steps", "1")
         settings = {"SAPO_SWARM__LISTEN_BEFORE_SIGNING_SECONDS": "0", "SAPO_LEARNER__MAX_NEW_TOKENS": "6"}
-        return sapo("join", *fixed, "--data-dir", str(data.root), *arguments, **settings)
+        return sapo("join", *fixed, "--data-dir", str(folder / "node"), *arguments, **settings)
 
     return run
+
+
+@pytest.fixture
+def join(sapo: Run, weekdays: Suite, policy: Path, tmp_path: Path) -> Join:
+    """Return a function that joins a swarm without a chain for one step."""
+    (tmp_path / "swarm.json").write_text(manifest_to_json(manifest_of(weekdays)))
+    sapo("keys", "new", "key", "--no-passphrase")
+    return joiner(sapo, tmp_path, policy)
+
+
+@pytest.fixture(scope="module")
+def trained_once(weekdays: Suite, policy: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with a swarm, a key and the data directory of a node that made one step."""
+    folder = tmp_path_factory.mktemp("trained")
+    (folder / "swarm.json").write_text(manifest_to_json(manifest_of(weekdays)))
+    sapo = runner(home_in(folder), folder)
+    sapo("keys", "new", "key", "--no-passphrase")
+    done = joiner(sapo, folder, policy)()
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture
+def join_again(trained_once: Path, sapo: Run, policy: Path, tmp_path: Path) -> Join:
+    """Return a function that joins once more, with a copy of the files of a node that made one step."""
+    shutil.copytree(trained_once, tmp_path, dirs_exist_ok=True)
+    return joiner(sapo, tmp_path, policy)
 
 
 def assert_told(done: subprocess.CompletedProcess[str], code: int, *words: str) -> None:
@@ -124,13 +149,13 @@ def test_an_address_of_another_machine(join: Join) -> None:
 
 
 @pytest.mark.parametrize("name", ["node.sqlite", "outbox.sqlite"])
-def test_a_file_that_is_no_database_is_repaired(join: Join, sapo: Run, data: DataDir, name: str) -> None:
-    done = join()
-    assert done.returncode == 0, done.stderr
+def test_a_file_that_is_no_database_is_repaired(
+    join_again: Join, sapo: Run, data: DataDir, name: str
+) -> None:
     path = data.root / name
     if name == "node.sqlite":
         path.write_bytes(b"not a database" * 1000)
-        assert_told(join(), 8, f"{path} is damaged", "sapo repair")
+        assert_told(join_again(), 8, f"{path} is damaged", "sapo repair")
     else:
         path.write_bytes(b"not a database" * 1000)
     repaired = json.loads(sapo("repair", "--json", "--data-dir", str(data.root)).stdout)
@@ -169,10 +194,8 @@ def test_a_damaged_page_costs_only_its_rows(sapo: Run, data: DataDir, weekdays: 
     assert len(kept) == file["kept"]["entry"] > 900
 
 
-def test_a_mark_that_can_be_read_is_raised_to_the_end_of_the_epoch(
-    sapo: Run, data: DataDir, weekdays: Suite, join: Join
-) -> None:
-    assert join().returncode == 0
+@pytest.mark.usefixtures("join_again")
+def test_a_mark_that_can_be_read_is_raised_to_the_end_of_the_epoch(sapo: Run, data: DataDir) -> None:
     [before] = SigningDatabase(data.database).marks()
     connection = sqlite3.connect(data.database)
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -57,6 +57,7 @@ import termios
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -64,7 +65,7 @@ import pytest
 from support.ledger import BOB, Contracts, address
 from support.nodes import found_now, manifest_of
 from support.processes import children_of
-from support.sapo_process import SAPO, Run, trained
+from support.sapo_process import SAPO, Run, home_in, runner, trained
 
 from sapo_protocol.manifest_file import manifest_to_json
 from sapo_protocol.suite import Suite
@@ -82,12 +83,22 @@ POLLS: Final = 60
 @pytest.fixture
 def join(sapo: Run, home: dict[str, str], weekdays: Suite, policy: Path, tmp_path: Path) -> Join:
     """Return a function that runs a node of the folder's swarm, which has no chain unless one was founded."""
-    home |= {
+    home |= quick(policy)
+    return joiner(sapo, home, weekdays, tmp_path)
+
+
+def quick(policy: Path) -> dict[str, str]:
+    """Return the settings of nodes that make quick rounds with a policy."""
+    return {
         "SAPO_LEARNER__MODEL": str(policy),
         "SAPO_LEARNER__MAX_NEW_TOKENS": "6",
         "SAPO_SWARM__LISTEN_BEFORE_SIGNING_SECONDS": "0",
     }
-    manifest = tmp_path / "swarm.json"
+
+
+def joiner(sapo: Run, home: dict[str, str], weekdays: Suite, folder: Path) -> Join:
+    """Return a function that runs a node of the folder's swarm, until it has shown some rounds and beyond."""
+    manifest = folder / "swarm.json"
 
     @contextmanager
     def run(*arguments: str, key: str = "key", rounds: int = 1) -> Iterator[subprocess.Popen[str]]:
@@ -95,7 +106,7 @@ def join(sapo: Run, home: dict[str, str], weekdays: Suite, policy: Path, tmp_pat
             manifest.write_text(manifest_to_json(manifest_of(weekdays)))
         sapo("keys", "new", key, "--no-passphrase")
         words = ("join", "--identity", key, "--manifest", "swarm.json", *arguments)
-        with trained(words, home, tmp_path, rounds) as process:
+        with trained(words, home, folder, rounds) as process:
             yield process
 
     return run
@@ -265,14 +276,49 @@ def two_nodes(join: Join, sapo: Run) -> Iterator[subprocess.Popen[str]]:
             yield first
 
 
-def test_12_a_narrow_terminal_shows_whole_words(join: Join, sapo: Run, home: dict[str, str]) -> None:
-    with two_nodes(join, sapo):
-        peer = json.loads(sapo("peers", "--json", "--data-dir", "first").stdout)["peers"][0]
-        folder = Path(home["HOME"]).with_name("first")
-        peers = in_terminal(["peers", "--data-dir", str(folder)], home, columns=60)
-        rollouts = in_terminal(["rollouts", "--data-dir", str(folder)], home, columns=60)
-    assert peer["peer_id"] in peers, peers
-    assert re.search(r"\b[0-9a-f]{64}\b", rollouts), rollouts
+@dataclass(frozen=True)
+class HeardNode:
+    """A node that has heard of another one, and was then ended.
+
+    Attributes:
+        folder: in which its directory is `first`.
+        sapo: runs commands in the folder.
+        peer: the id of the other node.
+        status, peers, rollouts: what these commands showed; the last two in a terminal of 60 columns.
+    """
+
+    folder: Path
+    sapo: Run
+    peer: str
+    status: str
+    peers: str
+    rollouts: str
+
+
+@pytest.fixture(scope="module")
+def heard(weekdays: Suite, policy: Path, tmp_path_factory: pytest.TempPathFactory) -> HeardNode:
+    """Run two nodes, and look at the first of them."""
+    folder = tmp_path_factory.mktemp("heard")
+    home = home_in(folder) | quick(policy)
+    sapo = runner(home, folder)
+    data = ("--data-dir", str(folder / "first"))
+    with two_nodes(joiner(sapo, home, weekdays, folder), sapo) as first:
+        peer = json.loads(sapo("peers", "--json", *data).stdout)["peers"][0]
+        seen = HeardNode(
+            folder=folder,
+            sapo=sapo,
+            peer=peer["peer_id"],
+            status=sapo("status", *data).stdout,
+            peers=in_terminal(["peers", *data], home, columns=60),
+            rollouts=in_terminal(["rollouts", *data], home, columns=60),
+        )
+        ended(first)
+    return seen
+
+
+def test_12_a_narrow_terminal_shows_whole_words(heard: HeardNode) -> None:
+    assert heard.peer in heard.peers, heard.peers
+    assert re.search(r"\b[0-9a-f]{64}\b", heard.rollouts), heard.rollouts
 
 
 def in_terminal(arguments: list[str], home: dict[str, str], *, columns: int) -> str:
@@ -297,23 +343,17 @@ def _read(descriptor: int) -> bytes:
         return b""
 
 
-def test_14_what_the_event_file_has_forgotten_is_still_known(
-    join: Join, sapo: Run, home: dict[str, str], tmp_path: Path
-) -> None:
+def test_14_what_the_event_file_has_forgotten_is_still_known(heard: HeardNode) -> None:
     """Rewards of the other node's rollouts, when the events of their time are gone."""
     parquet = pytest.importorskip("pyarrow.parquet")
-    with two_nodes(join, sapo) as first:
-        ended(first)
-    for events in (tmp_path / "first").glob("events.jsonl*"):
+    for events in (heard.folder / "first").glob("events.jsonl*"):
         events.unlink()
-    exported = sapo("export", "parquet", "rollouts.parquet", "--data-dir", "first")
+    exported = heard.sapo("export", "parquet", "rollouts.parquet", "--data-dir", "first")
     assert exported.returncode == 0, exported.stderr
-    rewards: list[Any] = parquet.read_table(tmp_path / "rollouts.parquet").column("mean_reward").to_pylist()
+    table = parquet.read_table(heard.folder / "rollouts.parquet")
+    rewards: list[Any] = table.column("mean_reward").to_pylist()
     assert [reward for reward in rewards if reward is not None]
 
 
-def test_15_the_device_that_is_used_is_shown(join: Join, sapo: Run) -> None:
-    with join() as process:
-        shown = sapo("status").stdout
-        ended(process)
-    assert re.search(r"^model +\S.* on (cpu|cuda|mps)", shown, flags=re.MULTILINE), shown
+def test_15_the_device_that_is_used_is_shown(heard: HeardNode) -> None:
+    assert re.search(r"^model +\S.* on (cpu|cuda|mps)", heard.status, flags=re.MULTILINE), heard.status

@@ -8,10 +8,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
-from support.browser import browsing, require_browser
+from support.browser import open_browser, require_browser, window
 from support.page_swarm import HOSTILE, STRANGER, hostile_texts
 from support.sapo_process import SAPO
 
@@ -20,6 +20,9 @@ from sapo_client.lab.store import FORMAT
 from sapo_client.observe.control_client import ControlClient
 from sapo_client.paths import DataDir
 from sapo_client.testnet.plan import CONTROL_NAME, Layout
+
+if TYPE_CHECKING:
+    from selenium.webdriver import Chrome
 
 pytestmark = pytest.mark.e2e
 
@@ -47,10 +50,17 @@ FOREIGN: Final = (
 """What the page itself never holds."""
 
 
+@pytest.fixture(scope="module")
+def chrome() -> Iterator[Chrome]:
+    """Return one browser for all tests; skips where none is found."""
+    require_browser()
+    with open_browser() as opened:
+        yield opened
+
+
 @pytest.fixture
 def link(page_node: DataDir) -> str:
-    """Return a fresh link to the page of a running node; skips where no browser is found."""
-    require_browser()
+    """Return a fresh link to the page of a running node."""
     return ControlClient(page_node).page_link()
 
 
@@ -68,8 +78,8 @@ def complaints(chrome: Any) -> list[str]:
     return [entry["message"] for entry in chrome.get_log("browser") if entry["level"] == "SEVERE"]
 
 
-def test_the_page_shows_a_real_node(link: str) -> None:
-    with browsing() as chrome:
+def test_the_page_shows_a_real_node(chrome: Chrome, link: str) -> None:
+    with window(chrome):
         chrome.get(link)
         assert wait(chrome, "document.querySelectorAll('.chart polyline').length > 2")
         assert wait(chrome, "document.querySelectorAll('.feed li').length > 3")
@@ -86,11 +96,11 @@ def test_the_page_shows_a_real_node(link: str) -> None:
         assert complaints(chrome) == []
 
 
-def test_curves_are_continued_as_if_they_were_read_anew(link: str) -> None:
+def test_curves_are_continued_as_if_they_were_read_anew(chrome: Chrome, link: str) -> None:
     """Points of the last minute are asked for again, what left the window is dropped."""
     held = {"own": [[0, 1], [20, 2], [40, 3]], "gone": [[0, 1]]}
     newer = {"since": 30, "seconds": 20, "figures": {"own": [[40, 4], [60, 5]], "new": [[60, 1]]}}
-    with browsing() as chrome:
+    with window(chrome):
         chrome.get(link)
         found = chrome.execute_async_script(
             """
@@ -117,9 +127,9 @@ def test_curves_are_continued_as_if_they_were_read_anew(link: str) -> None:
     assert found == [continued, 920, True, True]
 
 
-def test_a_thousand_hostile_texts_are_only_text(link: str) -> None:
+def test_a_thousand_hostile_texts_are_only_text(chrome: Chrome, link: str) -> None:
     expected, shown = set(hostile_texts()), set()
-    with browsing() as chrome:
+    with window(chrome):
         chrome.get(link)
         wait(chrome, "document.querySelectorAll('.feed li').length > 0")
         where = chrome.execute_script("return location.pathname")
@@ -152,8 +162,10 @@ def test_a_thousand_hostile_texts_are_only_text(link: str) -> None:
     assert len(shown & expected) == HOSTILE
 
 
-def test_a_message_that_was_not_admitted_is_shown_with_its_stage_and_sender(link: str) -> None:
-    with browsing() as chrome:
+def test_a_message_that_was_not_admitted_is_shown_with_its_stage_and_sender(
+    chrome: Chrome, link: str
+) -> None:
+    with window(chrome):
         chrome.get(f"{link}#rollouts")
         wait(chrome, "document.querySelector('main .segments')")
         buttons = "[...document.querySelectorAll('main button')]"
@@ -175,8 +187,8 @@ def test_a_message_that_was_not_admitted_is_shown_with_its_stage_and_sender(link
         assert complaints(chrome) == []
 
 
-def test_it_is_small_and_takes_nothing_from_elsewhere(link: str) -> None:
-    with browsing() as chrome:
+def test_it_is_small_and_takes_nothing_from_elsewhere(chrome: Chrome, link: str) -> None:
+    with window(chrome):
         chrome.get(link)
         wait(chrome, "document.querySelectorAll('.chart polyline').length > 2")
         entries = chrome.execute_script(
@@ -189,10 +201,10 @@ def test_it_is_small_and_takes_nothing_from_elsewhere(link: str) -> None:
 
 
 @pytest.mark.parametrize(("width", "dark"), [(1280, False), (1280, True), (390, False)])
-def test_axe_finds_nothing_serious(link: str, width: int, dark: bool) -> None:
+def test_axe_finds_nothing_serious(chrome: Chrome, link: str, width: int, dark: bool) -> None:
     if not AXE.exists():
         pytest.skip("no axe-core: run npm ci in tests/client/dashboard")
-    with browsing(width=width, dark=dark) as chrome:
+    with window(chrome, width=width, dark=dark):
         chrome.get(link)
         wait(chrome, "document.querySelectorAll('.feed li').length > 0")
         for section in SECTIONS:
@@ -209,9 +221,9 @@ def test_axe_finds_nothing_serious(link: str, width: int, dark: bool) -> None:
             assert (section, wide <= width) == (section, True)  # nothing sticks out on a phone
 
 
-def test_a_node_that_trains_alone_shares_nothing(link: str) -> None:
+def test_a_node_that_trains_alone_shares_nothing(chrome: Chrome, link: str) -> None:
     """The section of a real node's status, as one that trains alone has it."""
-    with browsing() as chrome:
+    with window(chrome):
         chrome.get(link)
         wait(chrome, "document.querySelectorAll('.feed li').length > 0")
         found = chrome.execute_async_script(
@@ -238,12 +250,12 @@ def test_a_node_that_trains_alone_shares_nothing(link: str) -> None:
     ]
 
 
-def test_every_table_can_be_read_on_a_phone(link: str, page_node: DataDir) -> None:
+def test_every_table_can_be_read_on_a_phone(chrome: Chrome, link: str, page_node: DataDir) -> None:
     """No cell lies outside of the window, and each says what it is: the heads of the columns are gone."""
     history = open_history(page_node.history)
     history.add_epoch(FinalEpoch(3, time.time(), 120, "ab" * 32))
     history.close()
-    with browsing(width=390) as chrome:
+    with window(chrome, width=390):
         chrome.get(link)
         wait(chrome, "document.querySelectorAll('.feed li').length > 0")
         for section in ("rollouts", "peers", "ledger", "settings"):
@@ -258,11 +270,11 @@ def test_every_table_can_be_read_on_a_phone(link: str, page_node: DataDir) -> No
         assert complaints(chrome) == []
 
 
-def test_every_section_is_reached_by_keyboard(link: str) -> None:
+def test_every_section_is_reached_by_keyboard(chrome: Chrome, link: str) -> None:
     from selenium.webdriver.common.action_chains import ActionChains
     from selenium.webdriver.common.keys import Keys
 
-    with browsing() as chrome:
+    with window(chrome):
         keyboard = ActionChains(chrome)  # its keys go to what has the focus when they are pressed
         chrome.get(link)
         wait(chrome, "document.querySelectorAll('#tabs a').length === 6")
@@ -280,9 +292,9 @@ def test_every_section_is_reached_by_keyboard(link: str) -> None:
         assert wait(chrome, "document.querySelectorAll('.stages li').length === 14")
 
 
-def test_a_new_list_keeps_the_focus(link: str) -> None:
+def test_a_new_list_keeps_the_focus(chrome: Chrome, link: str) -> None:
     """A row that newer ones have pushed out leaves the focus to the one in its place."""
-    with browsing() as chrome:
+    with window(chrome):
         chrome.get(link)
         found = chrome.execute_async_script(
             """
@@ -308,8 +320,8 @@ def test_a_new_list_keeps_the_focus(link: str) -> None:
     assert found == [["BODY", "b", "z", "v", "BODY", "BODY", "other"], True]
 
 
-def test_with_reduced_motion_nothing_moves(link: str) -> None:
-    with browsing() as chrome:
+def test_with_reduced_motion_nothing_moves(chrome: Chrome, link: str) -> None:
+    with window(chrome):
         motion = [{"name": "prefers-reduced-motion", "value": "reduce"}]
         chrome.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": motion})
         chrome.get(link)
@@ -328,8 +340,7 @@ def _ended(process: subprocess.Popen[str]) -> Iterator[subprocess.Popen[str]]:
             process.terminate()
 
 
-def test_the_arms_of_an_experiment_are_drawn_by_round(tmp_path: Path) -> None:
-    require_browser()
+def test_the_arms_of_an_experiment_are_drawn_by_round(chrome: Chrome, tmp_path: Path) -> None:
     (tmp_path / "experiment.json").write_text(json.dumps({"format": FORMAT}), encoding="utf-8")
     for arm, slope in (("8-0", 0.1), ("4-4", 0.2)):
         for seed in (0, 1):
@@ -341,7 +352,7 @@ def test_the_arms_of_an_experiment_are_drawn_by_round(tmp_path: Path) -> None:
             finished.parent.mkdir(parents=True)
             finished.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     argv = [SAPO, "lab", "page", str(tmp_path)]
-    with _ended(subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)) as process, browsing() as chrome:
+    with _ended(subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)) as process, window(chrome):
         assert process.stdout is not None
         chrome.get(process.stdout.readline().strip())
         assert wait(chrome, "document.querySelectorAll('.chart polyline').length === 4")
@@ -353,8 +364,7 @@ def test_the_arms_of_an_experiment_are_drawn_by_round(tmp_path: Path) -> None:
         assert complaints(chrome) == []
 
 
-def test_a_swarm_is_drawn_with_its_attacks_and_the_one_that_is_alone(tmp_path: Path) -> None:
-    require_browser()
+def test_a_swarm_is_drawn_with_its_attacks_and_the_one_that_is_alone(chrome: Chrome, tmp_path: Path) -> None:
     layout, start = Layout(tmp_path), int(time.time()) // 60 * 60 - 600
     layout.manifest.write_text(json.dumps({"name": "three"}), encoding="utf-8")
     for name, reward in (("ada", 0.5), ("bo", 1.0), (CONTROL_NAME, 0.25)):
@@ -370,7 +380,7 @@ def test_a_swarm_is_drawn_with_its_attacks_and_the_one_that_is_alone(tmp_path: P
     ]
     log.write_text("".join(f"{json.dumps(each)}\n" for each in sent), encoding="utf-8")
     argv = [SAPO, "testnet", "page", "--data-dir", str(tmp_path)]
-    with _ended(subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)) as process, browsing() as chrome:
+    with _ended(subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)) as process, window(chrome):
         assert process.stdout is not None
         chrome.get(process.stdout.readline().strip())
         whole = "document.querySelector('main .chart')"

@@ -12,7 +12,7 @@ import pytest
 import torch
 import trio
 from safetensors.torch import load_file
-from support.learner_child import LearnerChild, learner_child, other_ranks
+from support.learner_child import DrivenLearner, LearnerHere, learner_child, other_ranks
 from support.policies import make_policy_folder
 from support.trainers import demonstration
 
@@ -100,17 +100,17 @@ def group(number: int, *, external: bool) -> dict[str, Any]:
 
 def started(settings: LearnerSettings) -> LearnerSettings:
     """Let one process sample three rounds, so that it weighs other nodes' text; keep its checkpoint."""
-    with learner_child(settings) as child:
-        for number in range(3):
-            handles = [10 * number + index for index in range(len(PROMPTS))]
-            sampled = child.call("generate", prompts=PROMPTS, completions_per_prompt=8, handles=handles)
-            groups = [
-                {**group(0, external=False), "prompt": prompt, "completions": texts, "handle": handle}
-                | {"rewards": [0.0] * len(texts), "family": 1}
-                for prompt, texts, handle in zip(PROMPTS, sampled["completions"], handles, strict=True)
-            ]
-            child.call("train", groups=groups)
-        child.call("checkpoint")
+    alone = LearnerHere(settings)
+    for number in range(3):
+        handles = [10 * number + index for index in range(len(PROMPTS))]
+        sampled = alone.call("generate", prompts=PROMPTS, completions_per_prompt=8, handles=handles)
+        groups = [
+            {**group(0, external=False), "prompt": prompt, "completions": texts, "handle": handle}
+            | {"rewards": [0.0] * len(texts), "family": 1}
+            for prompt, texts, handle in zip(PROMPTS, sampled["completions"], handles, strict=True)
+        ]
+        alone.call("train", groups=groups)
+    alone.call("checkpoint")
     return settings
 
 
@@ -121,7 +121,7 @@ def copied(settings: LearnerSettings, name: str, **changes: Any) -> LearnerSetti
     return replace(settings, directory=directory, **changes)
 
 
-def steps(child: LearnerChild, numbers: Sequence[int]) -> list[dict[str, Any]]:
+def steps(child: DrivenLearner, numbers: Sequence[int]) -> list[dict[str, Any]]:
     """Train steps whose batches depend on their numbers alone; return the reports without the wall time."""
     reports = []
     for number in numbers:
@@ -134,11 +134,22 @@ def steps(child: LearnerChild, numbers: Sequence[int]) -> list[dict[str, Any]]:
 
 
 def curve(settings: LearnerSettings, numbers: Sequence[int], **environment: str) -> list[dict[str, Any]]:
-    """Start a learner, train steps, and write a checkpoint."""
+    """Start a learner of several ranks, train steps, and write a checkpoint."""
     with learner_child(settings, environment) as child:
-        assert child.about["ranks"] == settings.ranks
-        reports = steps(child, numbers)
-        child.call("checkpoint")
+        return _trained(child, settings, numbers)
+
+
+def curve_of_one(settings: LearnerSettings, numbers: Sequence[int]) -> list[dict[str, Any]]:
+    """Train the steps by one rank, and write a checkpoint."""
+    return _trained(LearnerHere(settings), settings, numbers)
+
+
+def _trained(
+    learner: DrivenLearner, settings: LearnerSettings, numbers: Sequence[int]
+) -> list[dict[str, Any]]:
+    assert learner.about["ranks"] == settings.ranks
+    reports = steps(learner, numbers)
+    learner.call("checkpoint")
     return reports
 
 
@@ -165,18 +176,34 @@ def close(report: dict[str, Any], tolerance: float = 1e-5) -> dict[str, Any]:
     }
 
 
-def test_two_ranks_step_as_one_process_does(settings: LearnerSettings, tmp_path: Path) -> None:
+def test_two_ranks_step_as_one_process_does_and_either_goes_on(settings: LearnerSettings) -> None:
+    """A checkpoint of two ranks is trained on by one process, and that one's by two ranks."""
     started(settings)
     one, two = copied(settings, "one"), copied(settings, "two", ranks=2, micro_batch_tokens=64)
-    averaging = copied(settings, "averaging", ranks=2)
-    expected = curve(one, range(3))
+    expected = curve_of_one(one, range(3))
     assert [report["demonstrations"] > 0 for report in expected] == [True] * 3
     assert 0.0 < expected[0]["external_weight"] < 1.0
-    assert curve(two, range(3)) == [close(report) for report in expected]
+    with learner_child(two) as child:
+        found = _trained(child, two, [0])
+        moving = copied(two, "moving", ranks=1, micro_batch_tokens=None)
+        found += _trained(child, two, [1, 2])
+    assert found == [close(report) for report in expected]
     theirs = weights(two)
     for name, tensor in weights(one).items():
         assert torch.allclose(tensor.double(), theirs[name].double(), atol=1e-4), name
 
+    expected = [close(report, 1e-4) for report in expected]
+    assert curve_of_one(moving, [1]) == expected[1:2]
+    assert curve(replace(moving, ranks=2), [2]) == expected[2:]
+
+
+@pytest.mark.long
+def test_ranks_whose_gradients_are_averaged_would_be_noticed(
+    settings: LearnerSettings, tmp_path: Path
+) -> None:
+    started(settings)
+    one, averaging = copied(settings, "one"), copied(settings, "averaging", ranks=2)
+    expected = curve_of_one(one, range(1))
     halves = curve(averaging, range(1), PYTHONPATH=patched(tmp_path / "average", AVERAGING))
     assert halves[0]["gradient_norm"] == pytest.approx(expected[0]["gradient_norm"] / 2, rel=1e-5)
     assert halves != [close(expected[0])]
@@ -203,8 +230,8 @@ def test_two_ranks_of_one_card_step_as_one_process_does(settings: LearnerSetting
 def test_two_ranks_train_the_same_text_of_others_as_one_process(settings: LearnerSettings) -> None:
     agreeing = replace(settings, agreement=True)
     started(agreeing)
-    expected = curve(copied(agreeing, "one"), range(3))
-    (plain,) = curve(copied(agreeing, "plain", agreement=False), range(1))
+    expected = curve_of_one(copied(agreeing, "one"), range(3))
+    (plain,) = curve_of_one(copied(agreeing, "plain", agreement=False), range(1))
     assert 0.0 < expected[0]["external_weight"] < plain["external_weight"], "some text agrees, some does not"
     two = copied(agreeing, "two", ranks=2, micro_batch_tokens=64)
     assert curve(two, range(3)) == [close(report) for report in expected]
@@ -217,11 +244,11 @@ def test_two_ranks_hold_a_candidate_and_promote_it_as_one_process_does(settings:
     settings = replace(settings, demonstration_rate=0.03)
     started(settings)
     one, two = copied(settings, "one", **beside), copied(settings, "two", ranks=2, **beside)
-    with learner_child(one) as child:
-        expected = steps(child, range(2))
-        assert [report["has_candidate"] for report in expected] == [False, True]
-        child.call("promote")
-        child.call("checkpoint")
+    alone = LearnerHere(one)
+    expected = steps(alone, range(2))
+    assert [report["has_candidate"] for report in expected] == [False, True]
+    alone.call("promote")
+    alone.call("checkpoint")
     with learner_child(two) as child:
         assert steps(child, range(2)) == [close(report) for report in expected]
         answers = child.call("compare", prompts=PROMPTS, seed=5)
@@ -235,9 +262,9 @@ def test_two_ranks_hold_a_candidate_and_promote_it_as_one_process_does(settings:
             "completions": answers["candidate"]
         }
     resumed = copied(two, "resumed", ranks=1)
-    with learner_child(resumed) as child:
-        child.call("promote")
-        child.call("checkpoint")
+    alone = LearnerHere(resumed)
+    alone.call("promote")
+    alone.call("checkpoint")
     theirs = weights(resumed)
     for name, tensor in weights(one).items():
         assert torch.allclose(tensor.double(), theirs[name].double(), atol=1e-4), name
@@ -248,22 +275,13 @@ def test_mini_batches_and_a_reference_are_sharded_as_well(settings: LearnerSetti
     started(settings)
     one = copied(settings, "one", passes=2, mini_batches=2, kl_weight=0.1)
     two = replace(copied(settings, "two"), passes=2, mini_batches=2, kl_weight=0.1, ranks=2)
-    assert curve(two, range(2)) == [close(report) for report in curve(one, range(2))]
-
-
-def test_a_checkpoint_moves_between_numbers_of_ranks(settings: LearnerSettings) -> None:
-    started(settings)
-    one, moving = copied(settings, "one"), copied(settings, "moving")
-    expected = [close(report, 1e-4) for report in curve(one, range(3))]
-    assert curve(replace(moving, ranks=2), [0]) == expected[:1]
-    assert curve(moving, [1]) == expected[1:2]
-    assert curve(replace(moving, ranks=2), [2]) == expected[2:]
+    assert curve(two, range(2)) == [close(report) for report in curve_of_one(one, range(2))]
 
 
 @pytest.mark.long
 def test_adapters_are_trained_by_two_ranks(settings: LearnerSettings) -> None:
     one, two = replace(settings, lora_rank=2), replace(settings, lora_rank=2, ranks=2)
-    expected = curve(one, range(2))
+    expected = curve_of_one(one, range(2))
     shutil.rmtree(settings.directory)
     assert curve(two, range(2)) == [close(report) for report in expected]
 
@@ -288,8 +306,7 @@ def test_ranks_sample_each_a_part_and_refuse_together(settings: LearnerSettings)
         report = two.call("train", groups=groups)
         assert (report["reencoded_groups"], report["entropy"] > 0) == (0, True)
     one = replace(settings, model=str(settings.directory / "exported"), directory=settings.directory / "one")
-    with learner_child(one) as child:
-        assert child.call("evaluate", prompts=PROMPTS) == answers
+    assert LearnerHere(one).call("evaluate", prompts=PROMPTS) == answers
 
 
 async def test_a_killed_rank_ends_all_and_the_learner_resumes(
@@ -354,7 +371,7 @@ def test_memory_that_runs_out_on_one_rank_halves_its_micro_batches(
     assert sizes == [64], "half is enough"
     assert not (settings.directory / "micro-batch-tokens-0-of-2").exists()
     alone = replace(settings, directory=tmp_path / "alone")
-    assert reports == [close(report) for report in curve(alone, [0])]
+    assert reports == [close(report) for report in curve_of_one(alone, [0])]
     assert "rank 1: memory ran out; restarting with micro-batches of at most" in learner_log(settings)
 
 

@@ -8,7 +8,10 @@ import sys
 def main() -> None:
     """Run a command; end with the documented exit code, after Ctrl-C with 130 and without a stack."""
     try:
-        from sapo_client.cli.app import main as run_command
+        from sapo_client.imports import collector_paused
+
+        with collector_paused():
+            from sapo_client.cli.app import main as run_command
 
         run_command()
     except KeyboardInterrupt:

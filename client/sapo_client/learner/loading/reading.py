@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from sapo_client.errors import ExitCode, SapoError
+from sapo_client.imports import collector_paused
 from sapo_client.learner.loading.ends import named_ends, require_end
 from sapo_client.learner.loading.hub import hub_trouble
 from sapo_client.learner.loading.prompts import PromptForm, choose_form
@@ -45,8 +47,11 @@ def read_model(name: str, *, hint: str, **options: Any) -> ReadModel:
     Raises:
         SapoError: they cannot be read, or not be trained.
     """
-    from safetensors import SafetensorError
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    with collector_paused():
+        from safetensors import SafetensorError
+        from transformers import AutoModelForCausalLM, AutoTokenizer
+
+        import_module("transformers.modeling_utils")  # else the first model imports it
 
     require_whole_model(name)
     try:

@@ -8,10 +8,13 @@ import sys
 import threading
 
 from sapo_client.errors import SapoError
-from sapo_client.learner.ranks.launch import RankLost, end_of_process, join_from, report_end
-from sapo_client.learner.ranks.memory import MicroBatchTooLarge
-from sapo_client.learner.ranks.server import follow
-from sapo_client.learner.ranks.serving import quiet_libraries
+from sapo_client.imports import collector_paused
+
+with collector_paused():
+    from sapo_client.learner.ranks.launch import RankLost, end_of_process, join_from, report_end
+    from sapo_client.learner.ranks.memory import MicroBatchTooLarge
+    from sapo_client.learner.ranks.server import follow
+    from sapo_client.learner.ranks.serving import quiet_libraries
 
 
 def main() -> None:

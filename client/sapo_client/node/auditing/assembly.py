@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from sapo_client.config import LedgerConfig
 from sapo_client.errors import ExitCode, SapoError
-from sapo_client.ledger.fees import GWEI
-from sapo_client.ledger.service import LedgerClient
+from sapo_client.imports import collector_paused
 from sapo_client.node.auditing.audit import AUDITORS_SHARES, Audit, AuditShares
 from sapo_client.node.auditing.auditor import Auditor, AuditorParts, AuditorRole
 from sapo_client.node.auditing.chain import ChainRole, NoChain
@@ -25,6 +25,9 @@ from sapo_client.observe.terminal import say
 from sapo_protocol.manifest import Manifest
 from sapo_verification.engine import Engine
 from sapo_verification.signing.database import SigningDatabase
+
+if TYPE_CHECKING:
+    from sapo_client.ledger.service import LedgerClient
 
 OpenAuditor = Callable[[AuditorParts], AuditorRole]
 
@@ -78,7 +81,11 @@ def open_chain(context: NodeContext) -> LedgerClient | NoChain:
             hint="start it without --no-ledger",
             exit_code=ExitCode.LEDGER,
         )
-    from eth_account import Account as EthAccount
+    with collector_paused():  # web3, which a swarm without a chain does not need
+        from eth_account import Account as EthAccount
+
+        from sapo_client.ledger.fees import GWEI
+        from sapo_client.ledger.service import LedgerClient
 
     return LedgerClient(
         manifest=manifest,

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import trio
 
-from sapo_client.ledger.service import LedgerClient
 from sapo_client.node.auditing.auditor import AuditorRole
 from sapo_client.node.auditing.faucet import FaucetRequest
 from sapo_client.node.auditing.registration import Registration
 from sapo_client.node.runtime.supervisor import Supervisor
+
+if TYPE_CHECKING:
+    from sapo_client.ledger.service import LedgerClient
 
 
 class LedgerRole(Protocol):

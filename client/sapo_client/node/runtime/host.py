@@ -9,6 +9,7 @@ import trio
 
 from sapo_client.config import Config
 from sapo_client.errors import ExitCode, SapoError
+from sapo_client.imports import collector_paused
 from sapo_client.keystore import Identity
 from sapo_client.observe.terminal import say
 from sapo_client.swarm.addresses import ListenAddress, parse_address, parse_listen_address
@@ -65,7 +66,8 @@ def open_transport(config: Config, identity: Identity, manifest: Manifest, on_bu
 
     A node that trains alone gets a transport that no other node can reach.
     """
-    from sapo_client.swarm.p2p.libp2p_transport import Libp2pTransport
+    with collector_paused():
+        from sapo_client.swarm.p2p.libp2p_transport import Libp2pTransport
     from sapo_client.swarm.router.calls import UpnpRouters
 
     swarm = config.swarm
