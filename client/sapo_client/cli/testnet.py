@@ -26,6 +26,7 @@ from sapo_client.cli.render import Grid
 from sapo_client.errors import ExitCode, SapoError
 
 if TYPE_CHECKING:
+    from sapo_client.founding.tasks import TaskChoice
     from sapo_client.testnet.plan import Layout, Settings
 
 KeepOption = Annotated[
@@ -131,7 +132,7 @@ def up(
     paid, every attack was refused for the right reason, and no answer created a file. Exit 7: one of these
     conditions does not hold; the report names it.
     """
-    from sapo_client.founding import defaults, tasks
+    from sapo_client.founding import defaults
     from sapo_client.founding.islands import islands_of
     from sapo_client.testnet.plan import Settings
 
@@ -152,9 +153,7 @@ def up(
         report=report.resolve(),
         attack_epoch=attack_epoch,
         models=tuple(models),
-        tasks=tasks.choose_tasks(
-            families=listed(families), level=level, model=models[0], difficulty=difficulty
-        ),
+        tasks=_tasks(families, level, models[0], difficulty),
         keep=keep,
         page=page,
         control=control,
@@ -163,6 +162,12 @@ def up(
         progress=not (common.no_progress or common.quiet or common.as_json),
     )
     raise typer.Exit(_run(common, settings))
+
+
+def _tasks(families: str | None, level: str | None, model: str, difficulty: str) -> TaskChoice:
+    from sapo_client.founding.tasks import choose_tasks
+
+    return choose_tasks(families=listed(families), level=level, model=model, difficulty=difficulty)
 
 
 def _run(common: Common, settings: Settings) -> int:
