@@ -46,6 +46,13 @@ def test_a_commitment_is_read_as_it_was_written(
     assert open_commitment(parse_envelope(message, SWARM, also=Kind.COMMITMENT)) == made
 
 
+@pytest.mark.parametrize("slot", [-1, 65_536])
+def test_a_slot_beyond_a_commitment_is_refused(slot: int) -> None:
+    made = commit(NodeId(bytes(32)), Account(bytes(20)), 0, zip((3, slot), _contents(2), strict=True))
+    with pytest.raises(LocalProtocolError, match="slots from 0 to 65535"):
+        made.to_payload()
+
+
 @given(slots, st.data())
 def test_a_path_proves_one_content_in_one_slot(taken: list[int], data: st.DataObject) -> None:
     contents = _contents(len(taken))
@@ -141,7 +148,10 @@ def test_of_a_response_what_is_no_group_is_dropped() -> None:
         encode((b"m", bytes(31))),
         encode((b"m", *[bytes(32)] * 17)),
     ]
-    assert parse_opened_groups([*bad, good.to_bytes(), alone.to_bytes()]) == (good, alone)
+    deep = OpenedGroup(b"m", (Digest(bytes(32)),) * 16)
+    given = [*bad, good.to_bytes(), alone.to_bytes()]
+    assert parse_opened_groups(given) == (good, alone)
+    assert parse_opened_groups([deep.to_bytes()]) == (deep,)
     assert parse_opened_groups([alone.to_bytes()] * 9) == (alone,) * 8
 
 

@@ -55,6 +55,11 @@ def test_it_rests_on_the_last_epochs_and_on_an_old_one_if_there_is_no_other(
     assert all(one >= first_counted(epoch) for one in counted) or len(counted) == 1
 
 
+def test_it_rests_on_twelve_epochs_and_on_no_older_one() -> None:
+    assert counted_epochs(range(40), 30) == tuple(range(17, 40))
+    assert counted_epochs(range(17), 30) == (16,)
+
+
 def test_who_joins_can_be_sent_all_that_it_rests_on() -> None:
     """The oldest epoch that matters to a node at the end of an epoch is still accepted then."""
     for now in range(40, 50):

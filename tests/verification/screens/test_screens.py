@@ -1,10 +1,12 @@
 """The screens of a node together: whose text they remember."""
 
 from support.rollouts import rollout_of
-from support.swarm import Identity, make_manifest
+from support.swarm import Identity, make_manifest, make_suite
 
+from sapo_protocol.terms.difficulty import Difficulty
 from sapo_verification.screens.screens import Screens
 
+LADDER = Difficulty(ladders=((0, 1),), floor=500, groups=3, completions=2)
 OWN, ALICE, BOB = (Identity(number).account for number in range(1, 4))
 
 
@@ -21,3 +23,18 @@ def test_the_own_text_is_not_remembered_and_others_is_by_either_screen() -> None
     screens.weigh({ALICE: 0.5}, lambda *_: False)
     for counts in (screens.usual_forms.counts, screens.usual_answers.counts, screens.recurring_runs.counts):
         assert (counts.weight(ALICE), counts.weight(BOB)) == (0.5, 0.0)
+
+
+def test_what_a_swarm_pays_is_examined_for_copies_and_nothing_else() -> None:
+    """Where levels follow the swarm, groups that are all right are paid, too."""
+    text = " ".join(f"word{n} and{n % 7}" for n in range(60)).encode()
+    suite = make_suite("full", ["basic_arithmetic", "base_conversion"])
+    fixed = make_manifest(suite=suite)
+    following = make_manifest(version=2, suite=suite, difficulty=LADDER)
+    for manifest, right_is_examined in ((fixed, False), (following, True)):
+        for reward, is_examined in ((0.0, False), (1.0, right_is_examined)):
+            screens = Screens(manifest, b"key", OWN)
+            answers = {text + b" <answer>%d</answer>" % number: reward for number in range(2)}
+            first, second = (rollout_of(ALICE, number, answers) for number in (1, 2))
+            assert screens.duplicate_fault(first) is None
+            assert (screens.duplicate_fault(second) is not None) is is_examined
