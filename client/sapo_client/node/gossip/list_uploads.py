@@ -37,13 +37,13 @@ class ListUploads:
 
     def response(self, peer_id: str, messages: tuple[bytes, ...]) -> bytes:
         """Return a response with the newest of the messages that fit, and that its network may have now."""
-        network, now_seconds = (
-            network_of_peer(peer_of(self._transport, peer_id), peer_id),
-            trio.current_time(),
-        )
-        sent = takewhile(
-            lambda message: self._networks.take(network, now_seconds, len(message)), reversed(messages)
-        )
+        network = network_of_peer(peer_of(self._transport, peer_id), peer_id)
+        now_seconds = trio.current_time()
+
+        def may_have(message: bytes) -> bool:
+            return self._networks.take(network, now_seconds, len(message))
+
+        sent = takewhile(may_have, reversed(messages))
         return bounded_response(tuple(reversed(list(sent))))
 
 
