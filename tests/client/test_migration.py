@@ -170,6 +170,7 @@ def test_it_resumes(swarm: OldSwarm, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(swarm.root)  # the model's path is a relative one
     before = known(swarm)
     with old_chain(swarm):
+        swarm.ask("ledger", "claim", "--yes")  # makes blocks: a node signs nothing before it sees a new one
         assert trio.run(node(swarm, steps=2).run) == 0
     events = [event for event in read_events(swarm.data.events) if event["event"] in ("node_started", "step")]
     assert [(event["event"], event["step"]) for event in events[-3:]] == [
