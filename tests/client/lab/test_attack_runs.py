@@ -19,7 +19,10 @@ from sapo_client.lab.simulate import manifest_of, simulate
 from sapo_protocol.manifest import Manifest
 
 ARM = ARMS["2/6"]
-SILENT = {"withholding-oracle": "no family is easy for a policy that guesses"}
+SILENT = {
+    "other-spelling": "the name of a weekday has no number",
+    "withholding-oracle": "no family is easy for a policy that guesses",
+}
 NEEDS_TEXT = {name for name, attack in ATTACKS.items() if attack.needs_text}
 NEEDS_WAYS = {name for name, attack in ATTACKS.items() if attack.needs_ways}
 SYBILS = {name for name, attack in ATTACKS.items() if attack.has_own_share}
@@ -134,7 +137,7 @@ def test_rows_say_what_was_received_and_how_much_it_weighs(swarms: dict[str, Swa
     clean, attacked = (sum(row.received_bytes for row in swarms[name].rows) for name in ("clean", "pad"))
     assert 0 < clean < attacked
     assert last["pad"].marks is not None
-    assert set(last["pad"].marks) == {"padding", "phrase", "wordings", "length", "sunday"}
+    assert set(last["pad"].marks) == {"padding", "phrase", "wordings", "spelling", "length", "sunday"}
     assert swarms["pad"].rows[2].marks is None, "marks are looked for where the policy is evaluated"
 
 
