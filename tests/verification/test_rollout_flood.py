@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
-import tracemalloc
 from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.memory_peak import other_process, restart
 from support.swarm import EPOCH, Identity, make_manifest, moment
 from support.verification_harness import VerificationHarness
 
@@ -42,14 +42,20 @@ LARGEST = 64 * 1024 + 4096 + 512
 
 def open_node(database: Path | str = ":memory:", **options: Any) -> VerificationHarness:
     """Return a node with little room that knows everybody's certificate."""
+    return VerificationHarness(**node_arguments(database, **options))
+
+
+def node_arguments(database: Path | str, **options: Any) -> dict[str, Any]:
+    """Return what such a node is opened with."""
     settings = {"kept_bytes": KEPT, "limits": PoolLimits(rollouts=8), "audits_waiting": 8, **options}
-    return VerificationHarness(
-        (ALICE, BOB, CAROL, OWN, *STRANGERS),
-        manifest=MANIFEST,
-        own=OWN.account,
-        database=database,
+    identities = (ALICE, BOB, CAROL, OWN, *STRANGERS)
+    return {
+        "identities": identities,
+        "manifest": MANIFEST,
+        "own": OWN.account,
+        "database": database,
         **settings,
-    )
+    }
 
 
 def full_group(author: Identity, slot: int, epoch: int = EPOCH) -> bytes:
@@ -268,13 +274,11 @@ def test_an_overfull_database_of_an_older_version_opens_and_shrinks_step_by_step
 def test_a_restart_holds_no_more_than_pool_and_queue(tmp_path: Path) -> None:
     before = open_node(tmp_path / "node.sqlite", kept_bytes=1024 * MIB)
     flood(before, STRANGERS, range(24))
-    after = open_node(tmp_path / "node.sqlite", kept_bytes=1024 * MIB)
-    tracemalloc.start()
-    after.engine.restore(moment(MANIFEST))
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert (len(after.pool), len(after.engine.audits)) == (len(before.pool), 8)
-    assert peak < (8 + 8 + 8) * 8 * len(FULL), "192 groups are stored"
+    with other_process() as alone:
+        arguments = node_arguments(tmp_path / "node.sqlite", kept_bytes=1024 * MIB)
+        held, peak_bytes = alone.submit(restart, arguments).result()
+    assert held == (len(before.pool), 8)
+    assert peak_bytes < (8 + 8 + 8) * 8 * len(FULL), "192 groups are stored"
 
 
 def test_rollouts_are_read_in_the_order_of_an_index(tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def test_a_model_that_has_moved_is_named_by_the_settings(data: DataDir, tmp_path
 def test_a_refusal_of_the_learner_is_told_as_such(data: DataDir, tmp_path: Path) -> None:
     trained(data, make_policy_folder(tmp_path / "model"))
     (tmp_path / "model" / "config.json").unlink()
-    with pytest.raises(SapoError, match="has no config.json") as caught:
+    with pytest.raises(SapoError, match=r"has no config\.json") as caught:
         trio.run(export_model, Config(data_dir=data.root), tmp_path / "out")
     assert caught.value.exit_code == ExitCode.CONFIG
 
