@@ -7,6 +7,7 @@ import shlex
 import signal
 import socket
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,11 +18,20 @@ from support.sapo_process import SAPO, TIMEOUT_SECONDS, Run
 TRIED_AGAIN = "the start is tried again at least once a minute, Ctrl-C ends it\n"
 
 
+IN_FOREGROUND = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
+"""Runs a command as a shell's foreground does; one in its background, as the tests may be, ignores Ctrl-C."""
+
+
 @contextmanager
 def started(command: list[str], home: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
     """Run a command; kill it in the end, or when it hangs."""
+    words = [sys.executable, "-c", IN_FOREGROUND, *command]
     with subprocess.Popen(
-        command, env=home, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        words, env=home, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         overdue = threading.Timer(TIMEOUT_SECONDS, process.kill)
         overdue.start()
