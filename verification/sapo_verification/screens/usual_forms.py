@@ -34,6 +34,12 @@ _WORD: Final = re.compile(r"[^\W_#]+")
 _EDGE: Final = "\0" * (RUN_CHARACTERS - 1)
 
 
+def steps_runs(completion: bytes) -> Iterator[str]:
+    """Return the runs in the form of an answer's steps, of which the first and last touch its ends."""
+    if found := steps_form(completion):
+        yield from runs_of(f"{_EDGE}{found}{_EDGE}")
+
+
 class UsualForms:
     """The forms of steps, or of something else, that other accounts have shown, by family.
 
@@ -49,7 +55,7 @@ class UsualForms:
         key: bytes,
         is_newcomer: IsNewcomer = nobody,
         *,
-        runs_of: Callable[[bytes], Iterable[str]] | None = None,
+        runs_of: Callable[[bytes], Iterable[str]] = steps_runs,
         least_groups: int = 1,
     ) -> None:
         self.counts = PairCounts(
@@ -59,7 +65,7 @@ class UsualForms:
             least_groups=least_groups,
             is_newcomer=is_newcomer,
         )
-        self._runs_of = runs_of or steps_runs
+        self._runs_of = runs_of
         self._majorities: dict[int, _Majority] = {}
 
     def learn(self, rollout: VerifiedRollout) -> None:
@@ -112,9 +118,3 @@ def steps_form(completion: bytes) -> str:
     """Return the form of an answer's steps, empty if it has none."""
     steps, found, _ = completion.decode("utf-8", "replace").partition(OPEN_TAG)
     return form(steps) if found else ""
-
-
-def steps_runs(completion: bytes) -> Iterator[str]:
-    """Return the runs in the form of an answer's steps, of which the first and last touch its ends."""
-    if found := steps_form(completion):
-        yield from runs_of(f"{_EDGE}{found}{_EDGE}")

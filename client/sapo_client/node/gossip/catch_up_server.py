@@ -7,14 +7,13 @@ upload of their own: strangers in any number leave it to them.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import islice, takewhile
+from itertools import islice
 from typing import Final
 
 import trio
 
-from sapo_client.node.gossip.list_uploads import MOST_NETWORKS, network_of_peer, peer_of
+from sapo_client.node.gossip.list_uploads import MOST_NETWORKS, network_of_peer, peer_of, response_within
 from sapo_client.node.gossip.ratings import Ratings
-from sapo_client.node.gossip.sync import bounded_response
 from sapo_client.node.runtime.clock import Clock
 from sapo_client.swarm.limits import Rate
 from sapo_client.swarm.rate_limit import KeyedBuckets, TokenBucket
@@ -131,8 +130,7 @@ class CatchUpServer:
         await trio.lowlevel.checkpoint()
         upload = self._upload_to(peer_id)
         newest = (envelope for _, envelope in self._engine.envelopes.latest(NEWEST))
-        sent = takewhile(lambda envelope: upload.take(len(envelope)), newest)
-        return bounded_response(tuple(reversed(list(sent))))
+        return response_within(newest, lambda envelope: upload.take(len(envelope)))
 
     def _upload_to(self, peer_id: str) -> _Upload:
         peer = peer_of(self._transport, peer_id)

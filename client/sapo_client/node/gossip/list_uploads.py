@@ -7,6 +7,7 @@ networks without certificates, and without them a newcomer understands nothing.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from itertools import takewhile
 from typing import Final
 
@@ -43,8 +44,12 @@ class ListUploads:
         def may_have(message: bytes) -> bool:
             return self._networks.take(network, now_seconds, len(message))
 
-        sent = takewhile(may_have, reversed(messages))
-        return bounded_response(tuple(reversed(list(sent))))
+        return response_within(reversed(messages), may_have)
+
+
+def response_within(newest_first: Iterable[bytes], may_have: Callable[[bytes], bool]) -> bytes:
+    """Return a response with the newest messages that fit, up to the first one that a peer may not have."""
+    return bounded_response(tuple(reversed(list(takewhile(may_have, newest_first)))))
 
 
 def peer_of(transport: Transport, peer_id: str) -> PeerInfo | None:

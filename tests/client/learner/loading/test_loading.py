@@ -174,6 +174,19 @@ def test_a_broken_tokenizer_is_refused(tmp_path: Path) -> None:
     assert code == ExitCode.CONFIG
 
 
+SIZES: dict[str, Any] = {
+    "hidden_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 64,
+}
+
+
+def vocabulary_of(folder: Path) -> dict[str, int]:
+    """Return the size of a model's vocabulary, as a configuration's argument."""
+    return {"vocab_size": json.loads((folder / "config.json").read_text())["vocab_size"]}
+
+
 ENCODERS: dict[str, tuple[Any, type[Any]]] = {
     "BertLMHeadModel": (BertConfig, BertLMHeadModel),
     "RobertaForCausalLM": (RobertaConfig, RobertaForCausalLM),
@@ -184,10 +197,8 @@ ENCODERS: dict[str, tuple[Any, type[Any]]] = {
 def test_an_encoder_is_refused(tmp_path: Path, kind: str) -> None:
     """Transformers loads it as a language model, although every token sees those after it."""
     folder = make_policy_folder(tmp_path)
-    vocabulary = json.loads((folder / "config.json").read_text())["vocab_size"]
     settings, model = ENCODERS[kind]
-    sizes = {"hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
-    model(settings(vocab_size=vocabulary, **sizes)).save_pretrained(folder)
+    model(settings(**SIZES, **vocabulary_of(folder))).save_pretrained(folder)
     text, hint, code = refusal(folder)
     assert (text, hint, code) == (
         f"the model {str(folder)!r} ({kind}) is not causal: a later token changes the predictions before it,"
@@ -209,12 +220,9 @@ CAUSAL: dict[str, tuple[Any, dict[str, int]]] = {
 @pytest.mark.parametrize("kind", CAUSAL)
 def test_a_decoder_passes_the_doctor(tmp_path: Path, kind: str) -> None:
     folder = make_policy_folder(tmp_path)
-    vocabulary = json.loads((folder / "config.json").read_text())["vocab_size"]
     settings, changes = CAUSAL[kind]
-    sizes = {"hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
-    config = settings(
-        vocab_size=vocabulary, eos_token_id=1, bos_token_id=None, pad_token_id=0, **sizes | changes
-    )
+    ids = {"eos_token_id": 1, "bos_token_id": None, "pad_token_id": 0}
+    config = settings(**SIZES | ids | vocabulary_of(folder) | changes)
     AutoModelForCausalLM.from_config(config).save_pretrained(folder)
     assert [(each.name, each.state) for each in doctored(folder)] == [("model", "warn"), ("memory", "ok")]
     assert load_policy(str(folder), "cpu").source == str(folder)
