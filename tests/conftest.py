@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, settings
 if TYPE_CHECKING:
     from xdist.remote import Producer
     from xdist.scheduler import LoadFileScheduling
+    from xdist.workermanage import WorkerController
 
 # No deadline in any of them: a test that asserts a wall-clock figure fails on a busy machine.
 # `ci` and `dev` draw the same examples every time, so that a red run speaks of the change under test;
@@ -71,5 +72,30 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: "Producer") -> "Load
         def _split_scope(self, nodeid: str) -> str:
             file = super()._split_scope(nodeid)
             return "story" if Path(file).name in STORY else file
+
+        def schedule(self) -> None:
+            """Give each worker two units of work if there are any, one that replaces another, too.
+
+            xdist 3.8 gives the latter one: a worker waits for a second test before it runs its first, so that
+            the run never ended if a single one was left.
+            """
+            super().schedule()
+            for node in self.nodes:
+                self._reschedule(node)
+
+        def remove_node(self, node: "WorkerController") -> str | None:
+            """Give the tests of a worker that crashed to others, except for the one that it was running.
+
+            xdist 3.8 hands that one out again: it ends each new worker, until xdist starts no more of them
+            and leaves out what is left of the file.
+            """
+            crashed = None
+            for tests in self.assigned_work[node].values():
+                crashed = next((test for test, completed in tests.items() if not completed), None)
+                if crashed is not None:
+                    tests[crashed] = True
+                    break
+            super().remove_node(node)
+            return crashed
 
     return Scheduling(config, log)
