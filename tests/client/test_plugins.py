@@ -202,6 +202,7 @@ def test_a_family_that_does_not_exist_is_refused() -> None:
         policy.task_sampler((FamilyRecord("a", "nano", 0, 0.0),), random.Random(0))
 
 
+@pytest.mark.long
 @pytest.mark.e2e
 @pytest.mark.usefixtures("plugin")
 def test_two_nodes_train_with_plugins(

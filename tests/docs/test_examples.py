@@ -93,6 +93,7 @@ def test_the_notebook_is_kept_without_output() -> None:
     assert [(cell["outputs"], cell["execution_count"]) for cell in code] == [([], None)] * len(code)
 
 
+@pytest.mark.long
 def test_the_notebook_joins_two_nodes_and_plots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", SOURCES)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")

@@ -202,6 +202,7 @@ def learner_of(node: int) -> int:
     return learner
 
 
+@pytest.mark.long
 def test_5_damaged_checkpoints_are_told(join: Join, sapo: Run, home: dict[str, str]) -> None:
     with join(rounds=3) as process:
         ended(process)
@@ -233,6 +234,7 @@ echo "status $code, node $?"
 """
 
 
+@pytest.mark.long
 def test_10_a_full_disk_is_told(
     join: Join, sapo: Run, home: dict[str, str], weekdays: Suite, tmp_path: Path
 ) -> None:
@@ -250,6 +252,7 @@ def test_10_a_full_disk_is_told(
     assert "nearly full" in (tmp_path / "terminal").read_text()
 
 
+@pytest.mark.long
 def test_11_a_clock_that_is_off_is_told(join: Join, sapo: Run, chain: Contracts) -> None:
     """The chain's latest block is of a time that has not come yet by this machine's clock."""
     chain.chain.now_seconds = time.time() + 150

@@ -37,6 +37,7 @@ def test_a_start_is_evaluated_before_the_first_step_and_after_every_part() -> No
             assert valued == (set(PLAN.families) if author == "way" else set())
 
 
+@pytest.mark.long
 def test_the_same_plan_gives_the_same_curves() -> None:
     first, second = ([replace(each, seconds=0) for each in demonstrate(PLAN, "way")] for _ in range(2))
     assert first == second
