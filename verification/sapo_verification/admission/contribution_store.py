@@ -161,6 +161,10 @@ class ContributionStore:
         found = (self._connection.execute(query, (digest,)).fetchone() for digest in digests)
         return tuple(row[0] for row in found if row is not None)
 
+    def page_count(self) -> int:
+        """Return the number of stored pages."""
+        return int(self._connection.execute("SELECT COUNT(*) FROM page").fetchone()[0])
+
     def missing_pages(self, most: int) -> tuple[Digest, ...]:
         """Return pages to be asked for: the first ones that each message lacks, of the newest epochs first.
 

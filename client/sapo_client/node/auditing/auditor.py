@@ -191,6 +191,7 @@ class Auditor:
         self._started_seconds = -math.inf
         self._pages = PageExchange(
             transport=parts.transport,
+            uploads=parts.gossip.uploads,
             contributions=parts.contributions,
             swarm_id=parts.manifest.swarm_id,
             clock=parts.clock,

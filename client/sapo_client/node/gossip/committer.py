@@ -6,8 +6,8 @@ from typing import Final
 
 import trio
 
+from sapo_client.node.gossip.list_uploads import ListUploads
 from sapo_client.node.gossip.own_certificate import OwnCertificate
-from sapo_client.node.gossip.sync import bounded_response
 from sapo_client.node.runtime.clock import Clock
 from sapo_client.observe.events import EventLog
 from sapo_client.swarm.transport import Transport
@@ -38,6 +38,7 @@ class Committer:
         *,
         engine: Engine,
         transport: Transport,
+        uploads: ListUploads,
         own_certificate: OwnCertificate,
         node: NodeId,
         clock: Clock,
@@ -45,6 +46,7 @@ class Committer:
     ) -> None:
         self._engine = engine
         self._transport = transport
+        self._uploads = uploads
         self._own_certificate = own_certificate
         self._node = node
         self._clock = clock
@@ -90,4 +92,4 @@ class Committer:
     async def _answer(self, peer_id: str, request: bytes) -> bytes:
         asked = parse_group_request(request)
         groups = () if asked is None else self._engine.sampled.open_groups(asked)
-        return bounded_response(tuple(group.to_bytes() for group in groups))
+        return self._uploads.response(peer_id, tuple(group.to_bytes() for group in groups))
