@@ -20,7 +20,7 @@ Messages that crossed, came by catch-up or before a restart have no clear order:
 from __future__ import annotations
 
 from array import array
-from collections import Counter, OrderedDict, defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -29,6 +29,7 @@ from typing import Final
 
 from sapo_protocol.identifiers import Account, ContentId
 from sapo_protocol.suite import Family
+from sapo_verification.fair_memory import FairMemory, IsNewcomer, nobody
 from sapo_verification.tasks.text_policy import reasoning
 from sapo_verification.tasks.words import window_hashes, words_of
 from sapo_verification.types import VerifiedRollout
@@ -78,34 +79,58 @@ class _Text:
     sketch: array[int]
 
 
+_Sent = tuple[Account, ContentId]
+
+
+@dataclass(slots=True)
+class _Arrival:
+    """When a rollout arrived, and whether soon after it was sent."""
+
+    seconds: float = 0.0
+    live: bool = False
+
+
+def _nothing() -> None:
+    """Return what is kept of a text beside itself."""
+
+
 class NearDuplicates:
     """Sketches of recently verified texts, and when their rollouts arrived.
 
     Args:
         key: at most 64 random bytes that no other node knows.
         own: this node's account: others are compared with it, it is never blamed.
+        is_newcomer: see ``FairMemory``: whose texts were copied is not forgotten for those of new accounts.
     """
 
     def __init__(
-        self, families: Sequence[Family], key: bytes, own: Account | None, most_texts: int = MOST_TEXTS
+        self,
+        families: Sequence[Family],
+        key: bytes,
+        own: Account | None,
+        most_texts: int = MOST_TEXTS,
+        is_newcomer: IsNewcomer = nobody,
     ) -> None:
         self._families = families
         self._key = key
         self._own = own
-        self._most_texts = most_texts
-        self._texts: OrderedDict[_Text, None] = OrderedDict()
+        self._texts = FairMemory[_Text, None](most_texts, _nothing, lambda text: text.account, is_newcomer)
         self._by_account: defaultdict[Account, deque[_Text]] = defaultdict(deque)
         self._by_hash: defaultdict[int, list[_Text]] = defaultdict(list)
-        self._arrivals: OrderedDict[ContentId, tuple[float, bool]] = OrderedDict()
+        self._arrivals = FairMemory[_Sent, _Arrival](
+            MOST_ARRIVALS, _Arrival, lambda sent: sent[0], is_newcomer
+        )
 
     def __len__(self) -> int:
         return len(self._texts)
 
-    def note_arrival(self, content_id: ContentId, now_seconds: float, *, live: bool) -> None:
-        """Record when a rollout arrived; ``live`` if it came by gossip, soon after it was sent."""
-        self._arrivals.setdefault(content_id, (now_seconds, live))
-        if len(self._arrivals) > MOST_ARRIVALS:
-            self._arrivals.popitem(last=False)
+    def note_arrival(
+        self, account: Account, content_id: ContentId, now_seconds: float, *, live: bool
+    ) -> None:
+        """Record when an account's rollout arrived; ``live`` if it came by gossip, soon after it was sent."""
+        if self._arrivals.get((account, content_id)) is None:
+            arrival, _ = self._arrivals.heard((account, content_id))
+            arrival.seconds, arrival.live = now_seconds, live
 
     def examine(self, rollout: VerifiedRollout) -> str | None:
         """Remember the texts of a verified group; return its fault, or None."""
@@ -151,28 +176,28 @@ class NearDuplicates:
         return (text.family, text.epoch) == (known.family, known.epoch) and self._came_after(text, known)
 
     def _came_after(self, text: _Text, known: _Text) -> bool:
-        ours, theirs = self._arrivals.get(text.content_id), self._arrivals.get(known.content_id)
+        ours = self._arrivals.get((text.account, text.content_id))
+        theirs = self._arrivals.get((known.account, known.content_id))
         if ours is None or theirs is None:
             return False
-        seconds, live = ours
-        return live and theirs[0] + CLEARLY_EARLIER_SECONDS < seconds
+        return ours.live and theirs.seconds + CLEARLY_EARLIER_SECONDS < ours.seconds
 
     def _remember(self, text: _Text) -> None:
-        self._texts[text] = None
+        _, dropped = self._texts.heard(text)
         mine = self._by_account[text.account]
         mine.append(text)
         for probe in text.sketch[:PROBES]:
             self._by_hash[probe].append(text)
         if len(mine) > MOST_TEXTS_PER_ACCOUNT:
+            self._texts.pop(mine[0])
             self._forget(mine[0])
-        if len(self._texts) > self._most_texts:
-            self._forget(next(iter(self._texts)))
+        if dropped is not None:
+            self._forget(dropped)
 
     def _forget(self, text: _Text) -> None:
-        """Drop a text, which must be the oldest of its account."""
-        del self._texts[text]
+        """Drop what is known of a text."""
         mine = self._by_account[text.account]
-        mine.popleft()
+        mine.remove(text)
         if not mine:
             del self._by_account[text.account]
         for probe in text.sketch[:PROBES]:
