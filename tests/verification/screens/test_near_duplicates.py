@@ -165,6 +165,32 @@ def test_a_copier_of_live_traffic_is_found_and_its_victims_are_not() -> None:
     assert (found, blamed) == (60, 0)
 
 
+@pytest.mark.parametrize("collapse", [0.8, 1.0])
+def test_who_writes_anothers_text_before_it_does_has_it_blamed_for_nothing(collapse: float) -> None:
+    """Tasks follow from the beacon, so Mallory knows Alice's questions, and her habits from earlier texts."""
+    duplicates, alice, guess = screen(), Writer(Identity(10), collapse), Writer(Identity(10), collapse)
+    guess.rng = random.Random("mallory")
+    blamed = 0
+    for place in range(30):
+        group, seconds = alice.group(), 100.0 * place
+        guess.slot, numbers = place, [int(number) for number in group.prompt.split(" + ")]
+        texts = [f"{guess.text(numbers)} {number}" for number in range(COMPLETIONS)]
+        for mallory in range(4):
+            arrive(duplicates, rollout(Identity(200 + mallory), place, f"mine {place} + 7", texts), seconds)
+        blamed += arrive(duplicates, group, seconds + LATER) is not None
+    assert blamed == 0
+
+
+def test_whose_copies_name_its_own_question_as_well_has_copied_all_the_same() -> None:
+    duplicates, alice = screen(), Writer(Identity(10))
+    for place in range(10):
+        group = alice.group()
+        arrive(duplicates, group, 0.0)
+        own = f"{place}1 + {place}2 + {place}3 + {place}4 + {place}5 + {place}6 + {place}7"
+        texts = [f"it is {own} that is asked. {completion.decode()}" for completion in group.completions]
+        assert arrive(duplicates, rollout(BOB, place, own, texts), LATER) is not None
+
+
 def test_who_was_heard_too_long_ago_is_not_compared() -> None:
     duplicates = screen()
     assert arrive(duplicates, ORIGINAL, 0.0) is None

@@ -15,13 +15,16 @@ A group is refused when more than half of its completions repeat
 * the account's own text under another question. Under the same question the same text is natural;
 or text of another account in the same family and epoch, if that one arrived here clearly earlier.
 Messages that crossed, came by catch-up or before a restart have no clear order: then no account is blamed.
+Neither is one whose own question is what both texts are about: everybody can derive everybody's tasks, so
+whoever knows how an account writes could write its texts before it does, and have it blamed for copying them.
+The runs in common tell: they hold more words of the question that the first author of the text had.
 """
 
 from __future__ import annotations
 
 from array import array
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from heapq import nsmallest
@@ -31,7 +34,7 @@ from sapo_protocol.identifiers import Account, ContentId
 from sapo_protocol.suite import Family
 from sapo_verification.fair_memory import FairMemory, IsNewcomer, nobody
 from sapo_verification.tasks.text_policy import reasoning
-from sapo_verification.tasks.words import window_hashes, words_of
+from sapo_verification.tasks.words import window_hashes, word_hashes, words_of
 from sapo_verification.types import VerifiedRollout
 
 RUN_WORDS: Final = 5
@@ -69,15 +72,24 @@ CLEARLY_EARLIER_SECONDS: Final = 5.0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Text:
-    """The reasoning of one completion that counts."""
+    """The reasoning of one completion that counts.
+
+    Attributes:
+        asked: keyed hashes of the words in the question, the same for all texts of a group.
+        sketch: smallest keyed hashes of the text's runs, ascending.
+    """
 
     content_id: ContentId
     account: Account
     family: int
     epoch: int
     question: bytes
+    asked: array[int]
     sketch: array[int]
 
+
+_Runs = Mapping[int, tuple[int, ...]]
+"""The runs of a text: the hashes of their words by the hash of each."""
 
 _Sent = tuple[Account, ContentId]
 
@@ -135,31 +147,34 @@ class NearDuplicates:
     def examine(self, rollout: VerifiedRollout) -> str | None:
         """Remember the texts of a verified group; return its fault, or None."""
         texts = list(self._texts_of(rollout))
-        copied = 0 if rollout.account == self._own else sum(map(self._is_copied, texts))
-        for text in texts:
+        copied = 0 if rollout.account == self._own else sum(self._is_copied(*each) for each in texts)
+        for text, _ in texts:
             self._remember(text)
         if copied <= COPIED_SHARE * len(rollout.completions):
             return None
         return f"{copied} of {len(rollout.completions)} completions repeat earlier text"
 
-    def _texts_of(self, rollout: VerifiedRollout) -> Iterable[_Text]:
+    def _texts_of(self, rollout: VerifiedRollout) -> Iterator[tuple[_Text, _Runs]]:
+        """Yield the texts that count, each with its runs."""
+        asked = array("Q", sorted(word_hashes(words_of(rollout.prompt), self._key).values()))
         question = sha256(rollout.prompt.encode()).digest()
         epoch, family = rollout.admitted.rollout.epoch, rollout.task.family
         for completion in rollout.completions:
             words = words_of(reasoning(self._families[family], completion))
             runs = window_hashes(words, RUN_WORDS, self._key)
             if len(runs) >= LEAST_RUNS:
-                sketch = array("Q", nsmallest(SKETCH, runs))
-                yield _Text(
+                text = _Text(
                     content_id=rollout.content_id,
                     account=rollout.account,
                     family=family,
                     epoch=epoch,
                     question=question,
-                    sketch=sketch,
+                    asked=asked,
+                    sketch=array("Q", nsmallest(SKETCH, runs)),
                 )
+                yield text, runs
 
-    def _is_copied(self, text: _Text) -> bool:
+    def _is_copied(self, text: _Text, runs: _Runs) -> bool:
         shared = Counter(
             known
             for probe in text.sketch[:PROBES]
@@ -167,7 +182,10 @@ class NearDuplicates:
             if self._may_blame(text, known)
         )
         closest = shared.most_common(MOST_CANDIDATES)
-        return any(similarity(text.sketch, known.sketch) >= SIMILAR for known, _ in closest)
+        return any(
+            similarity(text.sketch, known.sketch) >= SIMILAR and not _is_about_own(text, runs, known)
+            for known, _ in closest
+        )
 
     def _may_blame(self, text: _Text, known: _Text) -> bool:
         """Whether the text, if it resembles the known one, counts as copied."""
@@ -205,6 +223,15 @@ class NearDuplicates:
             texts.remove(text)
             if not texts:
                 del self._by_hash[probe]
+
+
+def _is_about_own(text: _Text, runs: _Runs, known: _Text) -> bool:
+    """Whether what a text has in common with an earlier one of another account is about its own question."""
+    if text.account == known.account:
+        return False
+    common = {word for run in {*text.sketch} & {*known.sketch} for word in runs[run]}
+    own, theirs = common & {*text.asked}, common & {*known.asked}
+    return len(own - theirs) > len(theirs - own)
 
 
 def similarity(one: Sequence[int], other: Sequence[int]) -> float:
