@@ -16,6 +16,7 @@ from sapo_protocol.audits.groups import parse_group_request
 from sapo_protocol.envelope import Kind
 from sapo_protocol.epochs import epoch_at
 from sapo_protocol.identifiers import NodeId
+from sapo_protocol.requests import to_response
 from sapo_protocol.settlement import grace_seconds
 from sapo_protocol.topics import commitments_topic, groups_protocol
 from sapo_verification.engine import Engine
@@ -91,5 +92,7 @@ class Committer:
 
     async def _answer(self, peer_id: str, request: bytes) -> bytes:
         asked = parse_group_request(request)
-        groups = () if asked is None else self._engine.sampled.open_groups(asked)
+        if asked is None or not self._uploads.may_ask(peer_id):
+            return to_response(())
+        groups = self._engine.sampled.open_groups(asked)
         return self._uploads.response(peer_id, tuple(group.to_bytes() for group in groups))

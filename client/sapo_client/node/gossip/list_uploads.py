@@ -25,6 +25,9 @@ from sapo_client.swarm.transport import PeerInfo, Transport
 LISTS_TO_NETWORK: Final = Rate(per_second=64 * 1024, burst=4 * 2**20)
 """Four full answers at once, and one every sixteen seconds: a node asks each peer once, and then by name."""
 
+LOOK_COST: Final = 16 * 1024
+"""Bytes as which it counts to have something looked up that takes milliseconds."""
+
 MOST_NETWORKS: Final = 1024
 
 
@@ -45,6 +48,13 @@ class ListUploads:
         self._transport = transport
         self._is_auditor = is_auditor
         self._networks = KeyedBuckets(LISTS_TO_NETWORK, MOST_NETWORKS)
+
+    def may_ask(self, peer_id: str) -> bool:
+        """Whether a peer may have something looked up now; if so, it counts as ``LOOK_COST`` bytes."""
+        if self._is_auditor(peer_id):
+            return True
+        network = network_of_peer(peer_of(self._transport, peer_id), peer_id)
+        return self._networks.take(network, trio.current_time(), LOOK_COST)
 
     def response(self, peer_id: str, messages: tuple[bytes, ...], *, most_cost: float = inf) -> bytes:
         """Return a response with the newest of the messages that fit, and that its network may have now.

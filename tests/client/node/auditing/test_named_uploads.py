@@ -113,6 +113,24 @@ async def test_pages(autojump_clock: MockClock, listed: int, monkeypatch: pytest
         nursery.cancel_scope.cancel()
 
 
+async def test_a_look_that_finds_nothing_counts_too(autojump_clock: MockClock) -> None:
+    """Groups of many accounts are read to answer a request of a few bytes, also where one is missing."""
+    hub = MemoryHub()
+    alice = MemoryTransport(hub, peer_id_from_key(ALICE.node), on_bug=_raise)
+    strangers, auditor, bob = peers_of(hub)
+    uploads = ListUploads(alice, lambda peer_id: peer_id == auditor.peer_id)
+    async with trio.open_nursery() as nursery:
+        for transport in (alice, auditor, bob, *strangers):
+            await nursery.start(transport.run)
+        for peer in (auditor, bob, *strangers):
+            await peer.connect(alice.addresses[0])
+        most = LIMIT.burst // list_uploads.LOOK_COST
+        looks = [uploads.may_ask(peer.peer_id) for _ in range(int(most)) for peer in strangers]
+        assert looks == [True] * int(most) + [False] * int(most)
+        assert [uploads.may_ask(peer.peer_id) for peer in (auditor, bob)] == [True, True]
+        nursery.cancel_scope.cancel()
+
+
 async def test_drawn_groups(tmp_path: Path, autojump_clock: MockClock) -> None:
     """A host beside an auditor's takes nothing from it: accounts are paid what auditors are shown."""
     begin = epoch_start_seconds(MANIFEST, EPOCH) + 10
