@@ -296,7 +296,8 @@ class GossipHandlers:
         """Answer requests with the newest messages that fit."""
 
         async def answer(peer_id: str, request: bytes) -> bytes:
-            return self.uploads.response(peer_id, messages())
+            listed = messages() if self.uploads.may_ask(peer_id) else ()
+            return self.uploads.response(peer_id, listed)
 
         self._transport.serve(protocol, answer)
 
