@@ -198,8 +198,13 @@ def test_of_very_many_only_those_that_fit_an_answer_are_read(contributions: Cont
     for epoch in range(4, 40):
         keep(contributions, ALICE, tally(ALICE, epoch))
     every = contributions.envelopes(since_epoch=10)
-    read: list[str] = []
-    contributions._connection.row_factory = lambda _, row: read.append("row") or row
+    read: list[tuple[bytes, ...]] = []
+
+    def noted(_cursor: object, row: tuple[bytes, ...]) -> tuple[bytes, ...]:
+        read.append(row)
+        return row
+
+    contributions._connection.row_factory = noted
     assert contributions.newest(10, len(every[-1])) == every[-1:]
     assert len(read) == 2
     for first in (0, 1, 7, 29, 30):

@@ -69,8 +69,13 @@ async def test_one_network_gets_four_lists_at_once_and_others_all_that_they_ask_
 async def test_who_has_had_enough_has_nothing_read(alice: GossipHarness, autojump_clock: MockClock) -> None:
     """Contributions are read from the disk to answer a request of no bytes."""
     mallory = MemoryTransport(alice.hub, "mallory", on_bug=_raise, host="203.0.113.7")
-    read = []
-    alice.gossip.open_contributions(lambda: (read.append("once"), CERTIFICATES[0])[1:])
+    read: list[str] = []
+
+    def contributions() -> tuple[bytes, ...]:
+        read.append("once")
+        return (CERTIFICATES[0],)
+
+    alice.gossip.open_contributions(contributions)
     protocol = contributions_protocol(MANIFEST.swarm_id)
     async with trio.open_nursery() as nursery:
         for transport in (alice.transport, mallory):
