@@ -36,6 +36,8 @@ class ReferenceNode:
         self._auditors = set(auditors)
         self._verify = verify
         self._certificates: dict[tuple[bytes, bytes], dict[str, Any]] = {}
+        self._signers: set[tuple[bytes, bytes]] = set()
+        self._displaced: dict[tuple[bytes, bytes], dict[str, Any]] = {}
         self._seen: set[bytes] = set()
         self._places: dict[tuple[str, bytes, int, int], int] = {}
         self._slots: set[tuple[int, bytes, int]] = set()
@@ -97,6 +99,7 @@ class ReferenceNode:
         require(slot not in self._slots, "R6.4")
         self._slots.add(slot)
         self._seen.add(read["content_id"])
+        self._signers.add((read["node"], read["account"]))
 
     def _around(self, now_ms: int) -> list[int]:
         now = derive.epoch_of(self._manifest, max(now_ms, derive.start(self._manifest, 0)))
@@ -123,8 +126,9 @@ class ReferenceNode:
         if known and gate["kind"] != "open":
             require(self._bonds[max(known)].get(account, 0) > 0, "R5.6")
 
-    def _require_introduced(self, read: dict[str, Any], now_ms: int) -> None:
-        certificate = self._certificates.get((read["node"], read["account"]))
+    def _require_introduced(self, read: dict[str, Any], now_ms: int, *, proves: bool = False) -> None:
+        key = (read["node"], read["account"])
+        certificate = self._certificates.get(key) or (self._displaced.get(key) if proves else None)
         if certificate is None:
             raise Refused("R5.1")
         require(_counts(certificate, now_ms), "R5.2")
@@ -169,7 +173,9 @@ class ReferenceNode:
         self._certificates.pop(key, None)
         siblings = [other for other in self._certificates if other[1] == read["account"]]
         if len(siblings) >= MOST_NODES_OF_AN_ACCOUNT:
-            del self._certificates[siblings[0]]
+            lost = self._certificates.pop(siblings[0])
+            if siblings[0] in self._signers:
+                self._displaced[siblings[0]] = lost
         self._certificates[key] = read
 
     def _contribution(self, envelope: dict[str, Any], now_ms: int) -> None:
@@ -226,7 +232,7 @@ class ReferenceNode:
         homes = [self._home(account, one) for one in (epoch, *self._around(now_ms))]
         require(envelope["island"] in homes, "R6.9")
         for read in rollouts:
-            self._require_introduced(read, now_ms)
+            self._require_introduced(read, now_ms, proves=True)
         self._require_quota(rollouts[0])
         for read in rollouts:
             self._require_signed(read, "R7.3")

@@ -48,7 +48,7 @@ class Writer:
     def group(self, family: int = 0, epoch: int = EPOCH) -> VerifiedRollout:
         """Return a verified group of answers to a new question."""
         numbers = [self.rng.randint(2, 9999) for _ in range(6)]
-        texts = [self._text(numbers) for _ in range(COMPLETIONS)]
+        texts = [self.text(numbers) for _ in range(COMPLETIONS)]
         if family == 1:
             texts = [str(sum(numbers[:2]) % 19) for _ in texts]
         self.slot += 1
@@ -59,7 +59,8 @@ class Writer:
         habit = parts[self.identity.number % len(parts)]
         return habit if self.rng.random() < self.collapse else self.rng.choice(parts)
 
-    def _text(self, numbers: Sequence[int]) -> str:
+    def text(self, numbers: Sequence[int]) -> str:
+        """Return an answer to the question for the sum of six numbers."""
         total, text = numbers[0], self._choose(OPENINGS) + " "
         for number in numbers[1:]:
             step = self._choose(STEPS).format(a=total, b=number, c=total + number)

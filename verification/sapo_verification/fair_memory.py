@@ -3,10 +3,15 @@
 Accounts are free. If the entry heard longest ago were always dropped, a flood of new accounts would make a
 node forget what known accounts write, and what they were set aside for. So where there are too many entries,
 newcomers keep half of them at most.
+
+Where known accounts alone have too many entries, either the one heard longest ago is dropped, or lots decide.
+Of entries that are heard in turns the first rule keeps none long enough to learn anything of it, and whoever
+sends more than others takes their room.
 """
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass
 from itertools import chain
 from typing import Final, Generic, TypeVar
 
@@ -26,6 +31,22 @@ def nobody(_account: Account) -> bool:
     return False
 
 
+@dataclass(frozen=True, slots=True)
+class Lots(Generic[K]):
+    """What decides which keys of known accounts stay.
+
+    Attributes:
+        kind_of: the kind of a key: of the kind that has most keys one is dropped.
+        lot: a number that no account can choose; the key with the largest one of its kind is dropped.
+        patience: a key is dropped before others if others were heard so many times as often since as there
+            is room for keys.
+    """
+
+    kind_of: Callable[[K], Hashable]
+    lot: Callable[[K], int]
+    patience: int
+
+
 class FairMemory(Generic[K, T]):
     """Values by a key, of accounts.
 
@@ -34,6 +55,7 @@ class FairMemory(Generic[K, T]):
         make: returns the value of a key that is heard for the first time.
         account_of: whose key it is.
         is_newcomer: whether an account is not known yet.
+        lots: unset: of known accounts the key heard longest ago is dropped.
     """
 
     def __init__(
@@ -42,6 +64,7 @@ class FairMemory(Generic[K, T]):
         make: Callable[[], T],
         account_of: Callable[[K], Account],
         is_newcomer: IsNewcomer,
+        lots: Lots[K] | None = None,
     ) -> None:
         self._most = most
         self._make = make
@@ -49,6 +72,9 @@ class FairMemory(Generic[K, T]):
         self._is_newcomer = is_newcomer
         self._known: OrderedDict[K, T] = OrderedDict()
         self._new: OrderedDict[K, T] = OrderedDict()
+        self._lots = lots
+        self._times = 0
+        self._heard: dict[K, int] = {}
 
     def __len__(self) -> int:
         return len(self._known) + len(self._new)
@@ -71,6 +97,7 @@ class FairMemory(Generic[K, T]):
 
     def pop(self, key: K) -> T | None:
         """Remove a key; return its value, None if there was none."""
+        self._heard.pop(key, None)
         return self._known.pop(key, None) or self._new.pop(key, None)
 
     def heard(self, key: K) -> tuple[T, K | None]:
@@ -78,8 +105,14 @@ class FairMemory(Generic[K, T]):
         value = self._known.pop(key) if key in self._known else self._new.pop(key, None)
         if value is None:
             value = self._make()
+        self._times += 1
+        self._heard[key] = self._times
         (self._new if self._is_newcomer(self._account_of(key)) else self._known)[key] = value
-        return value, self._drop() if len(self) > self._most else None
+        if len(self) <= self._most:
+            return value, None
+        dropped = self._drop()
+        del self._heard[dropped]
+        return value, dropped
 
     def _drop(self) -> K:
         while len(self._new) > NEWCOMERS_PART * self._most:
@@ -87,4 +120,14 @@ class FairMemory(Generic[K, T]):
             if self._is_newcomer(self._account_of(key)):
                 return key
             self._known[key] = value  # its account has become known since
-        return self._known.popitem(last=False)[0]
+        key = self._first_of_known()
+        del self._known[key]
+        return key
+
+    def _first_of_known(self) -> K:
+        """Return the key of a known account that is dropped before others."""
+        oldest, lots = next(iter(self._known)), self._lots
+        if lots is None or self._times - self._heard[oldest] > lots.patience * self._most:
+            return oldest
+        sizes = Counter(map(lots.kind_of, self._known))
+        return max(self._known, key=lambda key: (sizes[lots.kind_of(key)], lots.lot(key)))

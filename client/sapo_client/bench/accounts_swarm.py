@@ -19,6 +19,7 @@ from sapo_client.ledger.history import History
 from sapo_client.node.auditing.agreement import Agreement, AgreementTerms, ChainState, Postable
 from sapo_client.node.auditing.pages import PageExchange
 from sapo_client.node.auditing.settlement import cumulative_points
+from sapo_client.node.gossip.list_uploads import ListUploads
 from sapo_client.node.gossip.sync import bounded_response
 from sapo_client.node.runtime.context import Author
 from sapo_client.swarm.peer_id import peer_id_from_key
@@ -54,6 +55,7 @@ class BenchNode:
         self.transport = MemoryTransport(hub, peer_id_from_key(author.node), on_bug=_raise)
         self.exchange = PageExchange(
             transport=self.transport,
+            uploads=ListUploads(self.transport),
             contributions=self.contributions,
             swarm_id=manifest.swarm_id,
             clock=lambda: self._now_seconds,

@@ -119,13 +119,32 @@ def to_file(invitation: Invitation) -> str:
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 
+class _SafeRedirects(urllib.request.HTTPRedirectHandler):
+    """Follows a redirect to an encrypted address, or on the same host, and no other."""
+
+    def redirect_request(
+        self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any, newurl: str
+    ) -> urllib.request.Request | None:
+        """Return the request for the new address.
+
+        Raises:
+            URLError: anybody on the way could answer it, or it leads into somebody's own network.
+        """
+        before, after = urlsplit(req.full_url), urlsplit(newurl)
+        is_same = (after.scheme, after.hostname) == ("http", before.hostname) and before.scheme == "http"
+        if after.scheme != "https" and not is_same:
+            raise urllib.error.URLError(f"it redirects to {_short(newurl)}, which is not encrypted")
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
 def download(address: str) -> bytes:
     """Return the content at an http(s) address, at most ``MOST_BYTES`` of it and one byte more.
 
     Raises:
         OSError: it cannot be reached.
     """
-    with urllib.request.urlopen(address, timeout=_SECONDS) as response:  # noqa: S310  http(s) only, see caller
+    opener = urllib.request.build_opener(_SafeRedirects)
+    with opener.open(address, timeout=_SECONDS) as response:  # http(s) only, see caller
         content: bytes = response.read(MOST_BYTES + 1)
         return content
 

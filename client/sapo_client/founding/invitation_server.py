@@ -2,26 +2,34 @@
 
 ``GET /`` is answered by the invitation file, and ``POST /`` with ``{"account": "0x..."}`` by
 ``{"served": "0x..."}``, or by ``{"error": ...}`` and status 400 (no account), 403 (refused: served within
-a day, empty, or a contract), 404 (no faucet) or 502 (the chain). The contract limits what it gives; a
-request costs the payer its gas and waits for those before it.
+a day, empty, or a contract), 404 (no faucet), 502 (the chain) or 503 (too many wait). The contract limits
+what it gives; a request costs the payer its gas and waits for those before it.
+
+Whoever can connect is a stranger. A request has seconds to arrive, however it is sent, and where too many are
+on their way the network with most of them loses its oldest one.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import socket
 import threading
+import time
+from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.founding import contracts
 from sapo_client.founding.invitation import Invitation, link, to_file
 from sapo_client.ledger.errors import LedgerError
 from sapo_client.ledger.rpc import Rpc
+from sapo_client.swarm.addresses import network_of
 from sapo_protocol.errors import LocalProtocolError
 from sapo_protocol.identifiers import Account
 
@@ -32,6 +40,13 @@ _LOG = logging.getLogger(__name__)
 
 _MOST_BODY: Final = 1024
 _SECONDS: Final = 10.0
+"""In which a request has to arrive whole."""
+
+MOST_CONNECTIONS: Final = 64
+"""Whose requests have not arrived yet; each has a thread."""
+
+MOST_WAITING: Final = 16
+"""Requests for coins: they are served one after the other, and the last waits for some minutes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,13 +131,67 @@ class InvitationServer:
         self._server.server_close()
 
 
+@dataclass(frozen=True, slots=True)
+class _Arriving:
+    """A connection whose request is being read.
+
+    Attributes:
+        network: of whoever opened it.
+        since: when it was opened, on the monotonic clock, in seconds.
+    """
+
+    network: str
+    since: float
+
+
 class _Server(ThreadingHTTPServer):
     """What the handlers of requests share."""
 
     daemon_threads = True
     content = b""
     faucet: FaucetAccess | None = None
-    turn = threading.Lock()  # two transactions at once would take the same nonce
+
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        super().__init__(address, handler)
+        self.turn = threading.Lock()  # two transactions at once would take the same nonce
+        self.waiting = threading.BoundedSemaphore(MOST_WAITING)
+        self._guard = threading.Lock()
+        self._arriving: dict[socket.socket, _Arriving] = {}
+
+    def process_request(
+        self, request: socket.socket | tuple[bytes, socket.socket], client_address: Any
+    ) -> None:
+        """Begin to read a request; if too many are being read, the oldest of the largest network ends."""
+        if isinstance(request, socket.socket):
+            with self._guard:
+                self._arriving[request] = _Arriving(network_of(str(client_address[0])), time.monotonic())
+                if len(self._arriving) > MOST_CONNECTIONS:
+                    self._end(self._of_the_largest_network())
+        super().process_request(request, client_address)
+
+    def service_actions(self) -> None:
+        """End what does not arrive in time; called several times a second."""
+        super().service_actions()
+        before = time.monotonic() - _SECONDS
+        with self._guard:
+            for late in [each for each, arriving in self._arriving.items() if arriving.since < before]:
+                self._end(late)
+
+    def has_arrived(self, connection: socket.socket) -> None:
+        """Let a connection stay open until it is answered: its request is here, or it is closed."""
+        with self._guard:
+            self._arriving.pop(connection, None)
+
+    def _of_the_largest_network(self) -> socket.socket:
+        sizes = Counter(arriving.network for arriving in self._arriving.values())
+        return max(
+            self._arriving, key=lambda each: sizes[self._arriving[each].network]
+        )  # of equals the oldest
+
+    def _end(self, connection: socket.socket) -> None:
+        del self._arriving[connection]
+        with suppress(OSError):
+            connection.shutdown(socket.SHUT_RDWR)  # wakes its thread, which closes it
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Log a connection that broke."""
@@ -132,6 +201,11 @@ class _Server(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     server: _Server
     timeout = _SECONDS
+
+    def finish(self) -> None:
+        """Forget the connection."""
+        self.server.has_arrived(self.connection)
+        super().finish()
 
     def do_GET(self) -> None:
         """Serve the invitation."""
@@ -146,9 +220,14 @@ class _Handler(BaseHTTPRequestHandler):
             size = int(self.headers.get("Content-Length") or 0)
             if not 0 < size <= _MOST_BODY:
                 raise ValueError("the body must be a short JSON object")
-            account = Account.from_hex(json.loads(self.rfile.read(size))["account"])
+            body = self.rfile.read(size)
+            self.server.has_arrived(self.connection)
+            account = Account.from_hex(json.loads(body)["account"])
         except (ValueError, KeyError, TypeError, LocalProtocolError) as error:
             self._refuse(400, f'send {{"account": "0x..."}}: {error}')
+            return
+        if not self.server.waiting.acquire(blocking=False):
+            self._refuse(503, f"{MOST_WAITING} others wait for coins; ask again in some minutes")
             return
         try:
             with self.server.turn:
@@ -159,6 +238,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse(502, str(error))
         else:
             self._answer(200, _json({"served": str(account)}))
+        finally:
+            self.server.waiting.release()
 
     def _refuse(self, status: int, why: str) -> None:
         self._answer(status, _json({"error": why}))

@@ -74,15 +74,24 @@ class StrictProvider(HTTPProvider):
         """Return the body of the answer; none if it is too long.
 
         It is read as it arrives, so that the limits hold for the whole answer and not only between its parts.
-        web3 does that byte by byte: it took longer for a block than everything else together.
+        web3 does that byte by byte: it took longer for a block than everything else together. A redirect is
+        not followed: invitations name endpoints of strangers, who could have services behind this machine's
+        firewall asked.
         """
         end = time.monotonic() + self._timeout_seconds
         body = bytearray()
         posted = self._session.post(
-            self._url, request, headers=self.get_request_headers(), timeout=self._timeout_seconds, stream=True
+            self._url,
+            request,
+            headers=self.get_request_headers(),
+            timeout=self._timeout_seconds,
+            stream=True,
+            allow_redirects=False,
         )
         with posted as response:
             response.raise_for_status()
+            if response.is_redirect:
+                raise BadAnswer("it redirects to another address; name that one if it is the endpoint")
             try:
                 while part := response.raw.read1(_PART_BYTES, decode_content=True):
                     body += part

@@ -193,6 +193,25 @@ def test_newcomers_are_told_of_recent_epochs_in_order(contributions: Contributio
     assert contributions.envelopes(since_epoch=5) == (sent[5], sent[6])
 
 
+def test_of_very_many_only_those_that_fit_an_answer_are_read(contributions: ContributionStore) -> None:
+    """A request of no bytes asks for them: reading sixty megabytes took two thirds of a second."""
+    for epoch in range(4, 40):
+        keep(contributions, ALICE, tally(ALICE, epoch))
+    every = contributions.envelopes(since_epoch=10)
+    read: list[tuple[bytes, ...]] = []
+
+    def noted(_cursor: object, row: tuple[bytes, ...]) -> tuple[bytes, ...]:
+        read.append(row)
+        return row
+
+    contributions._connection.row_factory = noted
+    assert contributions.newest(10, len(every[-1])) == every[-1:]
+    assert len(read) == 2
+    for first in (0, 1, 7, 29, 30):
+        assert contributions.newest(10, sum(map(len, every[first:]))) == every[first:]
+    assert contributions.newest(10, 10**9) == every
+
+
 def test_a_message_is_kept_once(contributions: ContributionStore) -> None:
     keep(contributions, ALICE, tally(ALICE))
     keep(contributions, ALICE, tally(ALICE))

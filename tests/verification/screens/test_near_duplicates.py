@@ -1,6 +1,7 @@
 """Near-duplicates: pasted and copied text is found, honest traffic of every variation is not."""
 
 import random
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -9,11 +10,13 @@ from hypothesis import strategies as st
 from support.swarm import EPOCH, Identity
 from support.traffic import COMPLETIONS, FAMILIES, Writer, rollout
 
-from sapo_protocol.identifiers import ContentId
+from sapo_protocol.identifiers import Account, ContentId
+from sapo_verification.fair_memory import nobody
 from sapo_verification.screens.near_duplicates import (
     CLEARLY_EARLIER_SECONDS,
     LEAST_RUNS,
     MOST_ARRIVALS,
+    MOST_TEXTS,
     MOST_TEXTS_PER_ACCOUNT,
     SKETCH,
     NearDuplicates,
@@ -26,14 +29,14 @@ ESSAY = " ".join(f"word{n} and{n % 7}" for n in range(60))
 TEXTS = [f"{ESSAY} take{n} {n}. <answer>{n}</answer>" for n in range(COMPLETIONS)]
 
 
-def screen(**options: int) -> NearDuplicates:
-    return NearDuplicates(FAMILIES, b"key", CAROL.account, **options)
+def screen(most_texts: int = MOST_TEXTS, is_newcomer: Callable[[Account], bool] = nobody) -> NearDuplicates:
+    return NearDuplicates(FAMILIES, b"key", CAROL.account, most_texts, is_newcomer)
 
 
 def arrive(
     duplicates: NearDuplicates, group: VerifiedRollout, seconds: float = 0.0, live: bool = True
 ) -> str | None:
-    duplicates.note_arrival(group.content_id, seconds, live=live)
+    duplicates.note_arrival(group.account, group.content_id, seconds, live=live)
     return duplicates.examine(group)
 
 
@@ -77,7 +80,7 @@ def test_who_was_heard_clearly_later_has_copied_in_whatever_order_they_are_verif
     assert arrive(duplicates, ORIGINAL, 0.0) is None
     assert arrive(duplicates, COPY, LATER) is not None
     duplicates = screen()
-    duplicates.note_arrival(ORIGINAL.content_id, 0.0, live=True)
+    duplicates.note_arrival(ALICE.account, ORIGINAL.content_id, 0.0, live=True)
     assert arrive(duplicates, COPY, LATER) is None, "nothing to compare with yet"
     assert duplicates.examine(ORIGINAL) is None, "the first heard is not blamed for its copy"
 
@@ -162,11 +165,37 @@ def test_a_copier_of_live_traffic_is_found_and_its_victims_are_not() -> None:
     assert (found, blamed) == (60, 0)
 
 
+@pytest.mark.parametrize("collapse", [0.8, 1.0])
+def test_who_writes_anothers_text_before_it_does_has_it_blamed_for_nothing(collapse: float) -> None:
+    """Tasks follow from the beacon, so Mallory knows Alice's questions, and her habits from earlier texts."""
+    duplicates, alice, guess = screen(), Writer(Identity(10), collapse), Writer(Identity(10), collapse)
+    guess.rng = random.Random("mallory")
+    blamed = 0
+    for place in range(30):
+        group, seconds = alice.group(), 100.0 * place
+        guess.slot, numbers = place, [int(number) for number in group.prompt.split(" + ")]
+        texts = [f"{guess.text(numbers)} {number}" for number in range(COMPLETIONS)]
+        for mallory in range(4):
+            arrive(duplicates, rollout(Identity(200 + mallory), place, f"mine {place} + 7", texts), seconds)
+        blamed += arrive(duplicates, group, seconds + LATER) is not None
+    assert blamed == 0
+
+
+def test_whose_copies_name_its_own_question_as_well_has_copied_all_the_same() -> None:
+    duplicates, alice = screen(), Writer(Identity(10))
+    for place in range(10):
+        group = alice.group()
+        arrive(duplicates, group, 0.0)
+        own = f"{place}1 + {place}2 + {place}3 + {place}4 + {place}5 + {place}6 + {place}7"
+        texts = [f"it is {own} that is asked. {completion.decode()}" for completion in group.completions]
+        assert arrive(duplicates, rollout(BOB, place, own, texts), LATER) is not None
+
+
 def test_who_was_heard_too_long_ago_is_not_compared() -> None:
     duplicates = screen()
     assert arrive(duplicates, ORIGINAL, 0.0) is None
     for number in range(MOST_ARRIVALS):
-        duplicates.note_arrival(ContentId(number.to_bytes(32, "big")), 0.0, live=True)
+        duplicates.note_arrival(BOB.account, ContentId(number.to_bytes(32, "big")), 0.0, live=True)
     assert arrive(duplicates, COPY, LATER) is None
 
 
@@ -177,6 +206,27 @@ def test_an_account_that_others_push_out_is_forgotten() -> None:
     assert arrive(duplicates, rollout(BOB, 0, "1 + 2", others)) is None
     assert arrive(duplicates, rollout(ALICE, 1, "1 + 3", TEXTS)) is None, "nothing of hers is left"
     assert len(duplicates) == COMPLETIONS
+
+
+def test_newcomers_in_any_number_do_not_make_a_node_forget_whom_they_copy() -> None:
+    """Two of Mallory's accounts: one writes until alice is forgotten, and the other copies her."""
+    room = 20 * COMPLETIONS
+    duplicates = screen(room, lambda account: account != ALICE.account)
+    assert arrive(duplicates, ORIGINAL, 0.0) is None
+    for number in range(3 * room // COMPLETIONS):
+        texts = [text.replace("word", f"mine{number}w{place}x") for place, text in enumerate(TEXTS)]
+        assert arrive(duplicates, rollout(Identity(100 + number), 0, f"mine {number}", texts), 1.0) is None
+    assert len(duplicates) == room
+    assert arrive(duplicates, COPY, LATER) is not None
+
+
+def test_arrivals_of_newcomers_do_not_displace_those_of_known_accounts() -> None:
+    duplicates = screen(is_newcomer=lambda account: account != ALICE.account)
+    assert arrive(duplicates, ORIGINAL, 0.0) is None
+    for number in range(2 * MOST_ARRIVALS):
+        content = ContentId(number.to_bytes(32, "big"))
+        duplicates.note_arrival(Identity(9).account, content, 1.0, live=True)
+    assert arrive(duplicates, COPY, LATER) is not None
 
 
 def test_memory_is_bounded_and_an_account_pushes_itself_out_first() -> None:

@@ -157,7 +157,8 @@ def test_pairs_are_bounded() -> None:
         text = f"{column_sums(draw)} <answer>1</answer>".encode()
         screen.learn(rollout_of(Identity(100 + number).account, 0, {text: 1.0}))
     assert len(screen.counts) == MAX_PAIRS
-    assert screen.set_aside() == frozenset()
+    stays = OTHERS[0] in screen.counts.accounts()
+    assert screen.set_aside() == ({(OTHERS[0], 0)} if stays else frozenset())
 
 
 def test_an_account_that_is_heard_again_is_not_dropped() -> None:

@@ -330,19 +330,12 @@ def test_words_of_any_length_and_spaces_are_alike() -> None:
     assert screen.longer() == frozenset()
 
 
-@pytest.mark.parametrize("is_heard_again", [True, False])
-def test_the_pairs_heard_longest_ago_are_dropped(*, is_heard_again: bool) -> None:
-    honest = dict.fromkeys(HONEST, of_length(20))
-    screen = heard(honest, 16)
-    flood = {Identity(number).account: of_length(20) for number in range(20, 20 + MAX_PAIRS - len(HONEST))}
-    heard(flood, 1, screen)
-    heard(honest if is_heard_again else {}, 1, screen)
+def test_accounts_in_another_family_displace_none_that_say_what_is_usual() -> None:
+    screen = heard(dict.fromkeys(HONEST, of_length(20)), 16)
+    flood = {Identity(number).account: of_length(20) for number in range(20, 20 + 2 * MAX_PAIRS)}
+    heard(flood, 1, screen, of=FRACTIONS)
     heard({OTHERS[0]: of_length(25)}, 16, screen)
-    assert screen.longer() == pairs(OTHERS[:1]), (
-        "the first to go is the first of the flood, or of these seven"
-    )
-    heard(dict.fromkeys(OTHERS[1:5], of_length(20)), 1, screen)
-    assert screen.longer() == (pairs(OTHERS[:1]) if is_heard_again else frozenset())
+    assert screen.longer() == pairs(OTHERS[:1])
 
 
 def usual_share(screen: StepLengths, author: Author, of: int = SUMS) -> float:

@@ -26,6 +26,10 @@ from sapo_verification.store import Source, StoreSchema, open_database, open_for
 MAX_CERTIFICATES: Final = 8192
 """At about 300 bytes each; beyond it newcomers lose theirs by lot, and accounts that are needed last."""
 
+MAX_DISPLACED: Final = 8192
+"""Certificates of nodes that have signed an accepted rollout and are not known any more. They still help to
+prove that an account has equivocated: else it would have its other keys' certificates displace them."""
+
 MAX_NODES_PER_ACCOUNT: Final = 4
 """As in the registry: more keys give no more slots, only more certificates to keep."""
 
@@ -92,6 +96,9 @@ class CertificateStore:
         self._nodes: dict[Account, dict[NodeId, None]] = {}
         """Of each account in the order of reception."""
         self._accounts: dict[NodeId, dict[Account, None]] = {}
+        self._have_signed: set[tuple[NodeId, Account]] = set()
+        self._displaced: OrderedDict[tuple[NodeId, Account], _Entry] = OrderedDict()
+        self._displaced_accounts: dict[NodeId, dict[Account, None]] = {}
         self._order = DropOrder(key or secrets.token_bytes(32), self.standing.weight_of, self._is_needed)
         self._connection = open_database(path, _SCHEMA)
 
@@ -135,7 +142,22 @@ class CertificateStore:
         Raises:
             RemoteProtocolError: ``CERTIFICATE_UNKNOWN`` or ``CERTIFICATE_EXPIRED``.
         """
-        entry = self._entries.get((node, account))
+        self._require(self._entries.get((node, account)), node, now_seconds)
+
+    def require_of_proof(self, node: NodeId, account: Account, now_seconds: float) -> None:
+        """As ``require``, for a rollout that proves an equivocation; a displaced certificate will do.
+
+        Raises:
+            RemoteProtocolError: ``CERTIFICATE_UNKNOWN`` or ``CERTIFICATE_EXPIRED``.
+        """
+        key = (node, account)
+        self._require(self._entries.get(key) or self._displaced.get(key), node, now_seconds)
+
+    def note_signed(self, node: NodeId, account: Account) -> None:
+        """Record that a known node has signed an accepted rollout: its certificate is kept for proofs."""
+        self._have_signed.add((node, account))
+
+    def _require(self, entry: _Entry | None, node: NodeId, now_seconds: float) -> None:
         if entry is None:
             raise NotIntroduced(node)
         if not entry.certificate.covers(now_seconds):
@@ -150,9 +172,11 @@ class CertificateStore:
         return tuple(self._entries)
 
     def envelopes_of(self, nodes: Collection[NodeId]) -> tuple[bytes, ...]:
-        """Return the messages of the certificates of some nodes."""
+        """Return the messages of the certificates of some nodes, also of displaced ones."""
         keys = [(node, account) for node in nodes for account in self._accounts.get(node, ())]
-        return tuple(self._entries[key].envelope for key in keys)
+        gone = [(node, account) for node in nodes for account in self._displaced_accounts.get(node, ())]
+        displaced = (self._displaced[key] for key in gone)
+        return tuple(entry.envelope for entry in (*displaced, *(self._entries[key] for key in keys)))
 
     def forget(self, is_needed: Callable[[Account], bool]) -> None:
         """Drop the certificates of accounts that this node need not know."""
@@ -174,12 +198,15 @@ class CertificateStore:
             and known.not_after_seconds + MIN_EXTENSION_SECONDS > certificate.not_after_seconds
         ):
             raise RemoteProtocolError(Rule.CERTIFICATE_NEW, "the certificate is known")
+        has_signed = key in self._have_signed
         if known is not None:
             self._delete(key)
         siblings = self._nodes.get(certificate.account, {})
         if len(siblings) >= MAX_NODES_PER_ACCOUNT:
-            self._delete((next(iter(siblings)), certificate.account))
+            self._displace((next(iter(siblings)), certificate.account))
         self._keep(key, _Entry(certificate, data))
+        if has_signed:
+            self._have_signed.add(key)
         if len(self._entries) > self._max_certificates:
             self._drop_one(certificate.account)
 
@@ -193,18 +220,38 @@ class CertificateStore:
         """
         account = self._order.take(lambda other: other != newest and other in self._nodes)
         if account is not None:
-            self._delete((next(iter(self._nodes[account])), account))
+            self._displace((next(iter(self._nodes[account])), account))
             if account in self._nodes:
                 self._order.add(account)
             return
         spared = {newest, self._own}
         oldest = next((key for key in self._entries if key[1] not in spared), None)
         if oldest is not None:
-            self._delete(oldest)
+            self._displace(oldest)
+
+    def _displace(self, key: tuple[NodeId, Account]) -> None:
+        """Drop a certificate for another one; what proofs may need of it is kept."""
+        if key in self._have_signed:
+            node, account = key
+            self._displaced[key] = self._entries[key]
+            self._displaced_accounts.setdefault(node, {})[account] = None
+            if len(self._displaced) > MAX_DISPLACED:
+                self._forget_displaced(next(iter(self._displaced)))
+        self._delete(key)
+
+    def _forget_displaced(self, key: tuple[NodeId, Account]) -> bool:
+        """Forget a displaced certificate; return whether it was known."""
+        if self._displaced.pop(key, None) is None:
+            return False
+        node, account = key
+        _discard(self._displaced_accounts, node, account)
+        return True
 
     def _keep(self, key: tuple[NodeId, Account], entry: _Entry) -> None:
         node, account = key
         self._entries[key] = entry
+        if self._forget_displaced(key):
+            self._have_signed.add(key)
         self._nodes.setdefault(account, {})[node] = None
         self._accounts.setdefault(node, {})[account] = None
         self._order.add(account)
@@ -214,6 +261,7 @@ class CertificateStore:
 
     def _delete(self, key: tuple[NodeId, Account]) -> None:
         node, account = key
+        self._have_signed.discard(key)
         if self._entries.pop(key, None) is not None:
             _discard(self._nodes, account, node)
             _discard(self._accounts, node, account)

@@ -161,6 +161,10 @@ class ContributionStore:
         found = (self._connection.execute(query, (digest,)).fetchone() for digest in digests)
         return tuple(row[0] for row in found if row is not None)
 
+    def page_count(self) -> int:
+        """Return the number of stored pages."""
+        return int(self._connection.execute("SELECT COUNT(*) FROM page").fetchone()[0])
+
     def missing_pages(self, most: int) -> tuple[Digest, ...]:
         """Return pages to be asked for: the first ones that each message lacks, of the newest epochs first.
 
@@ -358,6 +362,23 @@ class ContributionStore:
             "SELECT envelope FROM contribution WHERE epoch >= ? ORDER BY epoch, kind", (since_epoch,)
         )
         return tuple(row[0] for row in rows)
+
+    def newest(self, since_epoch: int, most_bytes: int) -> tuple[bytes, ...]:
+        """Return of ``envelopes`` the last ones, so many as have no more bytes together.
+
+        No more of them are read: all those of sixteen epochs can be tens of megabytes.
+        """
+        rows = self._connection.execute(
+            "SELECT envelope FROM contribution WHERE epoch >= ? ORDER BY epoch DESC, kind DESC",
+            (since_epoch,),
+        )
+        found: list[bytes] = []
+        for (envelope,) in rows:
+            most_bytes -= len(envelope)
+            if most_bytes < 0:
+                break
+            found.append(envelope)
+        return tuple(reversed(found))
 
     def _prune(self, epoch: int) -> None:
         """Keep of an epoch the proposal that the chain names, its tallies and its approvals."""

@@ -101,6 +101,11 @@ class EnvelopeStore:
         )
         return tuple(bytes(row[0]) for row in rows)
 
+    def count_of(self, account: Account, epoch: int) -> int:
+        """Return how many envelopes of an account in an epoch are stored."""
+        query = "SELECT COUNT(*) FROM heard WHERE epoch = ? AND account = ?"
+        return int(self._connection.execute(query, (epoch, account)).fetchone()[0])
+
     def latest(self, count: int) -> Iterator[tuple[ContentId, bytes]]:
         """Return the newest envelopes with their content ids, newest epoch first."""
         rows = self._connection.execute(

@@ -136,7 +136,7 @@ class ProofStore:
         epoch = proof.rollouts[0].epoch
         self._certificates.islands.require_proof(proof.account, epoch, now_seconds, heard)
         for rollout in proof.rollouts:
-            self._certificates.require(rollout.node, rollout.account, now_seconds)
+            self._certificates.require_of_proof(rollout.node, rollout.account, now_seconds)
         slot = proof.rollouts[0].slot
         self._terms.require_slot(epoch, slot)
         proof.require_signatures()

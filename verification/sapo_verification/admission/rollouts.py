@@ -155,6 +155,7 @@ class Admission:
             raise RemoteProtocolError(Rule.NODE_SIGNED, "not signed by the node that it names")
         if not is_known:
             self._occupy_slot(rollout, envelope)
+            self._certificates.note_signed(rollout.node, rollout.account)
         return AdmittedRollout(envelope.content_id, rollout)
 
     def has_seen(self, content_id: ContentId) -> bool:

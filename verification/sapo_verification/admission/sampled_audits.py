@@ -26,6 +26,9 @@ from sapo_verification.types import AdmittedRollout, VerifiedRollout
 _KEPT_TREES: Final = 64
 """Kept for the next request: 100 KiB each for 1,024 groups."""
 
+_KEPT_COUNTS: Final = 8192
+"""Of accounts of which a group is missing: as many as there are certificates."""
+
 _NEVER: Final = AuditTerms(samples=1, one_in=1)
 """In a swarm without audits by sample, whose topics carry no commitment."""
 
@@ -79,6 +82,7 @@ class SampledAudits:
         self._verify = verify
         self._is_silenced = is_silenced
         self._trees: OrderedDict[tuple[Account, int], ContentTree] = OrderedDict()
+        self._incomplete: OrderedDict[tuple[Account, int], int] = OrderedDict()
 
     # What this node commits to, and shows
 
@@ -115,12 +119,22 @@ class SampledAudits:
         return tuple(OpenedGroup(message, path) for message, path in shown if message is not None)
 
     def _tree(self, commitment: Commitment) -> ContentTree | None:
-        """Return the tree behind a commitment, or None if one of its contents is missing here."""
+        """Return the tree behind a commitment, or None if one of its contents is missing here.
+
+        Where one was missing the others are read again when their number has changed: an account that
+        withholds a group could have a node read all of them with each request of a few bytes.
+        """
         key = (commitment.account, commitment.epoch)
         if (known := self._trees.get(key)) is None:
+            stored = self._envelopes.count_of(*key)
+            if self._incomplete.get(key) == stored:
+                return None
             held = {rollout.slot: content for content, rollout in map(self._read, self._envelopes.of(*key))}
             contents = [held[slot] for slot in commitment.slots if slot in held]
             if len(contents) < len(commitment.slots):
+                self._incomplete[key] = stored
+                if len(self._incomplete) > _KEPT_COUNTS:
+                    self._incomplete.popitem(last=False)
                 return None
             self._trees[key] = known = ContentTree(contents)
             if len(self._trees) > _KEPT_TREES:

@@ -15,13 +15,16 @@ A group is refused when more than half of its completions repeat
 * the account's own text under another question. Under the same question the same text is natural;
 or text of another account in the same family and epoch, if that one arrived here clearly earlier.
 Messages that crossed, came by catch-up or before a restart have no clear order: then no account is blamed.
+Neither is one whose own question is what both texts are about: everybody can derive everybody's tasks, so
+whoever knows how an account writes could write its texts before it does, and have it blamed for copying them.
+The runs in common tell: they hold more words of the question that the first author of the text had.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections import Counter, OrderedDict, defaultdict, deque
-from collections.abc import Iterable, Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from heapq import nsmallest
@@ -29,8 +32,9 @@ from typing import Final
 
 from sapo_protocol.identifiers import Account, ContentId
 from sapo_protocol.suite import Family
+from sapo_verification.fair_memory import FairMemory, IsNewcomer, nobody
 from sapo_verification.tasks.text_policy import reasoning
-from sapo_verification.tasks.words import window_hashes, words_of
+from sapo_verification.tasks.words import window_hashes, word_hashes, words_of
 from sapo_verification.types import VerifiedRollout
 
 RUN_WORDS: Final = 5
@@ -68,14 +72,38 @@ CLEARLY_EARLIER_SECONDS: Final = 5.0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Text:
-    """The reasoning of one completion that counts."""
+    """The reasoning of one completion that counts.
+
+    Attributes:
+        asked: keyed hashes of the words in the question, the same for all texts of a group.
+        sketch: smallest keyed hashes of the text's runs, ascending.
+    """
 
     content_id: ContentId
     account: Account
     family: int
     epoch: int
     question: bytes
+    asked: array[int]
     sketch: array[int]
+
+
+_Runs = Mapping[int, tuple[int, ...]]
+"""The runs of a text: the hashes of their words by the hash of each."""
+
+_Sent = tuple[Account, ContentId]
+
+
+@dataclass(slots=True)
+class _Arrival:
+    """When a rollout arrived, and whether soon after it was sent."""
+
+    seconds: float = 0.0
+    live: bool = False
+
+
+def _nothing() -> None:
+    """Return what is kept of a text beside itself."""
 
 
 class NearDuplicates:
@@ -84,57 +112,69 @@ class NearDuplicates:
     Args:
         key: at most 64 random bytes that no other node knows.
         own: this node's account: others are compared with it, it is never blamed.
+        is_newcomer: see ``FairMemory``: whose texts were copied is not forgotten for those of new accounts.
     """
 
     def __init__(
-        self, families: Sequence[Family], key: bytes, own: Account | None, most_texts: int = MOST_TEXTS
+        self,
+        families: Sequence[Family],
+        key: bytes,
+        own: Account | None,
+        most_texts: int = MOST_TEXTS,
+        is_newcomer: IsNewcomer = nobody,
     ) -> None:
         self._families = families
         self._key = key
         self._own = own
-        self._most_texts = most_texts
-        self._texts: OrderedDict[_Text, None] = OrderedDict()
+        self._texts = FairMemory[_Text, None](most_texts, _nothing, lambda text: text.account, is_newcomer)
         self._by_account: defaultdict[Account, deque[_Text]] = defaultdict(deque)
         self._by_hash: defaultdict[int, list[_Text]] = defaultdict(list)
-        self._arrivals: OrderedDict[ContentId, tuple[float, bool]] = OrderedDict()
+        self._arrivals = FairMemory[_Sent, _Arrival](
+            MOST_ARRIVALS, _Arrival, lambda sent: sent[0], is_newcomer
+        )
 
     def __len__(self) -> int:
         return len(self._texts)
 
-    def note_arrival(self, content_id: ContentId, now_seconds: float, *, live: bool) -> None:
-        """Record when a rollout arrived; ``live`` if it came by gossip, soon after it was sent."""
-        self._arrivals.setdefault(content_id, (now_seconds, live))
-        if len(self._arrivals) > MOST_ARRIVALS:
-            self._arrivals.popitem(last=False)
+    def note_arrival(
+        self, account: Account, content_id: ContentId, now_seconds: float, *, live: bool
+    ) -> None:
+        """Record when an account's rollout arrived; ``live`` if it came by gossip, soon after it was sent."""
+        if self._arrivals.get((account, content_id)) is None:
+            arrival, _ = self._arrivals.heard((account, content_id))
+            arrival.seconds, arrival.live = now_seconds, live
 
     def examine(self, rollout: VerifiedRollout) -> str | None:
         """Remember the texts of a verified group; return its fault, or None."""
         texts = list(self._texts_of(rollout))
-        copied = 0 if rollout.account == self._own else sum(map(self._is_copied, texts))
-        for text in texts:
+        copied = 0 if rollout.account == self._own else sum(self._is_copied(*each) for each in texts)
+        for text, _ in texts:
             self._remember(text)
         if copied <= COPIED_SHARE * len(rollout.completions):
             return None
         return f"{copied} of {len(rollout.completions)} completions repeat earlier text"
 
-    def _texts_of(self, rollout: VerifiedRollout) -> Iterable[_Text]:
+    def _texts_of(self, rollout: VerifiedRollout) -> Iterator[tuple[_Text, _Runs]]:
+        """Yield the texts that count, each with its runs."""
+        asked = array("Q", sorted(word_hashes(words_of(rollout.prompt), self._key).values()))
         question = sha256(rollout.prompt.encode()).digest()
         epoch, family = rollout.admitted.rollout.epoch, rollout.task.family
         for completion in rollout.completions:
             words = words_of(reasoning(self._families[family], completion))
             runs = window_hashes(words, RUN_WORDS, self._key)
             if len(runs) >= LEAST_RUNS:
-                sketch = array("Q", nsmallest(SKETCH, runs))
-                yield _Text(
+                text = _Text(
                     content_id=rollout.content_id,
                     account=rollout.account,
                     family=family,
                     epoch=epoch,
                     question=question,
-                    sketch=sketch,
+                    asked=asked,
+                    sketch=array("Q", nsmallest(SKETCH, runs)),
                 )
+                yield text, runs
 
-    def _is_copied(self, text: _Text) -> bool:
+    def _is_copied(self, text: _Text, runs: _Runs) -> bool:
         shared = Counter(
             known
             for probe in text.sketch[:PROBES]
@@ -142,7 +182,10 @@ class NearDuplicates:
             if self._may_blame(text, known)
         )
         closest = shared.most_common(MOST_CANDIDATES)
-        return any(similarity(text.sketch, known.sketch) >= SIMILAR for known, _ in closest)
+        return any(
+            similarity(text.sketch, known.sketch) >= SIMILAR and not _is_about_own(text, runs, known)
+            for known, _ in closest
+        )
 
     def _may_blame(self, text: _Text, known: _Text) -> bool:
         """Whether the text, if it resembles the known one, counts as copied."""
@@ -151,28 +194,28 @@ class NearDuplicates:
         return (text.family, text.epoch) == (known.family, known.epoch) and self._came_after(text, known)
 
     def _came_after(self, text: _Text, known: _Text) -> bool:
-        ours, theirs = self._arrivals.get(text.content_id), self._arrivals.get(known.content_id)
+        ours = self._arrivals.get((text.account, text.content_id))
+        theirs = self._arrivals.get((known.account, known.content_id))
         if ours is None or theirs is None:
             return False
-        seconds, live = ours
-        return live and theirs[0] + CLEARLY_EARLIER_SECONDS < seconds
+        return ours.live and theirs.seconds + CLEARLY_EARLIER_SECONDS < ours.seconds
 
     def _remember(self, text: _Text) -> None:
-        self._texts[text] = None
+        _, dropped = self._texts.heard(text)
         mine = self._by_account[text.account]
         mine.append(text)
         for probe in text.sketch[:PROBES]:
             self._by_hash[probe].append(text)
         if len(mine) > MOST_TEXTS_PER_ACCOUNT:
+            self._texts.pop(mine[0])
             self._forget(mine[0])
-        if len(self._texts) > self._most_texts:
-            self._forget(next(iter(self._texts)))
+        if dropped is not None:
+            self._forget(dropped)
 
     def _forget(self, text: _Text) -> None:
-        """Drop a text, which must be the oldest of its account."""
-        del self._texts[text]
+        """Drop what is known of a text."""
         mine = self._by_account[text.account]
-        mine.popleft()
+        mine.remove(text)
         if not mine:
             del self._by_account[text.account]
         for probe in text.sketch[:PROBES]:
@@ -180,6 +223,15 @@ class NearDuplicates:
             texts.remove(text)
             if not texts:
                 del self._by_hash[probe]
+
+
+def _is_about_own(text: _Text, runs: _Runs, known: _Text) -> bool:
+    """Whether what a text has in common with an earlier one of another account is about its own question."""
+    if text.account == known.account:
+        return False
+    common = {word for run in {*text.sketch} & {*known.sketch} for word in runs[run]}
+    own, theirs = common & {*text.asked}, common & {*known.asked}
+    return len(own - theirs) > len(theirs - own)
 
 
 def similarity(one: Sequence[int], other: Sequence[int]) -> float:

@@ -1,19 +1,24 @@
 """Counts of runs of text by account and family, in memory of fixed size; and which accounts are compared."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Set
+from functools import lru_cache
 from hashlib import blake2b
 from heapq import nlargest
 from typing import Final, TypeVar
 
 from sapo_protocol.identifiers import Account
-from sapo_verification.fair_memory import FairMemory, IsNewcomer, nobody
+from sapo_verification.fair_memory import FairMemory, IsNewcomer, Lots, nobody
 from sapo_verification.screens.run_counts import RunCounts
 from sapo_verification.types import Pair
 
 T = TypeVar("T")
 
-MAX_PAIRS: Final = 512
-"""Pairs of account and family; of known accounts or of newcomers the one heard longest ago is dropped."""
+MAX_PAIRS: Final = 1024
+"""Pairs of account and family, some 25 KiB each. Of newcomers the one heard longest ago is dropped; of known
+accounts one of the family with most of them, by lots."""
+
+PATIENCE: Final = 64
+"""A known account that was not heard in a family while so many times as many pairs were makes room first."""
 
 LEAST_OTHERS: Final = 3
 """Other accounts in a family with which one is compared; with fewer, of which one could lie, it is not."""
@@ -40,9 +45,26 @@ def heaviest(weights: Mapping[Account, float], key: bytes) -> Collection[Account
     return nlargest(MOST_COMPARED, weights, lambda account: (weights[account], keyed_hash(account, key)))
 
 
-def pair_memory(make: Callable[[], T], is_newcomer: IsNewcomer) -> FairMemory[Pair, T]:
-    """Return a memory of something for each pair; ``make`` returns that of a new one."""
-    return FairMemory(MAX_PAIRS, make, lambda pair: pair[0], is_newcomer)
+def pair_memory(make: Callable[[], T], is_newcomer: IsNewcomer, key: bytes) -> FairMemory[Pair, T]:
+    """Return a memory of something for each pair; ``make`` returns that of a new one.
+
+    Where the keys of several are equal they keep the same accounts.
+    """
+
+    @lru_cache(maxsize=2 * MAX_PAIRS)
+    def lot(pair: Pair) -> int:
+        return keyed_hash(pair[0], key)
+
+    lots = Lots(kind_of=_family, lot=lot, patience=PATIENCE)
+    return FairMemory(MAX_PAIRS, make, _account, is_newcomer, lots)
+
+
+def _account(pair: Pair) -> Account:
+    return pair[0]
+
+
+def _family(pair: Pair) -> int:
+    return pair[1]
 
 
 class PairCounts:
@@ -66,7 +88,7 @@ class PairCounts:
     ) -> None:
         self._key = key
         self._least_groups = least_groups
-        self._counts = pair_memory(lambda: RunCounts(width, fade_groups), is_newcomer)
+        self._counts = pair_memory(lambda: RunCounts(width, fade_groups), is_newcomer, key)
         self._weights: Mapping[Account, float] | None = None
 
     def __len__(self) -> int:

@@ -41,7 +41,7 @@ CLEAN_GROUPS: Final = 16
 """Groups in a row without such a run, after which an account's steps are trained again."""
 
 WIDTH: Final = 4_096
-"""24 KiB of counts per pair; sixty-four texts of forty runs are 2,560 different ones at the most."""
+"""12 KiB of counts per pair; sixty-four texts of forty runs are 2,560 different ones at the most."""
 
 
 class RecurringRuns:

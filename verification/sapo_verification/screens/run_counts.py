@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator
 from typing import Final
 
 DEPTH: Final = 3
+MOST_IN_A_BYTE: Final = 255
 _ROW_BITS: Final = 20
 """Bits of a run's hash that choose its cell in each row; three times as many are fewer than 64."""
 
@@ -26,7 +27,8 @@ class RunCounts:
     """Number of groups per run.
 
     Args:
-        width: cells of each of ``DEPTH`` rows, two bytes each; at most a million.
+        width: cells of each of ``DEPTH`` rows, of one byte where the counts fit into it, else of two; at most
+            a million.
         fade_groups: at so many groups all counts are halved; at most 65,535.
 
     Attributes:
@@ -37,7 +39,8 @@ class RunCounts:
         self.groups = 0
         self._width = width
         self._fade_groups = fade_groups
-        self._cells = array("H", bytes(2 * width * DEPTH))
+        self._type = "B" if fade_groups <= MOST_IN_A_BYTE else "H"
+        self._cells = array(self._type, [0]) * (width * DEPTH)
 
     def add(self, runs: Collection[int]) -> None:
         """Count a group.
@@ -46,7 +49,7 @@ class RunCounts:
             runs: 64-bit hashes of the different runs that it holds.
         """
         if self.groups >= self._fade_groups:
-            self._cells = array("H", [count // 2 for count in self._cells])
+            self._cells = array(self._type, [count // 2 for count in self._cells])
             self.groups //= 2
         self.groups += 1
         cells = self._cells

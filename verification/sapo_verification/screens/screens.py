@@ -42,11 +42,11 @@ class Screens:
         self.usual_forms = UsualForms(key, is_newcomer)
         self.usual_answers = UsualForms(key, is_newcomer, runs_of=answer_runs, least_groups=LEAST_GROUPS)
         self.step_lengths = StepLengths(key, is_newcomer)
-        self._duplicates = NearDuplicates(families, key, own)
+        self._duplicates = NearDuplicates(families, key, own, is_newcomer=is_newcomer)
 
     def note_arrival(self, admitted: AdmittedRollout, now_seconds: float, *, live: bool) -> None:
         """Record when a rollout arrived; ``live`` if it came by gossip, soon after it was sent."""
-        self._duplicates.note_arrival(admitted.content_id, now_seconds, live=live)
+        self._duplicates.note_arrival(admitted.account, admitted.content_id, now_seconds, live=live)
 
     def text_fault(self, admitted: AdmittedRollout) -> str | None:
         """Return why a group's text is refused (stage 9), or None."""

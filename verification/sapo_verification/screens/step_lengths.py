@@ -105,7 +105,7 @@ class StepLengths:
 
     def __init__(self, key: bytes, is_newcomer: IsNewcomer = nobody) -> None:
         self._key = key
-        self._groups: FairMemory[Pair, _Groups] = pair_memory(lambda: deque(maxlen=GROUPS), is_newcomer)
+        self._groups: FairMemory[Pair, _Groups] = pair_memory(lambda: deque(maxlen=GROUPS), is_newcomer, key)
         self._longer: frozenset[Pair] = frozenset()
         self._limits: dict[int, Mapping[int, float]] = {}
 

@@ -5,7 +5,7 @@ character beyond ASCII is a word of its own, which also suits scripts that are w
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 from string import ascii_lowercase, ascii_uppercase
 from typing import Final
@@ -36,11 +36,20 @@ def prose_windows(words: Sequence[str], size: int) -> Iterator[int]:
             yield start
 
 
-def window_hashes(words: Sequence[str], size: int, key: bytes) -> set[int]:
-    """Return a keyed 64-bit hash of each different run of prose; without the key no value can be targeted."""
-    known = {word: _hash(word, key) for word in set(words)}
+def window_hashes(words: Sequence[str], size: int, key: bytes) -> dict[int, tuple[int, ...]]:
+    """Return a keyed 64-bit hash of each different run of prose, with the hashes of the run's words.
+
+    Without the key no value can be targeted.
+    """
+    known = word_hashes(words, key)
     hashes = [known[word] for word in words]
-    return {hash(tuple(hashes[at : at + size])) & _MASK for at in prose_windows(words, size)}
+    runs = (tuple(hashes[at : at + size]) for at in prose_windows(words, size))
+    return {hash(run) & _MASK: run for run in runs}
+
+
+def word_hashes(words: Iterable[str], key: bytes) -> dict[str, int]:
+    """Return a keyed 64-bit hash of each different word."""
+    return {word: _hash(word, key) for word in set(words)}
 
 
 def _hash(word: str, key: bytes) -> int:

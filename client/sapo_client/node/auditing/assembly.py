@@ -131,6 +131,7 @@ def open_successions(
             chain=chain,
             in_force=engine.admission.terms,
             transport=context.transport,
+            uploads=gossip.uploads,
             events=context.events,
             clock=context.clock,
             node=context.author.node,

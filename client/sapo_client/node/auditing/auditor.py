@@ -32,6 +32,7 @@ from sapo_client.node.auditing.scrutiny import scrutinise
 from sapo_client.node.auditing.settlement import cumulative_points, grace_seconds
 from sapo_client.node.auditing.watchtower import LedgerWatchtower, WatchtowerParts
 from sapo_client.node.gossip.handlers import GossipHandlers
+from sapo_client.node.gossip.sync import MAX_ANSWER_BYTES
 from sapo_client.node.runtime.beacons import Beacons
 from sapo_client.node.runtime.beside import beside
 from sapo_client.node.runtime.clock import Clock
@@ -191,6 +192,7 @@ class Auditor:
         self._started_seconds = -math.inf
         self._pages = PageExchange(
             transport=parts.transport,
+            uploads=parts.gossip.uploads,
             contributions=parts.contributions,
             swarm_id=parts.manifest.swarm_id,
             clock=parts.clock,
@@ -282,7 +284,8 @@ class Auditor:
             self._parts.gossip.ask_for_contributions()
 
     def _recent(self) -> tuple[bytes, ...]:
-        return self._parts.contributions.envelopes(since_epoch=max(0, self._followed - _SERVED_EPOCHS))
+        since_epoch = max(0, self._followed - _SERVED_EPOCHS)
+        return self._parts.contributions.newest(since_epoch, MAX_ANSWER_BYTES)
 
     async def _audit(self, account_key: bytes, terms: AgreementTerms) -> None:
         parts = self._parts

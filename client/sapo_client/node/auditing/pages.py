@@ -12,7 +12,8 @@ from typing import Final
 
 import trio
 
-from sapo_client.node.gossip.sync import MAX_ANSWER_BYTES, bounded_response
+from sapo_client.node.gossip.list_uploads import ListUploads
+from sapo_client.node.gossip.sync import MAX_ANSWER_BYTES
 from sapo_client.node.runtime.clock import Clock
 from sapo_client.swarm.transport import Transport, TransportError
 from sapo_protocol.constants import MAX_REQUESTED_PAGES
@@ -29,12 +30,24 @@ _WANTED: Final = 2048
 
 
 class PageExchange:
-    """Service that completes this node's contributions with their pages."""
+    """Service that completes this node's contributions with their pages.
+
+    Args:
+        uploads: bounds what a network may have of them. All pages that are here count as one full answer:
+            how many they are follows from the accounts that auditors pay, and a newcomer needs them.
+    """
 
     def __init__(
-        self, *, transport: Transport, contributions: ContributionStore, swarm_id: SwarmId, clock: Clock
+        self,
+        *,
+        transport: Transport,
+        uploads: ListUploads,
+        contributions: ContributionStore,
+        swarm_id: SwarmId,
+        clock: Clock,
     ) -> None:
         self._transport = transport
+        self._uploads = uploads
         self._contributions = contributions
         self._protocol = pages_protocol(swarm_id)
         self._clock = clock
@@ -44,7 +57,9 @@ class PageExchange:
         """Answer peers from now on."""
 
         async def answer(peer_id: str, request: bytes) -> bytes:
-            return bounded_response(self._contributions.pages(parse_page_request(request)))
+            pages = self._contributions.pages(parse_page_request(request))
+            most_cost = MAX_ANSWER_BYTES / max(1, self._contributions.page_count())
+            return self._uploads.response(peer_id, pages, most_cost=most_cost)
 
         self._transport.serve(self._protocol, answer)
 

@@ -18,7 +18,8 @@ from sapo_client.errors import ExitCode, SapoError
 from sapo_client.ledger.errors import LedgerError
 from sapo_client.ledger.records import AnnouncedTerms
 from sapo_client.node.auditing.chain import ChainRole
-from sapo_client.node.gossip.sync import MAX_ANSWER_BYTES, bounded_response
+from sapo_client.node.gossip.list_uploads import ListUploads
+from sapo_client.node.gossip.sync import MAX_ANSWER_BYTES
 from sapo_client.node.runtime.clock import Clock
 from sapo_client.node.runtime.manifests import require_same_suite
 from sapo_client.node.runtime.successor_folder import SuccessorFolder, what_changes
@@ -54,6 +55,7 @@ class SuccessionParts:
     Attributes:
         manifest: with the successors that are obeyed.
         node: this node's key, from which its time to open again follows.
+        uploads: bounds what a network may have of the documents.
         in_force: told until when the terms are certain.
         reopen: ends the node after its round, to be opened again.
         caught_up: called when the announcements were read for the first time.
@@ -65,6 +67,7 @@ class SuccessionParts:
     chain: ChainRole
     in_force: TermsInForce
     transport: Transport
+    uploads: ListUploads
     events: EventLog
     clock: Clock
     node: NodeId
@@ -111,9 +114,10 @@ class Successions:
             return
         self._parts.in_force.known_until = -1
 
-        async def answer(_peer_id: str, request: bytes) -> bytes:
+        async def answer(peer_id: str, request: bytes) -> bytes:
             held = map(self._parts.folder.document, parse_page_request(request))
-            return bounded_response(tuple(document for document in held if document is not None))
+            documents = tuple(document for document in held if document is not None)
+            return self._parts.uploads.response(peer_id, documents)
 
         self._parts.transport.serve(self._protocol, answer)
 

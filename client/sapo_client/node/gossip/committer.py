@@ -6,8 +6,8 @@ from typing import Final
 
 import trio
 
+from sapo_client.node.gossip.list_uploads import ListUploads
 from sapo_client.node.gossip.own_certificate import OwnCertificate
-from sapo_client.node.gossip.sync import bounded_response
 from sapo_client.node.runtime.clock import Clock
 from sapo_client.observe.events import EventLog
 from sapo_client.swarm.transport import Transport
@@ -16,6 +16,7 @@ from sapo_protocol.audits.groups import parse_group_request
 from sapo_protocol.envelope import Kind
 from sapo_protocol.epochs import epoch_at
 from sapo_protocol.identifiers import NodeId
+from sapo_protocol.requests import to_response
 from sapo_protocol.settlement import grace_seconds
 from sapo_protocol.topics import commitments_topic, groups_protocol
 from sapo_verification.engine import Engine
@@ -38,6 +39,7 @@ class Committer:
         *,
         engine: Engine,
         transport: Transport,
+        uploads: ListUploads,
         own_certificate: OwnCertificate,
         node: NodeId,
         clock: Clock,
@@ -45,6 +47,7 @@ class Committer:
     ) -> None:
         self._engine = engine
         self._transport = transport
+        self._uploads = uploads
         self._own_certificate = own_certificate
         self._node = node
         self._clock = clock
@@ -89,5 +92,7 @@ class Committer:
 
     async def _answer(self, peer_id: str, request: bytes) -> bytes:
         asked = parse_group_request(request)
-        groups = () if asked is None else self._engine.sampled.open_groups(asked)
-        return bounded_response(tuple(group.to_bytes() for group in groups))
+        if asked is None or not self._uploads.may_ask(peer_id):
+            return to_response(())
+        groups = self._engine.sampled.open_groups(asked)
+        return self._uploads.response(peer_id, tuple(group.to_bytes() for group in groups))

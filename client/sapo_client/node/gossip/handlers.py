@@ -96,7 +96,7 @@ class GossipHandlers:
         self._sync = self._open_sync()
         self._catch_up = self._open_catch_up()
         self._catch_up_server = CatchUpServer(engine, transport, clock)
-        self._lists = ListUploads(transport)
+        self.uploads = ListUploads(transport, self._is_auditor)
         self._moved = trio.Event()
         node = NodeId(key_from_peer_id(transport.peer_id) or bytes(NodeId.SIZE))
         self.records = RecordExchange(
@@ -111,6 +111,7 @@ class GossipHandlers:
         self._committer = Committer(
             engine=engine,
             transport=transport,
+            uploads=self.uploads,
             own_certificate=own_certificate,
             node=node,
             clock=clock,
@@ -295,7 +296,8 @@ class GossipHandlers:
         """Answer requests with the newest messages that fit."""
 
         async def answer(peer_id: str, request: bytes) -> bytes:
-            return self._lists.response(peer_id, messages())
+            listed = messages() if self.uploads.may_ask(peer_id) else ()
+            return self.uploads.response(peer_id, listed)
 
         self._transport.serve(protocol, answer)
 
@@ -303,7 +305,12 @@ class GossipHandlers:
         """Answer with the certificates of the nodes that a request names, or with the newest that fit."""
         certificates, wanted = self._engine.certificates, parse_request(request)
         known = certificates.envelopes_of(wanted) if wanted else certificates.envelopes()
-        return self._lists.response(peer_id, known)
+        return self.uploads.response(peer_id, known)
+
+    def _is_auditor(self, peer_id: str) -> bool:
+        key, engine = key_from_peer_id(peer_id), self._engine
+        accounts = engine.certificates.accounts_of(NodeId(key)) if key is not None else ()
+        return any(account in engine.islands.everywhere for account in accounts)
 
     async def _repeat_certificate(self) -> None:
         while True:

@@ -1,14 +1,17 @@
 """What a network may have of the lists that this node tells to whoever asks.
 
-A request has a few bytes, and its answer up to a megabyte: of certificates, proofs or contributions. Peer ids
-are free, so the limit is a network's. It is no shared one, for then strangers could leave newcomers of other
-networks without certificates, and without them a newcomer understands nothing.
+A request has a few bytes, and its answer up to a megabyte: of certificates, proofs, contributions, pages of
+these, successors of the terms, or drawn groups. Peer ids are free, so the limit is a network's. It is no
+shared one, for then strangers could leave newcomers of other networks without certificates, and without them
+a newcomer understands nothing. Auditors have no limit: they are few, the chain names them, and whoever rents
+a host beside one could otherwise spend what pay rests on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from itertools import takewhile
+from math import inf
 from typing import Final
 
 import trio
@@ -22,7 +25,15 @@ from sapo_client.swarm.transport import PeerInfo, Transport
 LISTS_TO_NETWORK: Final = Rate(per_second=64 * 1024, burst=4 * 2**20)
 """Four full answers at once, and one every sixteen seconds: a node asks each peer once, and then by name."""
 
+LOOK_COST: Final = 16 * 1024
+"""Bytes as which it counts to have something looked up that takes milliseconds."""
+
 MOST_NETWORKS: Final = 1024
+
+
+def _is_none(_peer_id: str) -> bool:
+    """Call no peer an auditor's: where there is no ledger."""
+    return False
 
 
 class ListUploads:
@@ -30,19 +41,34 @@ class ListUploads:
 
     Args:
         transport: knows from where a peer is connected.
+        is_auditor: whether a peer is the node of an auditor at work.
     """
 
-    def __init__(self, transport: Transport) -> None:
+    def __init__(self, transport: Transport, is_auditor: Callable[[str], bool] = _is_none) -> None:
         self._transport = transport
+        self._is_auditor = is_auditor
         self._networks = KeyedBuckets(LISTS_TO_NETWORK, MOST_NETWORKS)
 
-    def response(self, peer_id: str, messages: tuple[bytes, ...]) -> bytes:
-        """Return a response with the newest of the messages that fit, and that its network may have now."""
+    def may_ask(self, peer_id: str) -> bool:
+        """Whether a peer may have something looked up now; if so, it counts as ``LOOK_COST`` bytes."""
+        if self._is_auditor(peer_id):
+            return True
+        network = network_of_peer(peer_of(self._transport, peer_id), peer_id)
+        return self._networks.take(network, trio.current_time(), LOOK_COST)
+
+    def response(self, peer_id: str, messages: tuple[bytes, ...], *, most_cost: float = inf) -> bytes:
+        """Return a response with the newest of the messages that fit, and that its network may have now.
+
+        Args:
+            most_cost: bytes as which a message counts at most.
+        """
+        if self._is_auditor(peer_id):
+            return bounded_response(messages)
         network = network_of_peer(peer_of(self._transport, peer_id), peer_id)
         now_seconds = trio.current_time()
 
         def may_have(message: bytes) -> bool:
-            return self._networks.take(network, now_seconds, len(message))
+            return self._networks.take(network, now_seconds, min(len(message), most_cost))
 
         return response_within(reversed(messages), may_have)
 

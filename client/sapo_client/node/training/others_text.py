@@ -33,7 +33,7 @@ FADE_TEXTS: Final = 128
 """At so many texts all counts of an account and a family are halved: what it showed long ago fades."""
 
 WIDTH: Final = 4_096
-"""24 KiB of counts per account and family; see ``RecurringRuns``."""
+"""12 KiB of counts per account and family; see ``RecurringRuns``."""
 
 MOST_FEATURES: Final = 256
 """Of a text; of a longer one a keyed sample, in which a phrase of a dozen characters hardly hides."""

@@ -10,10 +10,8 @@ publishes, not what it exports.
 from __future__ import annotations
 
 import random
-from collections import deque
 from collections.abc import Sequence
 from itertools import count
-from math import sqrt
 from typing import Final, NamedTuple, Protocol
 
 from sapo_client.node.training.canary import Checkers
@@ -23,13 +21,12 @@ from sapo_protocol.constants import SEED_BITS
 from sapo_protocol.tasks import Task
 from sapo_verification.jail.checkers import CheckFailed
 
-WINDOWS: Final = (4, 8, 16, 32)
-"""Numbers of last comparisons that are looked at together. A few tell that much was learned, before it is out
-of date; many tell that one family of thirty was."""
+FALSE_PROMOTIONS: Final = 0.05
+"""Probability with which a candidate that is never better is promoted at most, in any number of rounds."""
 
-DEVIATIONS: Final = 2.33
-"""Standard deviations by which the candidate has to be better: 1 % by chance. It is asked in every round of
-the time in which it is worse."""
+STAKES: Final = (0.1, 0.2, 0.4, 0.8)
+"""Parts of a gambler's money on the next task that only one of both solves: a small one finds that one family
+of thirty was learned, a large one that much was."""
 
 
 class Candidates(Protocol):
@@ -61,15 +58,30 @@ class Comparison(NamedTuple):
     won: int
     lost: int
 
-    @classmethod
-    def total(cls, several: Sequence[Comparison]) -> Comparison:
-        """Return several comparisons as one."""
-        return cls(*map(sum, zip(*several, strict=True)))
 
-    @property
-    def is_better(self) -> bool:
-        """Whether the candidate is surely better: McNemar's test (1947), one-sided."""
-        return self.won - self.lost > DEVIATIONS * sqrt(self.won + self.lost)
+class Betterness:
+    """Evidence, over all comparisons, that a candidate has become better than its policy.
+
+    It is the money of gamblers who bet on the candidate (Waudby-Smith and Ramdas 2024). The first one of each
+    stake begins with the first comparison and others with later ones, for a candidate is worse before it is
+    better; together they begin with at most 1. While the candidate is no better none can expect a gain, so
+    the probability that they ever have 1/p is at most p (Ville 1939). A comparison of a fixed number of last
+    rounds has no such bound: repeated in every round, it finds a difference by chance sooner or later.
+    """
+
+    def __init__(self) -> None:
+        self._money = [0.0 for _ in STAKES]
+        self._comparisons = 0
+
+    def shows(self, latest: Comparison) -> bool:
+        """Whether the candidate is surely better, now that it was compared once more."""
+        self._comparisons += 1
+        begun = 1.0 / (self._comparisons * (self._comparisons + 1))  # of all that ever begin: adds up to 1
+        self._money = [
+            (money + begun) * (1.0 + stake) ** latest.won * (1.0 - stake) ** latest.lost
+            for money, stake in zip(self._money, STAKES, strict=True)
+        ]
+        return sum(self._money) / len(STAKES) >= 1.0 / FALSE_PROMOTIONS
 
 
 class PromotionRole(Protocol):
@@ -111,7 +123,7 @@ class Promotion:
         self._families = families
         self._tasks = tasks
         self._rng = rng
-        self._comparisons: deque[Comparison] = deque(maxlen=WINDOWS[-1])
+        self._betterness = Betterness()
         self._turns = count()
 
     async def after(self, step: int, *, has_candidate: bool) -> None:
@@ -125,13 +137,11 @@ class Promotion:
             LearnerCrashed: nothing was promoted; the next round compares again.
         """
         if not has_candidate:
-            self._comparisons.clear()
+            self._betterness = Betterness()
             return
-        self._comparisons.append(await self._compare())
-        last = list(self._comparisons)
-        windows = [Comparison.total(last[-size:]) for size in WINDOWS if size <= len(last)]
-        is_better = any(window.is_better for window in windows)
-        self._events.write("candidate_compared", step=step, promoted=is_better, **last[-1]._asdict())
+        latest = await self._compare()
+        is_better = self._betterness.shows(latest)
+        self._events.write("candidate_compared", step=step, promoted=is_better, **latest._asdict())
         if is_better:
             await self._learner.promote()
 

@@ -17,6 +17,7 @@ from support.swarm import Identity, make_chain_manifest
 from sapo_client.node.auditing.agreement import Agreement, AgreementTerms, ChainState
 from sapo_client.node.auditing.pages import PageExchange
 from sapo_client.node.auditing.settlement import cumulative_points
+from sapo_client.node.gossip.list_uploads import ListUploads
 from sapo_client.node.runtime.context import Author
 from sapo_client.swarm.peer_id import peer_id_from_key
 from sapo_client.swarm.simulated.memory import MemoryHub, MemoryTransport
@@ -353,6 +354,7 @@ async def test_pages_are_fetched_from_whichever_peer_has_them() -> None:
 def _exchange(transport: MemoryTransport, auditor: AuditorOfMany) -> PageExchange:
     return PageExchange(
         transport=transport,
+        uploads=ListUploads(transport),
         contributions=auditor.contributions,
         swarm_id=MANIFEST.swarm_id,
         clock=lambda: 2.0,

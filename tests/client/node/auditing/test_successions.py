@@ -17,8 +17,12 @@ from support.weekday_policy import FAMILY
 from sapo_client.errors import SapoError
 from sapo_client.ledger.service import LedgerClient
 from sapo_client.node.auditing.successions import SuccessionParts, Successions
+from sapo_client.node.gossip import list_uploads
+from sapo_client.node.gossip.list_uploads import ListUploads
+from sapo_client.node.gossip.sync import MAX_ANSWER_BYTES
 from sapo_client.node.runtime.successor_folder import SuccessorFolder
 from sapo_client.observe.events import EventLog, read_events
+from sapo_client.swarm.limits import Rate
 from sapo_client.swarm.simulated.memory import MemoryHub, MemoryTransport
 from sapo_protocol import secp256k1
 from sapo_protocol.eip712 import SuccessionNotice
@@ -26,7 +30,7 @@ from sapo_protocol.epochs import epoch_start_seconds
 from sapo_protocol.identifiers import Digest, SwarmId
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.manifest_file import successor_to_json
-from sapo_protocol.requests import to_response
+from sapo_protocol.requests import parse_response, to_page_request, to_response
 from sapo_protocol.suite import Suite
 from sapo_protocol.terms.successor import MAX_SUCCESSOR_BYTES, Successor, successor_digest
 from sapo_protocol.topics import successors_protocol
@@ -112,6 +116,7 @@ class Follower:
                 chain=self.ledger,
                 in_force=self.terms,
                 transport=self.transport,
+                uploads=ListUploads(self.transport),
                 events=self.events,
                 clock=self.site.now,
                 node=self.who.node,
@@ -188,6 +193,37 @@ async def test_a_document_comes_from_a_peer_and_is_obeyed_in_time(site: Site) ->
     site.turn_to(ACTIVATION)
     assert reader.service.coming() is None  # in force
     assert reader.written() == ["successor_announced", "successor_obeyed", "successor_announced"]
+
+
+async def test_who_asks_for_a_document_again_and_again_gets_what_a_network_may_have(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four at once, where as many are a network's burst; a peer elsewhere has its own."""
+    author, document = Follower(site, 0), site.document()
+    request = to_page_request([author.folder.add(document)])
+    limit = Rate(per_second=1, burst=4 * len(document))
+    monkeypatch.setattr(list_uploads, "LISTS_TO_NETWORK", limit)
+    author.open()
+    hosts = {"mallory": "203.0.113.7", "mallory-2": "203.0.113.7", "bob": "198.51.100.9"}
+    peers = {name: MemoryTransport(site.hub, name, on_bug=_raise, host=host) for name, host in hosts.items()}
+
+    async def copies_for(name: str) -> int:
+        answer = await peers[name].request(
+            author.transport.peer_id,
+            successors_protocol(site.manifest.swarm_id),
+            request,
+            max_response_bytes=MAX_ANSWER_BYTES,
+        )
+        return parse_response(answer).count(document)
+
+    async with connected(author), trio.open_nursery() as nursery:
+        for peer in peers.values():
+            await nursery.start(peer.run)
+            await peer.connect(author.transport.addresses[0])
+        given = [await copies_for(name) for _ in range(4) for name in ("mallory", "mallory-2")]
+        assert given == [1, 1, 1, 1, 0, 0, 0, 0]
+        assert await copies_for("bob") == 1
+        nursery.cancel_scope.cancel()
 
 
 async def test_a_node_that_was_away_finds_two_successors_in_a_row(site: Site) -> None:

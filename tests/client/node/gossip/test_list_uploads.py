@@ -13,13 +13,14 @@ from sapo_client.node.gossip.sync import MAX_ANSWER_BYTES
 from sapo_client.swarm.limits import Rate
 from sapo_client.swarm.simulated.memory import MemoryHub, MemoryTransport
 from sapo_protocol.requests import parse_response, to_request
-from sapo_protocol.topics import certificates_protocol
+from sapo_protocol.topics import certificates_protocol, contributions_protocol
 
 MANIFEST = make_manifest()
 ALICE = Identity(1)
 MEMBERS = [Identity(number) for number in range(10, 50)]
 CERTIFICATES = [member.certificate(MANIFEST).to_bytes() for member in MEMBERS]
 SECONDS = 60
+LOOK = 1024
 LIMIT = Rate(per_second=64, burst=4 * sum(map(len, CERTIFICATES)))
 """As the real one is to a full answer: four at once, and little afterwards."""
 
@@ -28,6 +29,7 @@ LIMIT = Rate(per_second=64, burst=4 * sum(map(len, CERTIFICATES)))
 async def alice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GossipHarness:
     """Return a node that knows all members, and does not run yet."""
     monkeypatch.setattr(list_uploads, "LISTS_TO_NETWORK", LIMIT)
+    monkeypatch.setattr(list_uploads, "LOOK_COST", LOOK)
     node = GossipHarness(MemoryHub(), ALICE, MANIFEST, tmp_path)
     for message in CERTIFICATES:
         node.certificates.admit(message, node.now())
@@ -61,6 +63,30 @@ async def test_one_network_gets_four_lists_at_once_and_others_all_that_they_ask_
         assert LIMIT.burst / 2 < taken <= LIMIT.burst + (SECONDS + 1) * LIMIT.per_second
         assert {*CERTIFICATES} < {*await certificates(peers["bob"], alice)}
         assert await certificates(peers["bob"], alice, MEMBERS[3]) == (CERTIFICATES[3],)
+        nursery.cancel_scope.cancel()
+
+
+async def test_who_has_had_enough_has_nothing_read(alice: GossipHarness, autojump_clock: MockClock) -> None:
+    """Contributions are read from the disk to answer a request of no bytes."""
+    mallory = MemoryTransport(alice.hub, "mallory", on_bug=_raise, host="203.0.113.7")
+    read: list[str] = []
+
+    def contributions() -> tuple[bytes, ...]:
+        read.append("once")
+        return (CERTIFICATES[0],)
+
+    alice.gossip.open_contributions(contributions)
+    protocol = contributions_protocol(MANIFEST.swarm_id)
+    async with trio.open_nursery() as nursery:
+        for transport in (alice.transport, mallory):
+            await nursery.start(transport.run)
+        nursery.start_soon(alice.run)
+        await mallory.connect(alice.address)
+        for _ in range(SECONDS):
+            await mallory.request(alice.peer_id, protocol, b"", max_response_bytes=MAX_ANSWER_BYTES)
+            await trio.sleep(1)
+        assert len(read) <= (LIMIT.burst + SECONDS * LIMIT.per_second) / LOOK
+        assert read
         nursery.cancel_scope.cancel()
 
 

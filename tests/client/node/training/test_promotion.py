@@ -12,7 +12,7 @@ import trio
 
 from sapo_client.lab.checker import LocalChecker
 from sapo_client.learner.backend import LearnerCrashed
-from sapo_client.node.training.promotion import WINDOWS, Comparison, Promotion
+from sapo_client.node.training.promotion import FALSE_PROMOTIONS, Betterness, Comparison, Promotion
 from sapo_client.observe.events import EventLog
 from sapo_protocol.tasks import Task
 from sapo_verification.jail.checkers import CheckFailed
@@ -21,6 +21,7 @@ from sapo_verification.suites.catalogue import family
 
 NAMES = ("basic_arithmetic", "fraction_simplification")
 TASKS = 32
+ROUNDS = 96
 
 Answerer = Callable[[int, str], bytes]
 """Returns the answer to the prompt at a place."""
@@ -97,34 +98,48 @@ def after(promotion: Promotion, rounds: int, *, has_candidate: bool = True) -> N
         trio.run(partial(promotion.after, 7, has_candidate=has_candidate))
 
 
-def test_a_candidate_that_is_better_becomes_the_policy_after_a_whole_window(tmp_path: Path) -> None:
+def test_a_candidate_that_is_better_becomes_the_policy(tmp_path: Path) -> None:
     learner = TwoPolicies(knows(4), knows(2))
     promotion = promotion_of(learner, tmp_path)
-    after(promotion, WINDOWS[0] - 1)
+    after(promotion, 1)
     assert learner.promoted == 0
     after(promotion, 1)
     assert learner.promoted == 1
     compared = {"event": "candidate_compared", "step": 7, "tasks": TASKS, "both": 8, "won": 8, "lost": 0}
-    assert events(tmp_path) == [compared | {"promoted": last} for last in (False, False, False, True)]
-    assert [len(prompts) for prompts in learner.asked] == [TASKS] * WINDOWS[0]
+    assert events(tmp_path) == [compared | {"promoted": last} for last in (False, True)]
+    assert [len(prompts) for prompts in learner.asked] == [TASKS] * 2
 
 
 @pytest.mark.parametrize("candidate", [knows(4), knows(8), knows(0)], ids=["as good", "worse", "ruined"])
 def test_one_that_is_no_better_never_does(tmp_path: Path, candidate: Answerer) -> None:
     learner = TwoPolicies(knows(4), candidate)
-    after(promotion_of(learner, tmp_path), 2 * WINDOWS[-1])
+    after(promotion_of(learner, tmp_path), ROUNDS)
     assert learner.promoted == 0
 
 
+def sometimes(seed: int) -> Answerer:
+    """Return an answerer that is right on half of the items, in places of its own."""
+    drawn = random.Random(seed)
+    return lambda _, prompt: right(prompt) if drawn.random() < 0.5 else b"?"
+
+
+def test_few_that_are_as_good_and_err_elsewhere_are_promoted_by_chance(tmp_path: Path) -> None:
+    """An attacker may wait for chance: from the promotion on its texts change the policy itself."""
+    learners = [TwoPolicies(sometimes(seed), sometimes(100 + seed)) for seed in range(8)]
+    for learner in learners:
+        after(promotion_of(learner, tmp_path), ROUNDS)
+    assert sum(bool(learner.promoted) for learner in learners) <= 1
+
+
 def test_a_small_gain_takes_more_comparisons(tmp_path: Path) -> None:
-    """One task of 32 more in each: four wins prove nothing, eight are sure."""
+    """One task of 32 more in each: seven wins prove little, eight are sure."""
 
     def one_more(place: int, prompt: str) -> bytes:
         return right(prompt) if place % 4 == 0 or place == 1 else b"?"
 
     learner = TwoPolicies(knows(4), one_more)
     promotion = promotion_of(learner, tmp_path)
-    after(promotion, WINDOWS[1] - 1)
+    after(promotion, 7)
     assert learner.promoted == 0
     after(promotion, 1)
     assert learner.promoted == 1
@@ -133,10 +148,10 @@ def test_a_small_gain_takes_more_comparisons(tmp_path: Path) -> None:
 def test_what_it_was_while_it_was_worse_is_forgotten(tmp_path: Path) -> None:
     learner = TwoPolicies(knows(2), knows(0))
     promotion = promotion_of(learner, tmp_path)
-    after(promotion, 2 * WINDOWS[-1])
+    after(promotion, ROUNDS)
     learner.answerers[1] = knows(1)
-    after(promotion, 2)
-    assert learner.promoted == 0, "as many won as lost in the shortest window"
+    after(promotion, 1)
+    assert learner.promoted == 0
     after(promotion, 1)
     assert learner.promoted == 1
 
@@ -146,10 +161,10 @@ def test_the_next_candidate_begins_anew(tmp_path: Path, *, dropped: bool) -> Non
     """After the promotion of the one before, or after it was dropped."""
     learner = TwoPolicies(knows(4), knows(2))
     promotion = promotion_of(learner, tmp_path)
-    after(promotion, WINDOWS[0] - dropped)
+    after(promotion, 2 - dropped)
     after(promotion, 1, has_candidate=False)
-    assert (learner.promoted, len(learner.asked)) == (1 - dropped, WINDOWS[0] - dropped)
-    after(promotion, WINDOWS[0] - 1)
+    assert (learner.promoted, len(learner.asked)) == (1 - dropped, 2 - dropped)
+    after(promotion, 1)
     assert learner.promoted == 1 - dropped
     after(promotion, 1)
     assert learner.promoted == 2 - dropped
@@ -172,13 +187,13 @@ def test_fewer_tasks_than_families_leave_none_out(tmp_path: Path) -> None:
 def test_a_learner_that_dies_meanwhile_is_asked_again_after_the_next_round(tmp_path: Path) -> None:
     learner = TwoPolicies(knows(4), knows(2))
     promotion = promotion_of(learner, tmp_path)
-    after(promotion, WINDOWS[0] - 1)
+    after(promotion, 1)
     learner.crashes = 1
     with pytest.raises(LearnerCrashed):
         after(promotion, 1)
     after(promotion, 1)
     assert learner.promoted == 1
-    assert [each["promoted"] for each in events(tmp_path)] == [False, False, False, True]
+    assert [each["promoted"] for each in events(tmp_path)] == [False, True]
 
 
 class Breaking(Drawn):
@@ -222,9 +237,40 @@ def test_a_task_that_the_node_was_too_busy_for_says_nothing_about_either(tmp_pat
     ]
 
 
+Chances = Sequence[tuple[float, float]]
+"""For each of the tasks in turn: that the candidate alone solves it, and that the policy alone does."""
+
+
+def promoted_after(chances: Chances, seed: int, rounds: int) -> int | None:
+    """Return the round in which a candidate is promoted, None if it is not."""
+    rng, betterness = random.Random(seed), Betterness()
+    for number in range(rounds):
+        drawn = [(rng.random(), *chances[place % len(chances)]) for place in range(2 * TASKS)]
+        won = sum(chance < wins for chance, wins, _ in drawn)
+        lost = sum(wins <= chance < wins + losses for chance, wins, losses in drawn)
+        if betterness.shows(Comparison(2 * TASKS, 0, won, lost)):
+            return number + 1
+    return None
+
+
 @pytest.mark.parametrize(
-    ("won", "lost", "is_better"),
-    [(0, 0, False), (5, 0, False), (6, 0, True), (40, 20, True), (40, 22, False), (20, 40, False)],
+    "chances",
+    [[(0.25, 0.25)], [(0.02, 0.02)], [(0.3, 0.0), (0.0, 0.3)]],
+    ids=["often different", "rarely different", "better and worse in families"],
 )
-def test_better_is_better_by_mcnemars_test(won: int, lost: int, *, is_better: bool) -> None:
-    assert Comparison(256, 100, won, lost).is_better is is_better
+def test_of_candidates_that_are_as_good_few_are_ever_promoted(chances: Chances) -> None:
+    """A test of 1 % in each of a hundred rounds would promote a half of them."""
+    candidates = 200
+    promoted = sum(promoted_after(chances, seed, 200) is not None for seed in range(candidates))
+    assert promoted <= FALSE_PROMOTIONS * candidates
+
+
+@pytest.mark.parametrize(
+    ("chances", "rounds"),
+    [([(0.2, 0.05)], 3), ([(0.15, 0.1)], 25), ([(0.12, 0.09)], 61)],
+    ids=["much better", "by five points of a hundred", "by three"],
+)
+def test_nine_of_ten_better_candidates_are_promoted_within(chances: Chances, rounds: int) -> None:
+    candidates = 100
+    promoted = sum(promoted_after(chances, seed, rounds) is not None for seed in range(candidates))
+    assert promoted >= 0.85 * candidates
