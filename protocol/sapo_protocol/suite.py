@@ -61,7 +61,8 @@ class Suite:
     Attributes:
         reasoning_gym: the exact release; items differ between releases.
         families: a rollout names a family by its index here.
-        sample_digest: SHA-256 over sample items of every family, which catches what the rest missed.
+        sample_digest: SHA-256 over sample items of every family; it detects a dependency that generates other
+            items.
     """
 
     reasoning_gym: str
@@ -91,7 +92,7 @@ def canonical_json(config: Mapping[str, object]) -> str:
 
 
 def _require_canonical(config: str) -> None:
-    """Raise unless the config is canonical JSON; another spelling of it would found another swarm."""
+    """Raise unless the config is canonical JSON; another spelling of it would give another swarm id."""
     try:
         parsed = json.loads(config)
     except ValueError:

@@ -25,7 +25,7 @@ from sapo_client.testnet.plan import Layout, NodeHome, Settings
 from sapo_client.testnet.processes import ChildProcess, free_ports, python, sapo, spawn, wait_until
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.manifest_file import manifest_to_json
-from sapo_protocol.settlement import agreeing
+from sapo_protocol.settlement import quorum_size
 from sapo_protocol.suite import Suite
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def found(
     auditors = tuple(member.identity.account for member in members if member.audit)
     contracts = LedgerTerms(
         auditors=auditors,
-        quorum=settings.quorum or agreeing(len(auditors)),
+        quorum=settings.quorum or quorum_size(len(auditors)),
         genesis_seconds=genesis_seconds,
         epoch_seconds=settings.epoch_seconds,
         challenge_seconds=defaults.challenge_seconds(settings.epoch_seconds),
