@@ -33,7 +33,9 @@ A map of one pair is three bytes on the wire and 200 in memory."""
 
 LAST_RESERVED: Final = 23
 """Largest reserved number, for message kinds and for the keys of each map; 23 is the largest in one CBOR
-byte.  Unassigned numbers up to it belong to later versions: a message with one is ignored, and no peer is
+byte.
+
+Unassigned numbers up to it belong to later versions: a message with one is ignored, and no peer is
 penalised."""
 
 MAX_FAMILIES: Final = 256

@@ -1,4 +1,6 @@
-"""Encoding of requests and responses.  A request for pages is an array of digests; a request for certificates
+"""Encoding of requests and responses.
+
+A request for pages is an array of digests; a request for certificates
 is an array of node ids, or empty for all; every other request here is empty. A response is an array of
 messages or pages. Each message in it is validated like a gossiped one, each page by its digest.
 """

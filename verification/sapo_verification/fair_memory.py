@@ -1,8 +1,7 @@
-"""What a node remembers of accounts, within a number of entries that newcomers cannot take from the others.
+"""A bounded cache of values about accounts, in which newcomers cannot displace known accounts.
 
-Accounts are free. If the entry heard longest ago were always dropped, a flood of new accounts would make a
-node forget what known accounts write, and what they were set aside for. So where there are too many entries,
-newcomers keep half of them at most.
+Accounts are free to create. With a plain least-recently-used cache a flood of new accounts would displace
+what a node remembers of known ones. So newcomers keep at most half of the entries when there are too many.
 """
 
 from collections import OrderedDict
@@ -13,7 +12,7 @@ from typing import Final, Generic, TypeVar
 from sapo_protocol.identifiers import Account
 
 NEWCOMERS_PART: Final = 0.5
-"""Of the entries that newcomers keep where known accounts need the others."""
+"""Part of the entries that newcomers keep at most when the cache is full."""
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
@@ -22,18 +21,18 @@ IsNewcomer = Callable[[Account], bool]
 
 
 def nobody(_account: Account) -> bool:
-    """Call nobody a newcomer: where all accounts are known, or none is."""
+    """Return False: for a caller that makes no difference between newcomers and known accounts."""
     return False
 
 
 class FairMemory(Generic[K, T]):
-    """Values by a key, of accounts.
+    """Values by key, each key belonging to an account; at most ``most`` of them.
 
     Args:
-        most: keys; of known accounts or of newcomers the one heard longest ago is dropped.
-        make: returns the value of a key that is heard for the first time.
-        account_of: whose key it is.
-        is_newcomer: whether an account is not known yet.
+        most: keys kept; beyond it the least recently used one, of known accounts or of newcomers, is dropped.
+        make: returns the value of a new key.
+        account_of: returns the account that a key belongs to.
+        is_newcomer: whether an account has no reputation yet.
     """
 
     def __init__(
@@ -73,8 +72,8 @@ class FairMemory(Generic[K, T]):
         """Remove a key; return its value, None if there was none."""
         return self._known.pop(key, None) or self._new.pop(key, None)
 
-    def heard(self, key: K) -> tuple[T, K | None]:
-        """Return the value of a key of which its account sent something, and the key dropped for it."""
+    def touch(self, key: K) -> tuple[T, K | None]:
+        """Return the value of a key that is used now, new if necessary, and the key dropped for it."""
         value = self._known.pop(key) if key in self._known else self._new.pop(key, None)
         if value is None:
             value = self._make()

@@ -24,14 +24,14 @@ from sapo_verification.standing import Standing
 from sapo_verification.store import Source, StoreSchema, open_database, open_for_reading
 
 MAX_CERTIFICATES: Final = 8192
-"""At about 300 bytes each; beyond it newcomers lose theirs by lot, and accounts that are needed last."""
+"""Certificates kept, about 300 bytes each. Beyond it some are dropped, see ``drop_order``."""
 
 MAX_NODES_PER_ACCOUNT: Final = 4
-"""As in the registry: more keys give no more slots, only more certificates to keep."""
+"""As in the registry contract; more keys would give no more slots, only more certificates to keep."""
 
 
 MIN_EXTENSION_SECONDS: Final = 3600
-"""A renewal lasts at least so much longer: else one key could send a new certificate with each message."""
+"""A renewal must extend the validity by at least this; else a key could send a new one with each message."""
 
 _Key = TypeVar("_Key")
 _Item = TypeVar("_Item")
@@ -49,10 +49,10 @@ _SCHEMA = StoreSchema(
 
 
 class NotIntroduced(RemoteProtocolError):
-    """Refusal of a message of a node whose certificate is not known here."""
+    """Refusal of a message whose author's certificate this node lacks."""
 
     def __init__(self, node: NodeId) -> None:
-        super().__init__(Rule.AUTHOR_INTRODUCED, f"node {node.hex()[:8]} is not introduced")
+        super().__init__(Rule.AUTHOR_INTRODUCED, f"the certificate of node {node.hex()[:8]} is not known")
         self.node = node
 
 
@@ -66,10 +66,12 @@ class CertificateStore:
     """Certificates by node and account, bounded in number.
 
     Args:
-        islands: where accounts live; without it no beacon is known, which matters on islands alone.
-        own: this node's account, whose certificate counts here without a bond.
-        is_newcomer: whether an account is not known yet: its certificates are dropped before all others.
-        key: random bytes of this start, for the newcomers' lots; drawn here by default.
+        islands: the home islands of accounts; needed only in a swarm with islands.
+        own: this node's account, whose certificate is accepted without a bond.
+        is_newcomer: whether an account has no reputation yet; certificates of such accounts are dropped
+            first.
+        key: secret random bytes, new at each start, that order newcomers' certificates for dropping; drawn
+            here by default.
     """
 
     def __init__(
@@ -90,7 +92,7 @@ class CertificateStore:
         self._is_newcomer = is_newcomer
         self._entries: OrderedDict[tuple[NodeId, Account], _Entry] = OrderedDict()
         self._nodes: dict[Account, dict[NodeId, None]] = {}
-        """Of each account in the order of reception."""
+        """Nodes of each account, in the order of reception."""
         self._accounts: dict[NodeId, dict[Account, None]] = {}
         self._order = DropOrder(key or secrets.token_bytes(32), self.standing.weight_of, self._is_needed)
         self._connection = open_database(path, _SCHEMA)
@@ -113,9 +115,8 @@ class CertificateStore:
         """Store the certificate in a message and return it.
 
         Args:
-            heard: the islands on which it counts; any without them.
+            heard: islands of the topic on which it was received; None accepts any island.
 
-        Raises:
             RemoteProtocolError: with the reason that decides the verdict.
         """
         envelope = parse_envelope(data, self._manifest.swarm_id)
@@ -125,7 +126,7 @@ class CertificateStore:
             self.standing.require_now(account, now_seconds)
         certificate = open_certificate(envelope, self._manifest.binding_domain)
         if not certificate.covers(now_seconds):
-            raise RemoteProtocolError(Rule.CERTIFICATE_COUNTS, "the certificate does not count now")
+            raise RemoteProtocolError(Rule.CERTIFICATE_COUNTS, "the certificate is not valid now")
         self._insert(certificate, data, now_seconds)
         return certificate
 
@@ -139,7 +140,9 @@ class CertificateStore:
         if entry is None:
             raise NotIntroduced(node)
         if not entry.certificate.covers(now_seconds):
-            raise RemoteProtocolError(Rule.AUTHOR_CERTIFICATE_COUNTS, f"node {node.hex()[:8]}'s time is over")
+            raise RemoteProtocolError(
+                Rule.AUTHOR_CERTIFICATE_COUNTS, f"the certificate of {node.hex()[:8]} has expired"
+            )
 
     def envelopes(self) -> tuple[bytes, ...]:
         """Return the messages of all certificates, as received, for peers that ask."""
@@ -155,7 +158,7 @@ class CertificateStore:
         return tuple(self._entries[key].envelope for key in keys)
 
     def forget(self, is_needed: Callable[[Account], bool]) -> None:
-        """Drop the certificates of accounts that this node need not know."""
+        """Drop the certificates of accounts that are not needed."""
         for key in [key for key in self._entries if not is_needed(key[1])]:
             self._delete(key)
 
@@ -187,9 +190,9 @@ class CertificateStore:
         return account == self._own or account in self.standing.exempt or not self._is_newcomer(account)
 
     def _drop_one(self, newest: Account) -> None:
-        """Drop a certificate, but never the newest: what waited for it is judged before it may go.
+        """Drop a certificate, but never the newest, for which messages may be waiting.
 
-        The first to go is a newcomer's, by lot, then the one received longest ago that is not the own.
+        A newcomer's is dropped first, in the order of ``DropOrder``, then the oldest one of another account.
         """
         account = self._order.take(lambda other: other != newest and other in self._nodes)
         if account is not None:

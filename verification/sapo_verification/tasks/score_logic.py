@@ -1,7 +1,7 @@
 """Scorer of conclusions in propositional logic, by truth tables.
 
 The generator asks for "a correct conclusion" and has no oracle. Entailment alone would reward a constant:
-over the suite's items "P or Q" follows from 72 to 88 % of the premises. So a conclusion earns its reward only
+"P or Q" follows from the premises in 72 to 88 % of the suite's items. So a conclusion earns its reward only
 if it
 
 1. is entailed by the premises and says *all* that they say about the variables it names
