@@ -22,7 +22,7 @@ from sapo_client.node.auditing.audit import AUDITORS_SHARES, Audit
 from sapo_client.node.auditing.auditor import Auditor, AuditorParts
 from sapo_client.node.runtime.bonds import BondReader
 from sapo_client.node.runtime.context import Author
-from sapo_client.node.runtime.statements import Words
+from sapo_client.node.runtime.statements import SignedFields
 from sapo_client.paths import DataDir
 from sapo_client.swarm.simulated.memory import MemoryHub
 from sapo_protocol.contributions import Approval, Proposal, Tally
@@ -221,11 +221,11 @@ class AuditorHarness:
         return Config(identity=str(key), data_dir=self.data.root, ledger=ledger)
 
 
-def agree(_: Sequence[Words]) -> None:
+def agree(_: Sequence[SignedFields]) -> None:
     """Consent to every signature."""
 
 
-def refuse(_: Sequence[Words]) -> None:
+def refuse(_: Sequence[SignedFields]) -> None:
     """Refuse every signature."""
     raise SapoError("nothing was signed", hint="agree next time", exit_code=ExitCode.KEYSTORE)
 

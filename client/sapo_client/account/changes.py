@@ -21,7 +21,7 @@ from sapo_client.errors import ExitCode, SapoError
 from sapo_client.keystore import Identity
 from sapo_client.ledger.records import Announcement
 from sapo_client.node.runtime.manifests import require_same_suite
-from sapo_client.node.runtime.statements import Words, statement_words, transaction_words
+from sapo_client.node.runtime.statements import SignedFields, describe_statement, describe_transaction
 from sapo_client.node.runtime.successor_folder import SuccessorFolder, what_changes
 from sapo_client.passphrase import PassphraseSource
 from sapo_client.paths import DataDir
@@ -264,7 +264,7 @@ async def _sign(
     statement, domain = change.statement, session.manifest.ledger_domain
     auditors, quorum = await session.ledger.changes.auditors()
     voices = auditors.of(await session.ledger.changes.current_epoch())
-    shown = {**statement_words(statement, domain), **_meaning(change, session)}
+    shown = {**describe_statement(statement, domain), **_meaning(change, session)}
     if session.account in voices:
         consent([shown])
         signature = secp256k1.sign(identity.account_key, statement.digest(domain))
@@ -314,16 +314,18 @@ async def _announce(session: LedgerSession, change: ChangeFile, consent: Consent
     return {"announced": not change.withdraws, **_meaning(change, session)}
 
 
-def _transaction(session: LedgerSession, function: str, statement: Change, change: ChangeFile) -> Words:
-    fields = statement_words(statement, session.manifest.ledger_domain)
+def _transaction(
+    session: LedgerSession, function: str, statement: Change, change: ChangeFile
+) -> SignedFields:
+    fields = describe_statement(statement, session.manifest.ledger_domain)
     follows = "every node goes over at that epoch" if not change.withdraws else "nothing changes"
     contract = session.manifest.ledger
-    return transaction_words(
+    return describe_transaction(
         f"EpochLedger.{function}", session.signer, contract=contract, fields=fields, follows=follows
     )
 
 
-def _meaning(change: ChangeFile, session: LedgerSession) -> Words:
+def _meaning(change: ChangeFile, session: LedgerSession) -> SignedFields:
     """Return what a change means, in words; and keep its document, which this node's peers may ask for.
 
     Raises:

@@ -17,7 +17,11 @@ from sapo_client.keystore import Identity
 from sapo_client.ledger.records import LedgerStatus
 from sapo_client.node.auditing.disputes import Dispute, equivocations, find_fraud, posted_trees
 from sapo_client.node.auditing.registration import end_of_new, is_fresh
-from sapo_client.node.runtime.statements import registration_words, revocation_words, transaction_words
+from sapo_client.node.runtime.statements import (
+    describe_registration,
+    describe_revocation,
+    describe_transaction,
+)
 from sapo_client.observe.events import read_events
 from sapo_client.observe.outcomes import OutcomeStore
 from sapo_client.observe.plain import to_json
@@ -96,7 +100,7 @@ def explain(config: Config, epoch: int) -> dict[str, Any]:
 def revoke(config: Config, node: NodeId, consent: Consent) -> dict[str, Any]:
     """End the account's claim on a node key, such as that of a lost machine, and wait for it."""
     with open_session(config) as session:
-        consent([revocation_words(session.signer, session.manifest, node)])
+        consent([describe_revocation(session.signer, session.manifest, node)])
         return run(_replace_claim, session, node)
 
 
@@ -175,7 +179,7 @@ async def _register(session: LedgerSession, consent: Consent) -> dict[str, Any]:
 
     known = await is_registered()
     if not known:
-        consent([registration_words(session.signer, session.manifest, session.node, not_after)])
+        consent([describe_registration(session.signer, session.manifest, session.node, not_after)])
     await session.submit_and_wait("registration", submit, is_registered)
     return {"account": str(session.account), "node": str(session.node), "registered": True, "before": known}
 
@@ -195,7 +199,7 @@ async def _claim(session: LedgerSession, consent: Consent) -> dict[str, Any]:
     paying = (await session.ledger.contracts()).distributor
     consent(
         [
-            transaction_words(
+            describe_transaction(
                 "RewardDistributor.claim", session.signer, contract=paying, fields=words, follows=follows
             )
         ]
@@ -249,7 +253,7 @@ async def _finalise(session: LedgerSession, consent: Consent) -> dict[str, Any]:
         )
     ledger = session.manifest.ledger
     assert ledger is not None  # a session has a chain
-    words = transaction_words(
+    words = describe_transaction(
         "EpochLedger.finalise",
         session.signer,
         contract=ledger,
@@ -299,7 +303,7 @@ async def _challenge(session: LedgerSession, epoch: int, consent: Consent) -> di
     names = [f"FraudVerifier.{proof.FUNCTION}" for proof in proofs]
     consent(
         [
-            transaction_words(
+            describe_transaction(
                 name, session.signer, contract=verifier, fields={"epoch": epoch}, follows=follows
             )
             for name in names
@@ -344,7 +348,7 @@ async def _payout(session: LedgerSession, receiver: Account, consent: Consent) -
     follows = "it takes effect at once for a first address or after its delay, otherwise in seven days"
     consent(
         [
-            transaction_words(
+            describe_transaction(
                 f"RewardDistributor.{function}",
                 session.signer,
                 contract=paying,

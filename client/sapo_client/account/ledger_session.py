@@ -20,7 +20,7 @@ from sapo_client.keystore import Identity
 from sapo_client.ledger.fees import GWEI
 from sapo_client.ledger.service import LedgerClient
 from sapo_client.node.runtime.manifests import settle_manifest
-from sapo_client.node.runtime.statements import Signer, Words
+from sapo_client.node.runtime.statements import SignedFields, Signer
 from sapo_client.node.runtime.supervisor import find_sapo_error
 from sapo_client.passphrase import PassphraseSource
 from sapo_client.paths import DataDir
@@ -31,7 +31,7 @@ from sapo_verification.admission.contribution_store import ContributionStore
 
 T = TypeVar("T")
 
-Consent = Callable[[Sequence[Words]], None]
+Consent = Callable[[Sequence[SignedFields]], None]
 """Shows what is about to be signed, and raises unless the account's owner agrees."""
 
 PATIENCE_SECONDS: Final = 60.0

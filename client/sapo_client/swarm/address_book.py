@@ -118,37 +118,37 @@ class AddressBook:
             entry.bootstrap = True
             entry.add(address, self._limits.max_addresses_per_peer, Proof.MET)
 
-    def learn(self, addresses: Iterable[PeerAddress], teller: str) -> None:
+    def learn(self, addresses: Iterable[PeerAddress], source_host: str) -> None:
         """Add addresses that a peer sent; the newest address of a peer is tried first.
 
         Args:
-            teller: the IP address at which that peer is connected.
+            source_host: the IP address at which that peer is connected.
         """
         for address in filter(self._is_of_use, addresses):
-            self._learn(address, teller, Proof.HEARD)
+            self._learn(address, source_host, Proof.HEARD)
 
-    def learn_signed(self, addresses: Iterable[PeerAddress], teller: str) -> None:
+    def learn_signed(self, addresses: Iterable[PeerAddress], source_host: str) -> None:
         """Add addresses that their own peers signed, whoever passed them on.
 
         Args:
-            teller: the IP address at which the peer that sent them is connected.
+            source_host: the IP address at which the peer that sent them is connected.
         """
         for address in filter(self._is_of_use, addresses):
-            self._learn(address, teller, Proof.SIGNED)
+            self._learn(address, source_host, Proof.SIGNED)
 
-    def learn_first_hand(self, addresses: Iterable[PeerAddress], teller: str | None = None) -> None:
+    def learn_first_hand(self, addresses: Iterable[PeerAddress], source_host: str | None = None) -> None:
         """Add addresses that their own peers sent over a connection that proves who they are.
 
         Args:
-            teller: the IP address at which the peer is connected; unset for one that was reached at its own.
+            source_host: the IP address at which the peer is connected; None if it was reached at its own.
         """
         for address in filter(self._is_of_use, addresses):
-            self._learn(address, teller or address.host, Proof.MET)
+            self._learn(address, source_host or address.host, Proof.MET)
 
-    def _learn(self, address: PeerAddress, teller: str, proof: Proof) -> None:
+    def _learn(self, address: PeerAddress, source_host: str, proof: Proof) -> None:
         entry = self._entries.get(address.peer_id)
         if entry is None or (entry.proof < proof and not self._is_kept(address.peer_id, entry)):
-            entry = self._room(address, teller, proof)
+            entry = self._room(address, source_host, proof)
         if entry is not None:
             entry.add(address, self._limits.max_addresses_per_peer, proof)
 

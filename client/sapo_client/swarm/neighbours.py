@@ -26,7 +26,7 @@ from sapo_client.swarm.nearby import parse_text, service_type, to_text
 _LOG = logging.getLogger(__name__)
 
 SOURCE: Final = "mdns"
-"""In place of a teller's IP address: nothing proves where an answer came from."""
+"""In place of the sender's IP address: nothing proves where an answer came from."""
 
 LOOK_SECONDS: Final = 30.0
 """Between two looks at this machine's addresses; what was found is told again, for it may be forgotten."""

@@ -66,15 +66,15 @@ class FoundPeer:
     """A peer that the application wants to be connected with.
 
     Attributes:
-        addresses: full multiaddrs, signed by the peer: that does not mean that it is there.
-        teller: the IP address of who told of them.
+        addresses: full multiaddrs, signed by the peer, which does not prove that they are reachable.
+        source_host: IP address of the peer that sent the addresses.
         islands: those for which it is wanted.
-        source: the networks to which the telling of it is ascribed.
+        source: group of networks of the peer to which the address record is attributed.
     """
 
     peer_id: str
     addresses: tuple[str, ...]
-    teller: str
+    source_host: str
     islands: frozenset[int]
     source: str
 

@@ -29,7 +29,7 @@ from sapo_client.errors import SapoError
 from sapo_client.ledger import transactions as tx
 from sapo_client.ledger.fraud import Equivocation
 from sapo_client.ledger.records import Stake
-from sapo_client.node.runtime.statements import Words
+from sapo_client.node.runtime.statements import SignedFields
 from sapo_verification.jail.checkers import CheckerPool
 
 AUDITOR = AUDITORS[0]
@@ -91,7 +91,7 @@ def test_a_slashed_auditor_bonds_again_and_its_signature_counts_again(
     result = status(config)
     assert {name: result[name] for name in standing(tokens=0, bonded=0)} == standing(tokens=108, bonded=0)
 
-    shown: list[Words] = []
+    shown: list[SignedFields] = []
     assert bond(config, None, shown.extend) == done(tokens=7, bonded=AUDITOR_BOND)
     assert [(words["transaction"], words["tokens"]) for words in shown] == [
         ("SapoToken.approve", "0.000000000000000101"),

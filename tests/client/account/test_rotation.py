@@ -16,7 +16,7 @@ from sapo_client.config import Config, LedgerConfig
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.key_status import require_in_use
 from sapo_client.keystore import Identity
-from sapo_client.node.runtime.statements import Words
+from sapo_client.node.runtime.statements import SignedFields
 from sapo_client.passphrase import PassphraseSource
 from sapo_client.paths import DataDir
 from sapo_protocol.identifiers import NodeId
@@ -72,7 +72,7 @@ def live(world: World) -> tuple[NodeId, ...]:
 def test_a_rotation_switches_the_key_everywhere(
     world: World, data: DataDir, old: Identity, tmp_path: Path
 ) -> None:
-    shown: list[Words] = []
+    shown: list[SignedFields] = []
     path = tmp_path / "new.json"
     facts = rotate(config(world, data), old.path, path, shown.extend)
     new = load(path)

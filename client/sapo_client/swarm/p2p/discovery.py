@@ -208,7 +208,7 @@ class Discovery:
         for peer in found:
             parsed = filter(None, map(parse_address, peer.addresses))
             own = [address for address in parsed if address.peer_id == peer.peer_id]
-            self._book.learn_signed(self._for(peer.teller, own), peer.teller)
+            self._book.learn_signed(self._for(peer.source_host, own), peer.source_host)
             sought[peer.peer_id] = SoughtFor(peer.islands, peer.source)
         self._book.seek(sought, short)
 
