@@ -17,11 +17,7 @@ from sapo_client.keystore import Identity
 from sapo_client.ledger.records import LedgerStatus
 from sapo_client.node.auditing.disputes import Dispute, equivocations, find_fraud, posted_trees
 from sapo_client.node.auditing.registration import end_of_new, is_fresh
-from sapo_client.node.runtime.statements import (
-    describe_registration,
-    describe_revocation,
-    describe_transaction,
-)
+from sapo_client.node.runtime import statements
 from sapo_client.observe.events import read_events
 from sapo_client.observe.outcomes import OutcomeStore
 from sapo_client.observe.plain import to_json
@@ -100,7 +96,7 @@ def explain(config: Config, epoch: int) -> dict[str, Any]:
 def revoke(config: Config, node: NodeId, consent: Consent) -> dict[str, Any]:
     """End the account's claim on a node key, such as that of a lost machine, and wait for it."""
     with open_session(config) as session:
-        consent([describe_revocation(session.signer, session.manifest, node)])
+        consent([statements.describe_revocation(session.signer, session.manifest, node)])
         return run(_replace_claim, session, node)
 
 
@@ -179,7 +175,7 @@ async def _register(session: LedgerSession, consent: Consent) -> dict[str, Any]:
 
     known = await is_registered()
     if not known:
-        consent([describe_registration(session.signer, session.manifest, session.node, not_after)])
+        consent([statements.describe_registration(session.signer, session.manifest, session.node, not_after)])
     await session.submit_and_wait("registration", submit, is_registered)
     return {"account": str(session.account), "node": str(session.node), "registered": True, "before": known}
 
@@ -199,7 +195,7 @@ async def _claim(session: LedgerSession, consent: Consent) -> dict[str, Any]:
     paying = (await session.ledger.contracts()).distributor
     consent(
         [
-            describe_transaction(
+            statements.describe_transaction(
                 "RewardDistributor.claim", session.signer, contract=paying, fields=words, follows=follows
             )
         ]
@@ -253,7 +249,7 @@ async def _finalise(session: LedgerSession, consent: Consent) -> dict[str, Any]:
         )
     ledger = session.manifest.ledger
     assert ledger is not None  # a session has a chain
-    words = describe_transaction(
+    words = statements.describe_transaction(
         "EpochLedger.finalise",
         session.signer,
         contract=ledger,
@@ -303,7 +299,7 @@ async def _challenge(session: LedgerSession, epoch: int, consent: Consent) -> di
     names = [f"FraudVerifier.{proof.FUNCTION}" for proof in proofs]
     consent(
         [
-            describe_transaction(
+            statements.describe_transaction(
                 name, session.signer, contract=verifier, fields={"epoch": epoch}, follows=follows
             )
             for name in names
@@ -348,7 +344,7 @@ async def _payout(session: LedgerSession, receiver: Account, consent: Consent) -
     follows = "it takes effect at once for a first address or after its delay, otherwise in seven days"
     consent(
         [
-            describe_transaction(
+            statements.describe_transaction(
                 f"RewardDistributor.{function}",
                 session.signer,
                 contract=paying,

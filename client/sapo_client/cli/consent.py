@@ -1,4 +1,4 @@
-"""Consent: show the account's owner what is about to be signed, and ask."""
+"""Consent: show the account's owner the statements to be signed, and ask."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`sapo swarm`: found a swarm on a test network that others run."""
+"""`sapo swarm`: found a swarm on a public test network."""
 
 from __future__ import annotations
 
@@ -92,7 +92,9 @@ CoinsPerDrip = Annotated[
 EasOption = Annotated[
     str | None,
     typer.Option(
-        "--eas", metavar="CONTRACT", help="Ethereum Attestation Service that must know every account."
+        "--eas",
+        metavar="CONTRACT",
+        help="Ethereum Attestation Service that must have an attestation of every account.",
     ),
 ]
 SchemaOption = Annotated[
@@ -103,7 +105,7 @@ Attesters = Annotated[
     typer.Option(
         "--attester",
         metavar="ACCOUNT",
-        help="Whose attestations count: an address or an identity; repeatable.",
+        help="Accepted attester: an address or an identity; repeatable.",
     ),
 ]
 CostsMoney = Annotated[
