@@ -1,7 +1,7 @@
 """The process that talks to one router, with miniupnpc, and writes one line about it.
 
-miniupnpc is written in C, trusts the length that a router names and waits as long as it trickles. Here it has
-little memory, no file, no rights, and a parent that ends it. Called as::
+miniupnpc is written in C, trusts the length that a router states, and waits without limit for slow data. So
+it runs with little memory, no files, no privileges, and a parent with a time limit. Called as::
 
     python -m sapo_client.swarm.router.igd map URL HOST PORT EXTERNAL_PORT
     python -m sapo_client.swarm.router.igd unmap URL EXTERNAL_PORT
@@ -27,7 +27,7 @@ from sapo_client.swarm.router.answers import host_of, ip4
 from sapo_verification.jail import landlock
 
 LEASE_SECONDS: Final = 3600
-"""A router forgets the port this long after a node that ended without a word."""
+"""Lease of the mapping, after which a router removes it if a node ended without doing so."""
 
 _MEMORY_BYTES: Final = 64 * 2**20  # beyond what Python has already mapped; descriptions have some kilobytes
 _CPU_SECONDS: Final = 10
@@ -42,11 +42,11 @@ _OTHER_PORTS: Final = 3
 
 
 class _RefusedError(Exception):
-    """The router said no."""
+    """The router refused."""
 
 
 class _UnusableError(Exception):
-    """What answers does not talk as a router."""
+    """The answer is not that of a router."""
 
 
 def main() -> None:
