@@ -232,7 +232,7 @@ def _check_quorum(url: str, manifest: Manifest) -> Iterator[Check]:
     from sapo_client.ledger.contract import EpochLedgerContract
     from sapo_client.ledger.errors import LedgerError
     from sapo_client.ledger.rpc import Rpc
-    from sapo_protocol.settlement import agreeing, faulty
+    from sapo_protocol.settlement import max_faulty, quorum_size
 
     if manifest.ledger is None:
         return
@@ -244,9 +244,9 @@ def _check_quorum(url: str, manifest: Manifest) -> Iterator[Check]:
         yield Check("auditors", "warn", error.text, error.hint)
         return
     count = len(auditors.founders)
-    found, best = f"{quorum} of {count} auditors agree on what is paid", agreeing(count)
+    found, best = f"{quorum} of {count} auditors agree on what is paid", quorum_size(count)
     if quorum == best:
-        yield Check("auditors", "ok", f"{found}; {faulty(count)} may lie or be absent")
+        yield Check("auditors", "ok", f"{found}; {max_faulty(count)} may lie or be absent")
         return
     # The lower median of a quorum's tallies is within the honest ones while less than half of them lie.
     few, done = ((quorum + 1) // 2, "change") if quorum < best else (count - quorum + 1, "stop")

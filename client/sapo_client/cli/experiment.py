@@ -161,9 +161,7 @@ def run(
         canary=canary,
     )
     chosen = arms_named(arms.split(",") if arms else list(ARMS))
-    from sapo_client.lab.campaign import (
-        conduct,
-    )  # imports PyTorch: names are checked before
+    from sapo_client.lab.campaign import conduct  # loads PyTorch: arms are checked first
     from sapo_client.lab.simulate import manifest_of
     from sapo_client.lab.store import ExperimentStore
 
