@@ -1,6 +1,6 @@
-"""``sapo ledger bond``, ``exit`` and ``withdraw``: what an auditor stakes on its signatures, or an account.
+"""``sapo ledger bond``, ``exit`` and ``withdraw``: the bonds of auditors and of accounts.
 
-In a swarm whose gate asks for a bond of every account, there are two bonds: the auditor's in the vault, and
+In a swarm whose gate requires a bond of every account, there are two bonds: the auditor's in the vault, and
 the account's behind the gate. The commands take the auditor's for an auditor, the account's for all others.
 """
 
@@ -72,7 +72,7 @@ def withdraw(config: Config, consent: Consent, *, account: bool = False) -> dict
 
 
 async def bond_facts(session: LedgerSession) -> dict[str, Any]:
-    """Return the bond in the vault, which only an auditor's can suffice, and the one behind a gate."""
+    """Return the account's bond in the vault (auditors only), and its bond or attestations for the gate."""
     ledger = session.ledger
     stake, needed, is_auditor = await ledger.stake(), await ledger.auditor_bond(), await _is_auditor(session)
     return {
@@ -87,7 +87,7 @@ async def bond_facts(session: LedgerSession) -> dict[str, Any]:
 
 
 async def _account_facts(session: LedgerSession) -> dict[str, Any]:
-    """Return the account's bond or attestations and what they give, where the gate asks for them."""
+    """Return the account's bond or attestations and their effect, if the gate requires them."""
     gate = session.manifest.gate
     if isinstance(gate, EasGate):
         found = await session.ledger.attestations()
@@ -114,7 +114,7 @@ async def _takes_gate(session: LedgerSession, *, account: bool) -> bool:
     """Return whether a command is about the account's bond behind the gate, and not an auditor's.
 
     Raises:
-        SapoError: the account's is meant, and the swarm asks for none.
+        SapoError: the account's bond is meant, and the swarm requires none.
     """
     gate = session.manifest.gate
     if isinstance(gate, EasGate) and (account or not await _is_auditor(session)):

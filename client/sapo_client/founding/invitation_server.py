@@ -1,4 +1,5 @@
-"""A swarm's invitation over HTTP, and its faucet: a newcomer without coins cannot call the contract himself.
+"""A swarm's invitation over HTTP, and its faucet, since a newcomer without coins cannot pay for a
+transaction.
 
 ``GET /`` is answered by the invitation file, and ``POST /`` with ``{"account": "0x..."}`` by
 ``{"served": "0x..."}``, or by ``{"error": ...}`` and status 400 (no account), 403 (refused: served within
@@ -36,7 +37,7 @@ _SECONDS: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class FaucetAccess:
-    """What calling a swarm's faucet takes: its contract, endpoints of its chain, and who pays the gas."""
+    """Access to a swarm's faucet: its contract, endpoints of its chain, and the account that pays the gas."""
 
     rpc_urls: Sequence[str]
     payer: LocalAccount
@@ -117,12 +118,12 @@ class InvitationServer:
 
 
 class _Server(ThreadingHTTPServer):
-    """What the handlers of requests share."""
+    """The HTTP server, with the state that its handlers share."""
 
     daemon_threads = True
     content = b""
     faucet: FaucetAccess | None = None
-    turn = threading.Lock()  # two transactions at once would take the same nonce
+    turn = threading.Lock()  # concurrent transactions would get the same nonce
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Log a connection that broke."""

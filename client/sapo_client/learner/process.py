@@ -166,7 +166,7 @@ class Learner:
             settings = replace(settings, fresh=False)  # a restart must resume the checkpoints
             self.restarts += 1
             self._deaths += not self._has_planned_its_end
-            self.last_death = self._last_words()
+            self.last_death = self._last_output()
             _LOG.warning("the learner died, %d times without a step: %s", self._deaths, self.last_death)
             if self._deaths >= MAX_DEATHS:
                 raise SapoError(
@@ -376,11 +376,11 @@ class Learner:
                 await process.stdin.send_all(pack({"id": number, "call": name, "arguments": arguments}))
             await call.done.wait()
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-            raise LearnerCrashed(f"the learner died before {name}: {self._last_words()}") from error
+            raise LearnerCrashed(f"the learner died before {name}: {self._last_output()}") from error
         finally:
             self._call = None
         if call.reply is None:
-            raise LearnerCrashed(f"the learner died during {name}: {self._last_words()}")
+            raise LearnerCrashed(f"the learner died during {name}: {self._last_output()}")
         if "error" in call.reply:
             raise SapoError(**call.reply["error"])
         self._times.add(name, trio.current_time() - call.started)
@@ -403,7 +403,7 @@ class Learner:
     def _checkpoints(self) -> Path:
         return self._settings.directory / "checkpoints"
 
-    def _last_words(self) -> str:
+    def _last_output(self) -> str:
         """Return the reason for the child's end, as far as it is known."""
         if self._overdue is not None:
             return self._overdue

@@ -141,13 +141,13 @@ class RpcEndpoint:
             return
         self._chain_id = self.ask(lambda web3: int(web3.eth.chain_id))
         trouble = f"it serves chain {self._chain_id}, the manifest names {wanted}"
-        self._wrong_chain = self._told(self._wrong_chain, trouble if self._chain_id != wanted else None)
+        self._wrong_chain = self._reported(self._wrong_chain, trouble if self._chain_id != wanted else None)
 
     def note_lag(self, blocks: int | None) -> None:
         """Record that it is so many blocks behind the chain, or is not."""
         was, self._stale = self._stale, None if blocks is None else f"it is {blocks} blocks behind"
         if (was is None) != (self._stale is None):
-            self._told(was, self._stale)
+            self._reported(was, self._stale)
 
     def disagreed(self, text: str) -> None:
         """Count an answer that a majority contradicts, and report its kind once."""
@@ -157,19 +157,19 @@ class RpcEndpoint:
             self._report(f"{self.name}: {text}")
 
     def _answered(self) -> None:
-        self._silence = self._told(self._silence, None)
+        self._silence = self._reported(self._silence, None)
         self._rest_seconds, self._rests_until = _FIRST_REST_SECONDS, float("-inf")
 
     def _fell_silent(self, reason: str) -> None:
         self._chain_id = None  # another server behind the address may answer next time
-        self._silence = self._told(self._silence, f"no answer ({reason})")
+        self._silence = self._reported(self._silence, f"no answer ({reason})")
         _LOG.info("%s: no answer (%s); it rests for %.0f s", self.name, reason, self._rest_seconds)
         self._rests_until = self._clock() + self._rest_seconds
         self._rest_seconds = min(2 * self._rest_seconds, _LONGEST_REST_SECONDS)
 
-    def _told(self, before: str | None, trouble: str | None) -> str | None:
+    def _reported(self, before: str | None, trouble: str | None) -> str | None:
         if trouble != before:
-            self._report(f"{self.name}: {trouble or 'in order again'}")
+            self._report(f"{self.name}: {trouble or 'works again'}")
         return trouble
 
 

@@ -156,7 +156,7 @@ def send(rpc: Rpc, signed: Signed) -> None:
     if any(_says(refusal, _NONCE_USED) for refusal in refusals):
         raise NonceUsed from refusals[0]
     raise LedgerError(
-        f"the chain refuses the transaction: {_words(refusals[0])}", hint="check the account's coins"
+        f"the chain refuses the transaction: {_message(refusals[0])}", hint="check the account's coins"
     ) from refusals[0]
 
 
@@ -285,7 +285,7 @@ def _fields(sender: Account, call: Call) -> Any:
     return fields if call.to is None else {**fields, "to": to_checksum_address(call.to)}
 
 
-def _words(refusal: Web3RPCError) -> str:
+def _message(refusal: Web3RPCError) -> str:
     """Return the message of an endpoint's refusal."""
     error = (refusal.rpc_response or {}).get("error")
     return str(error["message"]) if isinstance(error, dict) and error.get("message") else str(refusal)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from sapo_client.founding.contracts import Deployment
 
 CHAIN_START_SECONDS: Final = 60
-"""Importing the execution specification takes a second or two on an idle machine."""
+"""Timeout, seconds: importing the execution specification takes one or two on an idle machine."""
 
 _LYING_NODE: Final = """
 from sapo_client.cli.app import main
@@ -55,7 +55,8 @@ testnet: half as many in a supervised step give twice the steps. The rate falls 
 a step, or the policy forgets more on the way (docs/experiment-notes.md)."""
 
 MANY_TEXTS: Final[Mapping[str, object]] = {"demonstrations": 256}
-"""These identities are new and all on this machine, where a lock protects each of them."""
+"""Duplicate keys need not be searched for: the identities are new, and a lock on this machine protects
+each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +202,7 @@ def fund(setup: SwarmSetup, deployer: Identity, receivers: Sequence[Identity]) -
 
 
 def bond(setup: SwarmSetup, deployer: Identity, owners: Sequence[Identity], tokens: float | None) -> None:
-    """Bond a whole unit for every account, in a swarm that asks for one."""
+    """Bond a whole unit for every account, in a swarm that requires a bond."""
     from eth_account import Account as EthAccount
 
     from sapo_client.founding.contracts import bond_accounts

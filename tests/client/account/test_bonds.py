@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -36,13 +35,6 @@ AUDITOR = AUDITORS[0]
 EPOCH = 3
 EXIT_SECONDS = CHALLENGE_SECONDS + 2 * EPOCH_SECONDS
 WHOLE = 10**18
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    created = World.create(tmp_path)
-    yield created
-    created.chain.close()
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,13 +22,6 @@ from sapo_protocol.contributions import settle
 from sapo_protocol.envelope import parse_envelope
 from sapo_protocol.identifiers import Account, ContentId
 from sapo_protocol.manifest_file import manifest_to_json
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    created = World.create(tmp_path)
-    yield created
-    created.chain.close()
 
 
 @pytest.fixture

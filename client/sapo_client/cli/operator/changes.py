@@ -77,7 +77,7 @@ def propose(
             hint="name both --leaving and --entering",
             exit_code=ExitCode.USAGE,
         )
-    wish = changes.ChangeWish(
+    draft = changes.ChangeDraft(
         families=_levels(family),
         retired=_levels(retire),
         slots_per_epoch=slots,
@@ -87,7 +87,7 @@ def propose(
         epoch=epoch,
         withdraws=withdraw,
     )
-    found = changes.propose(options.account_config(), file, wish, options.ask)
+    found = changes.propose(options.account_config(), file, draft, options.ask)
     _print(options, found)
 
 

@@ -61,9 +61,9 @@ def main() -> None:
         else:
             line = _map(router, rest[0], int(rest[1]), int(rest[2]))
     except _RefusedError as error:
-        line = f"refused {_words(error)}"
+        line = f"refused {_message(error)}"
     except _UnusableError as error:
-        line = f"unusable {_words(error)}"
+        line = f"unusable {_message(error)}"
     print(line, flush=True)
 
 
@@ -153,7 +153,7 @@ def _ask(call: Callable[..., object], *arguments: object) -> str:
         raise _RefusedError(error) from error
 
 
-def _words(error: Exception) -> str:
+def _message(error: Exception) -> str:
     """Return what an error says, in letters, digits, spaces and hyphens alone."""
     kept = "".join(sign if sign.isascii() and (sign.isalnum() or sign == "-") else " " for sign in str(error))
     return " ".join(kept.split())[:_MOST_DETAIL].strip() or "without a reason"

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 
-import pytest
 import trio
 from support.auditor_harness import AuditorHarness, Funded, World
 from support.nodes import until
@@ -20,13 +17,6 @@ from sapo_verification.jail.checkers import CheckerPool
 NEWCOMER = Funded(14)
 DAY_SECONDS = 24 * 3600
 LOOK_SECONDS = 600
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    created = World.create(tmp_path)
-    yield created
-    created.chain.close()
 
 
 class RegistrationHarness:
