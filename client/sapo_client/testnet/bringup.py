@@ -42,6 +42,8 @@ main(Roles(open_auditor=LateAuditor))
 """
 
 LISTEN_SECONDS: Final = 2.0
+"""Time for which a node listens for a second node with its keys before it signs. It is short, because the
+identities are new and locks on this machine protect them."""
 
 MANY_TASKS: Final[Mapping[str, object]] = {
     "local_groups": 28,
@@ -55,8 +57,7 @@ testnet: half as many in a supervised step give twice the steps. The rate falls 
 a step, or the policy forgets more on the way (docs/experiment-notes.md)."""
 
 MANY_TEXTS: Final[Mapping[str, object]] = {"demonstrations": 256}
-"""Duplicate keys need not be searched for: the identities are new, and a lock on this machine protects
-each."""
+"""Of the same nodes: more right answers of others per step than by default."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ class AuditCosts:
         proof_bytes: of a drawn group: ten digests at most, for 1,024 slots, and its frame.
         commitment_bytes: envelope, node, account, epoch, a bit for each of 1,024 slots, and the root.
         entry_bytes: of one account in a tally.
-        tree_ms: of one account in one tree of points (docs/adr/ledger-tree-of-points.md: 1 s for 100,000).
+        tree_ms: of one account in one points tree (docs/adr/ledger-tree-of-points.md: 1 s for 100,000).
     """
 
     group_bytes: int = 4_200
