@@ -152,7 +152,7 @@ class Reader:
         """Read a map key, which must be above the last one."""
         major, key = self._head()
         if major != UINT:
-            raise RemoteProtocolError(Rule.MAP_KEY_TYPE, "a map key is no integer")
+            raise RemoteProtocolError(Rule.MAP_KEY_TYPE, "a map key is not an integer")
         if key <= last:
             raise RemoteProtocolError(Rule.MAP_KEYS_ASCEND, "map keys do not ascend")
         return key

@@ -156,7 +156,7 @@ def _distinct(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def _refuse_constant(name: str) -> None:
-    raise LocalProtocolError(f"the manifest holds {name}, which is no JSON number")
+    raise LocalProtocolError(f"the manifest holds {name}, which is not a JSON number")
 
 
 def _assemble(parsed: _ManifestFile) -> Manifest:
@@ -237,7 +237,7 @@ def successor_from_json(document: bytes) -> Successor:
     try:
         parsed = _SuccessorFile.model_validate(_load(document.decode("utf-8")))
     except UnicodeDecodeError as error:
-        raise LocalProtocolError(f"the successor is no UTF-8: {error}") from error
+        raise LocalProtocolError(f"the successor is not UTF-8: {error}") from error
     except ValidationError as error:
         raise _refused("successor", error) from error
     return Successor(

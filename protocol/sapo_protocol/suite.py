@@ -88,7 +88,7 @@ def canonical_json(config: Mapping[str, object]) -> str:
     try:
         return json.dumps(config, sort_keys=True, separators=(",", ":"), allow_nan=False)
     except ValueError as error:
-        raise LocalProtocolError(f"a generator's config is no JSON: {error}") from error
+        raise LocalProtocolError(f"a generator's config is not JSON: {error}") from error
 
 
 def _require_canonical(config: str) -> None:

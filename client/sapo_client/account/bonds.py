@@ -140,7 +140,7 @@ async def _bond(
     gate = await _takes_gate(session, account=account)
     if not gate and not await _is_auditor(session):
         raise _refusal(
-            f"account {session.account} is no auditor of this swarm: its bond would have no effect",
+            f"account {session.account} is not an auditor of this swarm: its bond would have no effect",
             "auditors are named when a swarm is founded, or replace one: sapo swarm change --help",
         )
     stake, needed = await ledger.stake(gate=gate), await _needed(session, gate=gate)

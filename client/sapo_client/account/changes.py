@@ -154,7 +154,9 @@ def account_of(text: str) -> Account:
     try:
         return Account.from_hex(text)
     except LocalProtocolError as error:
-        raise _refusal(f"{text} is no account", "name it as 0x and 40 hex digits", ExitCode.USAGE) from error
+        raise _refusal(
+            f"{text} is not an account", "name it as 0x and 40 hex digits", ExitCode.USAGE
+        ) from error
 
 
 def show(config: Config) -> dict[str, Any]:
@@ -272,7 +274,7 @@ async def _sign(
         change = change.model_copy(update={"signatures": (*kept, "0x" + signature.hex())})
     elif change.signatures:
         raise _refusal(
-            f"account {session.account} is no auditor of this swarm: its signature would not count",
+            f"account {session.account} is not an auditor of this swarm: its signature would not count",
             "name an auditor's identity with --identity",
         )
     _write(file, change)
@@ -360,7 +362,9 @@ def _read(file: Path, manifest: Manifest) -> ChangeFile:
         raise _refusal(f"there is no file {file}", hint, ExitCode.USAGE) from error
     except (ValidationError, LocalProtocolError) as error:
         hint = "ask its author for it again"
-        raise _refusal(f"{file} is no change: {error}", hint, ExitCode.DATA) from error
+        raise _refusal(
+            f"{file} is not a file of `sapo swarm change`: {error}", hint, ExitCode.DATA
+        ) from error
     if change.swarm_id != str(manifest.swarm_id):
         raise _refusal(f"{file} belongs to the swarm {change.swarm_id}", "name that swarm's --manifest")
     return change

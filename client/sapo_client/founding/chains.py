@@ -42,7 +42,7 @@ def agreed_chain_id(rpc: Rpc, *, costs_money: bool = False) -> int:
     chain_id = rpc.chain_id()
     if chain_id not in TEST_NETWORKS and not costs_money:
         raise LedgerError(
-            f"chain {chain_id} is none of the known test networks: its coins may be money",
+            f"chain {chain_id} is not a known test network: its coins may be money",
             hint="give the RPC address of a test network, since these contracts are not audited; to pay for"
             " a deployment on this chain, add --i-know-this-costs-money",
         )

@@ -160,7 +160,7 @@ def _from_document(content: bytes, source: str) -> Invitation:
         text = content.decode()
         document: Any = json.loads(require_shallow(text))
     except (LocalProtocolError, ValueError) as error:
-        raise _refuse(f"{source} is no manifest: {error}") from error
+        raise _refuse(f"{source} is not a manifest: {error}") from error
     if not isinstance(document, dict) or "format" not in document:
         return Invitation(_manifest(text, source))
     if document["format"] != FORMAT:
@@ -271,7 +271,7 @@ def _manifest(text: str, source: str) -> Manifest:
     try:
         return manifest_from_json(text)
     except LocalProtocolError as error:
-        raise _refuse(f"{source} is no manifest: {error}") from error
+        raise _refuse(f"{source} is not a manifest: {error}") from error
 
 
 def _compact(manifest: Manifest) -> bytes:

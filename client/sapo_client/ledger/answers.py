@@ -111,7 +111,7 @@ def parse_response(method: str, raw: bytes) -> dict[str, Any]:
     except (ValueError, LocalProtocolError) as error:
         raise BadAnswer(f"its answer to {method} is not JSON") from error
     if not isinstance(response, dict):
-        raise BadAnswer(f"its answer to {method} is no JSON-RPC response")
+        raise BadAnswer(f"its answer to {method} is not a JSON-RPC response")
     if response.get("error") is not None:
         return {"jsonrpc": "2.0", "id": 0, "error": _error(method, response["error"])}
     if "result" not in response:

@@ -145,7 +145,7 @@ def test_a_bond_that_suffices_is_left_as_it_is(world: World, harness: AuditorHar
 
 def test_a_bond_of_an_account_that_is_no_auditor_is_refused(world: World) -> None:
     worker = AuditorHarness(world, WORKERS[0], CheckerPool(world.manifest.suite), audits=False)
-    with pytest.raises(SapoError, match="is no auditor of this swarm"):
+    with pytest.raises(SapoError, match="is not an auditor of this swarm"):
         bond(worker.config(), 5, refuse)
     with pytest.raises(SapoError, match="has 0 tokens bonded"):
         leave(worker.config(), None, refuse)

@@ -48,7 +48,7 @@ def test_a_bond_needs_a_valid_amount_and_an_auditor(sapo: Run, account: list[obj
     wrong = sapo("ledger", "bond", "lots", *account)
     assert (wrong.returncode, "is not an amount of tokens" in wrong.stderr) == (2, True)
     stranger = sapo("ledger", "bond", "2.5", *account, "--yes")
-    assert (stranger.returncode, "is no auditor of this swarm" in stranger.stderr) == (6, True)
+    assert (stranger.returncode, "is not an auditor of this swarm" in stranger.stderr) == (6, True)
     assert "hint:" in stranger.stderr
 
 

@@ -171,7 +171,7 @@ def _failure(value: object) -> Failure:
 
 def _prompt(value: object) -> str:
     if not isinstance(value, str):
-        raise MalformedMessage("the prompt is no text")
+        raise MalformedMessage("the prompt is not text")
     try:
         value.encode("utf-8")
     except UnicodeEncodeError as error:

@@ -83,14 +83,14 @@ class SigningHistory:
         except ValueError as error:
             raise LocalProtocolError(f"the file is not JSON: {error}") from error
         if not isinstance(document, dict) or not document.keys() >= {"format", "version"}:
-            raise LocalProtocolError("this is no signing history")
+            raise LocalProtocolError("this is not a signing history")
         lists = _LISTS.get(document["version"]) if type(document["version"]) is int else None
         if document["format"] != FORMAT or lists is None:
             raise LocalProtocolError(
                 f"the file is {document['format']} {document['version']}, not {FORMAT} {VERSION}"
             )
         if document.keys() != {"format", "version", *lists}:
-            raise LocalProtocolError("this is no signing history")
+            raise LocalProtocolError("this is not a signing history")
         marks = tuple(map(_mark, _list(document, "marks")))
         if document["version"] == _WITHOUT_APPROVALS:
             return cls(_once(marks), tuple(map(_unknown_approvals, marks)))

@@ -125,7 +125,7 @@ def _multiply(left: Polynomial, right: Polynomial) -> Polynomial:
 
 def _divide(left: Polynomial, right: Polynomial) -> Polynomial:
     if right.keys() != {()}:
-        raise ValueError("a divisor that is no number, or zero")
+        raise ValueError("a divisor that is not a number, or zero")
     return _bounded({monomial: coefficient / right[()] for monomial, coefficient in left.items()})
 
 

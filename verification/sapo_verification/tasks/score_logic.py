@@ -84,7 +84,7 @@ def _candidates(names: Sequence[str]) -> Iterable[str]:
 
 def _plain(text: str) -> str:
     if len(text) > MAX_FORMULA_CHARACTERS:
-        raise ValueError("a formula this long is no conclusion")
+        raise ValueError("the conclusion is too long")
     return text.translate(_SPELLINGS)
 
 
@@ -164,7 +164,7 @@ class _Parser:
 
     def _negated(self, depth: int) -> int:
         if depth > MAX_DEPTH:
-            raise ValueError("a formula this deep is no conclusion")
+            raise ValueError("the conclusion is nested too deeply")
         if self._take("~"):
             return self._negated(depth + 1) ^ self.tables.always
         if self._take("("):

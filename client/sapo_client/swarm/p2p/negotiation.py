@@ -45,7 +45,7 @@ class BoundedCommunicator(MultiselectCommunicator):
         try:
             return line[:-1].decode()
         except UnicodeDecodeError as error:
-            raise FrameError("a line of a negotiation is no text") from error
+            raise FrameError("a line of a negotiation is not text") from error
 
 
 class BoundedMultiselect(Multiselect):
