@@ -172,8 +172,7 @@ class LedgerClient:
         return await self._in_thread(read)
 
     async def bonds_before(self, timestamp_seconds: int) -> Mapping[Account, int]:
-        """Return each account's bond or attestations for the gate in the last block before a moment in the
-        past.
+        """Return each account's bond or attestations for the gate in the last block before a past moment.
 
         Bonds in the token's smallest part, or numbers of attestations.
 
@@ -356,8 +355,7 @@ class LedgerClient:
         await self._enqueue("claim", f"{cumulative}:{fingerprint}", call)
 
     async def set_payout(self, payout: Account, *, instead_of: Account, announced_seconds: int) -> None:
-        """Queue a change of the payout address: the first one counts at once, every later one is only
-        announced.
+        """Queue a new payout address: the first one counts at once, every later one is only announced.
 
         Args:
             instead_of: where they went when this was requested, and what distinguishes the request from a
