@@ -362,9 +362,7 @@ def _read(file: Path, manifest: Manifest) -> ChangeFile:
         raise _refusal(f"there is no file {file}", hint, ExitCode.USAGE) from error
     except (ValidationError, LocalProtocolError) as error:
         hint = "ask its author for it again"
-        raise _refusal(
-            f"{file} is not a file of `sapo swarm change`: {error}", hint, ExitCode.DATA
-        ) from error
+        raise _refusal(f"{file} is not a valid change file: {error}", hint, ExitCode.DATA) from error
     if change.swarm_id != str(manifest.swarm_id):
         raise _refusal(f"{file} belongs to the swarm {change.swarm_id}", "name that swarm's --manifest")
     return change

@@ -134,7 +134,7 @@ def test_nobody_signs_what_it_has_not_seen(desk: Desk) -> None:
     before = desk.file.read_text()
     with pytest.raises(SapoError, match="nothing was signed"):
         sign(desk.config(B), desk.file, refuse)
-    with pytest.raises(SapoError, match="is no auditor"):
+    with pytest.raises(SapoError, match="is not an auditor"):
         sign(desk.config(STRANGER), desk.file, agree)
     assert desk.file.read_text() == before
 
@@ -144,8 +144,8 @@ def test_nobody_signs_what_it_has_not_seen(desk: Desk) -> None:
     [
         ('"swarm_id": "', '"swarm_id": "0', "belongs to the swarm"),
         ("", "", ""),
-        ('"number": 0', '"number": -1', "is no change"),
-        ('"sapo/change/1"', '"sapo/change/2"', "is no change"),
+        ('"number": 0', '"number": -1', "is not a valid change file"),
+        ('"sapo/change/1"', '"sapo/change/2"', "is not a valid change file"),
         ('\\"slots_per_epoch\\": 64', '\\"slots_per_epoch\\": 0', "cannot follow"),
         ('\\"retired\\": []', '\\"retired\\": [], \\"epoch_seconds\\": 5', "cannot follow"),
     ],
