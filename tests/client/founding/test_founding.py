@@ -200,10 +200,10 @@ def test_other_settings_are_another_swarm(chain: ServedChain, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("added", "told"),
     [
-        ({"bond": 5.0}, r"without bond, and cannot go on with 5\.0"),
-        ({"eas": EasTerms(NEWCOMER, Digest(bytes(32)), (NEWCOMER,))}, "without eas, and cannot go on with"),
-        ({"difficulty": "follow"}, "without difficulty, and cannot go on with follow"),
-        ({"challenge_seconds": 30}, "without challenge seconds, and cannot go on with 30"),
+        ({"bond": 5.0}, r"without bond, and cannot continue with 5\.0"),
+        ({"eas": EasTerms(NEWCOMER, Digest(bytes(32)), (NEWCOMER,))}, "without eas, and cannot continue with"),
+        ({"difficulty": "follow"}, "without difficulty, and cannot continue with follow"),
+        ({"challenge_seconds": 30}, "without challenge seconds, and cannot continue with 30"),
     ],
     ids=lambda value: "_".join(value) if isinstance(value, dict) else "",
 )
