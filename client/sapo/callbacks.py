@@ -1,4 +1,4 @@
-"""Callbacks on a thread of their own, so that a slow one never holds up a node."""
+"""Callbacks on a separate thread, so that a slow one never delays a node."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import outcome
 T = TypeVar("T")
 
 WAITING: Final = 10_000
-"""Calls that may wait; what does not fit is dropped and counted."""
+"""Calls that may wait; further ones are dropped and counted."""
 
 
 class CallbackThread:
-    """Calls functions one after the other, in the order in which they were put.
+    """Calls functions one after another, in the order in which they were queued.
 
     Args:
         failed: called once, on this thread, when a function raises; no function is called afterwards.
@@ -43,14 +43,14 @@ class CallbackThread:
         return threading.current_thread() is self._thread
 
     def put(self, function: Callable[[T], object], value: T) -> None:
-        """Let a function be called soon; never waits."""
+        """Queue a call of a function; never blocks."""
         try:
             self._calls.put_nowait(partial(function, value))
         except Full:
             self.missed += 1
 
     def close(self) -> None:
-        """Return once everything that waits was called."""
+        """Return once all queued calls were made."""
         self._calls.put(None)
         self._thread.join()
 

@@ -19,7 +19,7 @@ class ScoredRollout:
 
     Attributes:
         content_id: hex id of the signed content.
-        account: who is credited, as 0x and 40 hex digits.
+        account: the account that is credited, as 0x and 40 hex digits.
         node: hex id of the node that signed it.
         family: name of the task's family.
         epoch: number of the epoch.
@@ -62,7 +62,7 @@ def scored(rollout: VerifiedRollout, suite: Suite) -> ScoredRollout:
 
 
 class RolloutObserver(SilentObserver):
-    """Passes on what the engine scores, own rollouts and those of others apart.
+    """Passes the rollouts that the engine scores to callbacks: own ones and those of others separately.
 
     Args:
         suite: returns the families that the node knows now; successors of the swarm's terms add some.

@@ -20,7 +20,7 @@ KIB = 1024
 MIB = 1024 * KIB
 
 SERVICE_START_SECONDS = 900
-"""Until a node has joined; the first start of a model may download it. Service managers wait this long."""
+"""Time limit of a start, which may download a model; service managers wait this long."""
 
 LAST_CHECKPOINT_SECONDS = 420.0
 """Longest time that a stopping node waits for its last checkpoint; service managers give it more to stop."""
@@ -126,7 +126,7 @@ class LearnerConfig(_Section):
         description="Unix socket of such processes on several machines that torchrun has started",
     )
     learning_rate: float | None = Field(
-        default=None, gt=0, le=1, description="step size of the optimiser; unset: by the model's size"
+        default=None, gt=0, le=1, description="learning rate of the optimiser; unset: by the model's size"
     )
     completions: int = Field(default=8, ge=2, le=16, description="completions per rollout (the paper's L)")
     local_groups: int = Field(default=4, ge=1, le=256, description="own rollouts per step (the paper's I)")
@@ -190,7 +190,7 @@ class LearnerConfig(_Section):
         description="others' right answers trained per step in families where this node fails; 0 for none",
     )
     demonstration_rate: float | None = Field(
-        default=None, gt=0, le=1, description="step size for these answers; unset: by the model's size"
+        default=None, gt=0, le=1, description="learning rate for these answers; unset: by the model's size"
     )
     demonstration_steps: int | None = Field(
         default=None, ge=1, le=1000, description="such training steps per round; unset: by the model's size"
@@ -267,7 +267,7 @@ class LearnerConfig(_Section):
         default=None,
         ge=0,
         le=1024,
-        description="CPU cores left to others: the learner takes all but these, instead of learner.threads",
+        description="CPU cores for other processes; the learner uses the rest, instead of learner.threads",
     )
     seed: int = Field(default=0, ge=0, lt=2**63, description="seed of every random stream of this node")
 

@@ -26,7 +26,7 @@ from sapo_client.paths import DataDir, config_file, default_data_folder
 PREFIX = "SAPO_"
 NESTING = "__"
 OTHER_VARIABLES = tuple(f"{PREFIX}{name}" for name in ("CONFIG", "KEYS_DIR", "LOCKS_DIR", "REPORTS_DIR"))
-"""Variables that name files and are no settings."""
+"""Variables that name files and are not settings."""
 
 Flat = dict[str, Any]
 
@@ -108,7 +108,7 @@ def variable_of(name: str) -> str:
 def misspelt_variables(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Return the variables that `resolve` ignores and that resemble one that is read, each with that one.
 
-    Other `SAPO_` variables are left to the programs whose they are.
+    Other `SAPO_` variables may belong to other programs.
     """
     known = {name.replace(".", "_"): variable_of(name) for name in fields()}
     known |= {variable.removeprefix(PREFIX).lower(): variable for variable in OTHER_VARIABLES}

@@ -42,7 +42,7 @@ class SapoError(Exception):
     A ``transient`` error ends a command, but not a running node, which waits and tries again.
 
     Attributes:
-        finding: code of the health finding by which a node that waits tells of it; none if another one does.
+        finding: code of the health finding that a waiting node reports; None if another finding covers it.
     """
 
     transient = False

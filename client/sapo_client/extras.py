@@ -1,4 +1,4 @@
-"""What only some installations have: the extras of the package, and the error where one is missing."""
+"""The package's optional dependencies (extras), and the error if one is missing."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,8 +14,8 @@ class Extra:
     """One extra of ``sapo-swarm``.
 
     Attributes:
-        name: what stands in brackets for pip.
-        provides: what a command needs it for, as the error names it.
+        name: as in pip's brackets.
+        provides: what a command needs it for, for the error message.
         modules: the modules that it adds, as they are imported.
     """
 
@@ -97,7 +97,7 @@ def require_families(names: Iterable[str], *, exit_code: int = ExitCode.USAGE) -
 
 
 def mixed_versions(requirements: Iterable[str] | None = None) -> tuple[str, ...]:
-    """Return what is installed in a release that this package does not work with, each in words.
+    """Return a description of each installed library in a release that this package does not work with.
 
     Args:
         requirements: to check; None takes the package's own. Those of an extra count where all of its

@@ -1,4 +1,4 @@
-"""A full disk, as errors of the operating system and of SQLite tell of it."""
+"""Detection of a full disk from errors of the operating system and of SQLite."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _SQLITE_FULL: Final = 13
 """``sqlite3.SQLITE_FULL``."""
 
 _NUMBERS: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""No space, no quota, and a file that may not grow, as a limit of the process says."""
+"""No space, no quota, and the file size limit of the process."""
 
 
 def disk_full(error: BaseException, folder: Path | None) -> SapoError | None:
-    """Return what a person is told of an error that a full disk caused; none if it has another cause.
+    """Return the ``SapoError`` for an error that a full disk caused; None if it has another cause.
 
     Args:
         error: of a write, or a group or another error that holds one.
@@ -40,7 +40,7 @@ def disk_full(error: BaseException, folder: Path | None) -> SapoError | None:
 
 @contextmanager
 def told_of_full_disk(folder: Path | None) -> Iterator[None]:
-    """Raise what a person is told in place of an error that a full disk caused.
+    """Replace an error that a full disk caused by the ``SapoError`` for the user.
 
     Args:
         folder: as in ``disk_full``.
@@ -71,6 +71,6 @@ def _errors_of_writes() -> tuple[type[Exception], ...]:
 
 
 def _sqlite_errors() -> tuple[type[Exception], ...]:
-    """Return SQLite's error if it was loaded: most commands do without it, and start sooner."""
+    """Return SQLite's error class if the module is loaded; commands that do not need it start faster."""
     sqlite3 = sys.modules.get("sqlite3")
     return () if sqlite3 is None else (sqlite3.OperationalError,)

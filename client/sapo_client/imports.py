@@ -1,4 +1,4 @@
-"""Imports of large libraries, which make many lasting objects and hardly any garbage."""
+"""Faster imports of large libraries, which create many lasting objects and hardly any garbage."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Leave the search for reference cycles out until the end of the context.
+    """Disable the cyclic garbage collector inside the context.
 
-    While a library such as transformers is imported, Python would search the growing heap again and again for
-    garbage that is not there: a sixth of a learner's start.
+    While a library such as transformers is imported, the collector would scan the growing heap repeatedly
+    without finding garbage: a sixth of a learner's start.
     """
     was_enabled = gc.isenabled()
     gc.disable()

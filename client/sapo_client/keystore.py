@@ -36,7 +36,7 @@ from sapo_protocol.secp256k1 import account_of
 
 SUFFIX = ".json"
 DEFAULT_NAME = "key"
-"""Name of the identity where none is given, as in `sapo keys new key`."""
+"""Default name of the identity, as in `sapo keys new key`."""
 
 MAX_FILE_BYTES = 64 * 1024  # a hundred times a real identity; anything larger is another file
 
@@ -123,7 +123,7 @@ class IdentityFile(_Model):
 def locate(identity: str | None) -> Path:
     """Return the file that `--identity` names, by a path or by a name in the key folder.
 
-    Unset it is `key` in the key folder: a file of that name in the working folder is nobody's choice.
+    By default it is `key` in the key folder, never a file of that name in the working folder.
     """
     if not identity:
         return keys_folder() / f"{DEFAULT_NAME}{SUFFIX}"

@@ -1,4 +1,4 @@
-"""Where the log goes: to standard error as far as `-v` asks for it, and to a file of the data directory.
+"""Logging: to standard error according to `-v`, and to a file in the data directory.
 
 Importing this package configures nothing. A command calls `configure` once; a node adds its file with
 `logging_to` while it holds its data directory. Modules write to `logging.getLogger(__name__)`. libp2p reports
@@ -22,7 +22,7 @@ OWN_LOGGERS: Final = ("sapo_client", "sapo_verification")
 LIBP2P: Final = "libp2p"
 
 _LEVELS: Final = (logging.WARNING, logging.INFO, logging.DEBUG)
-"""By the number of `-v`. Warnings reach a person as a command's own words, so none is logged without `-v`."""
+"""Level by the number of `-v`. Commands print warnings themselves, so none is logged without `-v`."""
 
 _FORMAT: Final = "%(asctime)s.%(msecs)03dZ %(levelname)-7s %(name)s: %(message)s"
 
@@ -35,7 +35,7 @@ _SECRETS: Final = (
 
 
 class _Formatter(logging.Formatter):
-    """One line per record but for stack traces; no secrets of URLs, no control characters of peers."""
+    """One line per record except for stack traces, without secrets of URLs and control characters."""
 
     def __init__(self) -> None:
         super().__init__(_FORMAT, "%Y-%m-%dT%H:%M:%S")
@@ -51,11 +51,11 @@ class _Formatter(logging.Formatter):
 
 
 def configure(verbosity: int, *, quiet: bool = False) -> None:
-    """Log to standard error what a command's flags ask for; a later call replaces an earlier one.
+    """Log to standard error according to a command's flags; a later call replaces an earlier one.
 
     Args:
         verbosity: how often `-v` was given.
-        quiet: whether `-q` was given, which has the last word.
+        quiet: whether `-q` was given, which takes precedence.
     """
     for name in (*OWN_LOGGERS, LIBP2P):
         for handler in [one for one in logging.getLogger(name).handlers if one.name == __name__]:
@@ -69,7 +69,7 @@ def configure(verbosity: int, *, quiet: bool = False) -> None:
 
 @contextmanager
 def logging_to(path: Path, *, level: str, max_bytes: int, keep: int) -> Iterator[None]:
-    """Log to a file meanwhile, which only its owner reads.
+    """Log to a file, readable only by its owner, inside the context.
 
     Args:
         level: `debug`, `info`, `warning` or `error`.
@@ -79,7 +79,8 @@ def logging_to(path: Path, *, level: str, max_bytes: int, keep: int) -> Iterator
     from logging.handlers import RotatingFileHandler  # sockets and pickles: only a node needs it
 
     class Handler(RotatingFileHandler):
-        """Says nothing of a disk that takes nothing: the node's health tells it, without a stack per line."""
+        """Ignores write errors, since the node's health reports a full disk, without a stack trace per
+        line."""
 
         def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # the library's name
             if not isinstance(sys.exception(), OSError):
@@ -120,7 +121,7 @@ def _detach(handler: logging.Handler) -> None:
 
 
 def _settle_level(logger: logging.Logger) -> None:
-    """Let a logger make the records that some handler of ours takes, and no others."""
+    """Set a logger's level to the lowest one of our handlers."""
     silent = logging.CRITICAL if logger.name == LIBP2P else logging.NOTSET
     ours = (handler for handler in logger.handlers if isinstance(handler.formatter, _Formatter))
     logger.setLevel(min((handler.level for handler in ours), default=silent))

@@ -91,7 +91,7 @@ class DataDir:
 
     @property
     def successors(self) -> Path:
-        """Folder of documents of successors, by digest, and which of them this node obeys."""
+        """Folder of successor documents by digest, and the list of those that this node follows."""
         return self.root / "successors"
 
     @property
@@ -111,7 +111,7 @@ class DataDir:
 
     @property
     def outcomes(self) -> Path:
-        """SQLite file of what became of rollouts, kept longer than the events."""
+        """SQLite file of the outcomes of rollouts, kept longer than the events."""
         return self.root / "outcomes.sqlite"
 
     @property
@@ -148,7 +148,7 @@ class DataDir:
         return self
 
     def unusable(self, error: OSError) -> SapoError:
-        """Return what a person is told when the directory cannot be used."""
+        """Return the error for a directory that cannot be used."""
         return SapoError(
             f"cannot use the data directory {self.root}: {error.strerror}",
             hint="choose another one with --data-dir, or correct its permissions",

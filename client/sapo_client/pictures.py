@@ -1,4 +1,4 @@
-"""How pictures are drawn: colours that differ for the colour-blind, line styles, and what a picture must say.
+"""Style of plots: colours that colour-blind readers can distinguish, line styles, and legends.
 
 Colours are those of Okabe and Ito (2008), with a dark brown for their yellow, which is faint on white, and
 greys for controls. Lines also differ in their markers, so that a picture can be read in grey. Type is large
@@ -30,10 +30,10 @@ _SETTINGS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class LineStyle:
-    """What tells a line from others.
+    """The style that distinguishes a line from others.
 
     Attributes:
-        dashed: whether it is that of a control, which has no part in what is claimed.
+        dashed: whether it is the line of a control.
     """
 
     colour: str
@@ -41,7 +41,7 @@ class LineStyle:
     dashed: bool = False
 
     def arguments(self, points: int) -> dict[str, Any]:
-        """Return matplotlib's arguments for a line of so many points; about eight of them get a marker."""
+        """Return matplotlib's arguments for a line of ``points`` points; about eight of them get a marker."""
         return {
             "color": self.colour,
             "linewidth": 2.2,
@@ -53,7 +53,7 @@ class LineStyle:
 
 
 def style(index: int, *, dashed: bool = False) -> LineStyle:
-    """Return the style of the line with this number; after 84 they begin again. Dashed ones are grey."""
+    """Return the style of a line by its index, with a period of 84; dashed ones are grey."""
     colours = GREYS if dashed else PALETTE
     marker = MARKERS[index % len(MARKERS)]
     return LineStyle(colours[index % len(colours)], marker, dashed)
@@ -72,7 +72,7 @@ def drawing() -> Iterator[Any]:
 
 
 def legend(figure: Any, axes: Any, says: str) -> None:
-    """Write a figure's legend below it, and above that what its lines, bands and marks are.
+    """Write a figure's legend below it, preceded by an explanation of its lines, bands and marks.
 
     Args:
         axes: the panel whose lines are named.

@@ -1,4 +1,4 @@
-"""Plug-ins: strategies, losses, task samplers and arms that other packages bring by entry points.
+"""Plug-ins: strategies, losses, task samplers and arms that other packages provide by entry points.
 
 A package names an object under a group, and a setting names the object. Nothing of a plug-in is imported
 before a setting asks for it. It runs with all rights of the node, like any other installed package.
@@ -70,7 +70,7 @@ def check_name(group: PluginGroup, name: str) -> str:
 
 
 def unknown(group: PluginGroup, name: str, others: Collection[str]) -> str:
-    """Return the text of the error for a name that nobody has."""
+    """Return the text of the error for an unknown name."""
     plugged = f"; installed: {', '.join(others)}" if others else "; no plug-in is installed"
     built_in = ", ".join(group.built_in) or "none"
     return (
@@ -111,7 +111,7 @@ def load(group: PluginGroup, name: str, expected: type | None = None) -> Any:
 
 
 def _blamed(loaded: Any, text: str, hint: str) -> Any:
-    """Return the same object; calls of it, or of the functions that it holds, name it in their errors."""
+    """Return the object wrapped so that errors of its functions name the plug-in."""
     if is_dataclass(loaded) and not isinstance(loaded, type):
         held = {field.name: getattr(loaded, field.name) for field in fields(loaded)}
         calls = {name: _blamed(value, text, hint) for name, value in held.items() if callable(value)}
@@ -127,9 +127,9 @@ def _blamed(loaded: Any, text: str, hint: str) -> Any:
 
 
 class _Blamed(AbstractContextManager[None]):
-    """Raises a `SapoError` that names a plug-in in place of any error of its code, which may be of any class.
+    """Replaces any exception of a plug-in's code by a `SapoError` that names the plug-in.
 
-    A lack of memory is not its fault: the learner then tries smaller parts.
+    Out-of-memory errors pass, since the learner then tries smaller micro-batches.
     """
 
     def __init__(self, text: str, hint: str) -> None:

@@ -1,6 +1,6 @@
-"""Long lists of accounts and numbers, kept as compactly as they come over the wire.
+"""Long lists of accounts and numbers, kept in arrays instead of Python objects.
 
-A thousand Python tuples take five times the memory of the message that held them, and any peer may send one.
+As tuples, a thousand rows take five times the memory of the message that held them, and any peer may send it.
 """
 
 from array import array
@@ -15,12 +15,12 @@ _UINT64: Final = "Q"
 
 
 class Columns(Sequence[Row]):
-    """Rows of an account and some numbers below 2**64, each built when it is asked for.
+    """A sequence of rows, each an account and some numbers below 2**64; a row object is built on access.
 
     Equal to any tuple of equal rows.
 
     Args:
-        build: a row from an account and its numbers.
+        build: makes a row of an account and its numbers.
         numbers: how many numbers a row has.
         cells: for every row the account and its numbers.
     """

@@ -9,7 +9,7 @@ LATEST_MANIFEST: Final = 2
 """Manifests carry a version of their own: a new term founds new swarms, and changes no frame or signature."""
 
 MAX_ENVELOPE_BYTES: Final = 128 * 1024
-"""A full group with its framing fits twice; a flood of larger messages is refused before it is parsed."""
+"""Twice a full group with its framing. A larger message is refused before it is parsed."""
 
 MAX_GROUP_BYTES: Final = 64 * 1024
 """Eight long answers of a small model are under 40 KiB."""
@@ -32,9 +32,11 @@ MAX_FLAT_VALUES: Final = 64
 A map of one pair is three bytes on the wire and 200 in memory."""
 
 LAST_RESERVED: Final = 23
-"""Of the kinds of messages and of the keys of each map: up to here those without a meaning are reserved.
+"""Largest reserved number, for message kinds and for the keys of each map; 23 is the largest in one CBOR
+byte.
 
-As far as one byte of CBOR reaches. A later version may use them, and nobody pays for what it cannot read."""
+Unassigned numbers up to it belong to later versions: a message with one is ignored, and no peer is
+penalised."""
 
 MAX_FAMILIES: Final = 256
 """A family index fits one byte; ReasoningGYM registers 106."""
@@ -65,23 +67,23 @@ OVERLAP_SECONDS: Final = 60
 their meshes stand; a quarter of an epoch if that is less."""
 
 SETTLED_EPOCHS: Final = 2
-"""How many epochs after its end an epoch may be settled: a slow chain does not cost it at once."""
+"""How many epochs after its end an epoch may be settled: a slow chain alone does not make it fail."""
 
 ROUND_TURNS: Final = 16
-"""Turns of one length; those of each following round last twice as long, so that any delay is outgrown."""
+"""Turns in a round. Those of each following round last twice as long, so that some turn exceeds any delay."""
 
 CONTRIBUTION_EPOCHS: Final = 16
 """How many epochs after its end an epoch's contributions are accepted, for nodes that were away."""
 
 PAID_EPOCHS: Final = 12
-"""Epochs that the number of islands rests on. With those between an epoch and the islands that a node carries
-they are fewer than ``CONTRIBUTION_EPOCHS``: who joins can be sent what was granted in them."""
+"""Epochs from which the number of islands is derived. Few enough that their contributions are still exchanged
+(``CONTRIBUTION_EPOCHS``) when a node that has just joined needs them."""
 
 CONTRIBUTIONS_PER_TURN: Final = 2
 """Of one account, kind, epoch and turn: one is honest, and the second proves that the first is not."""
 
 PROOF_EPOCHS: Final = 12
-"""How many epochs after its own a proof of equivocation is accepted: as long as it has consequences."""
+"""How many epochs after the equivocation its proof is accepted: as long as it has consequences."""
 
 MAX_CERTIFICATE_SECONDS: Final = 400 * 24 * 3600
-"""A certificate outlives a year, not its owner's memory of it."""
+"""Longest validity of a certificate: a year and some weeks to renew it in."""

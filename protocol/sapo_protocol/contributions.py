@@ -1,15 +1,15 @@
 """How an epoch's contributions become one root: tally, proposal, approval.
 
 Every auditor counts an epoch by itself and publishes a *tally*.
-One of them proposes: which tallies it took, and for each account their clipped median and the
-cumulative sum so far. Everything else of the epoch root is derived, so there is nothing to disagree
-about but the numbers. The other auditors recompute it and answer with an *approval*, which is
-their account's EIP-712 signature; k of them make the root postable.
+One of them publishes a *proposal*: the tallies it took, and for each account their clipped median and the
+cumulative sum so far. Everything else of the epoch root is derived from it. The other auditors recompute the
+proposal and answer with an *approval*, an EIP-712 signature of their account. With a quorum of them the root
+can be posted on the ledger.
 
 More accounts than fit into a message are listed on *pages*, which the message names by their digests.
 
-Of n auditors f = floor((n - 1) / 3) may be silent or lie, and n - f agree. A proposal belongs to a turn,
-and so do its approvals: what one turn does not bring about, a later one may.
+Of n auditors f = floor((n - 1) / 3) may be silent or lie, and n - f agree. A proposal and its approvals
+belong to a turn; if a turn brings no quorum, a later one may.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -57,7 +57,7 @@ class Tally:
     Attributes:
         points: empty in a message that lists them on pages, until these are there.
         pages: digests of the pages; empty where the message holds the points.
-        outcomes: what became of the groups of each family, in a swarm with ladders; else empty.
+        outcomes: of the groups of each family, in a swarm with ladders; else empty.
     """
 
     node: NodeId
@@ -101,7 +101,7 @@ class Proposal:
             are there.
         turn: in which it is proposed; 0 is left out of the payload.
         pages: digests of the pages; empty where the message holds the shares.
-        record: what the epoch's outcomes come to, in a swarm with ladders; else empty.
+        record: derived from the epoch's outcomes, in a swarm with ladders; else empty.
     """
 
     node: NodeId
@@ -175,17 +175,18 @@ class Approval:
 
 
 def cumulative_entries(shares: Sequence[Share]) -> merkle.Entries:
-    """Return what the cumulative tree holds."""
+    """Return the entries of the tree of cumulative points."""
     return [(share.account, share.cumulative) for share in shares if share.cumulative]
 
 
 def point_entries(shares: Sequence[Share]) -> merkle.Entries:
-    """Return what the tree of an epoch's points holds."""
+    """Return the entries of the tree of the epoch's own points."""
     return [(share.account, share.points) for share in shares if share.points]
 
 
 def base_entries(shares: Sequence[Share]) -> merkle.Entries:
-    """Return what the cumulative tree holds that the shares add to; no account ever leaves it."""
+    """Return the entries of the tree of cumulative points before the epoch; no account ever leaves this
+    tree."""
     return [
         (share.account, share.cumulative - share.points)
         for share in shares
@@ -197,7 +198,7 @@ def to_pages(rows: Sequence[tuple[Account, int] | Share]) -> tuple[bytes, ...]:
     """Return the pages that list so many entries of a tally, or shares; none where they fit into a message.
 
     Raises:
-        ValueError: not even so many pages hold them.
+        ValueError: there are more than ``MAX_PAGES`` pages hold.
     """
     if len(rows) <= MAX_PAGE_ROWS:
         return ()
@@ -264,7 +265,7 @@ def settle(
     """Return every account's share, ascending by account: what it has earned, added to what it had.
 
     Where all together have earned more than the budget, each one's points shrink by the same factor and
-    are rounded down: whoever splits an account never has more than whoever does not, and may have less.
+    are rounded down, so splitting an account into several never earns more.
 
     Args:
         points_per_epoch: most that an account earns, as in the manifest.
@@ -282,8 +283,8 @@ def parse_tally(payload: bytes, families: int | None = None) -> Tally:
     """Return the tally in a payload.
 
     Args:
-        families: of the suite where the manifest has ladders, 0 where it has none, None where the tally was
-            admitted before and either may be.
+        families: number of families of the suite if the manifest has ladders, 0 if not; None accepts both,
+            for a tally that was admitted before.
 
     Raises:
         RemoteProtocolError: ``NOT_CANONICAL``, ``SCHEMA`` or ``OUT_OF_BOUNDS``.
@@ -416,7 +417,7 @@ def _on_pages(build: Callable[..., Row], numbers: int, pages: Sequence[bytes], r
 
 
 def _rows_on(page: bytes, numbers: int, rule: Rule) -> Iterator[tuple[Account, Sequence[int]]]:
-    """Yield the rows of a page, each an account and so many numbers."""
+    """Yield the rows of a page, each an account and ``numbers`` numbers."""
     rows = decode(page)
     if not isinstance(rows, tuple) or not 1 <= len(rows) <= MAX_PAGE_ROWS:
         raise RemoteProtocolError(rule, f"a page holds 1 to {MAX_PAGE_ROWS} rows")
@@ -430,7 +431,7 @@ def _rows_on(page: bytes, numbers: int, rule: Rule) -> Iterator[tuple[Account, S
 
 def _whole(value: Value, rule: Rule) -> int:
     if not isinstance(value, int):
-        raise RemoteProtocolError(rule, "a row of a page holds something else than numbers")
+        raise RemoteProtocolError(rule, "a row of a page holds a value that is not an unsigned integer")
     return value
 
 

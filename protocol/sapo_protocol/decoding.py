@@ -29,7 +29,8 @@ ARRAY: Final = 4
 MAP: Final = 5
 
 _SHORTEST: Final = {24: 24, 25: 1 << 8, 26: 1 << 16, 27: 1 << 32}
-"""By the low bits of a head's first byte, the smallest argument that needs so many bytes."""
+"""Smallest argument whose shortest encoding has the length that these low bits of a head's first byte
+state."""
 
 Fixed = TypeVar("Fixed", bound=FixedBytes)
 
@@ -40,15 +41,15 @@ _SMALL_MAP = 0xA0
 """First byte of the head of an empty map; those of maps of up to 23 pairs follow."""
 
 _FIELD_DEPTH = MAX_NESTING - 1
-"""Levels of arrays and maps that a field's value may still have in it."""
+"""Levels of arrays and maps that a field's value may still nest."""
 
 
 def decode(data: bytes, most_values: int = MAX_VALUES) -> Value:
     """Return the value of an encoding of at most so many values.
 
     Raises:
-        RemoteProtocolError: the bytes are no deterministic encoding of anything (``NOT_CANONICAL``),
-            or of more values than any object has (``OUT_OF_BOUNDS``).
+        RemoteProtocolError: the bytes are not the deterministic encoding of a value (``NOT_CANONICAL``), or
+            hold more values than ``most_values`` (``OUT_OF_BOUNDS``).
     """
     reader = Reader(data, most_values)
     value = reader.value(MAX_NESTING)
@@ -57,7 +58,7 @@ def decode(data: bytes, most_values: int = MAX_VALUES) -> Value:
 
 
 class Reader:
-    """A place in a message, and how many values may still follow it."""
+    """A read position in a message, and how many values may still follow it."""
 
     __slots__ = ("_at", "_data", "_left")
 
@@ -93,7 +94,7 @@ class Reader:
         return first >> 5, argument if argument < 24 else self._argument(argument)
 
     def _argument(self, low: int) -> int:
-        """Read the argument behind the first byte of a head, whose low bits say how long it is."""
+        """Read the argument of a head; the low bits of the head's first byte state its length."""
         if low > 27:
             raise RemoteProtocolError(Rule.DEFINITE_LENGTH, "indefinite or reserved length")
         data, begin = self._data, self._at
@@ -143,15 +144,15 @@ class Reader:
         return items
 
     def _require_items(self, count: int) -> None:
-        """Raise unless the bytes of so many values can be there."""
+        """Raise unless enough bytes remain for ``count`` values of at least one byte each."""
         if count > len(self._data) - self._at:
             raise RemoteProtocolError(Rule.ITEMS_THERE, "an array or map is longer than its bytes")
 
     def _key(self, last: int) -> int:
-        """Read a map key that follows another."""
+        """Read a map key, which must be above the last one."""
         major, key = self._head()
         if major != UINT:
-            raise RemoteProtocolError(Rule.MAP_KEY_TYPE, "a map key is no integer")
+            raise RemoteProtocolError(Rule.MAP_KEY_TYPE, "a map key is not an integer")
         if key <= last:
             raise RemoteProtocolError(Rule.MAP_KEYS_ASCEND, "map keys do not ascend")
         return key
@@ -245,7 +246,8 @@ class Fields(Reader):
             self.refuse(schema.keys, f"{count} fields")
 
     def has(self, key: int) -> bool:
-        """Whether an optional field comes next; asked for all of them in their order, behind the others."""
+        """Whether an optional field comes next; call it for each of them in ascending order, after the
+        required."""
         if self._pairs_left() and self._data[self._at : self._at + 1] == bytes((key,)):
             return True  # a key of a schema is one byte
         self._absent += (key,)
@@ -261,7 +263,7 @@ class Fields(Reader):
             super().require_end()
 
     def lists_strings(self, key: int) -> bool:
-        """Whether the next field is an array that begins with a byte string; it is still to be read."""
+        """Whether the next field is an array that begins with a byte string; reads nothing."""
         before = self._at, self._left, self._key_read
         major, length = self._field(key)
         first = self._data[self._at : self._at + 1] if major == ARRAY and length else b""
@@ -364,7 +366,7 @@ class Fields(Reader):
             self.refuse(bound.rule, f"{size}, not {bound.least} to {bound.most}", *behind)
 
     def refuse(self, rule: Rule, detail: str, *behind: int) -> NoReturn:
-        """Raise the rule, unless what follows breaks one that comes before it.
+        """Raise the rule, unless the rest of the object breaks a rule that takes precedence.
 
         Args:
             rule: what the field that was read last breaks.
@@ -382,7 +384,7 @@ class Fields(Reader):
         return self._count - self._key_read - 1 + sum(key < self._key_read for key in self._absent)
 
     def _finish(self, pairs: int, last: int, *, is_closed: bool = True) -> None:
-        """Raise if a pair that follows breaks a rule of the encoding, or the keys are not the schema's.
+        """Raise if a following pair breaks a rule of the encoding, or the keys are not those of the schema.
 
         Args:
             pairs: how many there are.
@@ -428,17 +430,17 @@ class Fields(Reader):
         return first >> 5, argument
 
     def _uncommon_field(self, key: int) -> tuple[int, int]:
-        """Read the same where it takes more care, or raise."""
+        """Read what ``_field`` reads where its fast path does not apply, or raise."""
         found = self._key(self._key_read)
         if found != key:
             self.value(_FIELD_DEPTH, kept=False)
             self._finish(self._pairs_left() - 1, found, is_closed=False)
-            raise RemoteProtocolError(self._schema.keys, f"field {found} where {key} belongs")
+            raise RemoteProtocolError(self._schema.keys, f"field {found} instead of {key}")
         self._key_read = key
         return self._head()
 
     def _items(self, key: int, bound: Bound) -> range:
-        """Read the head of an array; the numbers of items that are behind each of its items."""
+        """Read the head of an array; return, for each item in turn, how many items follow it."""
         major, length = self._field(key)
         if major != ARRAY:
             self._refuse_type(major, length)
@@ -462,6 +464,6 @@ class Fields(Reader):
         return value
 
     def _refuse_type(self, major: int, argument: int, *behind: int) -> NoReturn:
-        """Refuse a value of another type, whose head was read."""
+        """Refuse a value of the wrong type whose head was read."""
         self._content(major, argument, _FIELD_DEPTH - len(behind), kept=False)
-        self.refuse(self._schema.types, f"major type {major} is another type", *behind)
+        self.refuse(self._schema.types, f"major type {major} is not the field's type", *behind)

@@ -1,7 +1,7 @@
-"""Ed25519 under one strict rule, so that every node gives a signature the same verdict.
+"""Ed25519 under one strict rule, so that every node decides alike whether a signature is valid.
 
 Libraries disagree on edge cases (non-canonical encodings, points of small order, cofactors),
-and a signature that splits the network is a weapon against honest forwarders.
+and with a signature that only some nodes accept, an attacker could get honest forwarders penalised.
 The rule (RFC 8032, 5.1.7, made strict): S below the group order, A and R canonically encoded,
 neither A nor R of small order, and the equation checked without multiplying by the cofactor.
 libsodium checks the canonical S, the canonical A, the small order of A and R, and recomputes the
@@ -51,10 +51,10 @@ def verify_signed(node: NodeId, signed: bytes) -> bool:
 
 
 def is_signature_over(node: NodeId, signed: bytes) -> bool:
-    """Whether libsodium alone takes the signature at the head of a message.
+    """Whether libsodium's own rule accepts the signature at the head of a message.
 
-    Its binding's function of this name copies the message twice, and a message may be large; libsodium
-    takes no place to copy to for an answer.
+    PyNaCl's function of this name copies the message twice, and a message may be large. Here libsodium gets a
+    null pointer as its output buffer, and copies nothing.
     """
     return bool(lib.crypto_sign_open(ffi.NULL, ffi.NULL, signed, len(signed), node) == 0)
 

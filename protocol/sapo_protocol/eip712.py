@@ -18,7 +18,7 @@ _NO_DIGEST, _NOBODY = Digest(bytes(32)), Account(bytes(20))
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """The place where a statement is valid: one contract on one chain."""
+    """The EIP-712 domain in which a statement is valid: one contract on one chain."""
 
     chain_id: int
     contract: Account
@@ -48,7 +48,7 @@ class NodeBinding:
 
 @dataclass(frozen=True, slots=True)
 class EpochRoot:
-    """The contributions of an epoch as the auditors agreed on them; its digest names it for ever.
+    """The contributions of an epoch as the auditors agreed on them; the ledger identifies it by its digest.
 
     Attributes:
         base_root: the cumulative root that this one adds to. It makes the statement invalid once
@@ -72,7 +72,7 @@ class EpochRoot:
     archive_digest: Digest
 
     def digest(self, domain: Domain) -> Digest:
-        """Return the 32 bytes under which the ledger knows the root."""
+        """Return the 32 bytes by which the ledger identifies the root."""
         return _digest(domain, self.struct)
 
     @property
@@ -93,8 +93,8 @@ class EpochRoot:
 class EpochApproval:
     """An auditor's consent to a root that was proposed in a turn.
 
-    Two roots in one turn of an epoch under one signature cost the signer its bond. In a later turn it may
-    sign another root, for what was proposed before has come to nothing.
+    An auditor that signs two roots in one turn of an epoch loses its bond. In a later turn it may sign
+    another root, since the earlier proposal did not reach a quorum.
     """
 
     TYPE: ClassVar[bytes] = b"EpochApproval(uint32 turn,EpochRoot root)" + EpochRoot.TYPE

@@ -72,7 +72,7 @@ def _utf8(text: str) -> bytes:
 
 def _encode_head(major: int, argument: int, out: bytearray) -> None:
     if not 0 <= argument <= MAX_UINT64:
-        raise LocalProtocolError(f"{argument} is no unsigned 64-bit integer")
+        raise LocalProtocolError(f"{argument} is not an unsigned 64-bit integer")
     if argument < 24:
         out.append(major << 5 | argument)
         return

@@ -29,7 +29,8 @@ class Kind(IntEnum):
     APPROVAL = 5
     EQUIVOCATION = 6
     COMMITMENT = 7
-    """On the topic of commitments alone; anywhere else its number is reserved, as it was before."""
+    """Accepted on the topic of commitments only; everywhere else the number counts as reserved, as in
+    0.1.0."""
 
     @property
     def tag(self) -> bytes:
@@ -43,7 +44,7 @@ _TAGS = (b"", *(kind.tag + b"\x00" for kind in Kind))
 _SCHEMA = Schema(Rule.ENVELOPE_KEYS, Rule.ENVELOPE_TYPES, Rule.ENVELOPE_RESERVED, required=5)
 _SIGNATURE = Bound(Rule.ENVELOPE_SIGNATURE, least=ed25519.SIGNATURE_BYTES, most=ed25519.SIGNATURE_BYTES)
 NO_SIGNATURE: Final = bytes(ed25519.SIGNATURE_BYTES)
-"""In place of a signature where the payload proves itself, so that one proof has one message."""
+"""Stands in place of a signature if the payload proves itself, so that one proof has exactly one message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ class SignedEnvelope:
         """Return the digest of what is signed; two signatures over one content have one id."""
         if (known := self._content_id) is None:
             digest = sha256(_TAGS[self.kind] + self.swarm_id)
-            digest.update(self.payload)  # not joined: a payload may be large, and is copied often enough
+            digest.update(self.payload)  # two updates instead of one joined string: a payload may be large
             known = bytes.__new__(ContentId, digest.digest())  # of the right size: SHA-256's
             object.__setattr__(self, "_content_id", known)  # computed once, when it is first asked for
         return known
@@ -101,7 +102,7 @@ def seal(kind: Kind, swarm_id: SwarmId, payload: bytes, seed: bytes) -> SignedEn
 
 
 def enclose(kind: Kind, swarm_id: SwarmId, payload: bytes) -> SignedEnvelope:
-    """Return an envelope around a payload that proves itself and that no node signs.
+    """Return an envelope without a signature, around a payload that proves itself.
 
     Raises:
         LocalProtocolError: the envelope would be larger than the wire allows.
@@ -113,7 +114,7 @@ def parse_envelope(data: bytes, swarm_id: SwarmId, *, also: Kind | None = None) 
     """Return the envelope in a message of this swarm (stages 0 to 2: size, encoding, version, swarm).
 
     Args:
-        also: a kind that is reserved elsewhere, and known where the message came from.
+        also: a kind to accept although it is reserved on other topics and protocols.
 
     Raises:
         RemoteProtocolError: ``OVERSIZE``, ``NOT_CANONICAL``, ``SCHEMA``, ``OUT_OF_BOUNDS``,
@@ -145,7 +146,7 @@ def open_payload(envelope: SignedEnvelope, kind: Kind, rule: Rule = Rule.TOPIC_K
         RemoteProtocolError: ``WRONG_KIND``.
     """
     if envelope.kind is not kind:
-        raise RemoteProtocolError(rule, f"a {envelope.kind.name} where a {kind.name} belongs")
+        raise RemoteProtocolError(rule, f"a {envelope.kind.name} instead of a {kind.name}")
     return envelope.payload
 
 

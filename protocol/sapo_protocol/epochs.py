@@ -93,5 +93,5 @@ def beacon(swarm_id: SwarmId, epoch: int, block_hash: bytes) -> Digest:
 
 
 def tagged_digest(name: str, *parts: bytes) -> Digest:
-    """Return the SHA-256 of the parts behind a tag that no other use shares."""
+    """Return the SHA-256 of the concatenated parts after a tag ``sapo/1/<name>``, for domain separation."""
     return Digest(sha256(f"sapo/{PROTOCOL_VERSION}/{name}".encode() + b"\x00" + b"".join(parts)).digest())

@@ -29,7 +29,7 @@ from sapo_protocol.rules import Rule
 _SCHEMA = Schema(Rule.PROOF_KEYS, Rule.PROOF_TYPES, Rule.PROOF_RESERVED, required=2)
 
 Place = tuple[int, Account, int]
-"""Epoch, account and slot, which hold one content."""
+"""Epoch, account and slot, for which an honest account signs one content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class EquivocationProof:
 
     @property
     def place(self) -> Place:
-        """Return the slot that holds two contents."""
+        """Return the epoch, account and slot of the two contents."""
         return place_of(self.rollouts[0])
 
     @property
@@ -112,7 +112,7 @@ def require_timely(proof: EquivocationProof, manifest: Manifest, now_seconds: fl
     require_begun(manifest, epoch, now_seconds)
     if now_seconds >= epoch_start_seconds(manifest, epoch + 1 + PROOF_EPOCHS):
         raise RemoteProtocolError(
-            Rule.PROOF_IN_TIME, f"what happened in epoch {epoch} has no consequences now"
+            Rule.PROOF_IN_TIME, f"an equivocation of epoch {epoch} no longer has consequences"
         )
 
 

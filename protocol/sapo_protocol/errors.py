@@ -1,7 +1,7 @@
 """The two families of protocol errors.
 
-``LocalProtocolError`` says that we did wrong, ``RemoteProtocolError`` that they did.
-Nothing else leaves a parser of this package, whatever bytes it is given.
+``LocalProtocolError`` is a mistake of this node, ``RemoteProtocolError`` one of a peer. The parsers of this
+package raise no other exception, whatever bytes they are given.
 """
 
 from sapo_protocol.rules import Reason, Rule, Verdict

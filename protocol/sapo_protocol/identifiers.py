@@ -8,7 +8,7 @@ from sapo_protocol.errors import LocalProtocolError
 
 
 class FixedBytes(bytes):
-    """Bytes of one length; the constructor is the only check."""
+    """Bytes of a fixed length, which the constructor checks."""
 
     SIZE: ClassVar[int]
 

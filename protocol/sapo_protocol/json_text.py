@@ -1,7 +1,7 @@
-"""JSON from others, refused before it is parsed where it nests too deep.
+"""A depth check of untrusted JSON text before it is parsed.
 
-The standard library's decoder recurses, and stops in time only while Python's recursion limit is what
-it was at the start. Libraries raise that limit on import; then deep nesting ends the process.
+The standard library's decoder recurses, and stops in time only while Python's recursion limit is at its
+default. Some libraries raise that limit on import; deep nesting then crashes the process.
 """
 
 from typing import Final
@@ -16,7 +16,7 @@ def require_shallow(text: str) -> str:
     """Return the text if its brackets (those in strings aside) nest at most ``MAX_JSON_DEPTH`` deep.
 
     Raises:
-        LocalProtocolError: they nest deeper.
+        LocalProtocolError: the text nests deeper.
     """
     depth, in_string, escaped = 0, False, False
     for character in text:

@@ -21,7 +21,7 @@ from sapo_protocol.terms.successor import Succession, Successor
 _NO_CONTRACT = Account(bytes(20))
 
 BOND_EPOCHS = PROOF_EPOCHS + 2
-"""Epochs for which a bond stays at least: one longer than proofs of what counted on it are accepted."""
+"""Epochs for which a bond is kept at least: one more than a proof of equivocation is accepted for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,20 +53,21 @@ class Manifest:
 
     Attributes:
         name: for people; outside the digest.
-        bootstrap: multiaddrs of nodes to meet first; outside the digest, for they move.
+        bootstrap: multiaddrs of the first nodes to connect to; outside the digest, since they change.
         chain_id: 0 for a swarm without a chain.
         registry: the ``NodeRegistry``, with a chain.
         ledger: the ``EpochLedger``, with a chain.
         finality_seconds: how old a block must be before an epoch's beacon may rest on it.
         genesis_seconds: Unix time at which epoch 0 begins.
         version: of the manifest, 1 or 2. Only one of version 2 may hold the terms below.
-        gate: what an account must have on the chain for its rollouts to count; ``None`` as ``OpenGate``.
+        gate: what an account must have on the chain for its rollouts to count; ``None`` is the same as
+            ``OpenGate``.
         difficulty: the ladders of levels, and how they follow the swarm; ``None``: every slot may have any
             family, and mixed groups alone are paid.
         islands: how a swarm of many accounts is divided; ``None``: not at all.
         audits: how auditors check a sample of what accounts commit to; ``None``: they check all.
-        first: the manifest that the swarm began with, where successors are announced; outside the digest and
-            set by ``succeeded_by`` alone. Suite and limits are then those of the newest successor.
+        first: the manifest that the swarm began with, if successors were announced; outside the digest and
+            set by ``succeeded_by`` only. Suite and limits are then those of the newest successor.
         successions: these successors, ascending by activation.
     """
 
@@ -112,7 +113,8 @@ class Manifest:
             raise LocalProtocolError("an attestation is kept on a chain, and this swarm has none")
 
     def _require_auditable(self) -> None:
-        """Raise unless a block can draw, and all accounts can commit to all of their slots."""
+        """Raise unless there is a chain for the draw, and a commitment has room for all slots of an
+        account."""
         if not self.has_chain:
             raise LocalProtocolError("a block's hash draws what is audited, and this swarm has no chain")
         if self.difficulty is not None:
@@ -136,19 +138,20 @@ class Manifest:
 
     @cached_property
     def swarm_id(self) -> SwarmId:
-        """Return the SHA-256 of the first manifest's encoding, behind a tag of its own."""
+        """Return the SHA-256 of the tag ``sapo/1/manifest`` and the first manifest's encoding."""
         return SwarmId(
             sha256(f"sapo/{PROTOCOL_VERSION}/manifest".encode() + b"\x00" + self.to_bytes()).digest()
         )
 
     @property
     def points_cap(self) -> int:
-        """Most points that a tally gives one account: more where one account in several is paid for all."""
+        """Most points that a tally gives one account: ``points_per_epoch`` times ``one_in``."""
         return self.limits.points_per_epoch * self.one_in
 
     @property
     def one_in(self) -> int:
-        """For how many accounts each one with points in an epoch stands; 1 where all are counted."""
+        """How many accounts each account with points in an epoch stands for; 1 unless audits are by
+        sample."""
         return self.audits.one_in if self.audits else 1
 
     @property
@@ -170,7 +173,8 @@ class Manifest:
         """Return the manifest with one more successor, in force from an epoch on.
 
         Raises:
-            LocalProtocolError: it is none of this swarm, or changes what may not change; the text says what.
+            LocalProtocolError: it belongs to another swarm, or changes what must not change; the text names
+                it.
         """
         self._require_successor(activation_epoch, successor)
         return replace(

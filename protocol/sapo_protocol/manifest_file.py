@@ -1,4 +1,4 @@
-"""The manifest as a JSON file that people exchange; strict, since a typo would found another swarm."""
+"""The manifest as a JSON file that people exchange; strict, since a typo would define another swarm."""
 
 import json
 import re
@@ -129,7 +129,7 @@ def manifest_from_json(text: str) -> Manifest:
     """Return the manifest that a JSON file holds.
 
     Raises:
-        LocalProtocolError: the file is no manifest, or none that has a swarm id; the message names the field.
+        LocalProtocolError: the file is not a valid manifest; the message names the field.
     """
     try:
         parsed = _ManifestFile.model_validate(_load(text))
@@ -156,7 +156,7 @@ def _distinct(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def _refuse_constant(name: str) -> None:
-    raise LocalProtocolError(f"the manifest holds {name}, which is no JSON number")
+    raise LocalProtocolError(f"the manifest holds {name}, which is not a JSON number")
 
 
 def _assemble(parsed: _ManifestFile) -> Manifest:
@@ -229,15 +229,15 @@ def manifest_to_json(manifest: Manifest) -> str:
 
 
 def successor_from_json(document: bytes) -> Successor:
-    """Return the successor that a JSON document holds; whether it fits its swarm, ``succeeded_by`` says.
+    """Return the successor in a JSON document; ``Manifest.succeeded_by`` checks whether it fits its swarm.
 
     Raises:
-        LocalProtocolError: it is none, or one of a later version; the message names the field.
+        LocalProtocolError: it is not a successor, or one of a later version; the message names the field.
     """
     try:
         parsed = _SuccessorFile.model_validate(_load(document.decode("utf-8")))
     except UnicodeDecodeError as error:
-        raise LocalProtocolError(f"the successor is no UTF-8: {error}") from error
+        raise LocalProtocolError(f"the successor is not UTF-8: {error}") from error
     except ValidationError as error:
         raise _refused("successor", error) from error
     return Successor(
@@ -250,7 +250,7 @@ def successor_from_json(document: bytes) -> Successor:
 
 
 def successor_to_json(successor: Successor) -> bytes:
-    """Return a JSON document of a successor; its digest is that of these bytes."""
+    """Return the JSON document of a successor, in UTF-8; the successor's digest is taken of these bytes."""
     document = {
         "successor": SUCCESSOR_VERSION,
         "lineage": str(successor.lineage),

@@ -1,7 +1,8 @@
-"""Requests and responses: an array of digests asks for pages, an array of messages or pages answers.
+"""Encoding of requests and responses.
 
-Any other request is empty, or names the nodes whose certificates are wanted.
-Each message in a response is validated as a gossiped one, each page by its digest.
+A request for pages is an array of digests; a request for certificates
+is an array of node ids, or empty for all; every other request here is empty. A response is an array of
+messages or pages. Each message in it is validated like a gossiped one, each page by its digest.
 """
 
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from sapo_protocol.identifiers import Digest, NodeId
 from sapo_protocol.rules import Rule
 
 MAX_WANTED: Final = 64
-"""Nodes in one request for certificates: more strangers are a new swarm, which an empty request asks for."""
+"""Nodes in one request for certificates; to learn of more nodes an empty request asks for all."""
 
 
 def parse_response(response: bytes) -> tuple[bytes, ...]:
@@ -34,7 +35,7 @@ def parse_response(response: bytes) -> tuple[bytes, ...]:
 
 
 def parse_page_request(request: bytes) -> tuple[Digest, ...]:
-    """Return the digests of the pages that a peer asks for; none where it asks for anything else."""
+    """Return the digests of the pages that a peer asks for; none if the request is malformed."""
     try:
         items = decode(request, MAX_FLAT_VALUES)
     except RemoteProtocolError:
@@ -61,7 +62,7 @@ def to_request(nodes: Sequence[NodeId]) -> bytes:
 
 
 def parse_request(request: bytes) -> frozenset[NodeId]:
-    """Return the nodes whose certificates a request names; none if it asks for all that a peer has.
+    """Return the nodes whose certificates a request asks for; an empty set asks for all.
 
     Whatever is not such a list counts as an empty request: it can ask for no more than that.
     """

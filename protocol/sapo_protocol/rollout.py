@@ -51,7 +51,7 @@ class Rollout:
         """Return the payload to seal.
 
         Raises:
-            LocalProtocolError: the rollout breaks a bound that every receiver enforces.
+            LocalProtocolError: the rollout breaks a bound that receivers enforce.
         """
         fields: dict[int, Value] = {
             0: bytes(self.node),

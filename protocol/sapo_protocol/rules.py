@@ -14,9 +14,9 @@ class Verdict(StrEnum):
     ACCEPT = "accept"
     """Forward it."""
     IGNORE = "ignore"
-    """Drop it; the forwarder is not at fault."""
+    """Drop it without a penalty for the forwarder."""
     REJECT = "reject"
-    """Drop it; every honest node would, at any time, so the forwarder is at fault."""
+    """Drop it, and penalise the forwarder: every honest node drops it, at any time."""
 
 
 class Reason(StrEnum):

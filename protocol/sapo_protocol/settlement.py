@@ -1,4 +1,4 @@
-"""Rules that every third-party auditor recomputes: whose turn it is to propose, and what settles.
+"""Rules of settlement that anybody can recompute: whose turn it is to propose, and which proposals are right.
 
 Pure functions of parsed objects, so that a checker needs neither a node nor its database.
 """
@@ -20,18 +20,19 @@ _OPEN_SHARE: Final = 0.5
 _AUDIT_GRACES: Final = 3
 
 
-def faulty(auditors: int) -> int:
-    """Return how many of n auditors may lie or be silent: f = floor((n - 1) / 3)."""
+def max_faulty(auditors: int) -> int:
+    """Return how many of n auditors may be faulty (lie or be silent): f = floor((n - 1) / 3)."""
     return (auditors - 1) // 3
 
 
-def agreeing(auditors: int) -> int:
-    """Return how many of n auditors agree: n - f, the quorum of approvals and of tallies."""
-    return auditors - faulty(auditors)
+def quorum_size(auditors: int) -> int:
+    """Return the quorum of approvals and of tallies among n auditors: n - f."""
+    return auditors - max_faulty(auditors)
 
 
 def grace_seconds(manifest: Manifest) -> float:
-    """Return how long each step after an epoch's end waits for others: late rollouts, tallies, turns."""
+    """Return the seconds that each step after an epoch's end waits for messages: late rollouts, tallies,
+    turns."""
     return min(_LONGEST_GRACE_SECONDS, _GRACE_SHARE * manifest.epoch_seconds)
 
 
@@ -45,7 +46,7 @@ def audit_delay_seconds(manifest: Manifest) -> float:
 
 
 def tally_seconds(manifest: Manifest) -> float:
-    """Return how long after an epoch's end it can be tallied."""
+    """Return the seconds from an epoch's end until it can be tallied."""
     return grace_seconds(manifest) + audit_delay_seconds(manifest)
 
 
@@ -80,7 +81,7 @@ def turn_to_propose(manifest: Manifest, age_seconds: float) -> tuple[int, bool]:
 
 
 def turn_begin_seconds(manifest: Manifest, turn: int) -> float:
-    """Return how long after an epoch's end a turn begins."""
+    """Return the seconds from an epoch's end until a turn begins."""
     return (_begin_of_turn(turn) + 2) * grace_seconds(manifest) + audit_delay_seconds(manifest)
 
 
@@ -143,7 +144,8 @@ def is_settlement_of(
     root_of: merkle.RootOf = merkle.sum_root,
     base_root: Digest | None = None,
 ) -> bool:
-    """Whether the tallies that a proposal names settle to its shares and record, on top of the last ones.
+    """Whether the shares and record of a proposal follow from the tallies that it names and the last
+    settlement.
 
     False, too, where one of the tallies is missing, of another epoch, or the second of one auditor.
 
@@ -156,7 +158,7 @@ def is_settlement_of(
             lie, so that the lower median lies within the honest ones.
         points_cap: most points that an account earns in an epoch, as in the manifest.
         epoch_budget: most points that the ledger grants in an epoch, as in its contract.
-        root_of: the ledger's tree.
+        root_of: root function of the ledger's tree.
         base_root: root over what the shares add to, if it is known: with 100,000 accounts it takes seconds.
     """
     named = [tallies[id_] for id_ in proposal.tallies if id_ in tallies]

@@ -61,7 +61,8 @@ class Suite:
     Attributes:
         reasoning_gym: the exact release; items differ between releases.
         families: a rollout names a family by its index here.
-        sample_digest: SHA-256 over sample items of every family, which catches what the rest missed.
+        sample_digest: SHA-256 over sample items of every family; it detects a dependency that generates other
+            items.
     """
 
     reasoning_gym: str
@@ -87,11 +88,11 @@ def canonical_json(config: Mapping[str, object]) -> str:
     try:
         return json.dumps(config, sort_keys=True, separators=(",", ":"), allow_nan=False)
     except ValueError as error:
-        raise LocalProtocolError(f"a generator's config is no JSON: {error}") from error
+        raise LocalProtocolError(f"a generator's config is not JSON: {error}") from error
 
 
 def _require_canonical(config: str) -> None:
-    """Raise unless the config is canonical JSON; another spelling of it would found another swarm."""
+    """Raise unless the config is canonical JSON; another spelling of it would give another swarm id."""
     try:
         parsed = json.loads(config)
     except ValueError:

@@ -1,7 +1,7 @@
 """Gossip topics and request protocols; the swarm id in each keeps swarms apart.
 
 Rollouts, certificates and proofs of equivocation have a topic for every island. Island 0 has the names of a
-swarm that is not divided, so half of its nodes stay where they are when it divides.
+swarm that is not divided, so half of its nodes keep their topics when it divides.
 """
 
 from sapo_protocol.constants import PROTOCOL_VERSION
@@ -39,7 +39,7 @@ def certificates_protocol(swarm_id: SwarmId) -> str:
 
 
 def newest_protocol(swarm_id: SwarmId) -> str:
-    """Return the request protocol by which nodes of release 0.1.0 catch up: it is answered, not asked."""
+    """Return the request protocol by which nodes of release 0.1.0 catch up; this release only serves it."""
     return f"/sapo/{PROTOCOL_VERSION}/{swarm_id}/catch-up"
 
 

@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from architecture import figures
 from architecture.figures import ROOT
-from architecture.picture import WAY, draw
+from architecture.picture import ROLLOUT_PATH, draw
 from architecture.rooms import ROOMS, arrows, size_of
 
 PAGE: Final = ROOT / "docs/architecture.md"
@@ -102,13 +102,15 @@ def _rooms() -> str:
     return "\n".join(rows)
 
 
-def _way() -> str:
-    return "\n".join(f"{number}. `{file}`: {text}" for number, (_room, file, text) in enumerate(WAY, start=1))
+def _path() -> str:
+    return "\n".join(
+        f"{number}. `{file}`: {text}" for number, (_room, file, text) in enumerate(ROLLOUT_PATH, start=1)
+    )
 
 
 def filled(text: str) -> str:
     """Return the page with its generated parts made anew."""
-    for name, body in {"figures": _figures(), "rooms": _rooms(), "way": _way()}.items():
+    for name, body in {"figures": _figures(), "rooms": _rooms(), "path": _path()}.items():
         pattern = rf"(?s)<!-- generated: {name} -->\n.*?\n<!-- end -->"
         block = f"<!-- generated: {name} -->\n{body}\n<!-- end -->"
         text, found = re.subn(pattern, block.replace("\\", r"\\"), text)

@@ -1,4 +1,4 @@
-"""The picture of the rooms: the imports between them, and a rollout's way from wire to training step."""
+"""The picture of the rooms: the imports between them, and a rollout's path from network to training step."""
 
 from html import escape
 from itertools import pairwise
@@ -18,49 +18,49 @@ TITLES: Final = {
     "verification": "verification: from bytes to trusted rollouts, without network, clock or model",
     "protocol": "protocol: what goes over the wire, pure",
 }
-WAY_COLOUR: Final = "#d1495b"
+PATH_COLOUR: Final = "#d1495b"
 
-WAY: Final = (
+ROLLOUT_PATH: Final = (
     (
         "swarm",
         "client/sapo_client/swarm/intake.py",
-        "Frames of libp2p become one message of a topic. Copies and floods end here.",
+        "Reassembles libp2p frames to one message of a topic; drops duplicates and floods.",
     ),
     (
         "node/gossip",
         "client/sapo_client/node/gossip/handlers.py",
-        "The topic's validator hands the bytes to the engine, with the time of the clock.",
+        "The topic's validator passes the bytes and the clock's time to the engine.",
     ),
     (
         "engine",
         "verification/sapo_verification/engine.py",
-        "`Engine.receive` chooses the topic's admission, and carries out what its verdict entails.",
+        "`Engine.receive` calls the topic's admission, and applies its verdict.",
     ),
     (
         "admission",
         "verification/sapo_verification/admission/rollouts.py",
-        "Stages 0 to 7: envelope, schema, epoch, certificate, signature. It is now an `AdmittedRollout`.",
+        "Stages 0 to 7: envelope, schema, epoch, certificate, signature. The result is an `AdmittedRollout`.",
     ),
     (
         "sampling",
         "verification/sapo_verification/sampling/pool.py",
         "The pool keeps it until the sampler draws it: first an account by weight, then one of its groups.",
     ),
-    ("verifier", "verification/sapo_verification/verifier.py", "What is drawn is verified, stage by stage."),
+    ("verifier", "verification/sapo_verification/verifier.py", "Verifies a drawn rollout, stage by stage."),
     (
         "jail",
         "verification/sapo_verification/jail/checkers.py",
-        "The task is derived again; the answers are scored in a process without network and files.",
+        "Derives the task again, and scores the answers in a process without network and files.",
     ),
     (
         "screens",
         "verification/sapo_verification/screens/screens.py",
-        "Copies, planted phrases, improbable text.",
+        "Screens for copies, planted phrases and improbable text.",
     ),
     (
         "reputation",
         "verification/sapo_verification/reputation/evidence.py",
-        "What was found counts for or against the account. It is now a `VerifiedRollout`.",
+        "Records the findings as evidence about the account. The result is a `VerifiedRollout`.",
     ),
     (
         "node/training",
@@ -69,7 +69,7 @@ WAY: Final = (
     ),
     ("learner", "client/sapo_client/learner/trainer.py", "One GRPO step on the batch, and its `StepReport`."),
 )
-"""The way of a stranger's rollout: the room, the file in it where it enters, and what happens there."""
+"""The path of another node's rollout: the room, the file at which it enters, and what happens there."""
 
 RIGHT: Final = 7.5
 """Rooms from this column on have their badges at the right."""
@@ -157,7 +157,7 @@ def draw(root: Path = ROOT) -> str:
     pairs = [(BY_NAME[source], BY_NAME[target]) for source, target in sorted(needed(root))]
     inside = [_arrow(source, target, 1.2) for source, target in pairs if source.band == target.band]
     parts.append(f'<g fill="none" stroke="#9aa5b3">{"".join(inside)}</g>')
-    parts.append(_way_line())
+    parts.append(_path_line())
     parts += [_room(room, root) for room in ROOMS]
     parts += [_badges(), _legend(height - 26)]
     return "\n".join([*parts, "</svg>"]) + "\n"
@@ -166,27 +166,27 @@ def draw(root: Path = ROOT) -> str:
 def _stops() -> list[tuple[float, float]]:
     """Return where the badge of each stop lies: on the outer edge of its box."""
     stops = []
-    for name, _file, _text in WAY:
+    for name, _file, _text in ROLLOUT_PATH:
         left, top, width = _box(BY_NAME[name])
         stops.append((left + width * (BY_NAME[name].column >= RIGHT), top + BOX / 2))
     return stops
 
 
-def _way_line() -> str:
+def _path_line() -> str:
     path = ""
     for (x, y), (to_x, to_y) in pairwise(_stops()):
         side = 1 if x > BY_NAME["cli"].span * COLUMN / 2 else -1
         bulge = side * min(38, 22 + abs(to_y - y) / 18) if x == to_x else 0
         path += f"M{_number(x)} {_number(y)}C{_number(x + bulge)} {_number(y + (to_y - y) / 3)} "
         path += f"{_number(to_x + bulge)} {_number(to_y - (to_y - y) / 3)} {_number(to_x)} {_number(to_y)}"
-    return f'<path d="{path}" fill="none" stroke="{WAY_COLOUR}" stroke-width="3" stroke-linecap="round"/>'
+    return f'<path d="{path}" fill="none" stroke="{PATH_COLOUR}" stroke-width="3" stroke-linecap="round"/>'
 
 
 def _legend(top: float) -> str:
     left = MARGIN + GAP
     return (
-        f'<path d="M{left} {top}h34" stroke="{WAY_COLOUR}" stroke-width="3" stroke-linecap="round"/>'
-        f'<text x="{left + 46}" y="{top + 4}" class="legend">the way of a rollout, as listed below</text>'
+        f'<path d="M{left} {top}h34" stroke="{PATH_COLOUR}" stroke-width="3" stroke-linecap="round"/>'
+        f'<text x="{left + 46}" y="{top + 4}" class="legend">the path of a rollout, as listed below</text>'
         f'<path d="M{left + 330} {top}h34" stroke="#9aa5b3" stroke-width="1.2" marker-end="url(#tip)"/>'
         f'<text x="{left + 376}" y="{top + 4}" class="legend">imports, less those that others imply</text>'
         f'<text x="{left + 700}" y="{top + 4}" class="legend">in the corner: modules</text>'
@@ -195,7 +195,7 @@ def _legend(top: float) -> str:
 
 def _badges() -> str:
     return "".join(
-        f'<circle cx="{_number(x)}" cy="{_number(y)}" r="10" fill="{WAY_COLOUR}" '
+        f'<circle cx="{_number(x)}" cy="{_number(y)}" r="10" fill="{PATH_COLOUR}" '
         'stroke="#ffffff" stroke-width="1.5"/>'
         f'<text x="{_number(x)}" y="{_number(y + 4)}" class="badge">{number}</text>'
         for number, (x, y) in enumerate(_stops(), start=1)

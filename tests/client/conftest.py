@@ -1,4 +1,4 @@
-"""One policy, one suite, and one run of two nodes, shared by several tests."""
+"""A policy, a suite, a swarm with a chain, and a run of two nodes, shared by several tests."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import trio
+from support.auditor_harness import World
 from support.nodes import Home, manifest_of, until
 from support.weekday_policy import FAMILY, make_weekday_policy
 
@@ -41,6 +42,13 @@ def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def weekdays() -> Suite:
     """Return the suite of the only family that the policy knows, with its real sample digest."""
     return suite("nano", [FAMILY])
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    """Yield a new swarm with a chain and registered auditors and workers; no node runs yet."""
+    with World.running(tmp_path) as created:
+        yield created
 
 
 @dataclass

@@ -12,13 +12,13 @@ from sapo_protocol import merkle
 from sapo_protocol.contributions import Proposal, Share, Tally, settle
 from sapo_protocol.identifiers import Account, ContentId, Digest
 from sapo_protocol.settlement import (
-    agreeing,
     cumulative_points_of,
-    faulty,
     first_record,
     grace_seconds,
     is_settlement_of,
+    max_faulty,
     next_record,
+    quorum_size,
     turn_begin_seconds,
     turn_count,
     turn_to_propose,
@@ -87,8 +87,8 @@ def test_turns_fill_the_time_of_a_settlement(epoch_seconds: int) -> None:
 @pytest.mark.parametrize(("auditors", "liars"), [(1, 0), (3, 0), (4, 1), (6, 1), (7, 2), (10, 3), (64, 21)])
 def test_of_n_auditors_a_third_may_lie(auditors: int, liars: int) -> None:
     """Two groups that agree share an honest one; without the liars there are still enough to agree."""
-    assert (faulty(auditors), agreeing(auditors)) == (liars, auditors - liars)
-    assert 2 * agreeing(auditors) - auditors > liars
+    assert (max_faulty(auditors), quorum_size(auditors)) == (liars, auditors - liars)
+    assert 2 * quorum_size(auditors) - auditors > liars
 
 
 def test_the_grace_of_a_long_epoch_is_bounded() -> None:

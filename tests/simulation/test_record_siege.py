@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import pytest
 from support.swarm import Identity, make_manifest, moment
 
-from sapo_client.node.gossip.record_directory import RecordDirectory, Teller
+from sapo_client.node.gossip.record_directory import RecordDirectory, RecordSource
 from sapo_client.swarm.address_book import AddressBook
 from sapo_client.swarm.addresses import parse_address
 from sapo_client.swarm.limits import DialLimits
@@ -119,7 +119,7 @@ class RecordSiege:
         for _ in range(CAME // 4):
             place = self.rng.randrange(ATTACKER_RECORDS)
             host = self.rng.choice(self.networks)
-            node.directory.take(self.attacks[place], Teller(self.ids[place], host), self.now)
+            node.directory.take(self.attacks[place], RecordSource(self.ids[place], host), self.now)
 
     def _ask(self, node: Node) -> None:
         """Ask the next one of the chosen peers."""
@@ -128,21 +128,23 @@ class RecordSiege:
         if (node.first + node.asked) % CHOSEN < CHOSEN_HONEST:
             relay = others[node.asked // CHOSEN % len(others)]
             if node.peer_id in self.records:
-                relay.directory.take(self.records[node.peer_id], Teller(node.peer_id, node.host), self.now)
-            teller = Teller(relay.peer_id, relay.host, chosen=True)
+                relay.directory.take(
+                    self.records[node.peer_id], RecordSource(node.peer_id, node.host), self.now
+                )
+            source = RecordSource(relay.peer_id, relay.host, chosen=True)
             told = relay.directory.answer(ISLAND, node.host, self.now)
         else:
             host = self.networks[node.asked % CHOSEN % len(self.networks)]
-            teller = Teller(self.ids[0], host, chosen=True)
+            source = RecordSource(self.ids[0], host, chosen=True)
             told = tuple(self.rng.sample(self.attacks, MAX_RECORDS))
         for message in told:
-            node.directory.take(message, teller, self.now)
+            node.directory.take(message, source, self.now)
 
     def _dial(self, node: Node) -> None:
         """Dial the members that the directory names; attackers and honest nodes accept."""
         found = node.directory.members(ISLAND, self.now)
         for peer in found:
-            node.book.learn(filter(None, map(parse_address, peer.addresses)), peer.teller)
+            node.book.learn(filter(None, map(parse_address, peer.addresses)), peer.source)
         node.book.seek({peer.peer_id: SoughtFor(peer.islands, peer.source) for peer in found})
         for address in node.book.due(node.chosen, node.chosen, self.now):
             node.chosen.add(address.peer_id)

@@ -32,7 +32,7 @@ from sapo_protocol.epochs import epoch_start_seconds
 from sapo_protocol.errors import RemoteProtocolError
 from sapo_protocol.identifiers import Account, ContentId
 from sapo_protocol.manifest import Manifest
-from sapo_protocol.settlement import agreeing, faulty, grace_seconds, turn_begin_seconds
+from sapo_protocol.settlement import grace_seconds, max_faulty, quorum_size, turn_begin_seconds
 from sapo_protocol.terms.auditors import Auditors
 from sapo_verification.admission.contribution_store import ContributionStore
 from sapo_verification.admission.contributions import AuditorSet, ContributionAdmission
@@ -163,7 +163,7 @@ class AgreementWorld:
         self.manifest: Manifest = make_chain_manifest(epoch_seconds=60)
         identities = sorted((Identity(number) for number in range(1, auditors + 1)), key=lambda i: i.account)
         self.auditors = tuple(identity.account for identity in identities)
-        self.terms = AgreementTerms(Auditors(self.auditors).of, agreeing(auditors), POINTS_CAP, BUDGET)
+        self.terms = AgreementTerms(Auditors(self.auditors).of, quorum_size(auditors), POINTS_CAP, BUDGET)
         self.certificates = make_certificates(self.manifest, *identities)
         chosen = set(self.rng.sample(range(auditors), liars))
         self.liars = [identity for place, identity in enumerate(identities) if place in chosen]
@@ -534,7 +534,7 @@ def _tally(author: Identity, epoch: int, points: Mapping[Account, int]) -> Tally
 
 def worlds(auditors: int) -> Iterator[tuple[str, AgreementWorld]]:
     """Yield runs with as many liars as the protocol stands, and with one more."""
-    most = faulty(auditors)
+    most = max_faulty(auditors)
     create = partial(AgreementWorld, auditors, auditors=auditors)
     yield f"{most} liars at random", create(liars=most)
     yield f"{most} liars as one", create(liars=most, collude=True)

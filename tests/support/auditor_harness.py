@@ -1,11 +1,11 @@
 """Nodes with a ledger for tests: gossip, engine, real checkers, real contracts, and the test's clock."""
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import trio
 from support.gossip_harness import GossipHarness
@@ -22,7 +22,7 @@ from sapo_client.node.auditing.audit import AUDITORS_SHARES, Audit
 from sapo_client.node.auditing.auditor import Auditor, AuditorParts
 from sapo_client.node.runtime.bonds import BondReader
 from sapo_client.node.runtime.context import Author
-from sapo_client.node.runtime.statements import Words
+from sapo_client.node.runtime.statements import SignedFields
 from sapo_client.paths import DataDir
 from sapo_client.swarm.simulated.memory import MemoryHub
 from sapo_protocol.contributions import Approval, Proposal, Tally
@@ -64,6 +64,12 @@ FOUR_AUDITORS: Final = tuple(sorted((*AUDITORS, Funded(14)), key=lambda identity
 assert {identity.account for identity in AUDITORS} <= set(map(address, FUNDED_AUDITORS))
 
 
+FIRST_TURN_SECONDS: Final = 13
+"""Seconds into the next epoch at which the second grace is over: the first proposer's turn begins."""
+
+TURN_SECONDS: Final = 6
+
+
 @dataclass
 class World:
     """One swarm with a chain, and its clock."""
@@ -83,13 +89,23 @@ class World:
         quorum: int = QUORUM,
         workers: Sequence[Funded] = WORKERS,
         **terms: Any,
-    ) -> "World":
+    ) -> Self:
         """Return a chain with the contracts, on which all given identities are registered."""
         accounts = tuple(identity.account for identity in auditors)
         contracts = found(root / "chain.sqlite", auditors=accounts, quorum=quorum, **terms)
         for identity in (*workers, *auditors):
             contracts.register(keys(identity.number), identity.node, FAR_SECONDS)
         return cls(contracts.chain, contracts, MemoryHub(), root)
+
+    @classmethod
+    @contextmanager
+    def running(cls, root: Path, **options: Any) -> Iterator[Self]:
+        """Yield ``create(root, **options)``; close its chain afterwards."""
+        world = cls.create(root, **options)
+        try:
+            yield world
+        finally:
+            world.chain.close()
 
     @cached_property
     def manifest(self) -> Manifest:
@@ -103,6 +119,16 @@ class World:
     def turn_to(self, epoch: int, seconds: float) -> None:
         """Set all clocks to so many seconds after an epoch's beginning."""
         self.chain.now_seconds = epoch_start_seconds(self.manifest, epoch) + seconds
+
+    async def until_posted(self, epoch: int, witness: "AuditorHarness") -> None:
+        """Advance the clock, turn by turn, until the epoch is final on the chain."""
+        for turn, patience_seconds in ((0, 4), (1, 4), (2, 4), (3, 30), (7, 60)):  # a busy machine takes long
+            self.turn_to(epoch + 1, FIRST_TURN_SECONDS + turn * TURN_SECONDS)
+            with trio.move_on_after(patience_seconds):
+                while (record := await witness.ledger.last_record()) is None or record.root.epoch < epoch:
+                    await trio.sleep(0.2)
+                return
+        raise AssertionError(f"epoch {epoch} was not posted")
 
 
 class AuditorHarness:
@@ -221,11 +247,11 @@ class AuditorHarness:
         return Config(identity=str(key), data_dir=self.data.root, ledger=ledger)
 
 
-def agree(_: Sequence[Words]) -> None:
+def agree(_: Sequence[SignedFields]) -> None:
     """Consent to every signature."""
 
 
-def refuse(_: Sequence[Words]) -> None:
+def refuse(_: Sequence[SignedFields]) -> None:
     """Refuse every signature."""
     raise SapoError("nothing was signed", hint="agree next time", exit_code=ExitCode.KEYSTORE)
 

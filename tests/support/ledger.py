@@ -331,7 +331,7 @@ class Tree:
 
 
 def sum_of(root: Digest) -> int:
-    """Return the sum that a root of a tree of points ends with."""
+    """Return the sum at the end of the root of a points tree."""
     return int.from_bytes(root[24:], "big")
 
 

@@ -154,5 +154,5 @@ class LedgerModel:
 
 
 def _sum(root: Digest) -> int:
-    """Return the sum that a root of a tree of points ends with."""
+    """Return the sum at the end of the root of a points tree."""
     return int.from_bytes(root[24:], "big")

@@ -24,7 +24,7 @@ class Heard:
         """Hear accounts in turn; return who was dropped for each."""
         dropped: list[Account | None] = []
         for number, account in enumerate(accounts):
-            value, gone = self.memory.heard(account)
+            value, gone = self.memory.touch(account)
             value.append(number)
             dropped.append(gone)
         return dropped

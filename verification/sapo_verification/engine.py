@@ -1,16 +1,16 @@
 """The engine: all trust state of one node in one swarm, opened in one place.
 
-Messages go in, decisions come out, and every effect of a decision lies inside: certificates, slots, pool,
-evidence, proofs, pay count. The engine reads no socket, environment or clock but the sampler's
-monotonic one; time, randomness, beacons and
-the jailed checkers are given to it. Node, lab, benchmarks and tests open the same engine.
+It takes messages, returns decisions, and stores every effect of a decision: certificates, slots, pool,
+evidence, proofs, pay count. It reads no socket and no environment, and no clock but the monotonic one of the
+sampler; time, randomness, beacons and the jailed checkers are arguments. Node, lab, benchmarks and tests use
+the same engine.
 
     engine = Engine(manifest, database, own=account, check=checkers.check, beacon_of=beacons.known, key=key)
     received = engine.receive(topic, message, now_seconds)      # stages 0 to 8
     verified = await engine.verify(received.admitted)           # stages 9 to 11
     external = await engine.draw(epoch, rng)                    # stages 12 and 13, weights and caps
 
-All stores but that of contributions share one connection, so a decision is stored whole or not at all.
+All stores but that of contributions share one connection, so each decision is stored atomically.
 """
 
 import random
@@ -78,10 +78,11 @@ from sapo_verification.types import (
 from sapo_verification.verifier import Check, Verifier
 
 _EXPECTED: Final = frozenset({Reason.SEEN, Reason.EPOCH_PAST})
-"""Not reported: peers repeat what they know to newcomers, and many nodes find the same proof."""
+"""Refusals that are not reported: peers resend what they have to new nodes, and many nodes find one proof."""
 
 _EXPECTED_OF_LIVE_ROLLOUTS: Final[frozenset[Reason]] = frozenset()
-"""Gossip carries a rollout once and in time; a copy or a late one is counted."""
+"""The same for gossiped rollouts: gossip delivers each once and in time, so copies and late ones are
+reported."""
 
 _Handler = Callable[[Incoming], Received]
 
@@ -94,11 +95,11 @@ class Engine:
 
     Args:
         database: file of all trust state, or ":memory:".
-        own: this node's account, which is neither weighed nor screened.
+        own: this node's account, which has no reputation here and is not screened.
         check: the jailed checkers.
         beacon_of: the beacon of an epoch, or none while it is unknown.
-        record_of: the record in force in an epoch; without it that of a swarm in which no epoch is final.
-        key: 32 random bytes of this start: no attacker can predict screens and audits.
+        record_of: the record in force in an epoch; by default that of a swarm in which no epoch is final.
+        key: 32 secret random bytes, new at each start, so that no attacker can predict screens and audits.
         observers: every decision is reported to them, after the pay count.
     """
 
@@ -189,7 +190,7 @@ class Engine:
     def restore(self, now_seconds: float) -> None:
         """Admit again what was stored before a restart, and queue what was admitted but not audited.
 
-        Trust is not stored but established again: what admission refuses now is dropped.
+        Stored messages are validated again: what admission refuses now is dropped.
         """
         self.certificates.restore(now_seconds)
 
@@ -197,13 +198,13 @@ class Engine:
             admitted = self.admission.admit(envelope, now_seconds)
             self._screens.note_arrival(admitted, now_seconds, live=False)
             if not self.count.is_decided(admitted.content_id):
-                self._draw_for_audit(admitted)  # at once: all together may be gigabytes
+                self._draw_for_audit(admitted)  # one at a time: all together may be gigabytes
             return admitted
 
         self.pool.restore(self.envelopes.envelope, readmit)
         self.proofs.restore(now_seconds)
         for envelope in self.envelopes.since(max(0, self.epoch(now_seconds) - EPOCH_WINDOW)):
-            with suppress(RemoteProtocolError):  # in the pool already, or over
+            with suppress(RemoteProtocolError):  # in the pool already, or its epoch is over
                 readmit(envelope)
 
     def receive(
@@ -220,11 +221,11 @@ class Engine:
 
         Args:
             source: label of the peer that forwarded it, for observers only.
-            live: false for catch-up, where a peer sends older messages again: late or known ones are usual.
-            arrived_seconds: when it arrived first, if it could not be judged then.
+            live: false for catch-up, in which late and known messages are normal.
+            arrived_seconds: Unix time of its first arrival, if it could not be decided then.
 
         Raises:
-            KeyError: the topic is not one of this swarm's, or of an island that was never carried.
+            KeyError: the topic is not one of this swarm, or of an island that this node never carried.
         """
         handler, island = self._handlers[topic]
         is_rollout = handler == self._receive_rollout
@@ -237,10 +238,10 @@ class Engine:
             return self._refuse(error, arrival, is_rollout=is_rollout)
 
     def carry(self, islands: Collection[int], rollouts: Collection[int] | None = None) -> None:
-        """Hear the topics of these islands, and take what other nodes send on request if it is of these.
+        """Accept the topics of these islands, and responses to requests if they belong to these islands.
 
         Args:
-            rollouts: the islands whose rollouts are heard; none: all of them.
+            rollouts: the islands whose rollouts are accepted; None for all of them.
         """
         near = islands if rollouts is None else rollouts
         self.islands.carried, self.islands.rollouts = frozenset(islands), frozenset(near)
@@ -249,7 +250,7 @@ class Engine:
             self._handlers |= {topic: (handler, island) for topic, handler in self._topics(island).items()}
 
     def admit_own(self, message: bytes, now_seconds: float) -> AdmittedRollout:
-        """Admit a rollout that this node made, and store it before anybody else sees it.
+        """Admit a rollout that this node made, and store it before it is published.
 
         Raises:
             RemoteProtocolError: with the rule that it breaks.
@@ -287,17 +288,17 @@ class Engine:
         return PrivateGroup(task, prompt, tuple(completions), checked.rewards, handle)
 
     def demonstrate(self, epoch: int, rng: random.Random) -> tuple[Demonstration, ...]:
-        """Return right answers of others that are to be imitated, each only once.
+        """Return right answers of other accounts to imitate, each only once.
 
-        Places are shared out as those of a batch are, among the accounts that show something that this node
-        lacks; families count by what it lacks.
+        The places are divided like those of a batch, among the accounts with answers in families that this
+        node has not mastered; the less it has mastered a family, the more places the family gets.
         """
         return self.sampler.demonstrate(self.demonstrations, self.success, epoch, rng)
 
     def take_to_judge(self, epoch: int, rng: random.Random) -> tuple[Demonstration, ...]:
-        """Return right answers in families that this node knows, whose steps it judges and does not train.
+        """Return right answers in families that this node has mastered; their steps are judged, not trained.
 
-        They are of other accounts, by their shares, and own ones.
+        They are of other accounts, by their shares, and this node's own.
         """
         return self.sampler.take_to_judge(self.demonstrations, self.success, epoch, rng)
 
@@ -340,7 +341,10 @@ class Engine:
     def set_auditors(self, auditors: Auditors, epoch: int = 0, *, by_turns: bool = True) -> None:
         """Admit the contributions of these accounts from now on, and of no others.
 
-        Certificates of those at work in the epoch of now count everywhere; ``by_turns``: see ``AuditorSet``.
+        Args:
+            epoch: the present one; the certificates of the auditors at work in it are accepted on every
+                island.
+            by_turns: see ``AuditorSet``.
         """
         self.auditors = AuditorSet(auditors, by_turns)
         self.islands.everywhere = self.standing.exempt = auditors.at_work(epoch)
@@ -350,11 +354,11 @@ class Engine:
         self.origins.learn(account, host)
 
     def forget(self, epoch: int) -> None:
-        """Drop what is too old to be used in an epoch, and certificates of accounts on other islands."""
+        """Drop what is too old for an epoch, and the certificates of accounts on other islands."""
         start = epoch_start_seconds(self.manifest, epoch)
         self.certificates.forget(lambda one: one == self.own or self.islands.is_near(one, start))
         self.pool.expire(epoch - EPOCH_WINDOW)
-        self.admission.forget(epoch - EPOCH_WINDOW - 1)  # one more, which counts until clocks agree
+        self.admission.forget(epoch - EPOCH_WINDOW - 1)  # one more, which is accepted while clocks differ
         self.envelopes.forget(epoch)
         self.proofs.forget(epoch)
         self.sampled.commitments.forget(epoch)
@@ -420,7 +424,7 @@ class Engine:
         return Received(Verdict.ACCEPT, refusal.rule if refusal else None, admitted)
 
     def _note_sibling(self, admitted: AdmittedRollout) -> None:
-        """Leave a rollout of another machine of the own account to others, or check it before committing."""
+        """Do not audit a rollout of another machine of the own account, unless this node commits to it."""
         if self.manifest.audits is None:
             self.count.leave_out(admitted)
         else:
@@ -441,7 +445,8 @@ class Engine:
         self.envelopes.add(admitted, message)
 
     def _draw_for_audit(self, admitted: AdmittedRollout) -> None:
-        """Queue a rollout if it is drawn, as a newcomer's is; a full queue drops one, possibly this one."""
+        """Queue a rollout for an audit: each one of a newcomer, of others a random part; a full queue drops
+        one."""
         is_known = not self.reputation.is_newcomer(admitted.account)
         share = self._terms.audit_share
         if not share or (is_known and self._rng.random() >= share):
@@ -468,17 +473,17 @@ class Engine:
         return Received(verdict(error.reason), error.rule, unknown=unknown)
 
     def _prove(self, message: bytes, first: ContentId, now_seconds: float) -> bytes | None:
-        """Prove that an admitted content and a message that came after it equivocate.
+        """Prove that an admitted content and a later message are an equivocation.
 
-        No proof is made about an own slot: a second process with this node's key, or a lost signing database,
-        is for the operator to repair, and is reported.
+        For an own slot there is no proof but a report: a second process with this node's key, or a lost
+        signing database, is for the operator to repair.
 
         Returns:
             The proof as a message, or None if other nodes need not be sent it.
         """
         if (earlier := self.envelopes.envelope(first)) is None:
-            return None  # its epoch is long over, or it was dropped for want of room
-        with suppress(RemoteProtocolError), transaction(self._connection):  # a certificate may be over by now
+            return None  # its epoch is long over, or it was dropped because the space was full
+        with suppress(RemoteProtocolError), transaction(self._connection):  # a certificate may have expired
             proof = self.proofs.prove(earlier, message, now_seconds)
             if proof is not None:
                 self._observers.proved(open_proof(parse_envelope(proof, self.manifest.swarm_id)), None)

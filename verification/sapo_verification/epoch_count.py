@@ -1,11 +1,11 @@
-"""The pay count: what became of each admitted rollout, by epoch and account, in SQLite.
+"""The pay count: the outcome of each admitted rollout, by epoch and account, in SQLite.
 
-Payable is a rollout that came in time for its assigned slot, passed verification and is informative. Points
-are linear in it and capped, so splitting an account gains nothing. In a swarm with ladders a group is paid
-for a right answer, by its level's worth (``sapo_protocol.terms.difficulty``), and how the groups of each
-family came out is counted as well. The first outcome of a rollout is stored
-in the transaction of the decision itself, so a restarted auditor's tally is that of one that never stopped;
-a rollout without an outcome is audited again after a restart.
+A rollout is payable if it came in time for its assigned slot, passed verification and is informative. Points
+are linear in the number of payable rollouts and capped, so splitting an account gains nothing. In a swarm
+with ladders a group is paid for a right answer, by the value of its level
+(``sapo_protocol.terms.difficulty``), and the outcomes of the groups of each family are counted as well. The
+first outcome of a rollout is stored in the transaction of its decision, so an auditor's tally is the same
+with and without a restart; a rollout without an outcome is audited again after a restart.
 """
 
 from collections import Counter, defaultdict
@@ -30,7 +30,7 @@ from sapo_verification.store import Source, StoreSchema, open_database
 from sapo_verification.types import AdmittedRollout, VerifiedRollout
 
 _UNDECIDED: Final = frozenset({Rule.BEACON_KNOWN, Rule.NODE_HAD_TIME})
-"""Refusals that say nothing about the rollout: it can still be verified later."""
+"""Refusals that decide nothing about the rollout: it can still be verified later."""
 
 _SCHEMA = StoreSchema(
     "epoch_count",
@@ -63,7 +63,7 @@ class EpochCount(SilentObserver):
         self._difficulty = difficulty
 
     def verified(self, rollout: VerifiedRollout) -> None:
-        """Count the rollout if it is payable, and in a swarm with ladders how its group came out."""
+        """Count the rollout if it is payable, and in a swarm with ladders the outcome of its group."""
         self._record(rollout.admitted, rule=None, payable=rollout.is_informative)
         if self._difficulty and len(rollout.rewards) >= self._difficulty.completions:
             self._record_group(rollout)
@@ -89,7 +89,7 @@ class EpochCount(SilentObserver):
         return frozenset(ContentId(row[0]) for row in rows)
 
     def is_payable(self, content_id: ContentId) -> bool | None:
-        """Whether the rollout is paid where audits are by sample; None while no outcome is stored."""
+        """Whether the rollout is payable, for audits by sample; None while no outcome is stored."""
         query = "SELECT payable FROM rollout_outcome WHERE content_id = ?"
         row = self._connection.execute(query, (content_id,)).fetchone()
         return None if row is None else bool(row[0])
@@ -101,7 +101,7 @@ class EpochCount(SilentObserver):
         points_per_epoch: int,
         units: Mapping[Account, Fraction] | None = None,
     ) -> tuple[tuple[Account, int], ...]:
-        """Return the points of every registered account that has any, ascending by account.
+        """Return the points of the registered accounts that have any, ascending by account.
 
         Args:
             units: as in ``capped_points``.
@@ -121,7 +121,7 @@ class EpochCount(SilentObserver):
         record: Record,
         units: Mapping[Account, Fraction] | None = None,
     ) -> tuple[tuple[Account, int], ...]:
-        """Return the same in a swarm with ladders.
+        """Return what ``points`` does, in a swarm with ladders.
 
         Args:
             record: that in force in the epoch.
@@ -141,10 +141,10 @@ class EpochCount(SilentObserver):
         families: int,
         units: Mapping[Account, Fraction] | None = None,
     ) -> tuple[Outcomes, ...]:
-        """Return how the middle third of the registered accounts' groups came out, a row per family.
+        """Return the outcomes of the middle third of the registered accounts' groups, a row per family.
 
-        Of one account and family those of its lowest slots are taken: as many as the manifest says, of an
-        account with a part of a bond that part of them, rounded down.
+        Of one account and family the groups of the lowest slots are taken: ``Difficulty.groups`` of them,
+        times the account's units (rounded down).
 
         Returns:
             () without ladders.
@@ -179,11 +179,11 @@ class EpochCount(SilentObserver):
 
     @property
     def _paid(self) -> str:
-        """The table and condition of what is paid."""
+        """SQL: table and condition of the paid groups."""
         return "counted_group WHERE right" if self._difficulty else "rollout_outcome WHERE payable"
 
     def _record_group(self, rollout: VerifiedRollout) -> None:
-        """Record how a group came out, unless it was refused for more than equal rewards."""
+        """Record the outcome of a group, unless it was refused for anything else than equal rewards."""
         query = "SELECT payable OR rule = ? FROM rollout_outcome WHERE content_id = ?"
         counts = self._connection.execute(query, (Rule.SIGNAL.number, rollout.content_id)).fetchone()
         if not counts[0]:
@@ -224,8 +224,8 @@ def capped_points(
     """Return a point per payable rollout of each registered account, capped; ascending by account.
 
     Args:
-        units: what each account counts by the swarm's gate; an account that is missing has no standing, and
-            no points. None: every account counts in full.
+        units: each account's part of a whole account by the swarm's gate, 0 to 1; an account that is missing
+            has no points. None if every account counts in full.
     """
     counted = sorted(set(live_accounts) & set(payable))
     if units is None:

@@ -1,4 +1,4 @@
-"""Errors of this package that are neither a peer's fault nor a mistake in our own messages."""
+"""Errors of the database files: neither a peer's fault nor a mistake in this node's messages."""
 
 
 class NewerDatabaseError(Exception):
@@ -23,7 +23,7 @@ class UnusableDatabaseError(Exception):
 
     Attributes:
         path: the file.
-        damaged: whether its content is at fault, and not its permissions or its disk.
+        damaged: whether its content is at fault, not its permissions or the disk.
     """
 
     def __init__(self, path: str, why: str, *, damaged: bool) -> None:

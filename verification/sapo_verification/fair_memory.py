@@ -1,12 +1,11 @@
-"""What a node remembers of accounts, within a number of entries that newcomers cannot take from the others.
+"""A bounded cache of values about accounts, in which newcomers cannot displace known accounts.
 
-Accounts are free. If the entry heard longest ago were always dropped, a flood of new accounts would make a
-node forget what known accounts write, and what they were set aside for. So where there are too many entries,
-newcomers keep half of them at most.
+Accounts are free to create. With a plain least-recently-used cache a flood of new accounts would displace
+what a node remembers of known ones. So newcomers keep at most half of the entries when there are too many.
 
-Where known accounts alone have too many entries, either the one heard longest ago is dropped, or lots decide.
-Of entries that are heard in turns the first rule keeps none long enough to learn anything of it, and whoever
-sends more than others takes their room.
+When known accounts alone have too many entries, either the least recently used one is dropped, or lots decide.
+If all entries are used in turns, the first rule keeps none long enough to learn from it, and an account that
+sends more than others takes their places.
 """
 
 from collections import Counter, OrderedDict
@@ -18,7 +17,7 @@ from typing import Final, Generic, TypeVar
 from sapo_protocol.identifiers import Account
 
 NEWCOMERS_PART: Final = 0.5
-"""Of the entries that newcomers keep where known accounts need the others."""
+"""Part of the entries that newcomers keep at most when the cache is full."""
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
@@ -27,19 +26,18 @@ IsNewcomer = Callable[[Account], bool]
 
 
 def nobody(_account: Account) -> bool:
-    """Call nobody a newcomer: where all accounts are known, or none is."""
+    """Return False: for a caller that makes no difference between newcomers and known accounts."""
     return False
 
 
 @dataclass(frozen=True, slots=True)
 class Lots(Generic[K]):
-    """What decides which keys of known accounts stay.
+    """The rule by which keys of known accounts are dropped.
 
     Attributes:
-        kind_of: the kind of a key: of the kind that has most keys one is dropped.
-        lot: a number that no account can choose; the key with the largest one of its kind is dropped.
-        patience: a key is dropped before others if others were heard so many times as often since as there
-            is room for keys.
+        kind_of: returns the kind of a key: a key of the kind with most keys is dropped.
+        lot: returns a number that no account can choose; of a kind the key with the largest one is dropped.
+        patience: a key that was not used during ``patience * most`` uses of others is dropped before others.
     """
 
     kind_of: Callable[[K], Hashable]
@@ -48,14 +46,14 @@ class Lots(Generic[K]):
 
 
 class FairMemory(Generic[K, T]):
-    """Values by a key, of accounts.
+    """Values by key, each key belonging to an account; at most ``most`` of them.
 
     Args:
-        most: keys; of known accounts or of newcomers the one heard longest ago is dropped.
-        make: returns the value of a key that is heard for the first time.
-        account_of: whose key it is.
-        is_newcomer: whether an account is not known yet.
-        lots: unset: of known accounts the key heard longest ago is dropped.
+        most: keys kept; beyond it the least recently used one, of known accounts or of newcomers, is dropped.
+        make: returns the value of a new key.
+        account_of: returns the account that a key belongs to.
+        is_newcomer: whether an account has no reputation yet.
+        lots: decide which key of known accounts is dropped; if unset, the least recently used one.
     """
 
     def __init__(
@@ -73,8 +71,8 @@ class FairMemory(Generic[K, T]):
         self._known: OrderedDict[K, T] = OrderedDict()
         self._new: OrderedDict[K, T] = OrderedDict()
         self._lots = lots
-        self._times = 0
-        self._heard: dict[K, int] = {}
+        self._uses = 0
+        self._last_use: dict[K, int] = {}
 
     def __len__(self) -> int:
         return len(self._known) + len(self._new)
@@ -97,21 +95,21 @@ class FairMemory(Generic[K, T]):
 
     def pop(self, key: K) -> T | None:
         """Remove a key; return its value, None if there was none."""
-        self._heard.pop(key, None)
+        self._last_use.pop(key, None)
         return self._known.pop(key, None) or self._new.pop(key, None)
 
-    def heard(self, key: K) -> tuple[T, K | None]:
-        """Return the value of a key of which its account sent something, and the key dropped for it."""
+    def touch(self, key: K) -> tuple[T, K | None]:
+        """Return the value of a key that is used now, new if necessary, and the key dropped for it."""
         value = self._known.pop(key) if key in self._known else self._new.pop(key, None)
         if value is None:
             value = self._make()
-        self._times += 1
-        self._heard[key] = self._times
+        self._uses += 1
+        self._last_use[key] = self._uses
         (self._new if self._is_newcomer(self._account_of(key)) else self._known)[key] = value
         if len(self) <= self._most:
             return value, None
         dropped = self._drop()
-        del self._heard[dropped]
+        del self._last_use[dropped]
         return value, dropped
 
     def _drop(self) -> K:
@@ -127,7 +125,7 @@ class FairMemory(Generic[K, T]):
     def _first_of_known(self) -> K:
         """Return the key of a known account that is dropped before others."""
         oldest, lots = next(iter(self._known)), self._lots
-        if lots is None or self._times - self._heard[oldest] > lots.patience * self._most:
+        if lots is None or self._uses - self._last_use[oldest] > lots.patience * self._most:
             return oldest
         sizes = Counter(map(lots.kind_of, self._known))
         return max(self._known, key=lambda key: (sizes[lots.kind_of(key)], lots.lot(key)))

@@ -11,7 +11,7 @@ _SCHEMA = StoreSchema(
 )
 
 _KEPT: Final = 64
-"""Epochs; of older ones nothing is heard any more."""
+"""Epochs whose number is kept; messages of older ones are not accepted any more."""
 
 
 class IslandCounts:

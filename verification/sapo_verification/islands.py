@@ -1,8 +1,9 @@
-"""The islands of a swarm as one node knows them: where accounts live, and which islands the node carries.
+"""The islands of a swarm as one node knows them: the home islands of accounts, and the islands it carries.
 
-Everything follows from beacons and from how many accounts were paid; both are given. Where a beacon is not
-known yet, neither is the island, and what comes from there is ignored: it blames nobody. Where the number of
-islands is not known yet, the last known one stands for it: what is ignored then blames nobody, either.
+A node carries an island if it subscribes to the island's topics. Everything is derived from beacons and from
+the numbers of paid accounts, which are given. While a beacon is unknown, so is the island, and its messages
+are ignored without a penalty. While the number of islands is unknown, the last known one is used; what is
+ignored because of that has no penalty either.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -19,24 +20,26 @@ from sapo_protocol.rules import Rule
 from sapo_verification.island_counts import IslandCounts
 
 Heard = frozenset[int] | None
-"""The islands on which a message counts: its topic's, or those that the node carries; none: anywhere."""
+"""Islands on which a message is valid: that of its topic, or all that the node carries; None is any
+island."""
 
 _KEPT_HOMES: Final = 16_384
-"""Homes in memory, about 200 bytes each: some epochs of the accounts of two large islands."""
+"""Home islands in memory, about 200 bytes each: enough for several epochs of two large islands."""
 
 
 class IslandMap:
-    """Homes of accounts and visits of nodes; remembers which islands the node carries.
+    """Home islands of accounts and visited islands of nodes; remembers which islands the node carries.
 
     Args:
-        counts: the numbers of islands that are known from before; a store in memory unless given.
+        counts: store of the known numbers of islands; in memory by default.
 
     Attributes:
-        is_divided: whether the swarm may have more islands than one.
-        carried: the islands whose messages the node hears now; the first one until it has joined some.
-        rollouts: those of them whose rollouts it hears: all, but of an auditor where audits are by sample.
-        has_joined: whether it has.
-        everywhere: accounts whose certificates count on every island: the auditors'.
+        is_divided: whether the swarm may have more than one island.
+        carried: the islands that the node carries now; island 0 until it has joined some.
+        rollouts: those of them to whose rollouts it subscribes: all, except for an auditor with audits by
+            sample.
+        has_joined: whether it has joined any.
+        everywhere: accounts (the auditors) whose certificates are valid on every island.
     """
 
     def __init__(
@@ -57,14 +60,14 @@ class IslandMap:
         self.everywhere: frozenset[Account] = frozenset()
 
     def learn(self, epoch: int, paid: Sequence[int]) -> None:
-        """Take note of the accounts paid in each of an epoch's ``counted_epochs``, oldest first.
+        """Derive an epoch's number of islands from the accounts paid in its ``counted_epochs``, oldest first.
 
-        The first answer stays, whatever the chain shows of the epoch later.
+        The first call for an epoch decides, whatever the chain shows of it later.
         """
         self._counts.learn(epoch, island_count(self._terms, paid, self._manifest.one_in))
 
     def knows(self, epoch: int) -> bool:
-        """Whether the number of islands in an epoch is known, and not only the last one before it."""
+        """Whether the number of islands in an epoch is known, not only that of an earlier epoch."""
         follows_chain = self._terms is not None and self._terms.count is None
         return not follows_chain or self._counts.of(epoch) is not None
 
@@ -100,14 +103,16 @@ class IslandMap:
         return visited_island(self._manifest.swarm_id, beacon, node, home=home, count=count)
 
     def epochs_at(self, now_seconds: float) -> range:
-        """Return the epochs that matter now: those of timely rollouts, and the next one."""
+        """Return the relevant epochs: those whose rollouts are accepted, and the next one."""
         past, now = self._epoch(now_seconds - CLOCK_SLACK_SECONDS), self._epoch(now_seconds)
         return range(max(0, past - EPOCH_WINDOW), now + 2)
 
     def carried_epochs(self, now_seconds: float) -> range:
-        """Return the epochs whose islands a node carries: the present one, around its turn another.
+        """Return the epochs whose islands a node carries: the present one, and near its begin or end a second
+        one.
 
-        The last one, too, where the number of islands was another: nobody else carries islands that are gone.
+        Also the previous one if its number of islands was another, since no other node carries the old
+        islands.
         """
         overlap = overlap_seconds(self._manifest)
         first = self._epoch(now_seconds - overlap - CLOCK_SLACK_SECONDS)
@@ -117,29 +122,31 @@ class IslandMap:
         return range(first, self._epoch(now_seconds + overlap) + 1)
 
     def due(self, node: NodeId, account: Account, now_seconds: float) -> frozenset[int]:
-        """Return the islands that a node of an account has to carry, as far as they are known."""
+        """Return the known islands that a node of an account has to carry."""
         epochs = self.carried_epochs(now_seconds)
         found = {self.home(account, epoch) for epoch in epochs}
         found |= {self.visit(node, account, epoch) for epoch in epochs}
         return frozenset(island for island in found if island is not None)
 
     def all_at(self, now_seconds: float) -> frozenset[int]:
-        """Return all islands of the epochs that matter now, as far as known, which an auditor carries.
+        """Return all known islands of the relevant epochs, which an auditor carries.
 
-        Longer than others carry theirs: what counts and comes late must be paid.
+        An auditor carries them longer than other nodes, so that late rollouts that are accepted are also
+        paid.
         """
         counts = [self.count(epoch) for epoch in self.epochs_at(now_seconds)]
         return frozenset(range(max((count for count in counts if count is not None), default=0)))
 
     def is_near(self, account: Account, now_seconds: float) -> bool:
-        """Whether an account lives on an island that the node carries, may live there, or will soon."""
+        """Whether an account's home is, soon will be or (if unknown) may be an island that the node
+        carries."""
         if self._terms is None or account in self.everywhere or not self.has_joined:
             return True
         homes = [self.home(account, epoch) for epoch in self.epochs_at(now_seconds)]
         return any(home is None or home in self.carried for home in homes)
 
     def require_rollout(self, account: Account, epoch: int, heard: Heard) -> None:
-        """Raise unless a rollout of an epoch counts where it was heard.
+        """Raise unless a rollout of an epoch is valid on the islands on which it was received.
 
         Raises:
             RemoteProtocolError: ``WRONG_ISLAND``.
@@ -147,7 +154,7 @@ class IslandMap:
         self._require(Rule.ROLLOUT_ISLAND, account, (epoch,), heard)
 
     def require_certificate(self, account: Account, now_seconds: float, heard: Heard) -> None:
-        """Raise unless an account's certificate counts where it was heard.
+        """Raise unless an account's certificate is valid on the islands on which it was received.
 
         Raises:
             RemoteProtocolError: ``WRONG_ISLAND``.
@@ -156,7 +163,7 @@ class IslandMap:
             self._require(Rule.CERTIFICATE_ISLAND, account, self._around(now_seconds), heard)
 
     def require_proof(self, account: Account, epoch: int, now_seconds: float, heard: Heard) -> None:
-        """Raise unless a proof about an epoch counts where it was heard.
+        """Raise unless a proof about an epoch is valid on the islands on which it was received.
 
         Raises:
             RemoteProtocolError: ``WRONG_ISLAND``.
@@ -180,7 +187,8 @@ class IslandMap:
             return
         homes = [self.home(account, epoch) for epoch in epochs]
         if not any(home in heard for home in homes):
-            raise RemoteProtocolError(rule, f"account {account} lives on {homes}, this is of {sorted(heard)}")
+            detail = f"the home of account {account} is {homes}, this message is of {sorted(heard)}"
+            raise RemoteProtocolError(rule, detail)
 
     def _find_home(self, account: Account, epoch: int, count: int) -> int | None:
         if self._terms is None:

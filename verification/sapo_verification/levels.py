@@ -1,4 +1,4 @@
-"""Levels: which families a slot may have, by the record in force and the slot's lot."""
+"""Levels: the families that a slot may have, by the record in force and the slot's random number (lot)."""
 
 from collections.abc import Callable, Sequence
 from typing import Final

@@ -1,9 +1,9 @@
-"""The interface through which the engine reports what it decides.
+"""The interface through which the engine reports its decisions.
 
-Observers are equal: the event file and metrics are one, the pay count is another. An observer is called
-inside the transaction that stores the decision, so an observer that writes to the same connection is
-stored with it or not at all. It must not write to another connection of the same file: that would wait
-for the transaction in which it is called.
+The event file with the metrics is one observer, the pay count another. An observer is called inside the
+transaction that stores the decision, so what it writes on the same connection is stored atomically with it.
+It must not write on another connection to the same file: that write would wait for this transaction, a
+deadlock.
 """
 
 from typing import Protocol
@@ -21,7 +21,7 @@ class Observer(Protocol):
         """Handle a message that broke a rule of stages 0 to 7."""
 
     def admitted(self, admitted: AdmittedRollout, message: bytes, source: str) -> None:
-        """Handle a new rollout from outside that passed stages 1 to 7; its account may be the own one."""
+        """Handle a received rollout that passed stages 1 to 7; its account may be the own one."""
 
     def queued(self, admitted: AdmittedRollout) -> None:
         """Handle a rollout that now waits for an audit."""
@@ -36,7 +36,7 @@ class Observer(Protocol):
         """Handle a rollout that was re-derived and re-scored for the first time."""
 
     def proved(self, proof: EquivocationProof, source: str | None) -> None:
-        """Handle a proof of equivocation; no source means that this node found it."""
+        """Handle a proof of equivocation; ``source`` is None if this node made it."""
 
     def own_slot_conflict(self, epoch: int, slot: int) -> None:
         """Handle a second content in a slot of the own account."""

@@ -1,9 +1,11 @@
-"""Standing: what each account counts by its bond or attestation, where the manifest's gate asks for one.
+"""Standing: each account's part of a whole account (units), by its bond or attestation if the gate requires
+one.
 
-Under a gate that asks for an attestation, an account's bond below is the number of its attestations.
-The bonds of an epoch are facts of the chain, given by whoever reads it. An account without units is ignored
-and never blamed, for a node may know the chain's newest blocks earlier or later than its neighbours. While
-the bonds of an epoch are not known, those of the newest earlier epoch count that are; without any, everybody.
+Under a gate that requires an attestation, "bond" below means the number of an account's attestations. The
+bonds of an epoch are read from the chain and given to this class. Messages of an account without units are
+ignored without a penalty, since nodes may know the chain's newest blocks at different times. While the bonds
+of an epoch are unknown, those of the newest known earlier epoch are used; if there are none, every account
+counts in full.
 """
 
 from collections.abc import Mapping
@@ -18,22 +20,22 @@ from sapo_protocol.rules import Rule
 from sapo_protocol.terms.gate import AskingGate
 
 _KEPT_EPOCHS: Final = 4
-"""Epochs whose bonds are kept: those of timely rollouts, and that of the tally, which is the epoch before."""
+"""Epochs whose bonds are kept: those whose rollouts are accepted, and the one before, which is tallied."""
 
 _WHOLE: Final = Fraction(1)
 _NOTHING: Final = Fraction(0)
 
 
 class Standing:
-    """What accounts count, by epoch; without a gate that asks for a bond every account counts in full.
+    """The units of accounts by epoch; without a gate that requires something every account counts in full.
 
     Args:
-        own: this node's account, whose messages this node itself always takes.
+        own: this node's account, which always has standing on this node.
 
     Attributes:
         has_gate: whether accounts need a bond or an attestation.
-        exempt: accounts whose certificates count without a bond: the auditors'.
-        revision: how often bonds were learned; while it stays, so do all weights.
+        exempt: accounts (the auditors) whose certificates are accepted without a bond.
+        revision: how often bonds were learned; changes whenever weights may have changed.
     """
 
     def __init__(self, manifest: Manifest, own: Account) -> None:
@@ -46,10 +48,10 @@ class Standing:
         self.revision = 0
 
     def learn(self, epoch: int, bonded: Mapping[Account, int]) -> None:
-        """Take the bonds of an epoch; accounts without any may be left out.
+        """Store the bonds of an epoch; accounts without one may be left out.
 
         Args:
-            bonded: in the token's smallest part, or numbers of attestations.
+            bonded: in the token's smallest denomination, or numbers of attestations.
         """
         if self._gate is None:
             return
@@ -64,7 +66,7 @@ class Standing:
         return self._gate is None or epoch in self._units
 
     def units(self, epoch: int) -> Mapping[Account, Fraction] | None:
-        """Return what every account counts in an epoch, those without a bond left out; None without a gate.
+        """Return the units of every account with a bond in an epoch; None without a gate.
 
         Raises:
             KeyError: they are not known.
@@ -72,22 +74,22 @@ class Standing:
         return None if self._gate is None else self._units[epoch]
 
     def units_of(self, account: Account, epoch: int) -> Fraction:
-        """Return what an account counts in an epoch, 0 to 1, as far as this node knows."""
+        """Return an account's units in an epoch, 0 to 1, as far as this node knows."""
         if self._gate is None:
             return _WHOLE
         newest = max((known for known in self._units if known <= epoch), default=None)
         return _WHOLE if newest is None else self._units[newest].get(account, _NOTHING)
 
     def is_bonded(self, account: Account, epoch: int) -> bool:
-        """Whether an account has a bond in an epoch, as far as this node knows; nobody has without a gate."""
+        """Whether an account has a bond in an epoch, as far as this node knows; never without a gate."""
         return any(known <= epoch for known in self._units) and bool(self.units_of(account, epoch))
 
     def units_now(self, account: Account) -> Fraction:
-        """Return what an account counts in the newest epoch that this node knows."""
+        """Return an account's units in the newest epoch whose bonds this node knows."""
         return self.units_of(account, max(self._units, default=0))
 
     def weight_of(self, account: Account) -> float:
-        """Return an account's weight among newcomers: what it counts now."""
+        """Return an account's weight among newcomers: its present units."""
         return float(self.units_now(account))
 
     def require(self, account: Account, epoch: int) -> None:
@@ -98,11 +100,11 @@ class Standing:
         """
         if self._gate is not None and account != self._own and not self.units_of(account, epoch):
             raise RemoteProtocolError(
-                Rule.AUTHOR_BONDED, f"account {account} has nothing behind the gate in epoch {epoch}"
+                Rule.AUTHOR_BONDED, f"account {account} does not meet the swarm's gate in epoch {epoch}"
             )
 
     def require_now(self, account: Account, now_seconds: float) -> None:
-        """Raise unless an account's certificate counts now: it has standing, or is an auditor's.
+        """Raise unless an account's certificate is accepted now: it has standing, or is an auditor.
 
         Raises:
             RemoteProtocolError: ``NO_BOND``.

@@ -1,8 +1,8 @@
-"""SQLite as this project opens it: crash-safe, quick enough to write on every message, with versions.
+"""SQLite databases: crash-safe, fast enough for a write per message, with schema versions.
 
 Several stores share one file. Each is a component with a schema version of its own, kept in the table
 ``schema_version``. Opening brings the tables of a component from the version found up to the current one.
-A file from before there were versions counts as version 0: step 1 makes only the tables that are missing.
+A file without versions counts as version 0: step 1 creates only the tables that are missing.
 """
 
 import sqlite3
@@ -18,16 +18,18 @@ Source = Path | str | sqlite3.Connection
 """Where a store keeps its tables: a file, ":memory:", or a connection that it shares with other stores."""
 
 OWN_CHECKPOINT_PAGES: Final = 16_384
-"""Of 4 KiB: a writer copies the log into the file itself only after 64 MiB that nobody else copied."""
+"""Pages of 4 KiB: a writer itself checkpoints the log only at 64 MiB; normally ``checkpoint`` does it
+earlier."""
 
 MOST_LOG_BYTES: Final = 8 * 2**20
-"""Size to which a log is cut once all of it was copied; else the largest one stays for good."""
+"""Size to which the log is truncated after a complete checkpoint; else it would keep its largest size."""
 
 KEPT_BYTES: Final = 8 * 2**30
-"""On disk: sixteen epochs in which 113 accounts fill 1,024 slots with groups of 4 kB, which take 4.6 kB."""
+"""Disk space for rollouts by default: sixteen epochs of 113 accounts with 1,024 groups of 4 kB (4.6 kB on
+disk)."""
 
 SQLITE_CHECKPOINT_PAGES: Final = 1000
-"""SQLite's default: for a file that nobody else checkpoints."""
+"""SQLite's default, for a file on which ``checkpoint`` is not called."""
 
 WAL_ATTEMPTS: Final = 250
 WAL_PAUSE: Final = 0.02
@@ -37,12 +39,12 @@ _VERSIONS = "CREATE TABLE IF NOT EXISTS schema_version (component TEXT PRIMARY K
 
 
 class StoreSchema:
-    """The tables of one component, as the steps that made them.
+    """The schema of one component, as its migration steps.
 
     Args:
         component: a name that no other component of the same file has.
-        steps: SQL scripts; step N leads from version N - 1 to version N. A released step never changes, and
-            the first one says ``IF NOT EXISTS``, for version 0.1.0 made its tables without a version.
+        steps: SQL scripts; step N leads from version N - 1 to version N. A released step never changes. The
+            first one uses ``IF NOT EXISTS``, since version 0.1.0 created its tables without a version.
     """
 
     def __init__(self, component: str, *steps: str) -> None:
@@ -60,8 +62,8 @@ def open_database(
 ) -> sqlite3.Connection:
     """Open a database in WAL mode, or share a connection; bring the tables to the current version.
 
-    Commits survive a killed process; ``synchronous=NORMAL`` may lose the newest ones to a power
-    cut, never the file. What must survive even that sets ``synchronous=FULL`` itself.
+    Commits survive a killed process. With ``synchronous=NORMAL`` a power failure may lose the newest commits,
+    but not the file; a caller that needs more sets ``synchronous=FULL``.
 
     Raises:
         NewerDatabaseError: a newer version of this package has changed the tables.
@@ -85,7 +87,7 @@ def open_database(
 
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """Store all that the block writes or nothing of it; inside another transaction it is part of that one."""
+    """Run the block in a transaction, or as a part of the one that is open already."""
     if connection.in_transaction:
         yield
         return
@@ -111,10 +113,7 @@ def open_for_reading(path: Path, schema: StoreSchema) -> sqlite3.Connection:
 
 
 def migrate(connection: sqlite3.Connection, path: Path | str, *schemas: StoreSchema) -> None:
-    """Take every step that the tables lack, all in one transaction.
-
-    A process that dies in between leaves the tables and their version as they were. A file that is current
-    is not locked.
+    """Run all missing migration steps in one transaction; a file that is up to date is not locked.
 
     Raises:
         NewerDatabaseError: a newer version of this package has changed the tables; nothing was done.
@@ -124,7 +123,7 @@ def migrate(connection: sqlite3.Connection, path: Path | str, *schemas: StoreSch
     with connection:  # rolls back where a step fails
         connection.execute("BEGIN IMMEDIATE")
         connection.execute(_VERSIONS)
-        for schema in schemas:  # another process may have been quicker: look again
+        for schema in schemas:  # another process may have migrated it meanwhile
             for step in schema.steps[_version(connection, path, schema) :]:
                 for statement in _statements(step):
                     connection.execute(statement)
@@ -146,13 +145,13 @@ def _open(source: Path | str) -> sqlite3.Connection:
 
 
 def _use_wal(connection: sqlite3.Connection) -> None:
-    """Set the journal mode; SQLite's own time-out does not cover the moment in which another process does.
+    """Set the journal mode, with retries: SQLite's busy timeout does not apply while another process sets it.
 
     Raises:
         sqlite3.OperationalError: the file is locked for long, or cannot be written.
     """
     (timeout,) = connection.execute("PRAGMA busy_timeout").fetchone()
-    connection.execute("PRAGMA busy_timeout=0")  # else some of the attempts would wait, others not
+    connection.execute("PRAGMA busy_timeout=0")  # else some of the attempts would wait, others fail at once
     for attempt in range(WAL_ATTEMPTS):
         try:
             connection.execute("PRAGMA journal_mode=WAL")

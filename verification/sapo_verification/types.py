@@ -1,4 +1,4 @@
-"""The ladder of trust: a type per step, each built by exactly one function.
+"""Types of increasing trust: one for each step of checking, built by exactly one function each.
 
 ===================  ====================================  =============================
 type                 what has been checked                 the only builder
@@ -11,7 +11,7 @@ type                 what has been checked                 the only builder
 ``SampledBatch``     drawn under weights and caps          ``Sampler.assemble``
 ===================  ====================================  =============================
 
-There is no ``verified: bool``. A function that needs a checked rollout asks for the type.
+There is no flag ``verified``: a function that needs a checked rollout takes the type as its argument.
 """
 
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ Pair = tuple[Account, int]
 class AdmittedRollout:
     """A rollout whose author, epoch and slot are genuine; its answers are not yet scored.
 
-    Its message is in the store of envelopes, and not here: thousands of rollouts wait at a time.
+    Its message is kept in the envelope store only, since thousands of rollouts wait at a time.
     """
 
     content_id: ContentId
@@ -127,7 +127,7 @@ class PrivateGroup:
     Attributes:
         prompt: of the task.
         rewards: one per completion, 0.0 or 1.0, scored here.
-        handle: of the sampled tokens inside the learner.
+        handle: identifies the sampled tokens inside the learner process.
     """
 
     task: Task
@@ -147,10 +147,10 @@ class Demonstration:
     """A right answer that the own policy did not write and may imitate.
 
     Attributes:
-        task: what is answered.
+        task: the answered task.
         prompt: of the task.
         completion: UTF-8.
-        source: the verified rollout that it is of; None if no account wrote it, as in controls.
+        source: the verified rollout that holds it; None if no account wrote it, as in control experiments.
     """
 
     task: Task
@@ -176,7 +176,7 @@ class Demonstration:
 
     @property
     def answer(self) -> bytes:
-        """The answer without the way to it: the text between the tags, or all of it."""
+        """The answer without its steps: the text between the tags, or all of it."""
         _, opened, rest = self.completion.partition(b"<answer>")
         return rest.partition(b"</answer>")[0] if opened else self.completion
 
@@ -204,9 +204,9 @@ class SampledBatch:
         groups: own groups, and groups of others whose text enters the policy gradient (I and J of the paper).
         practised: own answers to tasks of others.
         demonstrations: right answers of others.
-        judged: right answers, of others and own ones, whose steps are judged and not trained.
-        rehearsed: own right answers to tasks beside the own groups.
-        forgotten: accounts, with a family each, whose earlier demonstrations are trained no more.
+        judged: right answers, of others and own ones, whose steps are judged but not trained.
+        rehearsed: own right answers to further tasks.
+        forgotten: pairs of account and family whose earlier demonstrations must not be trained any more.
         private: own answers to tasks that fill no slot.
     """
 

@@ -1,8 +1,8 @@
-"""Verification: stages 9 to 11, from an ``AdmittedRollout`` to a ``VerifiedRollout``; and stage 13 behind it.
+"""Verification: stages 9 to 11, from an ``AdmittedRollout`` to a ``VerifiedRollout``; then stage 13.
 
-The task is derived from the beacon, its prompt and the rewards by the jailed checkers; nothing of it came
-from the author. A rollout is decided once, also across restarts: its evidence, its outcome and what
-observers write to the same connection are stored in one transaction.
+The task is derived from the beacon, its prompt and the rewards by the jailed checkers; none of them comes
+from the author. A rollout is decided once, also across restarts: its evidence, its outcome and what observers
+write to the same connection are stored in one transaction.
 """
 
 import sqlite3
@@ -25,7 +25,8 @@ from sapo_verification.tasks.answers import holds_code
 from sapo_verification.types import AdmittedRollout, VerifiedRollout
 
 MAX_REMEMBERED: Final = 2048
-"""Verified rollouts kept, 4 KiB each: one that was audited is not checked again when it is sampled."""
+"""Verified rollouts kept in memory, 4 KiB each, so that an audited one is not checked again when it is
+sampled."""
 
 
 _AUTHORS_FAULT: Final = {
@@ -33,7 +34,7 @@ _AUTHORS_FAULT: Final = {
     Failure.CRASH: Rule.CHECKER_SURVIVES,
     Failure.MALFORMED: Rule.CHECKER_SURVIVES,
 }
-"""Failed checks that the answers may have caused; any other is evidence for nothing."""
+"""Failures that the answers may have caused; any other one is no evidence."""
 
 
 class CheckResult(Protocol):
@@ -58,7 +59,7 @@ class AuthorFault(RemoteProtocolError):
     """A refusal that is evidence against the author.
 
     Attributes:
-        is_lasting: whether the same rollout would be refused for it again, whenever it is verified.
+        is_lasting: whether the same rollout would always be refused for it.
     """
 
     def __init__(self, rule: Rule, detail: str, *, is_lasting: bool) -> None:
@@ -71,7 +72,7 @@ class Verifier:
 
     Args:
         check: the jailed checkers; raises ``CheckFailed``.
-        levels: knows beacons, and which families a slot may have.
+        levels: gives beacons, and the families that a slot may have.
         connection: that of ``reputation`` and ``count``, for one transaction per decision.
     """
 
@@ -119,7 +120,7 @@ class Verifier:
         try:
             verified = await self._verified(admitted)
         except RemoteProtocolError as error:
-            if admitted.content_id not in self._refused:  # else another caller was quicker
+            if admitted.content_id not in self._refused:  # else another caller has decided it meanwhile
                 with transaction(self._connection):
                     self._record_refusal(admitted, error)
             raise
@@ -172,8 +173,8 @@ class Verifier:
             self._reputation.record_good(rollout.account, rollout.family, rollout.epoch)
         self._screens.learn(verified)
         self._observer.verified(verified)
-        if self._screens.holds_planted_phrase(verified):  # it is paid all the same: it was counted above
-            detail = "its account repeats a phrase in this family, which most others do not have"
+        if self._screens.holds_planted_phrase(verified):  # paid nevertheless: it was counted above
+            detail = "its account repeats a phrase in this family that most other accounts do not use"
             self._observer.refused(Rule.NO_PLANTED_PHRASE, verified.admitted, detail)
 
     def _record_fault(self, admitted: AdmittedRollout, rule: Rule) -> None:

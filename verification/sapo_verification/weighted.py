@@ -1,14 +1,14 @@
-"""Medians of values whose accounts weigh differently."""
+"""Weighted medians."""
 
 from collections.abc import Sequence
 from typing import Final
 
 ROUNDING: Final = 1e-9
-"""Part of a sum of weights that may be a rounding error."""
+"""Relative tolerance for rounding errors in a sum of weights."""
 
 
 def at_half_of_the_weight(values: Sequence[tuple[float, float]]) -> float:
-    """Return the first value up to which there is half of the weight.
+    """Return the first value at which the cumulative weight reaches half of the total.
 
     Args:
         values: each with its weight, sorted, at least one: ascending for the lower median, descending for the

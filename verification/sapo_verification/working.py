@@ -1,8 +1,8 @@
-"""Long computations in parts, so that whoever waits for them chooses where they run.
+"""Long computations as generators, so that the caller chooses in which thread their parts run.
 
-A generator yields what takes long as a function without arguments, and is sent what that returns. Such a
-function reads nothing that others change, so it may run in another thread; everything between two of them
-runs where the generator is driven, and may use stores and other state that belong to one thread.
+A generator yields each expensive part as a function without arguments, and is sent its result. Such a
+function uses no shared mutable state, so it may run in another thread. The code between two parts runs in the
+caller's thread, and may use stores and other state of that thread.
 """
 
 from collections.abc import Callable, Generator
@@ -13,11 +13,11 @@ from sapo_protocol.constants import MAX_PAGE_ROWS
 T = TypeVar("T")
 
 Working = Generator[Callable[[], Any], Any, T]
-"""Yields functions, is sent their results, and returns a T."""
+"""A generator that yields functions, is sent their results, and returns a T."""
 
 
 def part(rows: int, function: Callable[[], T]) -> Working[T]:
-    """Yield a function over so many rows, or run it here if they are no more than fit into a message."""
+    """Yield a function over ``rows`` rows, or call it directly if the rows would fit into one message."""
     if rows <= MAX_PAGE_ROWS:
         return function()
     result: T = yield function
@@ -25,7 +25,7 @@ def part(rows: int, function: Callable[[], T]) -> Working[T]:
 
 
 def at_once(working: Working[T]) -> T:
-    """Run all parts in this thread, and return the result."""
+    """Run all parts in the caller's thread, and return the result."""
     result = None
     while True:
         try:

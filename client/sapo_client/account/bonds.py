@@ -1,6 +1,6 @@
-"""``sapo ledger bond``, ``exit`` and ``withdraw``: what an auditor stakes on its signatures, or an account.
+"""``sapo ledger bond``, ``exit`` and ``withdraw``: the bonds of auditors and of accounts.
 
-In a swarm whose gate asks for a bond of every account, there are two bonds: the auditor's in the vault, and
+In a swarm whose gate requires a bond of every account, there are two bonds: the auditor's in the vault, and
 the account's behind the gate. The commands take the auditor's for an auditor, the account's for all others.
 """
 
@@ -23,7 +23,7 @@ from sapo_client.account.tokens import show_tokens
 from sapo_client.config import Config
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.ledger.records import Stake
-from sapo_client.node.runtime.statements import Words, transaction_words
+from sapo_client.node.runtime.statements import SignedFields, describe_transaction
 from sapo_client.paths import DataDir
 from sapo_protocol.identifiers import Account
 from sapo_protocol.terms.gate import BondGate, EasGate, points_cap
@@ -72,7 +72,7 @@ def withdraw(config: Config, consent: Consent, *, account: bool = False) -> dict
 
 
 async def bond_facts(session: LedgerSession) -> dict[str, Any]:
-    """Return the bond in the vault, which only an auditor's can suffice, and the one behind a gate."""
+    """Return the account's bond in the vault (auditors only), and its bond or attestations for the gate."""
     ledger = session.ledger
     stake, needed, is_auditor = await ledger.stake(), await ledger.auditor_bond(), await _is_auditor(session)
     return {
@@ -87,7 +87,7 @@ async def bond_facts(session: LedgerSession) -> dict[str, Any]:
 
 
 async def _account_facts(session: LedgerSession) -> dict[str, Any]:
-    """Return the account's bond or attestations and what they give, where the gate asks for them."""
+    """Return the account's bond or attestations and their effect, if the gate requires them."""
     gate = session.manifest.gate
     if isinstance(gate, EasGate):
         found = await session.ledger.attestations()
@@ -114,7 +114,7 @@ async def _takes_gate(session: LedgerSession, *, account: bool) -> bool:
     """Return whether a command is about the account's bond behind the gate, and not an auditor's.
 
     Raises:
-        SapoError: the account's is meant, and the swarm asks for none.
+        SapoError: the account's bond is meant, and the swarm requires none.
     """
     gate = session.manifest.gate
     if isinstance(gate, EasGate) and (account or not await _is_auditor(session)):
@@ -140,7 +140,7 @@ async def _bond(
     gate = await _takes_gate(session, account=account)
     if not gate and not await _is_auditor(session):
         raise _refusal(
-            f"account {session.account} is no auditor of this swarm: its bond would have no effect",
+            f"account {session.account} is not an auditor of this swarm: its bond would have no effect",
             "auditors are named when a swarm is founded, or replace one: sapo swarm change --help",
         )
     stake, needed = await ledger.stake(gate=gate), await _needed(session, gate=gate)
@@ -153,9 +153,9 @@ async def _bond(
             f"the account holds {show_tokens(held)} tokens, and {show_tokens(wanted)} are to be bonded",
             "claim what was granted with `sapo ledger claim`, or send tokens to the account",
         )
-    words = await _bond_words(session, wanted, stake, gate=gate)
+    fields = await _describe_bond(session, wanted, stake, gate=gate)
     queue = partial(ledger.bond, wanted, gate=gate)
-    return await _send(session, "bond", queue=queue, words=words, consent=consent)
+    return await _send(session, "bond", queue=queue, fields=fields, consent=consent)
 
 
 async def _needed(session: LedgerSession, *, gate: bool) -> int:
@@ -172,20 +172,22 @@ async def _place(session: LedgerSession, *, gate: bool) -> tuple[str, Account]:
     return "StakeVault", (await session.ledger.contracts()).vault
 
 
-async def _bond_words(session: LedgerSession, amount: int, stake: Stake, *, gate: bool) -> list[Words]:
+async def _describe_bond(
+    session: LedgerSession, amount: int, stake: Stake, *, gate: bool
+) -> list[SignedFields]:
     contracts, tokens = await session.ledger.contracts(), show_tokens(amount)
     name, place = await _place(session, gate=gate)
     allowance = {"spender": str(place), "tokens": tokens}
     deposit = {"tokens": tokens, "bonded after it": show_tokens(stake.bonded + amount)}
     return [
-        transaction_words(
+        describe_transaction(
             "SapoToken.approve",
             session.signer,
             contract=contracts.token,
             fields=allowance,
             follows="the contract may take these tokens",
         ),
-        transaction_words(
+        describe_transaction(
             f"{name}.deposit",
             session.signer,
             contract=place,
@@ -226,11 +228,11 @@ async def _leave(
     if stake.exiting:
         follows += f"; the delay of the {show_tokens(stake.exiting)} that are already exiting starts again"
     name, place = await _place(session, gate=gate)
-    words = transaction_words(
+    fields = describe_transaction(
         f"{name}.requestExit", session.signer, contract=place, fields=fields, follows=follows
     )
     queue = partial(ledger.request_exit, wanted, gate=gate)
-    return await _send(session, "exit", queue=queue, words=[words], consent=consent)
+    return await _send(session, "exit", queue=queue, fields=[fields], consent=consent)
 
 
 async def _withdraw(session: LedgerSession, consent: Consent, account: bool) -> dict[str, Any]:
@@ -249,7 +251,7 @@ async def _withdraw(session: LedgerSession, consent: Consent, account: bool) -> 
             "run the same command again after that time",
         )
     (name, place), fields = await _place(session, gate=gate), {"tokens": show_tokens(stake.exiting)}
-    words = transaction_words(
+    fields = describe_transaction(
         f"{name}.withdraw",
         session.signer,
         contract=place,
@@ -257,7 +259,7 @@ async def _withdraw(session: LedgerSession, consent: Consent, account: bool) -> 
         follows="the account holds these tokens again",
     )
     queue = partial(ledger.withdraw, gate=gate)
-    return await _send(session, "withdrawal", queue=queue, words=[words], consent=consent)
+    return await _send(session, "withdrawal", queue=queue, fields=[fields], consent=consent)
 
 
 async def _finish_pending(session: LedgerSession, kind: str) -> dict[str, Any] | None:
@@ -276,11 +278,11 @@ async def _send(
     session: LedgerSession,
     kind: str,
     queue: Callable[[], Awaitable[bool]],
-    words: list[Words],
+    fields: list[SignedFields],
     consent: Consent,
 ) -> dict[str, Any]:
     """Show the statement, ask for consent, queue the transaction once, and wait."""
-    consent(words)
+    consent(fields)
     before = await session.ledger.refused(kind)
     if not await queue():
         raise _refusal(

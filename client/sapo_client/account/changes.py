@@ -1,7 +1,7 @@
-"""``sapo swarm change``: what auditors announce together, from the first draft to the chain.
+"""``sapo swarm change``: a change of terms or auditors, from a draft to its announcement.
 
-One file travels among the auditors. Whoever drafts a change writes it; each auditor adds its signature after
-the change was shown to its owner; anyone announces it when a quorum has signed.
+The change is one file that the auditors pass on. Its author writes it; each auditor adds its signature after
+its owner has seen the change; once a quorum has signed, anyone can announce it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sapo_client.errors import ExitCode, SapoError
 from sapo_client.keystore import Identity
 from sapo_client.ledger.records import Announcement
 from sapo_client.node.runtime.manifests import require_same_suite
-from sapo_client.node.runtime.statements import Words, statement_words, transaction_words
+from sapo_client.node.runtime.statements import SignedFields, describe_statement, describe_transaction
 from sapo_client.node.runtime.successor_folder import SuccessorFolder, what_changes
 from sapo_client.passphrase import PassphraseSource
 from sapo_client.paths import DataDir
@@ -37,7 +37,7 @@ from sapo_verification.jail.launch import sample_digest
 from sapo_verification.suites.catalogue import family
 
 SIGNING_EPOCHS: Final = 8
-"""Left for signatures before the notice begins, where no epoch is named."""
+"""Default number of epochs for collecting signatures before the notice period begins."""
 
 _NO_DIGEST, _NOBODY = Digest(bytes(32)), Account(bytes(20))
 
@@ -45,11 +45,11 @@ Change = SuccessionNotice | SuccessionWithdrawal
 
 
 class ChangeFile(BaseModel):
-    """The file that travels among the auditors.
+    """The file that the auditors pass on and sign.
 
     Attributes:
         successor: the document of the terms that follow, as text; its digest is that of its bytes.
-        withdraws: the announcement of this number is taken back; then all of the other fields are empty.
+        withdraws: the announcement of this number is withdrawn; then all of the other fields are empty.
     """
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
@@ -85,15 +85,15 @@ class ChangeFile(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class ChangeWish:
-    """What whoever drafts a change wants; everything else stays.
+class ChangeDraft:
+    """The settings of a draft; everything else stays as it is.
 
     Attributes:
-        families: new ones, by name and level.
-        retired: families that no slot has any more, by name and level.
+        families: families to add, by name and level.
+        retired: families to remove, by name and level.
         leaving: the auditor who is replaced, and ``entering`` by whom.
         epoch: the first one in which it is in force; none for the earliest that leaves time to sign.
-        withdraws: instead, what is announced is taken back.
+        withdraws: instead, withdraw the pending announcement.
     """
 
     families: Sequence[tuple[str, str]] = ()
@@ -112,7 +112,7 @@ class ChangeWish:
         return bool(self.families or self.retired) or any(number is not None for number in numbers)
 
 
-def propose(config: Config, file: Path, wish: ChangeWish, consent: Consent) -> dict[str, Any]:
+def propose(config: Config, file: Path, draft: ChangeDraft, consent: Consent) -> dict[str, Any]:
     """Write a change as a file, signed if the account is an auditor.
 
     Raises:
@@ -121,7 +121,7 @@ def propose(config: Config, file: Path, wish: ChangeWish, consent: Consent) -> d
     if file.exists():
         raise _refusal(f"{file} exists already", "name another file, or remove it", ExitCode.USAGE)
     with _opened(config) as (session, identity):
-        change = run(_draft, session, wish)
+        change = run(_draft, session, draft)
         return run(_sign, session, identity, change, file, consent)
 
 
@@ -129,7 +129,7 @@ def sign(config: Config, file: Path, consent: Consent) -> dict[str, Any]:
     """Show a change, and add this auditor's signature to its file.
 
     Raises:
-        SapoError: the file is none of this swarm, the account is no auditor, or its owner refuses.
+        SapoError: the file belongs to another swarm, the account is not an auditor, or its owner refuses.
     """
     with _opened(config) as (session, identity):
         return run(_sign, session, identity, _read(file, session.manifest), file, consent)
@@ -146,19 +146,21 @@ def announce(config: Config, file: Path, consent: Consent) -> dict[str, Any]:
 
 
 def account_of(text: str) -> Account:
-    """Return the account that a person names by its address.
+    """Parse an account's address.
 
     Raises:
-        SapoError: it is no address.
+        SapoError: it is not an address.
     """
     try:
         return Account.from_hex(text)
     except LocalProtocolError as error:
-        raise _refusal(f"{text} is no account", "name it as 0x and 40 hex digits", ExitCode.USAGE) from error
+        raise _refusal(
+            f"{text} is not an account", "name it as 0x and 40 hex digits", ExitCode.USAGE
+        ) from error
 
 
 def show(config: Config) -> dict[str, Any]:
-    """Return what the ledger announces, and who the auditors are."""
+    """Return the announced changes, and the auditors."""
     with _opened(config) as (session, _):
         return run(_show, session)
 
@@ -195,13 +197,13 @@ async def _show(session: LedgerSession) -> dict[str, Any]:
     }
 
 
-async def _draft(session: LedgerSession, wish: ChangeWish) -> ChangeFile:
+async def _draft(session: LedgerSession, draft: ChangeDraft) -> ChangeFile:
     ledger, manifest = session.ledger, session.manifest
     await ledger.check()
     announced = await ledger.successions()
     now = await ledger.changes.current_epoch()
     pending = announced[-1] if announced and announced[-1].activation_epoch > now else None
-    if wish.withdraws:
+    if draft.withdraws:
         if pending is None:
             raise _refusal("nothing announced is pending", "`sapo swarm change show` lists the changes")
         return ChangeFile(swarm_id=str(manifest.swarm_id), number=pending.number, withdraws=True)
@@ -211,27 +213,27 @@ async def _draft(session: LedgerSession, wish: ChangeWish) -> ChangeFile:
             "wait until it is in force, or withdraw it with: sapo swarm change propose FILE --withdraw",
         )
     document = None
-    if wish.changes_terms:
+    if draft.changes_terms:
         _require_newest(announced, session)
-        document = successor_to_json(_successor(manifest, wish)).decode()
+        document = successor_to_json(_successor(manifest, draft)).decode()
     return ChangeFile(
         swarm_id=str(manifest.swarm_id),
         number=await ledger.changes.next_number(),
-        activation_epoch=now + NOTICE_EPOCHS + SIGNING_EPOCHS if wish.epoch is None else wish.epoch,
+        activation_epoch=now + NOTICE_EPOCHS + SIGNING_EPOCHS if draft.epoch is None else draft.epoch,
         successor=document,
-        leaving=None if wish.leaving is None else str(wish.leaving),
-        entering=None if wish.entering is None else str(wish.entering),
+        leaving=None if draft.leaving is None else str(draft.leaving),
+        entering=None if draft.entering is None else str(draft.entering),
     )
 
 
-def _successor(manifest: Manifest, wish: ChangeWish) -> Successor:
+def _successor(manifest: Manifest, draft: ChangeDraft) -> Successor:
     try:
-        added = tuple(family(name, level) for name, level in wish.families)
+        added = tuple(family(name, level) for name, level in draft.families)
     except LocalProtocolError as error:
         raise _refusal(str(error), "name each family as NAME:LEVEL", ExitCode.USAGE) from error
     families = (*manifest.suite.families, *added)
     names = [(each.name, each.level) for each in families]
-    if unknown := [":".join(each) for each in wish.retired if each not in names]:
+    if unknown := [":".join(each) for each in draft.retired if each not in names]:
         text = f"the swarm has no family {', '.join(unknown)}"
         raise _refusal(text, "name it as NAME:LEVEL", ExitCode.USAGE)
     before = manifest.successions[-1].successor.retired if manifest.successions else ()
@@ -241,9 +243,9 @@ def _successor(manifest: Manifest, wish: ChangeWish) -> Successor:
     return Successor(
         manifest.swarm_id,
         suite,
-        wish.slots_per_epoch or manifest.limits.slots_per_epoch,
-        wish.max_completions or manifest.limits.max_completions,
-        tuple(sorted({*before, *(names.index(each) for each in wish.retired)})),
+        draft.slots_per_epoch or manifest.limits.slots_per_epoch,
+        draft.max_completions or manifest.limits.max_completions,
+        tuple(sorted({*before, *(names.index(each) for each in draft.retired)})),
     )
 
 
@@ -264,7 +266,7 @@ async def _sign(
     statement, domain = change.statement, session.manifest.ledger_domain
     auditors, quorum = await session.ledger.changes.auditors()
     voices = auditors.of(await session.ledger.changes.current_epoch())
-    shown = {**statement_words(statement, domain), **_meaning(change, session)}
+    shown = {**describe_statement(statement, domain), **_meaning(change, session)}
     if session.account in voices:
         consent([shown])
         signature = secp256k1.sign(identity.account_key, statement.digest(domain))
@@ -272,7 +274,7 @@ async def _sign(
         change = change.model_copy(update={"signatures": (*kept, "0x" + signature.hex())})
     elif change.signatures:
         raise _refusal(
-            f"account {session.account} is no auditor of this swarm: its signature would not count",
+            f"account {session.account} is not an auditor of this swarm: its signature would not count",
             "name an auditor's identity with --identity",
         )
     _write(file, change)
@@ -314,20 +316,22 @@ async def _announce(session: LedgerSession, change: ChangeFile, consent: Consent
     return {"announced": not change.withdraws, **_meaning(change, session)}
 
 
-def _transaction(session: LedgerSession, function: str, statement: Change, change: ChangeFile) -> Words:
-    fields = statement_words(statement, session.manifest.ledger_domain)
+def _transaction(
+    session: LedgerSession, function: str, statement: Change, change: ChangeFile
+) -> SignedFields:
+    fields = describe_statement(statement, session.manifest.ledger_domain)
     follows = "every node goes over at that epoch" if not change.withdraws else "nothing changes"
     contract = session.manifest.ledger
-    return transaction_words(
+    return describe_transaction(
         f"EpochLedger.{function}", session.signer, contract=contract, fields=fields, follows=follows
     )
 
 
-def _meaning(change: ChangeFile, session: LedgerSession) -> Words:
-    """Return what a change means, in words; and keep its document, which this node's peers may ask for.
+def _meaning(change: ChangeFile, session: LedgerSession) -> SignedFields:
+    """Return a description of a change; and keep its document, which this node's peers may request.
 
     Raises:
-        SapoError: its document cannot follow the swarm's terms, or this release cannot obey it.
+        SapoError: its document cannot follow the swarm's terms, or this release does not support it.
     """
     if change.successor is None:
         return {}
@@ -358,7 +362,7 @@ def _read(file: Path, manifest: Manifest) -> ChangeFile:
         raise _refusal(f"there is no file {file}", hint, ExitCode.USAGE) from error
     except (ValidationError, LocalProtocolError) as error:
         hint = "ask its author for it again"
-        raise _refusal(f"{file} is no change: {error}", hint, ExitCode.DATA) from error
+        raise _refusal(f"{file} is not a valid change file: {error}", hint, ExitCode.DATA) from error
     if change.swarm_id != str(manifest.swarm_id):
         raise _refusal(f"{file} belongs to the swarm {change.swarm_id}", "name that swarm's --manifest")
     return change

@@ -9,7 +9,7 @@ from html import escape
 from typing import Final
 
 BINS: Final = 60
-"""Bins of a curve; the width of a picture shows no more."""
+"""Number of bins of a curve."""
 
 _WIDTH, _HEIGHT = 720, 260
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 12, 34, 40
@@ -22,7 +22,8 @@ class Bin:
 
     Attributes:
         x: their mean position.
-        half_width: of the mean's 95 % interval, normal approximation; none for fewer than two values.
+        half_width: half the width of the mean's 95 % interval, normal approximation; none for fewer than two
+            values.
     """
 
     x: float
@@ -46,7 +47,7 @@ def _bin(points: Sequence[tuple[float, float]]) -> Bin:
 
 
 def svg(title: str, bins: Sequence[Bin], x_label: str, y_label: str) -> str:
-    """Return a picture of a share, 0 to 1, with its interval as a band, in black and blue on white."""
+    """Return the SVG of a curve of shares, 0 to 1, with its interval as a band."""
     first, last = bins[0].x, bins[-1].x
     span = (last - first) or 1.0
 

@@ -31,7 +31,7 @@ from sapo_verification.admission.contribution_store import ContributionStore
 
 @dataclass(frozen=True, slots=True)
 class Posting:
-    """An epoch as the chain holds it, and the limits that the chain applies to it.
+    """An epoch's posting on the chain, and the contract's limits for it.
 
     Attributes:
         is_final: whether it can no longer be challenged.

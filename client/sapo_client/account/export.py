@@ -74,10 +74,10 @@ async def _written(settings: LearnerSettings, folder: Path) -> int:
 
 
 def _export_settings(config: Config, data: DataDir) -> LearnerSettings:
-    """Return settings of the last run's learner, without what only sampling and training need.
+    """Return the settings of the last run's learner, without those for sampling and training.
 
-    Model and rank are those of the checkpoint itself: a run that was refused has left a record as well. A
-    folder that has moved is where the settings say.
+    Model and rank are the checkpoint's, since a refused run leaves a record as well. If the model's folder
+    was moved, its path is the configured one.
     """
     learner = _recorded_learner(data) or config.learner
     settings = learner_settings(learner, data.learner, max_new_tokens=1, seed=0, fresh=False)

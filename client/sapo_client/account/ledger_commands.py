@@ -17,7 +17,7 @@ from sapo_client.keystore import Identity
 from sapo_client.ledger.records import LedgerStatus
 from sapo_client.node.auditing.disputes import Dispute, equivocations, find_fraud, posted_trees
 from sapo_client.node.auditing.registration import end_of_new, is_fresh
-from sapo_client.node.runtime.statements import registration_words, revocation_words, transaction_words
+from sapo_client.node.runtime import statements
 from sapo_client.observe.events import read_events
 from sapo_client.observe.outcomes import OutcomeStore
 from sapo_client.observe.plain import to_json
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 PAYABLE: Final = "payable"
 NO_SIGNAL: Final = "all completions earned the same: not payable"
-"""Outcomes of own rollouts, in the words of `sapo ledger explain`."""
+"""Outcomes of own rollouts, as `sapo ledger explain` prints them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +94,9 @@ def explain(config: Config, epoch: int) -> dict[str, Any]:
 
 
 def revoke(config: Config, node: NodeId, consent: Consent) -> dict[str, Any]:
-    """End the account's claim on a node key, such as that of a lost machine, and wait for it."""
+    """Revoke the account's claim on a node key, such as that of a lost machine, and wait for it."""
     with open_session(config) as session:
-        consent([revocation_words(session.signer, session.manifest, node)])
+        consent([statements.describe_revocation(session.signer, session.manifest, node)])
         return run(_replace_claim, session, node)
 
 
@@ -175,7 +175,7 @@ async def _register(session: LedgerSession, consent: Consent) -> dict[str, Any]:
 
     known = await is_registered()
     if not known:
-        consent([registration_words(session.signer, session.manifest, session.node, not_after)])
+        consent([statements.describe_registration(session.signer, session.manifest, session.node, not_after)])
     await session.submit_and_wait("registration", submit, is_registered)
     return {"account": str(session.account), "node": str(session.node), "registered": True, "before": known}
 
@@ -195,7 +195,7 @@ async def _claim(session: LedgerSession, consent: Consent) -> dict[str, Any]:
     paying = (await session.ledger.contracts()).distributor
     consent(
         [
-            transaction_words(
+            statements.describe_transaction(
                 "RewardDistributor.claim", session.signer, contract=paying, fields=words, follows=follows
             )
         ]
@@ -219,7 +219,7 @@ async def _claim(session: LedgerSession, consent: Consent) -> dict[str, Any]:
 
 
 async def _require_covered(session: LedgerSession, points: int) -> None:
-    """Raise if the treasury is too empty for a claim, which would only wait and be refused."""
+    """Raise if the treasury cannot pay a claim, which would be refused."""
     treasury = await session.ledger.treasury()
     if not treasury.covers(points):
         paying = (await session.ledger.contracts()).distributor
@@ -249,7 +249,7 @@ async def _finalise(session: LedgerSession, consent: Consent) -> dict[str, Any]:
         )
     ledger = session.manifest.ledger
     assert ledger is not None  # a session has a chain
-    words = transaction_words(
+    words = statements.describe_transaction(
         "EpochLedger.finalise",
         session.signer,
         contract=ledger,
@@ -299,7 +299,7 @@ async def _challenge(session: LedgerSession, epoch: int, consent: Consent) -> di
     names = [f"FraudVerifier.{proof.FUNCTION}" for proof in proofs]
     consent(
         [
-            transaction_words(
+            statements.describe_transaction(
                 name, session.signer, contract=verifier, fields={"epoch": epoch}, follows=follows
             )
             for name in names
@@ -344,7 +344,7 @@ async def _payout(session: LedgerSession, receiver: Account, consent: Consent) -
     follows = "it takes effect at once for a first address or after its delay, otherwise in seven days"
     consent(
         [
-            transaction_words(
+            statements.describe_transaction(
                 f"RewardDistributor.{function}",
                 session.signer,
                 contract=paying,
@@ -418,7 +418,7 @@ async def _replace_claim(
 
 
 async def _grant(session: LedgerSession) -> _Grant:
-    """Return what the last final epoch grants this account in total, with the proof."""
+    """Return this account's total of points in the last final epoch, with its Merkle proof."""
     settled = await session.settled()
     entries = cumulative_entries(settled.shares) if settled else ()
     if await session.ledger.can_settle():
@@ -460,8 +460,8 @@ async def _explain(session: LedgerSession, epoch: int) -> dict[str, Any]:
 
 
 def _outcomes(session: LedgerSession, epoch: int) -> Mapping[str, str]:
-    """Return the outcome of each of this node's own rollouts of an epoch, or how many had which."""
-    outcomes = _told(session, epoch)
+    """Return the outcome of each of this node's own rollouts of an epoch, or the number of each outcome."""
+    outcomes = _outcomes_in_events(session, epoch)
     with closing(OutcomeStore(session.data.outcomes)) as store:
         outcomes |= {id_: _outcome(reward) for id_, reward in store.own(epoch)}
         if outcomes or (totals := store.totals(epoch)) is None:
@@ -480,8 +480,8 @@ def _outcome(reward: float | None) -> str:
     return PAYABLE if 0 < reward < 1 else NO_SIGNAL
 
 
-def _told(session: LedgerSession, epoch: int) -> dict[str, str]:
-    """Return the outcomes in the event file, which versions before 0.2 wrote alone."""
+def _outcomes_in_events(session: LedgerSession, epoch: int) -> dict[str, str]:
+    """Return the outcomes from the event file: versions before 0.2 stored them only there."""
     outcomes: dict[str, str] = {}
     for event in read_events(session.data.events):
         id_ = str(event.get("content_id"))

@@ -20,7 +20,7 @@ from sapo_client.keystore import Identity
 from sapo_client.ledger.fees import GWEI
 from sapo_client.ledger.service import LedgerClient
 from sapo_client.node.runtime.manifests import settle_manifest
-from sapo_client.node.runtime.statements import Signer, Words
+from sapo_client.node.runtime.statements import SignedFields, Signer
 from sapo_client.node.runtime.supervisor import find_sapo_error
 from sapo_client.passphrase import PassphraseSource
 from sapo_client.paths import DataDir
@@ -31,17 +31,17 @@ from sapo_verification.admission.contribution_store import ContributionStore
 
 T = TypeVar("T")
 
-Consent = Callable[[Sequence[Words]], None]
-"""Shows what is about to be signed, and raises unless the account's owner agrees."""
+Consent = Callable[[Sequence[SignedFields]], None]
+"""Shows the fields to be signed, and raises unless the account's owner agrees."""
 
 PATIENCE_SECONDS: Final = 60.0
 _POLL_SECONDS: Final = 0.5
 
 _LAST_SECONDS: Final = 253_402_300_800
-"""The end of the year 9999, beyond which Python knows no dates."""
+"""The end of the year 9999, the latest that ``datetime`` supports."""
 
 _CONFIRM_SECONDS: Final = 5.0
-"""For the outbox to see its last confirmations; otherwise the next node would see them."""
+"""Seconds to wait for the outbox's last confirmations; later ones are recorded by the next process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Settlement:
     """The last final epoch.
 
     Attributes:
-        proposal: who has which points; none while only the chain has its root, and not this data directory.
+        proposal: the points of each account; none while this data directory holds only the root.
     """
 
     epoch: int
@@ -85,13 +85,13 @@ class LedgerSession:
         return Settlement(record.root.epoch, self.archive.proposal(ContentId(record.root.archive_digest)))
 
     async def settled(self) -> Proposal | None:
-        """Return the proposal of the last final epoch, for which a running node is waited for.
+        """Return the proposal of the last final epoch; if a node runs, wait until it has it.
 
         Raises:
             SapoError: this node does not have the proposal.
         """
         settlement = await self.last_settlement()
-        if not self.sends:  # a node runs, and asks its peers for what it lacks
+        if not self.sends:  # a running node requests missing proposals from its peers
             with trio.move_on_after(PATIENCE_SECONDS):
                 while settlement is not None and settlement.proposal is None:
                     await trio.sleep(_POLL_SECONDS)
@@ -102,7 +102,7 @@ class LedgerSession:
         raise SapoError(text, hint=hint, exit_code=ExitCode.LEDGER)
 
     def missing(self, settlement: Settlement) -> tuple[str, str]:
-        """Return what is missing if a settlement is not here, and what to do."""
+        """Return the text and the hint of the error that a settlement is missing."""
         text = (
             f"the settlement of epoch {settlement.epoch}, which says who has which points, is on the chain"
             f" and not yet in {self.data.root}"
@@ -117,7 +117,7 @@ class LedgerSession:
         """Queue a transaction and wait until the chain has its effect.
 
         Args:
-            submit: queues the transaction; called repeatedly, the outbox keeps each entry once.
+            submit: queues the transaction; may be called repeatedly, since the outbox keeps each entry once.
 
         Raises:
             SapoError: the chain does not include it in time; it stays queued.

@@ -20,7 +20,7 @@ from sapo_client.observe.reports import StatusReport, kept_status
 from sapo_client.paths import DataDir
 from sapo_protocol.manifest import Manifest
 
-_TOLD: Final = (
+_POLICY_EVENTS: Final = (
     "policy_reset",
     "rolled_back",
     "good_lost",
@@ -28,7 +28,7 @@ _TOLD: Final = (
     "learner_restarted",
     "training_privately",
 )
-"""Events that a reader of a curve must know of."""
+"""Events listed below the curves, since they explain jumps."""
 
 _SHOWN_EVENTS: Final = 50
 
@@ -42,12 +42,12 @@ _STYLE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
-    """Where a policy comes from.
+    """Origin of a policy.
 
     Attributes:
-        status: the last one of the node; none if it never ran long enough.
-        steps: those that are remembered.
-        events: what happened to the policy, oldest first.
+        status: the node's last status; none if it never ran long enough.
+        steps: the stored training steps, oldest first.
+        events: restarts, resets and similar events of the policy, oldest first.
     """
 
     manifest: Manifest
@@ -56,7 +56,7 @@ class Lineage:
     events: tuple[Event, ...]
 
     def facts(self) -> list[tuple[str, str]]:
-        """Return the lineage as names and values."""
+        """Return the lineage as pairs of label and value."""
         steps, suite = self.steps, self.manifest.suite
         used = sum(each.own + each.reinforced + each.practised + each.imitated for each in steps)
         families = ", ".join(f"{each.name} ({each.level})" for each in suite.families)
@@ -82,7 +82,7 @@ def read_lineage(data: DataDir) -> Lineage:
     """Return the lineage of the policy in a data directory; the node may run.
 
     Raises:
-        SapoError: no step is remembered there (exit code 8).
+        SapoError: no training step is stored there (exit code 8).
     """
     manifest = kept_manifest(data)
     with closing(OutcomeStore(data.outcomes)) as store:
@@ -93,7 +93,7 @@ def read_lineage(data: DataDir) -> Lineage:
             hint="train first: sapo join --identity KEY; or name another directory with --data-dir",
             exit_code=ExitCode.DATA,
         )
-    told = tuple(event for event in read_events(data.events) if event["event"] in _TOLD)
+    told = tuple(event for event in read_events(data.events) if event["event"] in _POLICY_EVENTS)
     return Lineage(manifest, kept_status(data.status), steps, told[-_SHOWN_EVENTS:])
 
 
@@ -129,7 +129,7 @@ def write_report(data: DataDir, folder: Path) -> dict[str, object]:
 
 
 def model_card(lineage: Lineage) -> str:
-    """Return the card that lies beside an exported model."""
+    """Return the model card of an exported model."""
     return (
         "---\nlibrary_name: transformers\npipeline_tag: text-generation\n"
         "tags: [reinforcement-learning, grpo, sapo]\n"

@@ -1,4 +1,4 @@
-"""`sapo repair`: replaces damaged databases of a data directory by what can still be read of them.
+"""`sapo repair`: replaces damaged databases of a data directory by copies of their readable rows.
 
 The damaged files are kept beside the new ones. If the signing history may be incomplete, the accounts of this
 directory sign nothing more in the present epoch: a slot that was signed and forgotten would be signed twice.
@@ -32,10 +32,10 @@ _BESIDE: Final = ("", "-wal", "-shm")
 
 @dataclass(frozen=True, slots=True)
 class RepairedFile:
-    """What was done about one database.
+    """Result for one database.
 
     Attributes:
-        aside: where the damaged file is now; none if it was in order.
+        aside: where the damaged file is now; none if it was intact.
         kept: rows that were read, by table.
         complete: whether every table was read to its end.
         signs_from_epoch: first epoch in which this directory signs again, if its history is incomplete.
@@ -102,7 +102,7 @@ def _is_intact(path: Path) -> bool:
 
 
 def _salvage(damaged: Path, target: Path) -> tuple[dict[str, int], bool]:
-    """Copy what can be read into a new file; return rows by table, and whether nothing was missed."""
+    """Copy the readable rows into a new file; return rows by table, and whether all were read."""
     kept: dict[str, int] = {}
     complete = True
     try:
@@ -160,7 +160,7 @@ class _Readable:
 
 
 def _protected(result: RepairedFile, data: DataDir, clock: Callable[[], float]) -> RepairedFile:
-    """Use up the present epoch's slots of this directory's accounts, if its signing history is incomplete."""
+    """Use up this epoch's slots of this directory's accounts if its signing history is incomplete."""
     if result.complete:
         return result
     data.clean_shutdown.unlink(missing_ok=True)  # the next start listens before it signs

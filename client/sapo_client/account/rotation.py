@@ -25,11 +25,11 @@ from sapo_client.node.auditing.registration import end_of_new
 from sapo_client.node.gossip.own_certificate import OwnCertificate, own_binding
 from sapo_client.node.runtime.manifests import settle_manifest
 from sapo_client.node.runtime.statements import (
+    SignedFields,
     Signer,
-    Words,
-    registration_words,
-    revocation_words,
-    statement_words,
+    describe_registration,
+    describe_revocation,
+    describe_statement,
 )
 from sapo_client.passphrase import PassphraseSource
 from sapo_client.paths import DataDir
@@ -60,7 +60,7 @@ def rotate(config: Config, old: Path, new: Path, consent: Consent) -> dict[str, 
             manifest = settle_manifest(config.swarm.manifest, data)
             rotation = Rotation(identity, _successor(identity, new, source))
             not_after = end_of_new(time.time())
-            consent(_words(manifest, rotation, not_after))
+            consent(_signed_fields(manifest, rotation, not_after))
             _activate(data, manifest, rotation)
             on_chain = _update_chain(config, manifest, rotation, not_after)
     return {
@@ -88,14 +88,14 @@ def _successor(old: Identity, path: Path, source: PassphraseSource) -> Identity:
     return new
 
 
-def _words(manifest: Manifest, rotation: Rotation, not_after: int) -> list[Words]:
+def _signed_fields(manifest: Manifest, rotation: Rotation, not_after: int) -> list[SignedFields]:
     binding = own_binding(rotation.new.node_id, manifest, time.time())
-    words = [statement_words(binding, manifest.binding_domain)]
+    fields = [describe_statement(binding, manifest.binding_domain)]
     if manifest.registry is not None:
         signer = Signer(manifest.chain_id, rotation.old.account)
-        words.append(registration_words(signer, manifest, rotation.new.node_id, not_after))
-        words.append(revocation_words(signer, manifest, rotation.old.node_id))
-    return words
+        fields.append(describe_registration(signer, manifest, rotation.new.node_id, not_after))
+        fields.append(describe_revocation(signer, manifest, rotation.old.node_id))
+    return fields
 
 
 def _activate(data: DataDir, manifest: Manifest, rotation: Rotation) -> None:

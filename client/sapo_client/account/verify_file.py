@@ -1,7 +1,7 @@
 """``sapo verify FILE``: the stages of verification on one envelope, by their numbers in the specification.
 
-What a file cannot show is said and not checked: when and from whom it came (stages 3 and 4), and what follows
-from a node's own books, memory and model (stages 8 and 11 to 13). The certificate and the beacon come from
+Stages that need more than the file are reported as not checked: arrival time and sender (stages 3 and 4), and
+those that need a node's own state and model (stages 8 and 11 to 13). The certificate and the beacon come from
 the data directory of a node that received the envelope; the beacon is the only value that cannot be derived
 offline in a swarm with a chain.
 """
@@ -44,7 +44,7 @@ class VerificationStep:
         stage: its number in the specification, 0 to 13.
         ok: none if it was not checked.
         rule: the broken rule.
-        is_skipped: whether it was not checked for want of time, or of data that the data directory may have.
+        is_skipped: whether it was not checked because time, or data in a data directory, was missing.
     """
 
     stage: int

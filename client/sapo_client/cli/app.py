@@ -48,7 +48,7 @@ app = typer.Typer(
     epilog="Every command takes --json, -q, -v, --no-progress, --data-dir and --config.",
 )
 
-# Switches off the libraries' telemetry, unless the user has set these variables.
+# Switches the libraries' telemetry off, unless the user has set these variables.
 TELEMETRY_OFF = {
     "DO_NOT_TRACK": "1",
     "HF_HUB_DISABLE_TELEMETRY": "1",
@@ -112,7 +112,7 @@ def main(roles: Roles | None = None) -> None:
 
 
 def _report_bug(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Write what a bug report needs to a file and name that; the stack is printed if it cannot be written."""
+    """Write a bug report to a file and print its path; if it cannot be written, print the stack trace."""
     if not issubclass(kind, Exception):
         sys.__excepthook__(kind, error, trace)
         return

@@ -112,11 +112,14 @@ def ledger(
     accounts: Annotated[
         int | None,
         typer.Option(
-            "--accounts", min=16, max=200_000, help="Measure every step of settlement with so many accounts."
+            "--accounts",
+            min=16,
+            max=200_000,
+            help="Measure every step of settlement with this number of accounts.",
         ),
     ] = None,
 ) -> None:
-    """Measure the gas of the ledger's transactions, beside the targets and the gas of rl-swarm's.
+    """Measure the gas of the ledger's transactions, and compare it with targets and with rl-swarm.
 
     Runs the real contracts on an embedded chain, for a few seconds; with 100,000 accounts for some minutes.
     """
@@ -205,7 +208,7 @@ def gossip(
     ] = 4096,
     rounds: Annotated[int, typer.Option("--rounds", min=1, help="Rounds of both kinds, in turn.")] = 2,
 ) -> None:
-    """Measure gossip between processes on this machine, beside py-libp2p as it comes.
+    """Measure gossip between processes on this machine, and compare it with unmodified py-libp2p.
 
     Delivery, delay, and processor time for one delivery; nothing leaves the machine.
     """
@@ -242,13 +245,14 @@ def endurance(
     nodes: Annotated[int, typer.Option("--nodes", min=1, max=16, help="Nodes on this machine.")] = 2,
     epoch_seconds: Annotated[int, typer.Option("--epoch-seconds", min=1, help="Length of an epoch.")] = 10,
     speed: Annotated[
-        float, typer.Option("--speed", min=1, help="Seconds that the nodes' clock shows in a second.")
+        float, typer.Option("--speed", min=1, help="Speed of the nodes' clock, relative to real time.")
     ] = 1.0,
     model: Annotated[
         str, typer.Option("--model", help="The nodes' policy; a tiny one makes many steps.")
     ] = "bundled",
 ) -> None:
-    """Run a small swarm for long; show how memory, files and disk of its nodes go on in the second half."""
+    """Run a small swarm for a long time; show how its nodes' memory, files and disk grow in the second
+    half."""
     from dataclasses import asdict
 
     from sapo_client.bench.endurance import EnduranceTerms, endure, trends

@@ -29,7 +29,7 @@ ShapeOption = Annotated[
         "--shape", metavar="NAME", help="Shape of the random model: bundled, qwen2.5-0.5b or qwen2.5-7b."
     ),
 ]
-DeviceOption = Annotated[Literal["cpu", "cuda"], typer.Option("--device", help="Device of the own learner.")]
+DeviceOption = Annotated[Literal["cpu", "cuda"], typer.Option("--device", help="Device of sapo's learner.")]
 LoraOption = Annotated[
     int, typer.Option("--lora-rank", min=0, help="Rank of adapters on a frozen model; 0: none.")
 ]
@@ -40,7 +40,7 @@ MemoryOption = Annotated[
         "--memory-gib",
         metavar="GIB",
         min=0.01,
-        help="Memory of the own learner on the device, the model included; unset: what is free.",
+        help="Memory of sapo's learner on the device, the model included; unset: what is free.",
     ),
 ]
 PeersOption = Annotated[
@@ -60,7 +60,7 @@ def sample(
     shape: ShapeOption = "bundled",
     lora_rank: LoraOption = 0,
 ) -> None:
-    """Measure how many tokens each backend of the own learner samples in a second.
+    """Measure how many tokens per second each backend of sapo's learner samples.
 
     The work is that of `sapo bench train` without the training: eight groups of eight completions.
     """
@@ -85,7 +85,7 @@ def train(
         int, typer.Option("--steps", min=1, help="Steps per round; the first is not counted.")
     ] = 24,
     rounds: Annotated[
-        int, typer.Option("--rounds", min=1, help="Rounds in which every contestant runs once.")
+        int, typer.Option("--rounds", min=1, help="Rounds in which every program runs once.")
     ] = 3,
     informative: Annotated[
         int, typer.Option("--informative", min=1, max=8, help="Groups out of eight that have an advantage.")
@@ -107,10 +107,10 @@ def train(
 ) -> None:
     """Measure processor seconds and memory of a training step against TRL and genrl.
 
-    A peer is installed once into an environment of its own from the package index: 2 GB and some minutes. The
-    own learner runs with its own sampler, with transformers' generate, and with vLLM if that is installed.
+    A peer is installed once into an environment of its own from the package index: 2 GB and some minutes.
+    Sapo's learner runs with its own sampler, with transformers' generate, and with vLLM if that is installed.
     On a CPU all times are processor time; on a GPU they are wall-clock time, and trl has vLLM colocated.
-    With --memory-gib a GPU is used as if it had no more; on a CPU the plan of training alone keeps to it.
+    --memory-gib limits the memory that is used on a GPU; on a CPU it limits only the memory plan of training.
     """
     from dataclasses import asdict
 

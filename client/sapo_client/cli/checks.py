@@ -106,10 +106,10 @@ def check_versions() -> Check:
 
 
 def check_model(config: Config) -> Iterator[Check]:
-    """Check that the configured model can be trained and fits into memory, without its weights' values.
+    """Check that the configured model can be trained and fits into memory, without loading its weights.
 
-    Of a name on a hub its small files alone are read, of a folder also the headers of its weights. The
-    packaged policies fit wherever PyTorch does, and an endpoint's model runs elsewhere.
+    For a name on a hub only small files are read, for a folder also the headers of its weights. The packaged
+    policies always fit, and an endpoint's model runs elsewhere.
     """
     from sapo_client.learner.policy import PACKAGED
 
@@ -170,7 +170,7 @@ def _fit(config: Config, tokens: int) -> LearnerFit:
 
 
 def _check_weights(config: Config) -> None:
-    """Raise what the learner would of the configured model's weights, tokenizer and chat template."""
+    """Raise the error that the learner would raise about the model's weights, tokenizer or chat template."""
     from sapo_client.learner.loading.folder import check_folder
     from sapo_client.learner.ranks.serving import quiet_libraries
     from sapo_client.learner.sizing.skeleton import quantisation_of, require_trainable
@@ -182,7 +182,7 @@ def _check_weights(config: Config) -> None:
 
 
 def check_advantage(data: DataDir) -> Iterator[Check]:
-    """Say what share of a node's first hundred groups had an advantage, if it has trained."""
+    """Report which share of a node's first hundred groups had an advantage, if it has trained."""
     from sapo_client.observe.events import read_events
 
     groups = skipped = 0

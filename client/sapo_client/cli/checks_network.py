@@ -68,7 +68,7 @@ def check_genesis(manifest: Manifest) -> Check:
 
 
 def check_peers(config: Config, manifest: Manifest) -> Iterator[Check]:
-    """Check the ways to peers: bootstrap nodes and the local network; a node that trains alone has none."""
+    """Check how peers can be found: bootstrap nodes and the local network."""
     from sapo_client.node.runtime.manifests import is_alone
 
     if is_alone(manifest):
@@ -118,7 +118,7 @@ def check_local_network(config: Config, manifest: Manifest) -> Check:
 
 
 def check_running(data: DataDir) -> Iterator[Check]:
-    """Check what the node that runs here knows of its peers and of the swarm's islands."""
+    """Check whether the running node is reachable and knows the swarm's islands."""
     from pydantic import ValidationError
 
     from sapo_client.observe.control_client import ControlClient
@@ -170,7 +170,7 @@ def check_chain(config: Config, manifest: Manifest) -> Iterator[Check]:
             ask = _asker(url)
             contracts = _check_contracts(url, manifest, ask)
             yield contracts
-            if contracts.state == "ok":  # what another chain says about account and treasury would mislead
+            if contracts.state == "ok":  # account and treasury on another chain would be misleading
                 yield from _check_account(config.identity, manifest, ask)
                 yield _check_treasury(url, manifest)
                 yield from _check_quorum(url, manifest)
@@ -207,7 +207,7 @@ def _is_code(name: str, code: bytes) -> bool:
 
 
 def _check_treasury(url: str, manifest: Manifest) -> Check:
-    """Say until when the swarm can pay what it grants."""
+    """Report until when the swarm's treasury can pay claims."""
     from sapo_client.ledger.contract import EpochLedgerContract
     from sapo_client.ledger.errors import LedgerError
     from sapo_client.ledger.history import History
@@ -228,11 +228,11 @@ def _check_treasury(url: str, manifest: Manifest) -> Check:
 
 
 def _check_quorum(url: str, manifest: Manifest) -> Iterator[Check]:
-    """Say how many auditors decide on pay: the founder chose that, and the manifest does not say it."""
+    """Report how many auditors decide on payment, which the founder chose and the manifest does not state."""
     from sapo_client.ledger.contract import EpochLedgerContract
     from sapo_client.ledger.errors import LedgerError
     from sapo_client.ledger.rpc import Rpc
-    from sapo_protocol.settlement import agreeing, faulty
+    from sapo_protocol.settlement import max_faulty, quorum_size
 
     if manifest.ledger is None:
         return
@@ -244,9 +244,9 @@ def _check_quorum(url: str, manifest: Manifest) -> Iterator[Check]:
         yield Check("auditors", "warn", error.text, error.hint)
         return
     count = len(auditors.founders)
-    found, best = f"{quorum} of {count} auditors agree on what is paid", agreeing(count)
+    found, best = f"{quorum} of {count} auditors agree on what is paid", quorum_size(count)
     if quorum == best:
-        yield Check("auditors", "ok", f"{found}; {faulty(count)} may lie or be absent")
+        yield Check("auditors", "ok", f"{found}; {max_faulty(count)} may lie or be absent")
         return
     # The lower median of a quorum's tallies is within the honest ones while less than half of them lie.
     few, done = ((quorum + 1) // 2, "change") if quorum < best else (count - quorum + 1, "stop")
@@ -271,7 +271,7 @@ def _check_account(identity: str | None, manifest: Manifest, ask: Ask) -> Iterat
 
 
 def _check_bond(url: str, identity: str | None, manifest: Manifest) -> Iterator[Check]:
-    """Say what the identity's account counts for, in a swarm whose gate asks for something."""
+    """Report how much the identity's account counts, in a swarm with a gate."""
     from sapo_client import keystore
     from sapo_client.ledger.errors import LedgerError
     from sapo_client.ledger.rpc import Rpc

@@ -1,4 +1,4 @@
-"""Consent: show the account's owner what is about to be signed, and ask."""
+"""Consent: show the account's owner the statements to be signed, and ask."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def asker(common: Common, yes: bool) -> Callable[[Sequence[Mapping[str, Any]]], 
     """
 
     def consent(statements: Sequence[Mapping[str, Any]]) -> None:
-        from sapo_client.node.runtime.statements import lines
+        from sapo_client.node.runtime.statements import format_fields
 
         # the question needs the statements, also with --quiet
         show = common.output.note if yes else partial(typer.echo, err=True)
         show("This account is about to sign:")
         for statement in statements:
             show("")
-            for line in lines(statement):
+            for line in format_fields(statement):
                 show(line)
         if not yes:
             _ask()

@@ -1,4 +1,5 @@
-"""`sapo doctor`, `env` and `repair`: what is wrong with this machine, what it is, and damage mended."""
+"""`sapo doctor`, `env` and `repair`: checks of this machine, its data for bug reports, and repair of
+databases."""
 
 from __future__ import annotations
 
@@ -55,7 +56,7 @@ def doctor(
 
 
 def _asked_hub(config: Config) -> str | None:
-    """Return the address of the hub that is asked for the configured model; None if none is."""
+    """Return the address of the hub that has the configured model; None if the model is local."""
     from pathlib import Path
 
     from sapo_client.learner.loading.hub import hub_address
@@ -109,7 +110,7 @@ def _flat(document: dict[str, Any]) -> list[tuple[str, Any]]:
 
 
 def repair(common: Common) -> None:
-    """Replace damaged databases of a stopped node by what can be read of them; keep the damaged files."""
+    """Rebuild damaged databases of a stopped node from what can be read; the damaged files are kept."""
     from dataclasses import asdict
 
     from sapo_client.account.repair import repair as repair_directory

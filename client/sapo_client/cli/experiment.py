@@ -1,4 +1,4 @@
-"""`sapo lab run`, `attack`, `islands`, `report`, `judge`: whether sharing helps, in labs and swarms."""
+"""`sapo lab run`, `attack`, `islands`, `report`, `judge`: experiments on whether sharing helps."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def run(
         canary=canary,
     )
     chosen = arms_named(arms.split(",") if arms else list(ARMS))
-    from sapo_client.lab.campaign import conduct  # PyTorch: after the names, whose mistakes are told at once
+    from sapo_client.lab.campaign import conduct  # loads PyTorch: arms are checked first
     from sapo_client.lab.simulate import manifest_of
     from sapo_client.lab.store import ExperimentStore
 
@@ -180,9 +180,9 @@ def run(
 
 
 def _emit_whole(common: Common, out: Path, runs: Sequence[Run]) -> None:
-    """Say how many runs are whole, and how to see them."""
+    """Print how many runs are complete, and how to see them."""
     document = {"folder": str(out), "runs": [each.name for each in runs]}
-    whole = "1 run is whole" if len(runs) == 1 else f"{len(runs)} runs are whole"
+    whole = "1 run is whole" if len(runs) == 1 else f"{len(runs)} runs are complete"
     common.output.emit(document, f"{whole}; `sapo lab report {quote(str(out))}` shows them")
 
 
@@ -209,7 +209,7 @@ def attack(
 ) -> None:
     """Measure what attackers do to the swarm: every attack against every arm that shares.
 
-    The same swarm without attackers, and agents that train alone, run beside them. Attackers are further
+    The same swarm without attackers, and agents that train alone, run for comparison. Attackers are further
     accounts with the node's own protocol and no model: they compose completions from the generator's answers.
     Writes attack.md with its pictures and CSV files; the same command resumes a killed campaign.
     """
@@ -253,9 +253,9 @@ def islands(
     jobs: JobsOption = None,
     so_far: Annotated[bool, typer.Option("--so-far", help="Run nothing: report what is done.")] = False,
 ) -> None:
-    """Measure how fast what one island knows reaches seven others, by visits alone.
+    """Measure how fast what one island knows reaches seven others, only by visits.
 
-    Beside it run the same agents on one topic, and on islands that nobody visits. Accounts stay on their
+    For comparison the same agents run on one topic, and on islands without visits. Accounts stay on their
     islands; what a node visits follows from its key, as in any swarm. Writes islands.md, islands.csv and
     islands.png; the same command resumes a killed experiment. About twenty minutes of a core for each of the
     three, and seed.

@@ -38,7 +38,7 @@ def report(
     common: Common,
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder to write the report to.")],
 ) -> None:
-    """Write a report of this node as Markdown and HTML: curves, lineage, what happened to the policy."""
+    """Write a report of this node as Markdown and HTML: curves, lineage, and incidents of the policy."""
     from sapo_client.account.node_report import write_report
 
     written = write_report(common.data(), folder)

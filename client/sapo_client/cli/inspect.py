@@ -183,7 +183,7 @@ def _or_starting(data: DataDir, error: SapoError) -> SapoError:
 
 
 def _why_down(data: DataDir, error: SapoError, kept: StatusReport) -> str:
-    """Return why a node does not answer, and where it would go on."""
+    """Return why a node does not answer, and the step at which it would resume."""
     from sapo_client import locks
 
     if (holder := locks.holder(data.lock)) is not None:
@@ -245,14 +245,14 @@ def _exchange_rows(report: StatusReport) -> list[tuple[str, Any]]:
 
 
 def neighbours_text(found: int | None) -> str:
-    """Return what `neighbours` of a node's status means, in words."""
+    """Return the status field `neighbours` as text."""
     if found is None:
         return "none are looked for in the local network (swarm.mdns, swarm.listen)"
     return f"{found} {'node' if found == 1 else 'nodes'} of this swarm in the local network"
 
 
 def islands_text(islands: IslandsReport) -> str:
-    """Return on how many islands the swarm is, when that changes, and what the node hears of it, in words."""
+    """Return the number of islands, its next change, and the islands that this node carries, as text."""
     if islands.count is None:
         return "not known yet: the ledger and the proposals behind its last final epochs are read"
     hears = ", ".join(map(str, islands.carried)) or "none yet"
@@ -265,15 +265,15 @@ def islands_text(islands: IslandsReport) -> str:
 
 
 def change_text(change: ChangeReport) -> str:
-    """Return which terms come, when, and whether the node is ready for them, in words."""
+    """Return the announced terms, when they begin, and whether the node is ready for them, as text."""
     wait = f"in {change.epochs} {'epoch' if change.epochs == 1 else 'epochs'}"
     if change.trouble is not None:
         return f"{change.name} ({wait}): this node cannot follow yet: {change.trouble}"
-    return f"{change.name} ({wait}): this node holds them and goes over to them by itself"
+    return f"{change.name} ({wait}): this node has them, and will follow them automatically"
 
 
 def _health_rows(report: StatusReport) -> list[tuple[str, Any]]:
-    """Return what is wrong with a running node; a node that is down has no health."""
+    """Return the findings of a running node; a node that is down has none."""
     if report.state not in ("running", "paused", "draining"):
         return []
     if not report.findings:

@@ -87,9 +87,9 @@ def join(
 ) -> None:
     """Run a node: train, share rollouts, and train on those of others.
 
-    It resumes from its last checkpoint. While the model's server is away or the disk is full, it says so and
-    waits. The first Ctrl-C finishes the round, saves a checkpoint and exits with 130; the second one ends at
-    once.
+    It resumes from its last checkpoint. While the model's server does not answer or the disk is full, it
+    reports that and waits. The first Ctrl-C finishes the round, saves a checkpoint and exits with 130; the
+    second one ends at once.
     """
     from sapo_client import keystore
     from sapo_client.passphrase import PassphraseSource

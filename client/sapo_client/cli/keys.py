@@ -137,7 +137,7 @@ def restore(
     write_exclusive(path, source.read_bytes())
     _show(common, path, keystore.read(path))
     common.output.warn(
-        "run one copy only: two nodes with one key contradict each other and lose their reputation"
+        "run one copy only: two nodes with one key sign conflicting messages and lose their reputation"
     )
 
 

@@ -48,13 +48,27 @@ ChurnOption = Annotated[
     float, typer.Option("--churn", min=0, max=1, metavar="S", help="Share of nodes that leaves in an epoch.")
 ]
 PeriodOption = Annotated[
-    int, typer.Option("--period", min=2, max=4096, metavar="E", help="Epochs that a home and a visit last.")
+    int,
+    typer.Option(
+        "--period",
+        min=2,
+        max=4096,
+        metavar="E",
+        help="Epochs for which an account has one home, and a node one island to visit.",
+    ),
 ]
 SybilsOption = Annotated[
     float, typer.Option("--sybils", min=0, max=0.9, metavar="S", help="Share of one attacker's accounts.")
 ]
 NatOption = Annotated[
-    float, typer.Option("--nat", min=0, max=0.9, metavar="S", help="Share that nobody can connect to.")
+    float,
+    typer.Option(
+        "--nat",
+        min=0,
+        max=0.9,
+        metavar="S",
+        help="Share of nodes to which no other node can connect (behind NAT).",
+    ),
 ]
 LossOption = Annotated[
     float, typer.Option("--loss", min=0, max=0.9, metavar="S", help="Share of packets that get lost.")
@@ -97,9 +111,9 @@ def pretrain(
 
     The same command with the same seed on the same machine writes the same file. Recipes are `bundled` (the
     default; half an hour of one core), `bundled-chatty`, `bundled-small`, `specialist-a`, `specialist-b` and
-    `ladders`, whose policy is right now and then at every level of the nano tasks (minutes). With --from, an
-    existing policy trains on other authors for two minutes: it then answers correctly less often, but knows
-    almost as much.
+    `ladders`, whose policy is sometimes right at every level of the nano tasks (minutes). With --from, an
+    existing policy trains for two minutes on text with other shares of authors: it then answers correctly
+    less often, but has learned almost as much.
     """
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -195,7 +209,7 @@ def _auditors(text: str) -> tuple[dict[str, Any], Grid]:
 
 
 def auditors_cells(strategy: QuorumStrategy, outcome: QuorumOutcome) -> tuple[str | int, ...]:
-    """Return the table's cells of what auditors can do."""
+    """Return a row of the table of auditors' strategies."""
     return (
         strategy.name,
         f"{outcome.final} of {strategy.plan.epochs}",
@@ -255,11 +269,11 @@ def simulate(
 ) -> None:
     """Simulate many nodes in virtual time, with the real admission, pool, sampler and peer scores.
 
-    Every node has its own engine, and checks every signature. Simulated are the links, the mesh, who finds
-    whom, and the policies, which answer by a table. Of islands that are not in the sample nothing is
-    simulated, and visits to them are made to one of the sample; it holds the island with most Sybils, the
-    largest and the smallest. Where groups are missed or late, every pair of a group and a node has a cause.
-    A node costs about 5 ms of a core per second of virtual time.
+    Every node has its own engine, and checks every signature. The links, the mesh, peer discovery and the
+    policies (tables of answers) are simulated. Only islands in the sample are simulated, and visits to others
+    are made to one of them; the sample contains the island with most Sybils, the largest and the smallest.
+    Every missed or late delivery of a group to a node is reported with its cause. A node takes about 5 ms of
+    a core per second of virtual time.
     """
     from sapo_client.lab.scale.goals import goals
     from sapo_client.lab.scale.plan import ScalePlan
@@ -410,10 +424,10 @@ def difficulty(
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of all random numbers.")] = 0,
     epochs: Annotated[int, typer.Option("--epochs", min=2, metavar="E", help="Number of epochs.")] = 16,
     attack: Annotated[
-        bool, typer.Option("--attack", help="Show who can move the ladder, instead of epoch by epoch.")
+        bool, typer.Option("--attack", help="Show how attackers can move the ladder, instead of each epoch.")
     ] = False,
 ) -> None:
-    """Simulate swarms whose levels follow them, beside one whose tasks stay the same.
+    """Simulate swarms whose task levels follow their success, and one whose tasks stay the same.
 
     Policies are tables with one number each, their skill; admission, verification, count, settlement and
     record are the network's own code. Takes half a minute, with --attack some minutes.

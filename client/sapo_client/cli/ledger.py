@@ -24,7 +24,7 @@ OfAccount = Annotated[
     bool,
     typer.Option(
         "--account",
-        help="The account's bond, which the swarm's gate counts; for auditors that also answer tasks.",
+        help="The account's bond for the swarm's gate, not the auditor's bond.",
     ),
 ]
 Epoch = Annotated[int, typer.Argument(metavar="EPOCH", min=0, help="Number of the epoch.")]
@@ -89,10 +89,10 @@ def bond(
     ] = None,
     account: OfAccount = False,
 ) -> None:
-    """Bond tokens of an auditor, or of an account in a swarm that asks for it.
+    """Bond tokens of an auditor, or of an account in a swarm that requires it.
 
-    Without its bond an auditor's signatures do not count, and a false one costs all of it. Without its bond
-    an account is ignored in such a swarm; two contents for one slot cost all of it.
+    Without its bond an auditor's signatures are not valid, and it loses the bond for a false one. In a swarm
+    that requires a bond, an account without one is ignored, and loses it for two contents in one slot.
     """
     from sapo_client.account import bonds
 

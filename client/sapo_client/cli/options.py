@@ -66,7 +66,7 @@ BondOption = Annotated[
         "--bond",
         min=0.001,
         metavar="TOKENS",
-        help="Tokens that an account bonds to count in full, fewer in proportion; unset: no bond is needed.",
+        help="Tokens of a whole bond; an account with fewer counts in proportion. Unset: no bond is needed.",
     ),
 ]
 IslandsOption = Annotated[
@@ -74,7 +74,7 @@ IslandsOption = Annotated[
     typer.Option(
         "--islands",
         metavar="K",
-        help="Divide the swarm: `follow` as many islands as its paid accounts need, or always so many.",
+        help="Divide the swarm into islands: `follow` its number of paid accounts, or a constant number.",
     ),
 ]
 IslandAccountsOption = Annotated[
@@ -120,7 +120,7 @@ class Common:
 
     @property
     def output(self) -> Output:
-        """Where this command speaks."""
+        """Writer of this command's output."""
         return Output(as_json=self.as_json, quiet=self.quiet)
 
     def resolve(self, flags: dict[str, Any] | None = None) -> Resolved:
@@ -179,7 +179,7 @@ def command(
         def run(**given: Any) -> None:
             options = shared(**{field.name: given.pop(field.name) for field in fields(shared)})
             logs.configure(options.verbose, quiet=options.quiet)
-            if not options.verbose:  # it prints each of its attempts; the command says what came of them
+            if not options.verbose:  # it prints each of its attempts; the command reports the outcome
                 os.environ.setdefault("HF_HUB_VERBOSITY", "error")
             _tell_misspelt_variables(options.output)
             with _logged(function):

@@ -118,7 +118,7 @@ def _print(block: Block) -> None:
 
 
 def _is_too_wide(grid: Grid, columns: int) -> bool:
-    """Whether the terminal would squeeze the table's columns to less than two thirds of what they hold."""
+    """Whether the table's columns would be narrower than two thirds of their content."""
     lines = [grid.columns, *([_entry(value) for value in row] for row in grid.rows)]
     needed = sum(max(len(line[index]) for line in lines) + 2 for index in range(len(grid.columns)))
     return needed > 1.5 * columns

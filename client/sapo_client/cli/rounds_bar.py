@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from sapo_client.lab.plan import Run
 
 SPEED_SECONDS: Final = 1800.0
-"""The estimate goes by the rounds of so long: a round takes a second on a CPU and minutes on a GPU."""
+"""Window of the estimate of the speed; a round takes from a second (CPU) to minutes (GPU)."""
 
 
 @contextmanager

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Move the signing history, which prevents an identity from contradicting itself.",
+    help="Move the signing history, which prevents an identity from signing conflicting messages.",
 )
 
 
@@ -34,7 +34,9 @@ def export(
     common.output.note(
         f"On the other machine, before its first start: sapo keys signing import {quote(str(destination))}"
     )
-    common.output.warn("do not start the node here again: two machines with one key contradict each other")
+    common.output.warn(
+        "do not start the node here again: two machines with one key sign conflicting messages"
+    )
 
 
 @command(app, "import")
@@ -42,12 +44,12 @@ def import_(
     common: Common,
     source: Annotated[Path, typer.Argument(metavar="FILE", help="A file that `signing export` made.")],
 ) -> None:
-    """Import a signing history; marks can only rise, and the node must be stopped."""
+    """Import a signing history; its watermarks can only increase. The node must be stopped."""
     from sapo_client.signing_files import import_signing
 
     history, risen = import_signing(common.data(), source)
     _show(common, history)
-    common.output.note(f"{risen} of {len(history.marks) + len(history.approvals)} marks rose")
+    common.output.note(f"{risen} of {len(history.marks) + len(history.approvals)} watermarks increased")
 
 
 def _show(common: Common, history: SigningHistory) -> None:

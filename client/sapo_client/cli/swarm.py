@@ -1,4 +1,4 @@
-"""`sapo swarm`: found a swarm on a test network that others run."""
+"""`sapo swarm`: found a swarm on a public test network."""
 
 from __future__ import annotations
 
@@ -92,7 +92,9 @@ CoinsPerDrip = Annotated[
 EasOption = Annotated[
     str | None,
     typer.Option(
-        "--eas", metavar="CONTRACT", help="Ethereum Attestation Service that must know every account."
+        "--eas",
+        metavar="CONTRACT",
+        help="Ethereum Attestation Service that must have an attestation of every account.",
     ),
 ]
 SchemaOption = Annotated[
@@ -103,7 +105,7 @@ Attesters = Annotated[
     typer.Option(
         "--attester",
         metavar="ACCOUNT",
-        help="Whose attestations count: an address or an identity; repeatable.",
+        help="Accepted attester: an address or an identity; repeatable.",
     ),
 ]
 CostsMoney = Annotated[
@@ -324,13 +326,13 @@ def _reached(founder: Identity, address: str) -> str:
 
 
 def _usual_quorum(auditors: Sequence[Account]) -> int:
-    from sapo_protocol.settlement import agreeing
+    from sapo_protocol.settlement import quorum_size
 
-    return agreeing(len(auditors))
+    return quorum_size(len(auditors))
 
 
 def _check_quorum(common: Common, terms: SwarmTerms) -> None:
-    from sapo_protocol.settlement import agreeing, faulty
+    from sapo_protocol.settlement import max_faulty, quorum_size
 
     count = len(terms.auditors)
     if terms.quorum > count:
@@ -339,10 +341,10 @@ def _check_quorum(common: Common, terms: SwarmTerms) -> None:
             hint="name more auditors with --auditor, or a smaller --quorum",
             exit_code=ExitCode.USAGE,
         )
-    if terms.quorum != (best := agreeing(count)):
+    if terms.quorum != (best := quorum_size(count)):
         done = "change" if terms.quorum < best else "stop"
         common.output.warn(
-            f"of {count} auditors {faulty(count)} may lie or be absent if {best} must agree; "
+            f"of {count} auditors {max_faulty(count)} may lie or be absent if {best} must agree; "
             f"with a quorum of {terms.quorum} fewer can {done} what is paid"
         )
 

@@ -1,4 +1,4 @@
-"""The claim button: what would be signed is shown first, and only that very text can be agreed to."""
+"""The claim button: the fields to be signed are shown first, and consent is bound to their digest."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from sapo_client.observe.plain import JSON, to_json
 Statements = Sequence[Mapping[str, Any]]
 
 Claim = Callable[[Callable[[Statements], None]], Mapping[str, Any]]
-"""Claims what final epochs granted. It is given a function that takes what is about to be signed, and that
-raises to refuse it."""
+"""Claims the points of final epochs. Its argument is called with the fields to be signed, and raises to
+refuse."""
 
 
 class _Agreement(BaseModel):
@@ -38,7 +38,7 @@ class ClaimDesk:
         self._guard = threading.Lock()
 
     def preview(self) -> JSON:
-        """Return what would be signed, and its digest; nothing is signed.
+        """Return the fields that would be signed, and their digest; nothing is signed.
 
         Raises:
             SapoError: there is nothing to claim, or the chain does not answer.
@@ -57,13 +57,13 @@ class ClaimDesk:
         return {"statements": to_json(shown), "digest": _digest(shown)}
 
     def confirm(self, body: bytes) -> JSON:
-        """Claim, if what is signed is what was shown; return what was claimed.
+        """Claim if the fields to be signed have the previewed digest; return the result.
 
         Args:
             body: JSON that holds the digest of the preview.
 
         Raises:
-            SapoError: the text has changed since, or the claim failed.
+            SapoError: the fields have changed since, or the claim failed.
         """
         try:
             agreed = _Agreement.model_validate_json(body).digest

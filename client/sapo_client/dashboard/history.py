@@ -25,16 +25,16 @@ HOUR: Final = 3600
 DAY: Final = 24 * HOUR
 
 MAX_FIGURES: Final = 256
-"""Of these most are families and reasons; further ones are left out."""
+"""Maximum number of figures, most of them families and reasons; further ones are dropped."""
 
 MOST_EPOCHS: Final = 10_000
 """Final epochs kept."""
 
 MOST_POINTS: Final = 360
-"""Points of a curve; a screen shows no more."""
+"""Maximum number of points of a curve."""
 
 SWEEP_SECONDS: Final = 600
-"""Between two deletions of intervals that are too old."""
+"""Seconds between two deletions of old intervals."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,7 +282,7 @@ def level_for(since: float, now: float) -> tuple[int, int]:
 def open_history(path: Path) -> FigureHistory:
     """Return the history in a file; a damaged file is kept beside it, and a new one begun.
 
-    It is for looking at only, so a node does not refuse to start without it.
+    It is only for display, so a node starts without it.
 
     Raises:
         NewerDatabaseError: a newer version of this package has changed the tables.

@@ -1,4 +1,4 @@
-"""One page over many nodes: each one's own views are asked of it, and a view of all of them is added.
+"""One page over many nodes: the views of each, requested from it, and a view of all of them.
 
 The figures come from the nodes' history files, which cost the nodes nothing; everything else from their
 control ports. A node that is down keeps its curves.
@@ -27,7 +27,7 @@ from sapo_client.paths import DataDir
 
 SWARM: Final = "swarm"
 ASK_SECONDS: Final = 90.0
-"""For an answer of a node; a claim waits for the chain."""
+"""Timeout for a node's answer; a claim waits for the chain."""
 
 MOST_MARKS: Final = 500
 
@@ -60,8 +60,8 @@ class ManyNodes:
     """The nodes of a swarm on this machine, for one page.
 
     Args:
-        title: what the page calls the swarm.
-        nodes: those that exist now; asked before each answer.
+        title: the swarm's name on the page.
+        nodes: returns the current nodes; called before each answer.
         marks: moments to mark on the curves.
     """
 
@@ -74,7 +74,7 @@ class ManyNodes:
         self._histories: dict[Path, FigureHistory] = {}
 
     def nodes(self) -> JSON:
-        """Return the nodes, and what they are."""
+        """Return the nodes, and their roles."""
         shown = [{"name": each.name, "role": each.role, "title": each.name} for each in self._nodes()]
         return {"title": self._title, "swarm": True, "axis": "time", "nodes": to_json(shown)}
 
@@ -98,7 +98,7 @@ class ManyNodes:
         return None if shown is None else self._events(shown)
 
     async def order(self, node: str, name: str, body: bytes) -> JSON | None:
-        """Pass an order on to a node.
+        """Pass a command on to a node.
 
         Raises:
             SapoError: it was not done.

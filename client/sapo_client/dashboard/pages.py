@@ -1,7 +1,7 @@
 """The routes of the page: one-time link, files, views as JSON, the live stream, and the claim.
 
-Every response carries a policy that lets the browser run only this package's own script files, and nothing
-of a stranger's text. A request that changes something must come from the page itself.
+Every response carries a content security policy that allows only this package's own script files. A request
+that changes something must come from the page itself.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ CLOSED: Final = (
 )
 
 PATIENT_VIEWS: Final = frozenset({"claim"})
-"""Views that ask the chain."""
+"""Views that query the chain."""
 
 LINK_PATH: Final = "/dashboard-link"
 
@@ -56,7 +56,7 @@ class PageSource(Protocol):
     """The nodes that a page shows."""
 
     def nodes(self) -> JSON:
-        """Return the nodes' names and what they are, and marks on their curves."""
+        """Return the nodes' names and roles, and marks on their curves."""
 
     async def view(self, node: str, name: str, request: WebRequest) -> JSON | None:
         """Return a view of a node; none if there is no such node or view.
@@ -69,7 +69,7 @@ class PageSource(Protocol):
         """Return a node's live events as server-sent events; none if there is no such node."""
 
     async def order(self, node: str, name: str, body: bytes) -> JSON | None:
-        """Do what a button asks for; none if there is no such order.
+        """Carry out a button's command; none if there is no such command.
 
         Raises:
             SapoError: it was not done.

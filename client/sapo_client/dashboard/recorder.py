@@ -1,4 +1,4 @@
-"""What a running node records for its page: figures for the history, the latest rollouts, live decisions.
+"""Recorder of a running node for its page: figures for the history, the latest rollouts, live decisions.
 
 It observes the engine and the event file's events. Both call it in the middle of the node's work, so it only
 appends to memory; a thread writes the history every ten seconds.
@@ -26,14 +26,14 @@ from sapo_verification.observer import SilentObserver
 from sapo_verification.types import AdmittedRollout, VerifiedRollout
 
 WRITE_SECONDS: Final = 10.0
-"""Between two writes of the history; a killed node loses this much of its curves."""
+"""Seconds between two writes of the history; a killed node loses this much of its curves."""
 
 MOST_DECISIONS: Final = 512
 MOST_TALLIED: Final = 16_384
-"""Accounts whose decisions are counted; the one counted longest ago is dropped."""
+"""Maximum number of accounts whose decisions are counted; the least recently counted is dropped."""
 
 MOST_SAMPLES: Final = 100_000
-"""Values that wait for the next write; more arrive only while the disk does not answer."""
+"""Maximum number of values before the next write; it is reached only while the disk does not answer."""
 
 _DECISIONS: Final = frozenset(
     {
@@ -66,7 +66,7 @@ class Decision:
 
 
 class DashboardRecorder(SilentObserver):
-    """Records what a node's page shows.
+    """Records the data of a node's page.
 
     Args:
         history: takes the figures.

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 EPOCH_SECONDS: Final = 3600
 LIMITS: Final = Limits(slots_per_epoch=100_000_000, max_completions=16, points_per_epoch=1)
-"""Slots that no policy uses up in an hour: nobody else checks them, and nobody is paid for them."""
+"""More slots than any policy can use in an hour; they are neither checked by others nor paid."""
 
 
 def alone_manifest(name: str, learner: LearnerConfig) -> Manifest:

@@ -1,4 +1,4 @@
-"""The audits of a swarm that becomes too large for auditors to check every rollout."""
+"""Terms of audits by sample, for swarms too large to check every rollout."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sapo_protocol.errors import LocalProtocolError
 from sapo_protocol.terms.audits import AuditTerms, most_finality_seconds
 
 SAMPLES: Final = 4
-"""Of a drawn account: with fewer a false claim costs too little, with more the pay varies more."""
+"""Audited groups per drawn account: fewer make false claims cheap, more make the pay vary."""
 
 
 def audits_of(
@@ -18,7 +18,7 @@ def audits_of(
 ) -> AuditTerms | None:
     """Return the terms of audits by sample in a new swarm, or none where auditors check every rollout.
 
-    What the manifest would refuse is refused here, before anything is deployed.
+    Invalid terms are refused here, before anything is deployed.
 
     Args:
         one_in: one account in so many is drawn.

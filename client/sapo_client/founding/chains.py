@@ -1,4 +1,4 @@
-"""Which chains are known as test networks: on every other one coins are taken to be money."""
+"""Known test networks: on every other chain coins are assumed to be money."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -27,14 +27,14 @@ TEST_NETWORKS: Final[Mapping[int, str]] = {
     11155111: "Sepolia",
     11155420: "OP Sepolia",
 }
-"""A list of what is allowed: main networks are founded every month, and no list of them is whole."""
+"""An allow list, since no list of main networks can be complete."""
 
 
 def agreed_chain_id(rpc: Rpc, *, costs_money: bool = False) -> int:
     """Return the id of the chain that all endpoints serve.
 
     Args:
-        costs_money: deploy on a chain that is not known as a test network, too.
+        costs_money: accept chains that are not known test networks.
 
     Raises:
         LedgerError: no endpoint answers, they serve different chains, or coins may be money on this one.
@@ -42,7 +42,7 @@ def agreed_chain_id(rpc: Rpc, *, costs_money: bool = False) -> int:
     chain_id = rpc.chain_id()
     if chain_id not in TEST_NETWORKS and not costs_money:
         raise LedgerError(
-            f"chain {chain_id} is none of the known test networks: its coins may be money",
+            f"chain {chain_id} is not a known test network: its coins may be money",
             hint="give the RPC address of a test network, since these contracts are not audited; to pay for"
             " a deployment on this chain, add --i-know-this-costs-money",
         )

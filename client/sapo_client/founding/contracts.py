@@ -46,7 +46,7 @@ class LedgerTerms:
         auditor_bond: tokens that an auditor must have bonded, in the smallest unit. The deployer bonds them
             for the first auditors, who own them.
         tokens_per_point: in the token's smallest unit.
-        account_exit_seconds: how long a bond of an account stays within reach; none: accounts need no bond.
+        account_exit_seconds: exit delay of an account's bond; none: accounts need no bond.
         reward_tokens: tokens that the distributor receives, in the smallest unit; likewise `faucet_tokens`.
         faucet_wei: coins that the faucet receives from the deployer.
     """
@@ -87,13 +87,13 @@ class Deployment:
 def deploy(
     endpoints: Sequence[str] | Rpc, deployer: LocalAccount | Deployer, plan: LedgerTerms
 ) -> Deployment:
-    """Deploy all contracts, fund distributor, faucet and bonds, and check the code on the chain.
+    """Deploy all contracts, fund distributor, faucet and bonds, and verify the code on the chain.
 
     Args:
         endpoints: of one chain.
 
     Raises:
-        LedgerError: a transaction fails, or the code is not what was sent.
+        LedgerError: a transaction fails, or the deployed code differs from the code sent.
     """
     rpc = endpoints if isinstance(endpoints, Rpc) else Rpc(endpoints)
     deployer = deployer if isinstance(deployer, Deployer) else Deployer(deployer)
@@ -159,7 +159,7 @@ def fund(rpc: Rpc, payer: LocalAccount, faucet: Account, receiver: Account) -> N
     if rpc.agree(lambda web3: bytes(web3.eth.get_code(where)), f"the code at {where}"):
         raise _refusal(
             _HAS_CODE
-        )  # a faucet of 0.1.0 would send it coins, and the payer pay for what it does then
+        )  # a faucet of 0.1.0 would send it coins and run its code at the payer's expense
     try:
         Deployer(payer).send(rpc, tx.Call(faucet, contract.drip(receiver)))
     except tx.Refused as refused:

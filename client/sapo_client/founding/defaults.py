@@ -8,34 +8,34 @@ from sapo_client.errors import ExitCode, SapoError
 from sapo_protocol.manifest import Limits
 
 DEVELOPMENT: Final = frozenset({7_276_001, 1337, 31337})
-"""Chains of one machine, the embedded one first, with blocks as fast as their owner wants."""
+"""Ids of local chains, the embedded one first, whose block time is not fixed."""
 
 EPOCH_SECONDS: Final = 600
-"""Of a swarm whose founder chooses nothing, on a chain of one machine or without one."""
+"""Default epoch length, seconds, on a local chain or without a chain."""
 
 LIMITS: Final = Limits(slots_per_epoch=1024, max_completions=8, points_per_epoch=512)
-"""More slots than a small policy fills in a short epoch: a test swarm must not wait for quota."""
+"""Slots per epoch: more than a small policy fills in a short epoch, so that a test swarm never waits."""
 
 ACCOUNTS_AT_CAP: Final = 64
-"""Accounts that may all earn their cap in one epoch; `sapo testnet up` starts at most as many nodes."""
+"""Accounts that can all earn their cap in one epoch; `sapo testnet up` starts at most as many nodes."""
 
 EPOCH_BUDGET_POINTS: Final = LIMITS.points_per_epoch * ACCOUNTS_AT_CAP
-"""Most points that one epoch may grant."""
+"""Maximum number of points per epoch."""
 
 AUDITORS: Final = 4
 """Auditors of a swarm on one machine: the fewest of which one may lie or be down, and the others agree."""
 
 CHALLENGE_SHARE: Final = 0.1
-"""Part of an epoch during which a posted root can be challenged: nodes look once a second, or sixty times."""
+"""Part of an epoch during which a posted root can be challenged; nodes check it at least 60 times."""
 
 
 PUBLIC_EPOCH_SECONDS: Final = 7200
 PUBLIC_CHALLENGE_SHARE: Final = 0.5
-"""On a chain of strangers: an hour to challenge a posting of a two-hour epoch."""
+"""As above on a public chain: one hour of a two-hour epoch."""
 
 LEAST_CHALLENGE_SECONDS: Final = 600
-"""What a challenge needs on a chain with a block in twelve seconds: half of it for the turns of those who may
-send it, and in the other half fees that double every second block."""
+"""Shortest window for challenges with a block every twelve seconds: half of it for the turns of the possible
+senders, and in the other half fees that double every second block."""
 
 
 def clock_of(chain_id: int, epoch_seconds: int | None, challenge: int | None) -> tuple[int, int]:

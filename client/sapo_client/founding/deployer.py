@@ -21,9 +21,9 @@ from sapo_protocol.identifiers import Account
 _LOG = logging.getLogger(__name__)
 
 _POLL_SECONDS: Final = 0.5
-"""Between two queries for a receipt: a fraction of the fastest public block time."""
+"""Seconds between two queries for a receipt: a fraction of the fastest public block time."""
 _RECEIPT_SECONDS: Final = 180
-"""A public test network that takes longer is stuck, and the operator should look."""
+"""Timeout for a transaction to be mined."""
 _KIND: Final = "deploy"
 
 
@@ -52,7 +52,8 @@ class Deployer:
         """
         nonce, receipt = self._mined(rpc, call)
         if call.to is None and receipt.created is not None:
-            # Of one endpoint's word for it, the founder would fund whatever contract that endpoint names.
+            # A majority must confirm it: a single lying endpoint could name another contract, and the founder
+            # would fund it.
             receipt = replace(receipt, created=tx.created_by(Account.from_hex(self.address), nonce))
         self.done.append((call, receipt))
         _LOG.info("transaction %d of the deployment is mined", len(self.done))

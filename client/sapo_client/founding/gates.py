@@ -1,4 +1,4 @@
-"""The gate of a swarm whose founder asks for a bond of every account, or for an attestation."""
+"""The gate of a new swarm: a bond or an attestation that every account needs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TOKEN: Final = 10**18
 
 @dataclass(frozen=True, slots=True)
 class EasTerms:
-    """The attestation that a founder asks for.
+    """The attestation that a founder requires.
 
     Attributes:
         contract: the chain's Ethereum Attestation Service.
@@ -34,7 +34,7 @@ class EasTerms:
 
 
 def eas_terms(contract: Account | None, schema: str | None, attesters: Sequence[Account]) -> EasTerms | None:
-    """Return the attestation that a founder asks for, or none where nothing of it is named.
+    """Return the attestation that a founder requires, or none if no option for it is given.
 
     Raises:
         SapoError: a part is missing, or is out of its bounds.
@@ -60,18 +60,18 @@ def _bad_attestation(text: str) -> SapoError:
 
 
 def account_exit_seconds(epoch_seconds: int, finality_seconds: int) -> int:
-    """Return the shortest time that an account's bond may stay within reach of proofs, in seconds."""
+    """Return the shortest exit delay of an account's bond in which proofs can still reach it, in seconds."""
     return finality_seconds + BOND_EPOCHS * epoch_seconds
 
 
 def gate_of(contract: Account | None, tokens: float | None, exit_seconds: int | None) -> BondGate | None:
-    """Return the manifest's gate over a deployed contract, or none where no bond is asked for.
+    """Return the manifest's gate over a deployed contract, or none if no bond is required.
 
     Args:
-        tokens: that count in full.
+        tokens: the bond with which an account counts in full.
 
     Raises:
-        SapoError: so many tokens cannot be asked for.
+        SapoError: the number of tokens is out of its bounds.
     """
     if contract is None or tokens is None or exit_seconds is None:
         return None
@@ -82,7 +82,7 @@ def unit_of(tokens: float) -> int:
     """Return a number of tokens in the token's smallest part.
 
     Raises:
-        SapoError: so many tokens cannot be asked for.
+        SapoError: the number of tokens is out of its bounds.
     """
     try:
         return BondGate(Account(bytes(Account.SIZE)), round(tokens * _TOKEN), 0).unit

@@ -41,7 +41,7 @@ FORMAT: Final = "sapo/invitation/1"
 SCHEME: Final = "sapo"
 
 MOST_BYTES: Final = 1 << 20
-"""Most that is downloaded or unpacked; the manifest of every family of the catalogue takes 60 kB."""
+"""Maximum size of a download and of an inflated manifest; a manifest with every family takes 60 kB."""
 
 _MOST_LINK: Final = 1 << 16
 _SECONDS: Final = 20.0
@@ -57,7 +57,7 @@ class Invitation:
     """A swarm, and how to reach it.
 
     Attributes:
-        proved: whether the source named the swarm id apart from the manifest.
+        proved: whether the source named the swarm id separately, so that the manifest was checked against it.
     """
 
     manifest: Manifest
@@ -68,7 +68,7 @@ class Invitation:
 
 
 def read_invitation(text: str, fetch: Fetch | None = None) -> Invitation:
-    """Return what a ``sapo://`` link, an http(s) address or a file invites to; nothing else parses these.
+    """Return the invitation in a ``sapo://`` link, at an http(s) address or in a file.
 
     Args:
         fetch: downloads an address; unset: over the network.
@@ -179,7 +179,7 @@ def _from_document(content: bytes, source: str) -> Invitation:
         text = content.decode()
         document: Any = json.loads(require_shallow(text))
     except (LocalProtocolError, ValueError) as error:
-        raise _refuse(f"{source} is no manifest: {error}") from error
+        raise _refuse(f"{source} is not a manifest: {error}") from error
     if not isinstance(document, dict) or "format" not in document:
         return Invitation(_manifest(text, source))
     if document["format"] != FORMAT:
@@ -193,7 +193,7 @@ def _from_document(content: bytes, source: str) -> Invitation:
 
 
 def _with(invitation: Invitation, given: Mapping[str, Sequence[str]], source: str) -> Invitation:
-    """Return the invitation with the addresses that its source names; they win over those of the manifest."""
+    """Return the invitation with the addresses of its source, which replace those of the manifest."""
     rpc = tuple(_web(url, "rpc", source) for url in given.get("rpc", ())) or invitation.rpc_urls
     faucets = tuple(_web(url, "faucet", source) for url in given.get("faucet", ()))
     if len(faucets) > 1:
@@ -207,7 +207,7 @@ def _with(invitation: Invitation, given: Mapping[str, Sequence[str]], source: st
 
 
 def _checked(invitation: Invitation, swarm_id: SwarmId | None, source: str) -> Invitation:
-    """Return the invitation if its manifest is that of the swarm that was named."""
+    """Return the invitation; raise unless its manifest has the named swarm id."""
     if swarm_id is None:
         return invitation
     if (found := invitation.manifest.swarm_id) != swarm_id:
@@ -248,7 +248,7 @@ def _require_safe(address: str, *, proved: bool) -> None:
     _web(address, "manifest", "the link" if proved else "the command")
     parts = urlsplit(address)
     if parts.scheme == "http" and not proved and parts.hostname not in _LOOPBACK:
-        raise _refuse(f"{_short(address)} is not encrypted, so anybody on the way could name another swarm")
+        raise _refuse(f"{_short(address)} is not encrypted, so anybody on the path could replace it")
 
 
 def _fetched(address: str, fetch: Fetch) -> bytes:
@@ -290,7 +290,7 @@ def _manifest(text: str, source: str) -> Manifest:
     try:
         return manifest_from_json(text)
     except LocalProtocolError as error:
-        raise _refuse(f"{source} is no manifest: {error}") from error
+        raise _refuse(f"{source} is not a manifest: {error}") from error
 
 
 def _compact(manifest: Manifest) -> bytes:

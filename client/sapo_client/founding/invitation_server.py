@@ -1,4 +1,5 @@
-"""A swarm's invitation over HTTP, and its faucet: a newcomer without coins cannot call the contract himself.
+"""A swarm's invitation over HTTP, and its faucet, since a newcomer without coins cannot pay for a
+transaction.
 
 ``GET /`` is answered by the invitation file, and ``POST /`` with ``{"account": "0x..."}`` by
 ``{"served": "0x..."}``, or by ``{"error": ...}`` and status 400 (no account), 403 (refused: served within
@@ -51,7 +52,7 @@ MOST_WAITING: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class FaucetAccess:
-    """What calling a swarm's faucet takes: its contract, endpoints of its chain, and who pays the gas."""
+    """Access to a swarm's faucet: its contract, endpoints of its chain, and the account that pays the gas."""
 
     rpc_urls: Sequence[str]
     payer: LocalAccount
@@ -145,7 +146,7 @@ class _Arriving:
 
 
 class _Server(ThreadingHTTPServer):
-    """What the handlers of requests share."""
+    """The HTTP server, with the state that its handlers share."""
 
     daemon_threads = True
     content = b""
@@ -153,7 +154,7 @@ class _Server(ThreadingHTTPServer):
 
     def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
         super().__init__(address, handler)
-        self.turn = threading.Lock()  # two transactions at once would take the same nonce
+        self.turn = threading.Lock()  # concurrent transactions would get the same nonce
         self.waiting = threading.BoundedSemaphore(MOST_WAITING)
         self._guard = threading.Lock()
         self._arriving: dict[socket.socket, _Arriving] = {}

@@ -1,4 +1,4 @@
-"""The islands of a swarm whose founder divides it, or lets its number of paid accounts divide it."""
+"""Terms of islands of a new swarm: a constant number, or one that follows the number of paid accounts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def islands_of(wanted: str | None, accounts: int, epoch_seconds: int) -> IslandT
 
     Args:
         wanted: ``follow``, or a constant number of islands, a power of two.
-        accounts: paid ones to an island, above which their number doubles.
+        accounts: paid accounts per island above which the number of islands doubles.
 
     Raises:
         SapoError: there can be no such islands (exit code 2).

@@ -1,4 +1,4 @@
-"""Transactions and cost of a deployment before anything is sent: it is rehearsed on an embedded chain."""
+"""Transactions and cost of a deployment, from a simulation on an embedded chain."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -17,7 +17,7 @@ from sapo_client.ledger.rpc import Rpc
 from sapo_protocol.identifiers import Account
 
 _GAS_MARGIN: Final = 1.25
-"""A transaction is signed with more gas than it is estimated to use, and its sender must hold that much."""
+"""Ratio of a transaction's gas limit to its estimated gas; its sender must hold coins for the limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Quote:
 
     @property
     def most_wei(self) -> int:
-        """Most that remains to be paid, coins for the faucet included."""
+        """Upper bound of what remains to be paid, coins for the faucet included."""
         left = self.steps[len(self.steps) - self.unsent :]
         return sum(int(step.gas * _GAS_MARGIN) * self.fee_wei + step.value_wei for step in left)
 

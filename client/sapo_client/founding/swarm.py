@@ -1,4 +1,4 @@
-"""Founding a swarm on a chain that others run: its contracts, and the manifest that nodes join with.
+"""Founding a swarm on an existing chain: its contracts, and the manifest that nodes join with.
 
 A founding has a folder, and can be resumed after any interruption:
 
@@ -60,7 +60,7 @@ class SwarmTerms:
         level: of the tasks.
         families: of the tasks.
         challenge_seconds: time in which a posting can be challenged; none: a tenth of an epoch.
-        difficulty: whether the levels of the tasks follow the swarm, ``fixed`` or ``follow``.
+        difficulty: ``fixed``, or ``follow`` for levels that follow the swarm's success.
         bond: tokens that an account must bond to count in full; none: accounts need no bond.
         eas: the attestation that an account must have to count; none: it needs none. Not beside a bond.
         islands: how the swarm is divided; none: it is not.
@@ -88,7 +88,7 @@ class SwarmTerms:
 _LATER_SETTINGS: Final[dict[str, Any]] = json.loads(
     json.dumps({each.name: each.default for each in fields(SwarmTerms) if each.default is not MISSING})
 )
-"""What a plan of an earlier release, which lacks a setting, was begun with; as in the plan's JSON."""
+"""Values of settings that plans of earlier releases lack, as in the plan's JSON."""
 
 
 class Founding:
@@ -96,7 +96,7 @@ class Founding:
 
     Args:
         rpc_urls: endpoints of one chain, the same one at every run.
-        costs_money: found it on a chain that is not known as a test network, too.
+        costs_money: accept chains that are not known test networks.
 
     Raises:
         LedgerError: no endpoint answers, or coins may be money on this chain.
@@ -182,7 +182,7 @@ class Founding:
         return gate_of(deployment.account_bond, self._terms.bond, wanted.account_exit_seconds)
 
     def _require_service(self) -> None:
-        """Raise unless the chain has the schema of the attestations that are asked for."""
+        """Raise unless the chain has the schema of the required attestations."""
         if self._terms.eas is not None:
             require_service(self._rpc, self._terms.eas.gate(after_block=0))
 
@@ -223,8 +223,8 @@ class Founding:
             )
         return SapoError(
             f"the founding in {self._folder} was started by an earlier release, without {words}, "
-            f"and cannot go on with {asked}",
-            hint="leave the setting out to go on as it was begun, or name another folder",
+            f"and cannot continue with {asked}",
+            hint="leave the setting out to continue as it was started, or name another folder",
             exit_code=ExitCode.CONFIG,
         )
 
@@ -289,7 +289,7 @@ def _read_plan(path: Path) -> dict[str, Any]:
 
 
 def _in_effect(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return settings with what they mean where they say nothing."""
+    """Return settings with the defaults of those that are missing."""
     epoch_seconds, level = settings["epoch_seconds"], settings["level"]
     return settings | {
         "challenge_seconds": settings["challenge_seconds"] or defaults.challenge_seconds(epoch_seconds),

@@ -1,7 +1,7 @@
 """The tasks of a new swarm: the families and the level that its founder names, or those that fit a model.
 
-A model can only learn where it is right now and then. A policy of a million parameters never is on the
-paper's tasks, and one of half a billion always is on eight-cell puzzles, so the level follows the size.
+A model can only learn from tasks that it sometimes solves. A policy of a million parameters never solves the
+paper's tasks, and one of half a billion always solves eight-cell puzzles, so the level follows the size.
 """
 
 from __future__ import annotations

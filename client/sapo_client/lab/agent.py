@@ -50,12 +50,13 @@ from sapo_verification.types import VerifiedRollout
 
 MEMORY: Final = ":memory:"
 ALL_TIME: Final = 1.0
-"""Agents are few and scoring is cheap: everybody is known after a few rounds, not after a hundred."""
+"""Share of time for audits: there are few agents and scoring is cheap, so with all of the time every account
+is known after a few rounds instead of a hundred."""
 
 
 @dataclass(frozen=True)
 class LabWorld:
-    """What the agents of one run share.
+    """State shared by the agents of one run.
 
     Attributes:
         folder: of files that only live as long as the run.
@@ -253,7 +254,7 @@ class Agent:
 
 
 class OwnRollouts(SilentObserver):
-    """Hands an agent's own verified rollouts to its learner, which waits for their rewards."""
+    """Passes an agent's own verified rollouts to its learner, which waits for their rewards."""
 
     def __init__(self, account: Account, learner: LocalLearner) -> None:
         self._account = account

@@ -1,4 +1,4 @@
-"""Arms of an experiment: ways to mix a batch and to use what others send.
+"""Arms of an experiment: compositions of a batch and uses of others' rollouts.
 
 All arms have the same update size, I + J groups. As in the paper, every account is trusted, because all are
 the experiment's own: the caps of the network's sampler are open, which `sapo join` never allows.
@@ -17,7 +17,7 @@ from sapo_verification.sampling.text_use import TextUse
 
 OPEN_CAP: Final = 1.0
 OPEN_NEWCOMER_CAP: Final = 0.5
-"""Share of external groups for newcomers while some accounts already have weight; both kinds get a part."""
+"""Share of external groups drawn from newcomers once some accounts have weight."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +71,10 @@ class Arm:
 BASELINE: Final = "8/0"
 OURS: Final = "sapo+"
 RIVAL: Final = "4/4"
-"""What the network's sampler must beat: the same mixture, sampled uniformly."""
+"""Baseline for the network's sampler: the same mixture, sampled uniformly."""
 
 TEACHING: Final = Arm("teaching", 32, 0)
-"""What a teacher does in place of an arm: many tasks, each answered ``TEACHER_COMPLETIONS`` times."""
+"""The arm of teachers: many tasks, each answered ``TEACHER_COMPLETIONS`` times."""
 
 TEACHER_COMPLETIONS: Final = 2
 """The same work as eight groups of eight. Right answers to one task are much alike, so a learner takes one of

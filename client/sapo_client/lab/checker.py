@@ -17,7 +17,7 @@ from sapo_verification.jail.child import answer
 from sapo_verification.jail.messages import Checked, Failure, Request
 
 CACHE_SIZE: Final = 4096
-"""Every agent scores every rollout: one computation serves all of them."""
+"""Number of cached results: every agent scores every rollout, and they share one computation."""
 
 
 class LocalChecker:

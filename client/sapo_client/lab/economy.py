@@ -25,7 +25,7 @@ from typing import Final
 from sapo_client.founding import defaults
 from sapo_protocol.contributions import Proposal, Share, Tally, settle
 from sapo_protocol.identifiers import Account, ContentId, Digest, NodeId
-from sapo_protocol.settlement import agreeing
+from sapo_protocol.settlement import quorum_size
 from sapo_protocol.terms.difficulty import VALUES_OF_A_POINT
 from sapo_protocol.terms.gate import BondGate, EasGate
 from sapo_verification.epoch_count import capped_points
@@ -363,7 +363,7 @@ class _Game:
         delivered = self._delivered()
         tallies = [self._tally(epoch, auditor, delivered[auditor]) for auditor in range(self._auditors)]
         if self._strategy.liars:
-            tallies = tallies[: agreeing(self._auditors)]
+            tallies = tallies[: quorum_size(self._auditors)]
         rules = self._rules
         return settle(
             tallies,

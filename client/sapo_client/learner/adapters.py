@@ -35,7 +35,7 @@ def add_adapters(model: Any, rank: int) -> Any:
         SapoError: the architecture has no such layers.
     """
     extras.require(extras.LORA, exit_code=ExitCode.CONFIG)
-    # peft imports bitsandbytes, if it is installed; what the two say is of no use to a node's operator
+    # peft imports bitsandbytes, if it is installed; their output does not help a node's operator
     logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
     from peft import LoraConfig, get_peft_model
 
@@ -69,7 +69,7 @@ def adapters_disabled(model: Any) -> Iterator[Any]:
 def merge_adapters(model: Any) -> Any:
     """Return a copy with the adapters added to its weights, or the model itself if it has none.
 
-    The copy of a quantised base is in floats: rounded to four bits again, it would be another policy.
+    The copy of a quantised base is in floating point, since quantising it again would change the policy.
 
     Raises:
         SapoError: the base is quantised in a way that transformers cannot undo.
@@ -82,7 +82,7 @@ def merge_adapters(model: Any) -> Any:
 
 
 def _merged_in_floats(model: Any) -> Any:
-    """Return the policy of adapters on a quantised base as a model of floats."""
+    """Return adapters merged into a quantised base as a floating-point model."""
     from peft.tuners.lora import LoraLayer
 
     base = copy.deepcopy(model).unload()
@@ -91,10 +91,10 @@ def _merged_in_floats(model: Any) -> Any:
     except NotImplementedError as error:
         raise SapoError(
             f"adapters cannot be merged into this model's weights: {error}",
-            hint="export from adapters on the model in floats, or on one in 4 bits of bitsandbytes",
+            hint="export from adapters on a floating-point model, or on a 4-bit one of bitsandbytes",
             exit_code=ExitCode.CONFIG,
         ) from error
-    # how a folder of quantised weights was read: transformers would write it back in that way, and cannot
+    # transformers would try to write the weights quantised as they were read, and cannot
     base._weight_conversions = None
     with torch.no_grad():
         for name, layer in model.named_modules():
@@ -122,9 +122,9 @@ def save_adapters(model: Any, folder: Path) -> None:
 class AdapterPush:
     """Adapters that are pushed into a running vLLM engine: a few megabytes instead of a copy of the model.
 
-    The engine loads the frozen base once, from where the policy came. Every push writes the adapters and
-    names them by a new id, because vLLM keeps an adapter of a known id as it is. One adapter is active at a
-    time, as samples never outlive a push. Written against vLLM 0.32 (``vllm.lora.request.LoRARequest``).
+    The engine loads the frozen base once, from the policy's source. Every push writes the adapters under a
+    new id, because vLLM does not reload an adapter with a known id. One adapter is active at a time, since no
+    sampling runs during a push. Written against vLLM 0.32 (``vllm.lora.request.LoRARequest``).
 
     Args:
         model: with adapters.
@@ -140,7 +140,7 @@ class AdapterPush:
         self.request: Any = None
 
     def push(self) -> None:
-        """Write the present adapters under a new id and remove those before."""
+        """Write the present adapters under a new id and remove the previous ones."""
         from vllm.lora.request import LoRARequest
 
         number = next(self._numbers)
@@ -158,7 +158,7 @@ def engine_options(model: Any) -> dict[str, Any]:
     """Return the options of an engine that takes a model's adapters.
 
     Raises:
-        SapoError: their rank is larger than any that vLLM has.
+        SapoError: their rank is larger than the largest one of vLLM.
     """
     return {"enable_lora": True, "max_loras": 1, "max_lora_rank": engine_rank(adapter_rank(model))}
 

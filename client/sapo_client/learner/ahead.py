@@ -25,7 +25,7 @@ Sampled = Future[list[list[Completion]]]
 
 
 def require_possible(settings: LearnerSettings, ranks: RankGroup) -> None:
-    """Raise if a learner is to overlap and cannot.
+    """Raise if the settings ask for overlap and it is impossible.
 
     Raises:
         SapoError: it has several ranks.
@@ -40,12 +40,12 @@ def require_possible(settings: LearnerSettings, ranks: RankGroup) -> None:
 
 @contextmanager
 def sampled_meanwhile(generator: Generator, request: SampleRequest | None, threads: int) -> Iterator[Sampled]:
-    """Sample in another thread while the context runs; it ends when both have.
+    """Sample in another thread while the context runs; the context ends when both have finished.
 
     Args:
-        generator: that reads other weights than those that the context writes.
+        generator: reads other weights than those that the context writes.
         request: None samples nothing.
-        threads: PyTorch's of the sampler.
+        threads: number of PyTorch threads of the sampler.
 
     Yields:
         The sampled groups, known at the end of the context.

@@ -1,4 +1,4 @@
-"""Interface of a backend, which answers a node's tasks and may train on batches."""
+"""Interface of a backend, which samples answers to a node's tasks and may train on batches."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 
 class LearnerCrashed(Exception):
-    """The learner's process died during a call; the call had no effect and the process is being restarted."""
+    """The learner's process ended during a call; the call had no effect, and the process is being
+    restarted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +52,12 @@ class Learning(Protocol):
 
     @property
     def restarts(self) -> int:
-        """How often its process died and was restarted."""
+        """Number of restarts after its process ended unexpectedly."""
         ...
 
     @property
     def last_death(self) -> str:
-        """Why it died the last time; empty before."""
+        """Reason of the last unexpected end; empty before the first."""
         ...
 
     async def generate(
@@ -94,7 +95,7 @@ class SamplingAhead(Protocol):
 
 
 class Backend(Learning, Protocol):
-    """Source of completions with all that a node does with it, from start to export."""
+    """Backend with all calls that a node makes, from start to export."""
 
     @property
     def call(self) -> RunningCall | None:
@@ -103,15 +104,16 @@ class Backend(Learning, Protocol):
 
     @property
     def set_aside(self) -> tuple[str, ...]:
-        """Names of the damaged checkpoints that the last start passed over."""
+        """Names of the damaged checkpoints that the last start skipped."""
         ...
 
     def take_happened(self) -> list[tuple[str, dict[str, Any]]]:
-        """Return name and fields of the events that calls led to since this was last asked."""
+        """Return and remove name and fields of the events that calls have caused since the last call of
+        this."""
         ...
 
     async def run(self, task_status: TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Run until cancelled; started once it can be called."""
+        """Run until cancelled; reports the start when calls are possible."""
         ...
 
     async def evaluate(
@@ -132,12 +134,12 @@ class Backend(Learning, Protocol):
         """Return to the policy that was last kept as good.
 
         Args:
-            planters: if any, only their demonstrations are forgotten; if none, all since then are.
+            planters: accounts whose demonstrations are dropped; if empty, all demonstrations since then are.
         """
         ...
 
     async def shadow(self, prompts: Sequence[str]) -> tuple[bytes, ...]:
-        """Train the good policy on the own groups since then, and keep that one instead.
+        """Train the policy last kept as good on the own groups since then, and keep the result as good.
 
         Returns:
             Its greedy completion of every prompt; the present policy does not change.

@@ -1,8 +1,8 @@
 """This node's own mean reward per family, as the baseline of other nodes' advantages.
 
-The author of a group chooses all of its completions: one planted text beside seven pieces of gibberish has
-the group advantage 2.47, and only because of the gibberish. Relative to what *this* policy earns in the
-family, it has the advantage that a right answer has here, whatever its group contains.
+The author of a group chooses all of its completions: one planted text among seven wrong ones has the group
+advantage 2.47, only because of the wrong ones. Relative to the mean reward of *this* policy in the family,
+the advantage of an answer does not depend on the rest of its group.
 
 The advantage of reward r is (r - b) / max(s, ``MIN_DEVIATION``), where b is the running mean of own rewards
 in the family and s = sqrt(b (1 - b)) the standard deviation of a reward that is 0 or 1.

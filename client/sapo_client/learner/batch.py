@@ -28,7 +28,7 @@ class TrainingGroup:
             tuple per completion; None for text that was tokenized here.
         family: the task's family as an index of the suite; None if there is none, as in benchmarks.
         age: steps since it was sampled here.
-        states: what sampling computed of each completion; None if nothing was kept.
+        states: activations of each completion kept from sampling; None if none were kept.
     """
 
     prompt: tuple[int, ...]
@@ -53,7 +53,7 @@ class TrainingGroup:
 
 @dataclass(frozen=True, slots=True)
 class RewardContext:
-    """A completion's reward, beside those of its group and of this node.
+    """A completion's reward, with the statistics of its group and of this node.
 
     Attributes:
         reward: of the completion.
@@ -81,11 +81,11 @@ class TrainingRow:
         external: whether this is another node's text.
         weight: of the loss, 0 to 1; None for another node's text until the first forward pass measures it.
         group: index of the group in the batch.
-        context: the completion's reward and what it is compared with.
+        context: the completion's reward and the statistics that it is compared with.
         sampled: whether ``old`` are the log-probabilities under which this policy's sampler drew it.
         drift: summed mismatch and log-ratio of the completion at its first forward pass
             (``losses/mismatch.py``); None before it, and for text that was not sampled here.
-        states: what sampling computed of it, if that was kept.
+        states: activations kept from sampling, if any.
     """
 
     prompt: tuple[int, ...]
@@ -172,9 +172,7 @@ def micro_batches(
     part: list[TrainingRow] = []
     prompts: set[tuple[int, ...]] = set()
     real = longest_prompt = 0
-    for row in sorted(
-        rows, key=length
-    ):  # a stable sort: rows of one length stay beside the others of their group
+    for row in sorted(rows, key=length):  # a stable sort: rows of equal length keep the order of their groups
         padded = (len(part) + 1) * length(row)
         padding = padded - real - length(row)
         prompt_tokens = (len(prompts) + (row.prompt not in prompts)) * max(longest_prompt, len(row.prompt))

@@ -1,4 +1,4 @@
-"""Deadlines of calls to the learner: how long one may take follows from how long its kind took before."""
+"""Deadlines of calls to the learner, derived from the durations of earlier calls of the same name."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ ENOUGH: Final = 5
 """Calls after which a median is trusted for a deadline."""
 
 FIRST_SECONDS: Final = 3600.0
-"""Deadline until then: the first call of a large model compiles and allocates for many minutes."""
+"""Deadline of the first calls: that of a large model may compile and allocate for many minutes."""
 
 SHORTEST_SECONDS: Final = 300.0
-"""No deadline is shorter: a busy machine delays a fast call, too."""
+"""Shortest deadline, since a busy machine may delay a fast call."""
 
 FACTOR: Final = 20.0
-"""A call that takes this many times as long as usual does not return."""
+"""A call that takes this many times the median duration counts as hanging."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class RunningCall:
     """A call that has not returned.
 
     Attributes:
-        usual_seconds: median of earlier calls of this name; none for the first one.
+        usual_seconds: median of earlier calls of this name; None for the first ones.
         deadline_seconds: duration after which the learner is killed.
     """
 

@@ -3,7 +3,8 @@
 A checkpoint is a folder with ``state.safetensors`` (weights, moments, random state, demonstrations) and
 ``meta.json`` (counters, and the state file's digest). It is written under a temporary name, forced to disk
 and renamed. One of the same step is renamed first and removed afterwards: after a crash in between it gets
-its name back. So a crash leaves either the old set or the new one. No file is a pickle: loading runs no code.
+its name back. So a crash leaves either the old checkpoint or the new one. No file is a pickle: loading runs
+no code.
 
 Sharded tensors are written whole, so a checkpoint does not depend on the number of ranks. The leader alone
 reads and writes files; it sends the others what it reads, tensor by tensor, and each keeps its shard.
@@ -37,7 +38,7 @@ from sapo_client.learner.trainer import Trainer
 from sapo_verification.screens.likelihood import LogprobStatistics
 
 KEPT: Final = 2
-"""Number of checkpoints: the newest may be damaged by a failing disk, and one more costs little."""
+"""Number of checkpoints that are kept, for the case that the newest is damaged by a failing disk."""
 
 _FORMAT: Final = 1
 _ADAM: Final = "adam"
@@ -60,7 +61,7 @@ FAILED: Final = "checkpoint_failed"
 
 @dataclass(frozen=True, slots=True)
 class LearnerCounters:
-    """Counters of a learner beside those of its trainer.
+    """Counters of a learner in addition to those of its trainer.
 
     Attributes:
         samples: calls of the sampler so far; each has its own random stream.
@@ -77,7 +78,7 @@ class CheckpointStore:
     Args:
         folder: created by the first ``save``.
         model: name of the model, as in the settings.
-        ranks: of the learner, which all make the same calls.
+        ranks: of the learner; all of them make the same calls.
 
     Attributes:
         has_dropped_moments: whether the restored checkpoint had moments of another optimizer, which the
@@ -94,7 +95,7 @@ class CheckpointStore:
     def save(self, trainer: Trainer, counters: LearnerCounters, *, kept: int = KEPT) -> Path:
         """Write the trainer's state, remove the oldest checkpoints beyond ``kept``, return the new folder.
 
-        As many damaged ones are kept, those that were found last, to be looked at.
+        As many damaged ones are kept, the last ones found, for inspection.
 
         Raises:
             SapoError: it cannot be written, as on a full disk (transient); the checkpoints before it are
@@ -110,12 +111,12 @@ class CheckpointStore:
                 self._replace(target, writing)
                 self._prune(target, kept)
             except (OSError, SafetensorError) as error:
-                shutil.rmtree(writing, ignore_errors=True)  # gives its space back
+                shutil.rmtree(writing, ignore_errors=True)  # frees its disk space
                 why = str(error)
         if why := self._ranks.broadcast(why):
             raise SapoError(
                 f"the checkpoint {target} could not be written: {why}",
-                hint=f"free space in {self._folder} if the disk is full; it is tried again",
+                hint=f"free space in {self._folder} if the disk is full; the node will try again",
                 exit_code=ExitCode.DATA,
                 transient=True,
                 finding=FAILED,
@@ -152,7 +153,7 @@ class CheckpointStore:
             _force_to_disk(path)
 
     def _replace(self, target: Path, writing: Path) -> None:
-        """Give a written checkpoint its name; one that has it is kept until then."""
+        """Rename a written checkpoint to its final name; an existing one is removed afterwards."""
         replaced = target.with_name(f"{_REPLACED}{target.name}")
         if target.exists():
             target.rename(replaced)
@@ -161,7 +162,7 @@ class CheckpointStore:
         shutil.rmtree(replaced, ignore_errors=True)
 
     def _recover(self) -> None:
-        """Give checkpoints that were being replaced when the process ended their names back."""
+        """Rename checkpoints back that were being replaced when the process ended."""
         for replaced in self._folder.glob(f"{_REPLACED}*"):
             target = replaced.with_name(replaced.name.removeprefix(_REPLACED))
             if target.exists():
@@ -172,7 +173,7 @@ class CheckpointStore:
     def restore(self, trainer: Trainer) -> LearnerCounters | None:
         """Restore the newest intact checkpoint into the trainer; return None if there is none.
 
-        Damaged checkpoints are renamed and passed over.
+        Damaged checkpoints are renamed and skipped.
 
         Raises:
             SapoError: the checkpoint is of another model.
@@ -202,11 +203,11 @@ class CheckpointStore:
     def _require_own(self, meta: dict[str, Any], trainer: Trainer) -> None:
         """Raise unless a checkpoint is of this learner's model.
 
-        Its files count, not their place. Where all weights are in the checkpoint, the model's name is enough;
-        adapters need the base on which they were trained. Those of 0.1.0 have the name alone.
+        The model's files are compared, not its path. If all weights are in the checkpoint, the model's name
+        is enough; adapters need the base on which they were trained. Checkpoints of 0.1.0 have the name only.
 
         Raises:
-            SapoError: it is not.
+            SapoError: it is of another model.
         """
         has_name = meta["config_digest"] == config_digest(self._model, trainer)
         known = meta.get("model_digest")
@@ -234,13 +235,13 @@ class CheckpointStore:
             if meta is not None:
                 return meta, load_file(folder / "state.safetensors")
             damaged = folder.with_name(f"{DAMAGED}{folder.name}")
-            shutil.rmtree(damaged, ignore_errors=True)  # a learner may come to one step twice
+            shutil.rmtree(damaged, ignore_errors=True)  # a learner may reach one step twice
             folder.rename(damaged)
             damaged.touch()
         return None, {}
 
     def set_aside(self) -> None:
-        """Move all checkpoints to a folder beside this one, in place of those set aside before."""
+        """Move all checkpoints to a sibling folder, replacing those set aside before."""
         if not self._folder.exists():
             return
         aside = self._folder.with_name(self._folder.name + "-replaced")
@@ -258,12 +259,13 @@ class CheckpointStore:
 
 
 def _modified_at(folder: Path) -> int:
-    """Return a folder's time in nanoseconds; of a damaged one, when it was found: steps may begin anew."""
+    """Return a folder's modification time in ns, used for damaged ones, whose step numbers may repeat."""
     return folder.stat().st_mtime_ns
 
 
 def config_digest(model: str, trainer: Trainer) -> str:
-    """Digest the model's name and tensor shapes, which a checkpoint must share with a learner."""
+    """Return a digest of the model's name and tensor shapes, which must be equal in checkpoint and
+    learner."""
     shapes = [(name, list(tensor.shape)) for name, tensor in trainer.policy.model.named_parameters()]
     return hashlib.sha256(json.dumps([model, shapes]).encode()).hexdigest()
 

@@ -50,13 +50,13 @@ class Completion:
 
     @property
     def utf8(self) -> bytes:
-        """The text as it is sent; half a character, which tokens can be, is replaced."""
+        """The text as it is sent; an incomplete character, which a token may be, is replaced."""
         return self.text.encode("utf-8", errors="replace")
 
 
 @dataclass(frozen=True, slots=True)
 class SampleRequest:
-    """What is sampled.
+    """The parameters of a sampling call.
 
     Attributes:
         prompts: token ids.

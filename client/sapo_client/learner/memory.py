@@ -1,4 +1,4 @@
-"""Memory of a training step: measured before the first step, and what to do if it does not suffice.
+"""Memory of a training step: measurement before the first step, and handling of too little memory.
 
 A backward pass needs the tensors that the forward pass saves for it. Autograd reports them, so three short
 rows through the real model measure their size for every architecture: a T + b T^2 bytes per row of T tokens,
@@ -25,10 +25,10 @@ PROBE_WIDTHS: Final = (16, 32, 48)
 """Tokens of the measured rows: evenly spaced, and too few for the fast path to round up to full blocks."""
 
 ACTIVATION_MARGIN: Final = 1.5
-"""Gradients of activations exist for a moment beside the saved tensors, and allocators round up."""
+"""Factor for gradients of activations, which exist temporarily, and for rounding by allocators."""
 
 USABLE_SHARE: Final = 0.8
-"""Share of the memory that is free now; other processes will need some of it later."""
+"""Share of the free memory that is used; other processes may need some of it later."""
 
 _VALUE_BYTES: Final = 4
 """Parameters, gradients and moments are float32."""
@@ -160,7 +160,7 @@ def saved_tensor_bytes(compute: Callable[[], Tensor], parameters: list[Tensor]) 
         if not is_parameter and storage.data_ptr() not in known and tensor.device.type != "meta":
             sizes[storage.data_ptr()] = storage.nbytes()
             held.append(tensor.detach())
-        # an output that the graph holds as it is would hold the graph, so that neither were ever freed
+        # an output that the graph holds itself would keep the graph alive in a reference cycle
         return tensor.detach()
 
     with torch.autograd.graph.saved_tensors_hooks(record, lambda tensor: tensor):

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 BUNDLED: Final = "bundled"
 BUNDLED_CHATTY: Final = "bundled-chatty"
-"""A policy that knows as much as the other one and rarely gives a bare answer (docs/results.md)."""
+"""A policy as good as ``BUNDLED`` that rarely gives a bare answer (docs/results.md)."""
 
 BUNDLED_SMALL: Final = "bundled-small"
 """A policy of a fifth of the size with a tokenizer of its own, for experiments with different models."""
@@ -98,10 +98,10 @@ class Policy:
             return None
 
     def require_room(self, new_tokens: int) -> None:
-        """Raise if no prompt at all fits beside ``new_tokens`` more tokens.
+        """Raise if not even a prompt of one letter fits with ``new_tokens`` more tokens.
 
         Raises:
-            SapoError: not even one of a single letter does.
+            SapoError: it does not.
         """
         shortest = self.encode_if_taken("1")
         if shortest is not None and not self.has_room(shortest, new_tokens):

@@ -1,4 +1,4 @@
-"""Node's side of the learner: a child process that may die at any moment and is restarted at its step."""
+"""The node's side of the learner: a child process that may end at any time and is restarted at its step."""
 
 from __future__ import annotations
 
@@ -38,25 +38,26 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 
 MAX_DEATHS: Final = 3
-"""Deaths in a row without a step between them, after which the learner is given up."""
+"""Consecutive crashes without a step between them, after which the learner is not restarted."""
 
 LOG_BYTES: Final = 4 * 2**20
 """A larger log is emptied when the process starts."""
 
 FIRST_PAUSE_SECONDS: Final = 0.5
 LONGEST_PAUSE_SECONDS: Final = 60.0
-"""Before a restart whose server does not answer; each pause is twice as long as the one before."""
+"""Pause before a restart while the server does not answer; each is twice as long as the one before."""
 
 _LOOK_SECONDS: Final = 1.0
-"""Between two looks at the deadline of the running call."""
+"""Interval of checking the deadline of the running call."""
 
 EXIT_SECONDS: Final = 5
-"""A child ends at once when its input does; one that hangs is killed after this time."""
+"""A child ends when its input is closed; it is killed if that takes longer."""
 
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """Step of a started learner, its model's size and class, device, processes, and what to tell a person."""
+    """Step of a started learner, its model's size and class, device, processes, and notices for the
+    operator."""
 
     step: int
     parameters: int
@@ -83,9 +84,9 @@ class Learner:
         settings: sent to the process at every start.
 
     Attributes:
-        restarts: how often the process died and was restarted.
-        last_death: why it died the last time; empty before.
-        set_aside: names of the damaged checkpoints that the last start passed over.
+        restarts: number of restarts after the process ended unexpectedly.
+        last_death: reason of the last unexpected end; empty before the first.
+        set_aside: names of the damaged checkpoints that the last start skipped.
     """
 
     def __init__(self, settings: LearnerSettings) -> None:
@@ -144,7 +145,7 @@ class Learner:
     async def run(self, task_status: TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Run the child and restart it when it dies or a call passes its deadline, until cancelled.
 
-        After the first start, what it cannot start without, such as a server, is waited for.
+        After the first start it waits for what a restart needs, such as a server.
 
         Raises:
             SapoError: it cannot start, or dies ``MAX_DEATHS`` times without a step.
@@ -165,7 +166,7 @@ class Learner:
             settings = replace(settings, fresh=False)  # a restart must resume the checkpoints
             self.restarts += 1
             self._deaths += not self._has_planned_its_end
-            self.last_death = self._last_words()
+            self.last_death = self._last_output()
             _LOG.warning("the learner died, %d times without a step: %s", self._deaths, self.last_death)
             if self._deaths >= MAX_DEATHS:
                 raise SapoError(
@@ -244,7 +245,7 @@ class Learner:
         return tuple(reply["policy"]), tuple(reply["candidate"])
 
     async def promote(self) -> None:
-        """Let the candidate be the policy."""
+        """Make the candidate the policy."""
         await self._ask("promote", {})
 
     async def checkpoint(self) -> int:
@@ -335,7 +336,7 @@ class Learner:
         ended.set()
 
     async def _kill_when_overdue(self, process: trio.Process) -> None:
-        """Kill the child when a call passes its deadline; its caller then finds it dead."""
+        """Kill the child when a call passes its deadline; the call then raises ``LearnerCrashed``."""
         while (call := self.call) is None or not call.is_overdue:
             await trio.sleep(_LOOK_SECONDS)
         self._overdue = f"it was killed after {call.seconds:.0f} s in which it did not answer {call.name}"
@@ -348,11 +349,11 @@ class Learner:
             self._call[1].done.set()
 
     async def _ask(self, name: str, arguments: Message) -> Message:
-        """Make one call once the child is ready; calls take turns."""
+        """Make one call once the child is ready; calls are made one after another."""
         async with self._turn:
             await self._ready.wait()
             result = await self._exchange(name, arguments)
-            if name == "train":  # only a step is progress: sampling may succeed before the same fatal step
+            if name == "train":  # only a step is progress: sampling may succeed each time
                 self._deaths = 0
             return result
 
@@ -375,11 +376,11 @@ class Learner:
                 await process.stdin.send_all(pack({"id": number, "call": name, "arguments": arguments}))
             await call.done.wait()
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-            raise LearnerCrashed(f"the learner died before {name}: {self._last_words()}") from error
+            raise LearnerCrashed(f"the learner died before {name}: {self._last_output()}") from error
         finally:
             self._call = None
         if call.reply is None:
-            raise LearnerCrashed(f"the learner died during {name}: {self._last_words()}")
+            raise LearnerCrashed(f"the learner died during {name}: {self._last_output()}")
         if "error" in call.reply:
             raise SapoError(**call.reply["error"])
         self._times.add(name, trio.current_time() - call.started)
@@ -402,8 +403,8 @@ class Learner:
     def _checkpoints(self) -> Path:
         return self._settings.directory / "checkpoints"
 
-    def _last_words(self) -> str:
-        """Return why the child died, as far as it is known."""
+    def _last_output(self) -> str:
+        """Return the reason for the child's end, as far as it is known."""
         if self._overdue is not None:
             return self._overdue
         if self._killed_by is not None:

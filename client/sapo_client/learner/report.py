@@ -1,4 +1,4 @@
-"""Figures of a training step."""
+"""The report of a training step."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 TextValue = tuple[float, tuple[float | None, ...]]
-"""What a text's steps are worth: the fields of ``sampling.step_values.StepValue`` in order."""
+"""Value of a text's steps: the fields of ``sampling.step_values.StepValue`` in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,8 @@ class StepReport:
             were worth: likelihood and dependence (``sampling.step_values.StepValue``); None for one without
             steps or one that was left out.
         own_answers_held: own right answers kept for rehearsal after the step.
-        own_answers_missing: how many more the trained demonstrations want beside them; 0 without any.
+        own_answers_missing: how many more own right answers are needed for the trained demonstrations; 0
+            without any.
         demonstration_loss: mean negative log-likelihood of the trained demonstrations before their update, in
             nats per token, at temperature 1 and without weights; 0 if there were none.
         demonstration_families: number of trained demonstrations by the family's index, as text.

@@ -42,7 +42,7 @@ _DROPPED_MOMENTS: Final = (
 
 
 _NOTHING: Final = Completion((), (), "")
-"""The answer to a prompt that is refused."""
+"""The completion for a prompt that is refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class _HeldGroup:
     step: int
 
     def without_states(self) -> _HeldGroup:
-        """Return the group without what sampling computed, which no later step can use."""
+        """Return the group without the activations from sampling, which later steps cannot use."""
         return replace(self, completions=tuple(replace(item, states=None) for item in self.completions))
 
 
@@ -100,11 +100,11 @@ class Service:
         }
 
     def _open(self, settings: LearnerSettings, ranks: RankGroup) -> None:
-        """Load the policy, and open what samples from it and trains it."""
+        """Load the policy, and create its generator and trainer."""
         require_matching_versions()
         require_possible(settings, ranks)
         self._settings = settings = with_fitting_tokens(settings)
-        if ranks.size == 1:  # several share the weights out; their plan follows once they are loaded
+        if ranks.size == 1:  # several ranks shard the weights, and plan their memory after loading
             require_weights_fit(settings)
         require_trainable(settings.model, settings.lora_rank)
         base = require_float32_without_adapters(settings.base, settings.lora_rank)
@@ -134,7 +134,7 @@ class Service:
         }
 
     def _notices(self) -> list[str]:
-        """Return what a person is told at the start."""
+        """Return the notices for the operator at the start."""
         dropped = _DROPPED_MOMENTS if self._store.has_dropped_moments else ""
         return [each for each in (dropped, self._policy.form.notice) if each]
 
@@ -205,7 +205,7 @@ class Service:
         }
 
     def promote(self) -> Message:
-        """Let the candidate be the policy; return the step."""
+        """Make the candidate the policy; return the step."""
         self._trainer.supervised.weights.promote()
         return {"step": self._trainer.steps}
 
@@ -323,10 +323,10 @@ class Service:
         return {"step": self._trainer.steps}
 
     def shadow(self, prompts: list[str]) -> Message:
-        """Train the good policy on the own groups since it was kept; that is the new good policy.
+        """Train the good policy on the own groups since it was kept, and keep the result as the good policy.
 
-        It is what this policy would be without other accounts' text, but that the own groups were sampled by
-        this one. Steps that this process does not remember (``own_steps_kept``, a restart) are missing. The
+        It approximates the policy without other accounts' text (the own groups were sampled by the present
+        policy). Steps that this process does not hold (``own_steps_kept``, a restart) are missing. The
         present policy does not change.
 
         If there is no good checkpoint that can be read, the present policy is kept as good.
@@ -347,14 +347,14 @@ class Service:
             answers = self.evaluate(prompts)
             self._save_good()
         except SapoError:
-            self._own_steps.extend(own_steps)  # the good policy on the disk has not learned them
+            self._own_steps.extend(own_steps)  # the good policy on the disk has not been trained on them
             raise
         finally:
             self._restore(self._store)
         return answers
 
     def _train_alone(self, own_steps: Sequence[list[TrainingGroup]]) -> None:
-        """Train the restored good policy on own groups; what others showed is left as it is."""
+        """Train the restored good policy on own groups only, without demonstrations."""
         trainer = self._trainer
         steps, of_others, mean = trainer.steps, trainer.demonstrations, trainer.own_gradient
         trainer.demonstrations = DemonstrationBuffer(of_others.capacity)
@@ -369,7 +369,7 @@ class Service:
         self._own_steps.clear()
 
     def _replace_good(self) -> None:
-        """Keep the present policy as good, for the one that was kept is lost or damaged; tell of it."""
+        """Keep the present policy as good, because the kept one is lost or damaged, and report it."""
         self._save_good()
         self._happened.append(("good_lost", {"step": self._trainer.steps}))
 
@@ -469,21 +469,21 @@ class Service:
             self._samples = counters.samples
 
     def _counters(self, name: str) -> LearnerCounters:
-        """Return what a checkpoint holds beside the trainer's state; ``name`` is that of its kind."""
+        """Return the counters for a checkpoint; ``name`` is the kind of checkpoint."""
         return LearnerCounters(self._samples)
 
     def _restored(self, counters: LearnerCounters) -> None:
-        """Restore what a checkpoint names and does not hold; here it holds everything."""
+        """Restore what a checkpoint only refers to; here nothing, since it contains everything."""
 
     def _save_if_due(self) -> None:
         """Write a checkpoint if its cost allows: after every step of a small model, rarely of a large one."""
         since = time.monotonic() - self._last_save
         is_due = since * self._settings.checkpoint_share > self._save_seconds
-        if self._ranks.broadcast(is_due):  # by one clock, because all ranks take part
+        if self._ranks.broadcast(is_due):  # by the leader's clock, because all ranks take part
             self._try_to_save()
 
     def _try_to_save(self) -> None:
-        """Write a checkpoint; if that fails and may succeed later, tell of it and go on."""
+        """Write a checkpoint; report a transient failure and continue."""
         try:
             self.checkpoint()
         except SapoError as error:

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from sapo_client.learner.sizing.precision import BaseName
 
 DAMAGED: Final = ".torn-"
-"""What the name of a damaged checkpoint begins with after it was passed over."""
+"""Prefix of the name of a damaged checkpoint that was skipped."""
 
 OUT_OF_MEMORY: Final = 75
-"""Exit status of a learner of several ranks that ran out of memory: it remembers smaller micro-batches, so
-that it does not count as a death."""
+"""Exit status of a learner with several ranks that ran out of memory: its next start uses smaller
+micro-batches, so it does not count as a crash."""
 
 DeviceChoice = Literal["auto", "cpu", "cuda"]
 

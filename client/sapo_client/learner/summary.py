@@ -1,4 +1,4 @@
-"""Summary of a training step: computes the figures of its report."""
+"""Computation of a training step's report."""
 
 from __future__ import annotations
 

@@ -79,8 +79,8 @@ class Trainer:
         own_logprob: mean log-probability per token of own completions.
         demonstrations: held for supervised steps.
         own_successes: own right answers, rehearsed in supervised steps.
-        supervised: trains them.
-        own_gradient: with which others' text has to agree.
+        supervised: makes the supervised steps.
+        own_gradient: mean gradient of own groups, for the agreement test.
         steps: number of steps so far, undone ones included.
         rollbacks: number of undone steps.
 
@@ -105,7 +105,7 @@ class Trainer:
         self.own_gradient = OwnGradient(self.parameters)
 
     def _open(self, policy: Policy, settings: LearnerSettings, ranks: RankGroup) -> None:
-        """Set the parts that compute gradients and updates."""
+        """Create the parts that compute gradients and updates."""
         self._reference = _reference(policy.model, ranks) if settings.kl_weight else None
         shard_model(policy.model, ranks)
         self.parameters = [parameter for parameter in policy.model.parameters() if parameter.requires_grad]
@@ -138,7 +138,7 @@ class Trainer:
         Args:
             groups: of the batch, own and external.
             demonstrations: new ones, which the buffer takes.
-            judged: others whose steps are judged and not trained.
+            judged: further ones whose steps are judged but not trained.
             rehearsed: own right answers beside the groups'.
             forgotten: authors, with a family each, whose demonstrations are removed and not taken.
             reencoded: own groups whose sampled token ids were lost, for the report.
@@ -216,7 +216,7 @@ class Trainer:
         return total
 
     def _gradient(self, part: list[TrainingRow], size: float) -> Accumulated:
-        """Compute a mini-batch's gradient; by setting of others' rows only where the own rows' one agrees."""
+        """Compute a mini-batch's gradient; with ``agreement``, only of those rows of others that agree."""
 
         def loss(rows: list[TrainingRow]) -> tuple[Tensor, float]:
             return self._loss(rows, size)
@@ -232,7 +232,7 @@ class Trainer:
 
         if own:
             return self._gradients.compute(own, loss, agreeing)
-        self._gradients.clear()  # of the mini-batch before, which would be applied again if nothing agrees
+        self._gradients.clear()  # else the last gradient would be applied again if nothing agrees
         chosen = agreeing()
         return self._gradients.compute(chosen, loss) if chosen else Accumulated(0.0, 0.0, 0.0)
 
@@ -332,12 +332,10 @@ class Trainer:
     def _update_on_demonstrations(
         self, shown: Sequence[DemonstrationText], forgotten: Collection[tuple[bytes, int]]
     ) -> SupervisedUpdate:
-        """Take new demonstrations of families that are not solved, forget those that are, train some draws.
+        """Add new demonstrations of unsolved families, drop those of solved ones, and train on some draws.
 
-        Those of forgotten authors are removed and not taken.
-
-        Own right answers are trained beside them: a policy that is only shown what it does not know forgets
-        what it knew.
+        Demonstrations of forgotten authors are removed and not added. Own right answers are trained together
+        with them, against catastrophic forgetting.
         """
         settings, buffer = self._settings, self.demonstrations
         buffer.forget_pairs(forgotten)
@@ -359,8 +357,8 @@ class Trainer:
     def _draws(self, needs: Mapping[int, float]) -> Iterator[Draw]:
         """Yield the texts of a round's supervised steps, and as many own right answers.
 
-        A policy that has solved a family takes no more texts than it can rehearse: otherwise it forgets that
-        family before its own right answers are enough.
+        A policy that has solved a family takes no more texts than it has own right answers to rehearse, so
+        that it does not forget that family.
         """
         own, settings = self.own_successes, self._settings
         source = random.Random(sampling_seed(f"{settings.seed}/demonstrations/{self.steps}"))

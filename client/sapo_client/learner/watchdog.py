@@ -29,10 +29,10 @@ from sapo_client.learner.settings import LearnerSettings
 from sapo_client.learner.sizing.optimizers import MOMENT_BYTES
 
 FAST_TOKENS: Final = 8192
-"""Tokens of a micro-batch; more are no faster."""
+"""Tokens of a micro-batch by default; more are not faster."""
 
 MAX_PADDING: Final = {"cpu": 256, "cuda": 4096}
-"""Padding tokens of a micro-batch; more cost more than another micro-batch does."""
+"""Most padding tokens of a micro-batch; more would cost more than another micro-batch."""
 
 MAX_FAST_PADDING: Final = 1024
 """The same for the fast CPU path, in which only attention computes padding."""

@@ -27,7 +27,7 @@ from sapo_verification.types import (
 HEADER: Final = struct.Struct(">I")
 
 HAPPENED: Final = "happened"
-"""Key of a result under which it has the events that the call leads to: their names and their fields."""
+"""Key of the events (names and fields) in the result of a call."""
 
 Message = dict[str, Any]
 
@@ -46,7 +46,7 @@ class RefusalReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a prompt is not answered, by its reason and in words."""
+    """Reason and text of why a prompt is not answered."""
 
     reason: RefusalReason
     detail: str
@@ -118,7 +118,7 @@ def practised_message(group: PractisedGroup, handle: int | None) -> Message:
 
 
 def private_message(group: PrivateGroup) -> Message:
-    """Return the fields of own answers that nobody is sent, as ``group_message`` does."""
+    """Return the fields of own answers that are not published, as ``group_message`` does."""
     return {
         "prompt": group.prompt,
         "completions": list(group.completions),

@@ -1,4 +1,4 @@
-"""The contract behind a manifest's gate: the accounts' bonds as of a block, or their attestations."""
+"""The gate contract that a manifest names: the accounts' bonds, or their attestations, as of a block."""
 
 import threading
 from collections.abc import Callable, Mapping
@@ -25,7 +25,7 @@ _EMPTY: Final = Digest((1).to_bytes(32, "big"))
 
 _WORD: Final = 32
 _WORDS: Final = 4
-"""Of an event's data: account, amount, hash and block of the change before."""
+"""ABI types of an event's data: account, amount, hash and block of the change before."""
 
 _CHANGED: Final = keccak(text="BondChanged(address,uint256,bytes32,uint256)")
 
@@ -44,7 +44,7 @@ class AccountBond(Bonds):
     NAME = "AccountBond"
 
     def accuse(self, account: Account, epoch: int, proof: Digest) -> bytes:
-        """Return call data that accuses an account of an equivocation; a bonded auditor's alone."""
+        """Return call data that accuses an account of an equivocation; only a bonded auditor may send it."""
         return self._encode("accuse", to_checksum_address(account), epoch, bytes(proof))
 
     def has_accused(self, auditor: Account, account: Account, epoch: int) -> bool:
@@ -78,7 +78,7 @@ class AccountBond(Bonds):
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """A change of an account's bond, and where the one before it is."""
+    """A change of an account's bond, with the position of the change before it."""
 
     account: Account
     bonded: int
@@ -105,10 +105,10 @@ class BondHistory:
         self._known: dict[Digest, _Change] = {}
 
     def at(self, block: int) -> Mapping[Account, int]:
-        """Return what counts for each account that has a bond in the state after a block.
+        """Return the counted bond of each account that has one in the state after a block.
 
         Args:
-            block: one that stays.
+            block: a settled block, which no reorganisation will remove.
 
         Raises:
             NotYet, Disagreement: the endpoints do not agree on the newest change.
@@ -127,7 +127,7 @@ class BondHistory:
             return bonds
 
     def _changes(self) -> list[tuple[Tip, _Change]]:
-        """Return the changes after the base, oldest first, each with its own place."""
+        """Return the changes after the base, oldest first, each with its position."""
         found: list[tuple[Tip, _Change]] = []
         newest = tip = self._contract.tip()
         while tip.history != self._base_tip.history:
@@ -143,7 +143,7 @@ class BondHistory:
         return found[::-1]
 
     def _fold(self, changes: list[tuple[Tip, _Change]], block: int) -> None:
-        """Make the bonds as of the block that was asked for before this one the base."""
+        """Advance the base to the bonds as of the previously requested block."""
         until, self._asked = min(self._asked, block), block
         for at, change in changes:
             if at.block > until:
@@ -166,14 +166,14 @@ class BondHistory:
         else:
             unable = [answer.unable for answer in answers if answer.unable is not None]
             raise unable[0] if len(unable) == len(answers) else BondsHidden(tip.block)
-        self._known.update(proven)  # others are nobody's: an endpoint may show as many as it likes
+        self._known.update(proven)  # the rest is unproven: an endpoint may show as many of those as it likes
         for (endpoint, found), answer in zip(shown, answers, strict=True):
             if answer.value is not None and tip.history not in found:
                 endpoint.disagreed("it hides or changes a change of bonds")
 
 
 class Gate:
-    """The gate of a swarm, as far as it is on the chain; every method blocks."""
+    """The on-chain part of a swarm's gate; every method blocks."""
 
     def __init__(self, rpc: Rpc, manifest: Manifest, ledger: EpochLedgerContract) -> None:
         terms = manifest.gate
@@ -204,17 +204,17 @@ class Gate:
         """Return the number of an account's attestations that count now.
 
         Raises:
-            LedgerError: the swarm's gate asks for none, or they cannot be read now.
+            LedgerError: the swarm's gate requires none, or they cannot be read now.
         """
         if not isinstance(self._manifest.gate, EasGate):
             raise LedgerError("this swarm asks for no attestation", hint="see `sapo ledger status`")
         return attestations_of(self._rpc, self._manifest.gate, account)
 
     def bonds(self, *, gate: bool) -> Bonds:
-        """Return the contract of the accounts' bonds, or of the auditors'.
+        """Return the contract of the accounts' bonds (gate) or of the auditors' bonds.
 
         Raises:
-            LedgerError: the accounts' are asked for, and the swarm's gate asks for none.
+            LedgerError: the accounts' bonds are requested, and the swarm's gate requires none.
         """
         if not gate:
             return self._ledger.vault()
@@ -281,7 +281,7 @@ def _apply(bonds: dict[Account, int], change: _Change) -> None:
 
 
 def _proven(tip: Tip, shown: Mapping[Digest, _Change]) -> dict[Digest, _Change]:
-    """Return those of the shown changes to which the chain of hashes leads from a proven one."""
+    """Return those of the shown changes that are linked by hashes from a proven one."""
     found: dict[Digest, _Change] = {}
     while tip.history in shown:
         change = shown[tip.history]
@@ -291,7 +291,7 @@ def _proven(tip: Tip, shown: Mapping[Digest, _Change]) -> dict[Digest, _Change]:
 
 
 def _changes_in(events: tuple[bytes, ...]) -> dict[Digest, _Change]:
-    """Return events by their hash; nothing else is known of them."""
+    """Return events by their hash; they are not verified yet."""
     return {Digest(keccak(data)): _change(data) for data in events if len(data) == _WORDS * _WORD}
 
 

@@ -1,7 +1,7 @@
-"""The answers of an endpoint, parsed where they arrive: what web3 sees is of the shape that it expects.
+"""Validation of RPC responses on arrival: web3 receives only results of the type that it expects.
 
-An endpoint may be broken, be no chain at all, or lie. web3 raises whatever its formatters run into, so an
-answer of another shape never reaches them: it is ``BadAnswer``, like silence.
+An endpoint may be broken, not be an Ethereum node, or lie. web3 raises whatever its formatters run into, so a
+malformed result never reaches them: it raises ``BadAnswer``, which counts like a timeout.
 """
 
 import json
@@ -20,27 +20,28 @@ from sapo_protocol.errors import LocalProtocolError
 from sapo_protocol.json_text import require_shallow
 
 _PART_BYTES: Final = 65_536
-"""Most of an answer that is read at once."""
+"""Bytes read at a time."""
 
 MOST_ANSWER_BYTES: Final = 64 * 1024 * 1024
-"""Of one answer, unpacked. Logs of a thousand blocks have some hundred kilobytes in an ordinary swarm."""
+"""Maximum size of a response, decompressed. Logs of a thousand blocks take some hundred kilobytes in an
+ordinary swarm."""
 
 _LIMIT_EXCEEDED: Final = -32005
-"""By EIP-1474, what an endpoint itself says that has fewer logs to give at once."""
+"""The code of EIP-1474 with which an endpoint refuses a request for too many logs."""
 
 
 class BadAnswer(Exception):
-    """An endpoint's answer is no answer to what it was asked; the text says to what."""
+    """An endpoint's response is malformed; the text names the method."""
 
 
 class StrictProvider(HTTPProvider):
-    """A connection over HTTP that hands on nothing but well-formed answers.
+    """An HTTP provider for web3 that returns only well-formed responses.
 
     Args:
         url: of the endpoint.
-        session: asked with, from any thread.
-        timeout_seconds: for a whole answer, and for the first of it.
-        most_bytes: of a whole answer, unpacked.
+        session: used for all requests, from any thread.
+        timeout_seconds: for the whole response, and for its first byte.
+        most_bytes: maximum size of a response, decompressed.
     """
 
     def __init__(
@@ -53,14 +54,14 @@ class StrictProvider(HTTPProvider):
         self._most_bytes = most_bytes
 
     def make_request(self, method: RPCEndpoint, params: Any) -> RPCResponse:
-        """Return the answer to a request.
+        """Return the response to a request.
 
-        Logs without end are a refusal of so many, after which fewer are asked for: whoever fills blocks with
-        events must not make an honest endpoint look broken.
+        Logs beyond the maximum size are returned as the error "too many logs", after which fewer are
+        requested: spam in blocks must not make an honest endpoint look broken.
 
         Raises:
-            BadAnswer: it is none, or too long.
-            RequestException: none came in time.
+            BadAnswer: it is malformed or too long.
+            RequestException: no response in time.
         """
         raw = self._post(self.encode_rpc_request(method, params))
         if raw is not None:
@@ -71,12 +72,12 @@ class StrictProvider(HTTPProvider):
         return {"jsonrpc": "2.0", "id": 0, "error": {"code": _LIMIT_EXCEEDED, "message": text}}
 
     def _post(self, request: bytes) -> bytes | None:
-        """Return the body of the answer; none if it is too long.
+        """Return the body of the response; none if it is too long.
 
-        It is read as it arrives, so that the limits hold for the whole answer and not only between its parts.
-        web3 does that byte by byte: it took longer for a block than everything else together. A redirect is
-        not followed: invitations name endpoints of strangers, who could have services behind this machine's
-        firewall asked.
+        It is read as it arrives, so that the limits hold for the whole response and not only between its
+        parts. web3 does that byte by byte: it took longer for a block than everything else together. A
+        redirect is not followed: an invitation names an endpoint that a stranger chose, who could otherwise
+        direct requests to services behind this machine's firewall.
         """
         end = time.monotonic() + self._timeout_seconds
         body = bytearray()
@@ -105,13 +106,13 @@ class StrictProvider(HTTPProvider):
 
 
 def parse_response(method: str, raw: bytes) -> dict[str, Any]:
-    """Return a JSON-RPC response whose result has the shape that its method asks for.
+    """Return a JSON-RPC response whose result has the type that its method requires.
 
     Of objects only the fields that are used here are kept, of an error's data only what is hexadecimal, and
-    of its message the beginning, without characters that a terminal obeys.
+    of its message the beginning, without control characters.
 
     Raises:
-        BadAnswer: it is no such response.
+        BadAnswer: it is malformed.
     """
     try:
         # Python's parser recurses, and where the limit was raised, deep brackets would end the process.
@@ -119,7 +120,7 @@ def parse_response(method: str, raw: bytes) -> dict[str, Any]:
     except (ValueError, LocalProtocolError) as error:
         raise BadAnswer(f"its answer to {method} is not JSON") from error
     if not isinstance(response, dict):
-        raise BadAnswer(f"its answer to {method} is no JSON-RPC response")
+        raise BadAnswer(f"its answer to {method} is not a JSON-RPC response")
     if response.get("error") is not None:
         return {"jsonrpc": "2.0", "id": 0, "error": _error(method, response["error"])}
     if "result" not in response:
@@ -134,7 +135,7 @@ def parse_response(method: str, raw: bytes) -> dict[str, Any]:
 
 
 class _NotThat(Exception):
-    """A value is not of the wanted shape; the text says what it should be."""
+    """A value does not have the expected type; the text describes the mismatch."""
 
 
 Parse = Callable[[Any], Any]
@@ -156,7 +157,7 @@ def _error(method: str, error: object) -> dict[str, Any]:
 
 
 def _line(text: str) -> str:
-    """Return an endpoint's words as people are shown them: one short line that no terminal obeys."""
+    """Return an endpoint's message as one short line without control characters."""
     return "".join(sign if sign.isprintable() else "?" for sign in text[:_MOST_WORDS])
 
 
@@ -241,4 +242,4 @@ _RESULTS: Final[Mapping[str, Parse]] = {
     "eth_maxPriorityFeePerGas": _quantity(_AMOUNT),
     "eth_sendRawTransaction": _HASH,
 }
-"""Every method that is used here; web3 answers none of them by another one."""
+"""Parser of the result of every method that is used here; web3 replaces none of them by another one."""

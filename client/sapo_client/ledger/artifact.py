@@ -30,7 +30,7 @@ EARLIER: Final[Mapping[str, tuple[int, ...]]] = {
     "NodeRegistry": (1,),
     "RewardDistributor": (1,),
 }
-"""Versions that lie on chains and whose points can still be read and claimed. Version 1 is that of 0.1.0."""
+"""Earlier deployed versions whose points can still be read and claimed. Version 1 is of release 0.1.0."""
 
 
 @dataclass(frozen=True)

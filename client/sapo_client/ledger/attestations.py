@@ -1,4 +1,4 @@
-"""The attestations behind a manifest's gate: the Ethereum Attestation Service, as of a block."""
+"""Attestations for a manifest's gate, read from the Ethereum Attestation Service as of a block."""
 
 import threading
 from collections import Counter
@@ -20,14 +20,14 @@ _ATTESTED: Final = keccak(text="Attested(address,address,bytes32,bytes32)")
 _REVOKED: Final = keccak(text="Revoked(address,address,bytes32,bytes32)")
 
 _CHUNKS: Final = (10_000, 1_000, 100, 10)
-"""Blocks in one question for logs: what public endpoints allow, and fewer where those refuse."""
+"""Blocks per ``eth_getLogs`` request: what public endpoints allow, and fewer where those refuse."""
 
 _MOST_CHUNKS: Final = 50
-"""Questions for logs to one endpoint in a row, before what it shows is checked."""
+"""Consecutive requests for logs to one endpoint before what it shows is checked."""
 
 _BATCH: Final = 32
-"""Attestations looked up in one question. As many are read again for each new block, those read longest ago
-first, for a revocation may be hidden."""
+"""Attestations looked up in one call. As many are read again for each new block, those read longest ago
+first, since an endpoint may hide a revocation."""
 
 _ATTESTATION: Final = (
     ("uid", "bytes32"),
@@ -83,7 +83,7 @@ class _Logs:
 
 @dataclass(frozen=True, slots=True)
 class _Progress:
-    """How far an endpoint was read and found right, and which of ``_CHUNKS`` it allows."""
+    """Up to which block an endpoint was read and verified, and which of ``_CHUNKS`` it allows."""
 
     last: int
     chunk: int = 0
@@ -114,10 +114,11 @@ class AttestationService:
         return any(found) and found == self._gate.schema  # zeros stand for a schema that is not there
 
     def attestations(self, uids: Sequence[Digest]) -> tuple[Attestation | None, ...]:
-        """Return the attestations with these uids as they are now; None for one that is not the gate's.
+        """Return the attestations with these uids as they are now; None for one that does not count for the
+        gate.
 
         Raises:
-            NotYet, Disagreement, LedgerUnavailable: the endpoints do not say, or not the same.
+            NotYet, Disagreement, LedgerUnavailable: the endpoints do not answer, or contradict each other.
         """
 
         def ask(web3: Web3, block: BlockIdentifier) -> tuple[Attestation | None, ...]:
@@ -204,13 +205,13 @@ class AttestationHistory:
         self._since_seconds: int | None = None
 
     def at(self, block: int) -> Mapping[Account, int]:
-        """Return the number of attestations that count for each account in the state after a block.
+        """Return the number of attestations of each account that count in the state after a block.
 
         Args:
-            block: one that stays.
+            block: a settled block, which no reorganisation will remove.
 
         Raises:
-            NotYet, Disagreement, LedgerUnavailable: the endpoints do not agree on what is there.
+            NotYet, Disagreement, LedgerUnavailable: the endpoints do not agree on the attestations' state.
             AttestationsInvented: none of them shows all blocks without attestations that do not exist.
         """
         if block <= self._gate.after_block:
@@ -230,7 +231,7 @@ class AttestationHistory:
             return Counter(one.recipient for one in counted)
 
     def _forget_if_reorganised(self, block: int, asked: _Block) -> None:
-        """Forget what was read of blocks that are no longer there."""
+        """Forget what was read from blocks that a reorganisation removed."""
         if self._begun is None:
             return
         number, digest = self._begun
@@ -240,7 +241,7 @@ class AttestationHistory:
             self._complete, self._since_seconds = self._gate.after_block, None
 
     def _catch_up(self, block: int) -> None:
-        """Read all events up to a block, from all endpoints that show none but those that are so."""
+        """Read all events up to a block from all endpoints whose events are verified."""
         aside: set[Web3] = set()
         behind = True
         while behind:
@@ -261,18 +262,18 @@ class AttestationHistory:
             behind = any(logs.last < block for logs in right)
 
     def _take(self, logs: _Logs) -> bool:
-        """Look up what an endpoint shows; return whether all of it is so, and only then read on behind it."""
+        """Look up the attestations an endpoint shows; return whether all are right, and only then advance."""
         new = [uid for uid, ended in logs.uids.items() if not self._holds(uid, revoked=ended)]
         for at in range(0, len(new), _BATCH):
             batch = new[at : at + _BATCH]
             self._read(batch)
             if not all(self._holds(uid, revoked=logs.uids[uid]) for uid in batch):
-                return False  # the rest may be as many inventions as it likes
+                return False  # the rest may be invented, too
         self._progress[logs.web3] = _Progress(logs.last, logs.chunk)
         return True
 
     def _more_logs(self, web3: Web3, block: int) -> _Logs:
-        """Read on where this endpoint was left."""
+        """Read the next logs of this endpoint."""
         progress = self._progress.get(web3) or _Progress(self._gate.after_block)
         found: dict[Digest, bool] = {}
         last, size = progress.last, progress.chunk
@@ -299,7 +300,7 @@ class AttestationHistory:
         return known is not None and (not revoked or known.revocation_seconds > 0)
 
     def _read(self, uids: Sequence[Digest]) -> None:
-        """Look attestations up; those that are known stay, for no chain loses one but by a reorganisation."""
+        """Look attestations up; known ones are kept, for only a reorganisation removes one."""
         for uid, found in zip(uids, self._service.attestations(uids), strict=True):
             if (kept := found or self._known.get(uid)) is not None:
                 self._known.pop(uid, None)
@@ -316,7 +317,7 @@ def attestations_of(rpc: Rpc, gate: EasGate, account: Account) -> int:
     """Return the number of an account's attestations that count now, where a new epoch's block is the last.
 
     Raises:
-        LedgerError: the endpoints do not say, or not the same.
+        LedgerError: the endpoints do not answer, or contradict each other.
     """
     return AttestationHistory(rpc, gate, only=account).at(rpc.survey()).get(account, 0)
 

@@ -1,4 +1,4 @@
-"""A ledger's auditors, and what they announce: who they are by epoch, and what changes from an epoch on."""
+"""A ledger's auditors by epoch, and the changes of terms or auditors that they announce."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class LedgerChanges:
     """The auditors of a ledger, and their announcements to it.
 
     Args:
-        in_thread: runs a question to the chain in a worker thread.
+        in_thread: runs a blocking query of the chain in a worker thread.
         enqueue: queues a transaction of a kind under a name.
     """
 
@@ -41,12 +41,12 @@ class LedgerChanges:
         return found
 
     async def bonded(self, auditors: Iterable[Account]) -> frozenset[Account]:
-        """Return those whose bond suffices now, so that a posting may carry their signatures."""
+        """Return the auditors whose bond suffices now, so that a posting may carry their signatures."""
         found: frozenset[Account] = await self._in_thread(lambda: terms.bonded(self._ledger, auditors))
         return found
 
     async def is_rejected(self, statement: EpochApproval) -> bool:
-        """Whether the ledger has rejected a root, and takes it no more, whoever signs it."""
+        """Whether the ledger has rejected a root and will refuse it with any signatures."""
         return bool(await self._in_thread(lambda: self._ledger.is_rejected(statement)))
 
     async def next_number(self) -> int:
@@ -60,7 +60,7 @@ class LedgerChanges:
     async def send(
         self, statement: SuccessionNotice | SuccessionWithdrawal, signatures: Sequence[bytes]
     ) -> None:
-        """Queue an announcement, or that one is taken back, with its auditors' signatures in any order."""
+        """Queue an announcement, or its withdrawal, with its auditors' signatures in any order."""
         ordered = by_signer(statement.digest(self._domain), signatures)
         fingerprint = sha256(b"".join(ordered)).hexdigest()[:16]
         if isinstance(statement, SuccessionWithdrawal):

@@ -10,16 +10,16 @@ _AGREES_SECONDS: Final = 30.0
 
 
 class ClockCheck:
-    """Bound on the lead of this machine's clock over the chain's.
+    """Lower bound of the lead of this machine's clock over the chain's.
 
-    A block from the future proves that the clock is behind. A block that appeared between two looks was made
-    after the first of them: if its timestamp is older than that look's time, the clock is ahead. Where no
-    block is made, nothing is learned.
+    A block from the future proves that the clock is behind. A block that appeared between two queries was
+    made after the first one: if its timestamp is older than the time of the first query, the clock is ahead.
+    Without new blocks nothing can be concluded.
 
     Attributes:
-        ahead_seconds: least lead, negative if the clock is behind, 0 where the two agree as far as known;
+        ahead_seconds: smallest possible lead, negative if the clock is behind, 0 if the two may agree;
             none before the first block.
-        agrees: whether the last block is newer than the one before the look, and has the clock's time.
+        agrees: whether the last query found a new block whose timestamp matches the clock.
     """
 
     def __init__(self) -> None:
@@ -28,9 +28,9 @@ class ClockCheck:
         self._last: tuple[int, float] | None = None
 
     def note(self, *, block: int, timestamp: int, now: float) -> None:
-        """Take into account that a block is the newest one at a time of this machine's clock."""
+        """Record the newest block and this machine's time at which it was seen."""
         last, self._last = self._last, (block, now)
-        if last is not None and now < last[1]:  # it was set back: what was learned is of another clock
+        if last is not None and now < last[1]:  # the clock was set back: earlier conclusions no longer hold
             last, self.ahead_seconds = None, None
         is_new = last is not None and block > last[0]
         self.agrees = is_new and 0 <= now - timestamp <= _AGREES_SECONDS

@@ -1,4 +1,4 @@
-"""The contracts' functions with our types on both sides; web3 stays inside.
+"""Typed wrappers of the contracts' functions; web3's types do not leave this module.
 
 Every method blocks: call it in a worker thread.
 """
@@ -41,7 +41,7 @@ from sapo_protocol.identifiers import Account, Digest, NodeId
 from sapo_protocol.terms.auditors import Auditors
 
 _NOBODY: Final = Account(bytes(Account.SIZE))
-"""Sends what is only tried."""
+"""The sender of calls that are only simulated."""
 
 
 class Contract:
@@ -55,7 +55,7 @@ class Contract:
 
     @property
     def artifact(self) -> Artifact:
-        """Return what it was compiled to."""
+        """Return the compiled contract."""
         return load(self.NAME)
 
     def is_deployed(self) -> bool:
@@ -65,7 +65,7 @@ class Contract:
     def version(self) -> int | None:
         """Return which version of this contract the code at the address is; None if it is none of them.
 
-        What every version has, and only that, may be asked of an earlier one: records, terms and claims.
+        Of an earlier version, only what every version has may be called: records, terms and claims.
         """
         where = to_checksum_address(self.address)
         code = self._rpc.agree(lambda web3: bytes(web3.eth.get_code(where)), f"the code at {where}")
@@ -98,7 +98,7 @@ class Contract:
 
 
 class Registry(Contract):
-    """``NodeRegistry``: which node keys an account speaks for."""
+    """``NodeRegistry``: the node keys that each account has registered."""
 
     NAME = "NodeRegistry"
 
@@ -127,10 +127,10 @@ class Registry(Contract):
         return int(self._call("deploymentBlock"))
 
     def events(self, first_block: int, last_block: int) -> list[RegistryEvent]:
-        """Return claims and their ends in blocks that stay, oldest first.
+        """Return claims and their ends in settled blocks, oldest first.
 
         Raises:
-            NotYet, Disagreement: the endpoints are not that far, or disagree.
+            NotYet, Disagreement: the endpoints lack the last block, or disagree.
         """
         wanted: FilterParams = {
             "address": to_checksum_address(self.address),
@@ -153,7 +153,7 @@ class EpochLedgerContract(Contract):
         return self._encode("post", root_fields(statement.root), statement.turn, list(signatures))
 
     def is_rejected(self, statement: EpochApproval) -> bool:
-        """Whether it would refuse a root for ever; it looks at that before it counts signatures."""
+        """Whether the contract has rejected a root, so that it refuses it whatever the signatures."""
         call = Call(self.address, self.post(statement, ()))
         return settled_refusal(self._rpc, _NOBODY, call, confirmations=1) == "RootRejected"
 
@@ -236,11 +236,11 @@ class EpochLedgerContract(Contract):
         return int(self._call("epochBudget"))
 
     def auditor_bond(self) -> int:
-        """Return what an auditor must have bonded, in the token's smallest unit."""
+        """Return the bond that an auditor needs, in the token's smallest unit."""
         return int(self._call("auditorBond"))
 
     def distributor(self) -> "Distributor":
-        """Return the contract that pays what this one grants; the ledger created it and the next two."""
+        """Return the contract that pays points; the ledger created it, the verifier and the vault."""
         return Distributor(self._rpc, Account.from_hex(self._call("distributor")))
 
     def verifier(self) -> "FraudVerifierContract":
@@ -258,16 +258,16 @@ class FraudVerifierContract(Contract):
     NAME = "FraudVerifier"
 
     def prove(self, proof: FraudProof) -> bytes:
-        """Return call data that hands in a proof, whose recordings must be on the chain."""
+        """Return call data that submits a proof; its recordings must be on the chain already."""
         return self._encode(proof.FUNCTION, *proof.arguments())
 
     def record(self, recording: Recording) -> bytes:
-        """Return call data that records what an account has under a root, for a proof or an answer."""
+        """Return call data that records an account's value under a root, for a proof or an answer."""
         account = to_checksum_address(recording.account)
         return self._encode("recordValue", bytes(recording.root), account, place_fields(recording.place))
 
     def recorded_value(self, root: Digest, account: Account) -> int | None:
-        """Return what is recorded of an account under a root, or None if nothing is."""
+        """Return the recorded value of an account in the tree of a root, or None if there is none."""
         found = int(self._call("recordedValue", bytes(root), to_checksum_address(account)))
         return found - 1 if found else None
 
@@ -284,11 +284,11 @@ class FraudVerifierContract(Contract):
         return int(self._call("pointsCap"))
 
     def question_bond(self) -> int:
-        """Return what a question about an account's leaves costs, in the token's smallest unit."""
+        """Return the bond of a question about an account's leaves, in the token's smallest unit."""
         return int(self._call("questionBond"))
 
     def answer_seconds(self) -> int:
-        """Return how long a question waits for its answer."""
+        """Return the time in which a question must be answered, in seconds."""
         return int(self._call("answerSeconds"))
 
     def ask(self, account: Account) -> bytes:
@@ -303,11 +303,11 @@ class FraudVerifierContract(Contract):
         return self._encode("answer", *places.arguments())
 
     def prove_hidden(self, account: Account) -> bytes:
-        """Return call data that rejects the live posting because nobody has answered a question."""
+        """Return call data that rejects the live posting because a question was not answered in time."""
         return self._encode("proveHidden", to_checksum_address(account))
 
     def recall_seconds(self) -> int:
-        """Return how long after its posting a final epoch can be asked about."""
+        """Return how long after its posting a question about a final epoch can be asked, in seconds."""
         return int(self._call("recallSeconds"))
 
     def ask_final(self, newest_first: Sequence[FinalRecord], account: Account) -> bytes:
@@ -326,9 +326,10 @@ class FraudVerifierContract(Contract):
         return self._encode("recall", list(map(final_fields, newest_first)), to_checksum_address(account))
 
     def refund(self, posting: Digest, account: Account) -> bytes:
-        """Return call data that returns the bond of a question that came to nothing.
+        """Return call data that refunds the bond of a lapsed question.
 
-        The posting did, or the question was about a final epoch and is too old for ``recall``.
+        Its posting was rejected or replaced, or the question was about a final epoch and is too old for
+        ``recall``.
 
         Args:
             posting: its name, or that of a final epoch's record.
@@ -349,18 +350,18 @@ class FraudVerifierContract(Contract):
 
 
 class Bonds(Contract):
-    """What both contracts of bonds have: in at once, out after a delay."""
+    """Functions of both bond contracts: deposits count at once, withdrawals need a delay."""
 
     def deposit(self, account: Account, amount: int) -> bytes:
         """Return call data that bonds tokens of the sender, approved before, for an account."""
         return self._encode("deposit", to_checksum_address(account), amount)
 
     def request_exit(self, amount: int) -> bytes:
-        """Return call data that begins to take out a part of the sender's bond."""
+        """Return call data that requests the exit of a part of the sender's bond."""
         return self._encode("requestExit", amount)
 
     def withdraw(self) -> bytes:
-        """Return call data that takes out what was asked for."""
+        """Return call data that withdraws the requested part."""
         return self._encode("withdraw")
 
     def bonded(self, account: Account) -> int:
@@ -368,7 +369,7 @@ class Bonds(Contract):
         return int(self._call("bonded", to_checksum_address(account)))
 
     def stake(self, account: Account) -> Stake:
-        """Return all that an account has there."""
+        """Return an account's bond, exiting part included."""
         return Stake(*self._call("stakeOf", to_checksum_address(account)))
 
     def token(self) -> "Token":
@@ -386,11 +387,11 @@ class Vault(Bonds):
     NAME = "StakeVault"
 
     def slash(self, account: Account, prover: Account) -> bytes:
-        """Return call data that takes a bond away; the verifier's alone."""
+        """Return call data that slashes a bond; only the verifier may send it."""
         return self._encode("slash", to_checksum_address(account), to_checksum_address(prover))
 
     def slasher(self) -> Account:
-        """Return the only account that may take a bond away."""
+        """Return the only account that may slash a bond."""
         return Account.from_hex(self._call("slasher"))
 
 
@@ -400,11 +401,11 @@ class Distributor(Contract):
     NAME = "RewardDistributor"
 
     def claim(self, account: Account, cumulative: int, proof: Sequence[bytes]) -> bytes:
-        """Return call data that pays an account what it has not been paid yet; every version takes it."""
+        """Return call data that pays an account its unpaid points; every version accepts it."""
         return self._encode("claim", to_checksum_address(account), cumulative, list(map(bytes, proof)))
 
     def enrol(self, account: Account) -> bytes:
-        """Return call data that lets an account earn from now on; a registration does it, too."""
+        """Return call data that enrols an account: it earns from now on. Registering does so, too."""
         return self._encode("enrol", to_checksum_address(account))
 
     def most_claimable(self, account: Account) -> int:
@@ -416,11 +417,11 @@ class Distributor(Contract):
         return self._encode("setPayout", to_checksum_address(payout))
 
     def apply_payout(self, account: Account) -> bytes:
-        """Return call data that puts an announced address in place."""
+        """Return call data that applies an announced payout address."""
         return self._encode("applyPayout", to_checksum_address(account))
 
     def grant(self, root: Digest, points: int, epochs: int) -> bytes:
-        """Return call data that grants points; the ledger's alone."""
+        """Return call data that grants points; only the ledger may send it."""
         return self._encode("grant", bytes(root), points, epochs)
 
     def claimed(self, account: Account) -> int:
@@ -432,7 +433,7 @@ class Distributor(Contract):
         return Account.from_hex(self._call("payoutOf", to_checksum_address(account)))
 
     def payout_change(self, account: Account) -> tuple[Account, int]:
-        """Return the address that an account announced and when it may be put in place; zeros if none."""
+        """Return the announced payout address and the Unix time from which it applies; zeros if none."""
         payout, effective_at = self._call("payoutChange", to_checksum_address(account))
         return Account.from_hex(payout), int(effective_at)
 
@@ -441,7 +442,7 @@ class Distributor(Contract):
         return Account.from_hex(self._call("ledger"))
 
     def tokens_per_point(self) -> int:
-        """Return what a point is paid, in the token's smallest unit."""
+        """Return the price of a point, in the token's smallest unit."""
         return int(self._call("tokensPerPoint"))
 
     def paid_points(self) -> int:
@@ -467,7 +468,7 @@ class Token(Contract):
     NAME = "SapoToken"
 
     def balance(self, account: Account) -> int:
-        """Return what an account holds, in the token's smallest unit."""
+        """Return an account's balance, in the token's smallest unit."""
         return int(self._call("balanceOf", to_checksum_address(account)))
 
     def approve(self, spender: Account, amount: int) -> bytes:
@@ -485,7 +486,7 @@ class Faucet(Contract):
     NAME = "Faucet"
 
     def drip(self, account: Account) -> bytes:
-        """Return call data that serves an account."""
+        """Return call data that sends tokens and coins to an account."""
         return self._encode("drip", to_checksum_address(account))
 
 

@@ -1,4 +1,4 @@
-"""One address of the chain: how it is asked, and what it was found to be."""
+"""One RPC endpoint: its requests, its pauses after timeouts, and its status."""
 
 import logging
 from collections.abc import Callable
@@ -18,11 +18,11 @@ _LOG = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _TIMEOUT_SECONDS: Final = 15
-"""Longer than a busy public endpoint needs for a range of logs; the asker waits in a thread anyway."""
+"""Timeout: more than a busy public endpoint needs for a range of logs; callers wait in a thread."""
 
 _FIRST_REST_SECONDS: Final = 1.0
 _LONGEST_REST_SECONDS: Final = 300.0
-"""A stalled endpoint costs the time limit at each try: one try in five minutes at last."""
+"""Longest pause after timeouts: one attempt in five minutes."""
 
 _UNREACHABLE: Final = (
     requests.RequestException,
@@ -33,7 +33,7 @@ _UNREACHABLE: Final = (
     BadAnswer,
     DecodingError,
 )
-"""The endpoint's fault. What the chain itself refuses is an answer."""
+"""Failures of the endpoint. A refusal by the chain itself is an answer."""
 
 
 class Unanswered(Exception):
@@ -42,7 +42,7 @@ class Unanswered(Exception):
 
 @dataclass(frozen=True, slots=True)
 class EndpointStatus:
-    """What is known of an endpoint.
+    """Status of an endpoint.
 
     Attributes:
         name: its address without path and password, which may hold a secret.
@@ -60,7 +60,7 @@ class EndpointStatus:
 
 
 class RpcEndpoint:
-    """An endpoint that rests after each silence, twice as long as the time before.
+    """An endpoint that is paused after each timeout, twice as long as the last time.
 
     Attributes:
         head: number of the last block that it reported.
@@ -86,17 +86,17 @@ class RpcEndpoint:
 
     @property
     def trouble(self) -> str | None:
-        """Return why it is passed over, if it is."""
+        """Return why it is not used, if it is not."""
         return self._wrong_chain or self._silence or self._stale
 
     @property
     def on_wrong_chain(self) -> bool:
-        """Whether it serves another chain, so that nothing it says counts."""
+        """Whether it serves another chain, so that its answers are ignored."""
         return self._wrong_chain is not None
 
     @property
     def may_be_asked(self) -> bool:
-        """Whether a question to it is worth its time now."""
+        """Whether it may be queried now."""
         return not self.on_wrong_chain and not self.rests
 
     @property
@@ -106,12 +106,12 @@ class RpcEndpoint:
 
     @property
     def rests(self) -> bool:
-        """Whether it was silent a short while ago."""
+        """Whether it is paused after a timeout."""
         return self._clock() < self._rests_until
 
     @property
     def status(self) -> EndpointStatus:
-        """Return what is known of it."""
+        """Return its status."""
         return EndpointStatus(
             self.name, self.head, self.trouble, self.disagreements, on_wrong_chain=self.on_wrong_chain
         )
@@ -132,44 +132,44 @@ class RpcEndpoint:
         return answer
 
     def check_chain(self, wanted: int | None, *, again: bool = False) -> None:
-        """See once, and again after every silence, which chain it serves.
+        """Check once, and again after every timeout, which chain it serves.
 
         Raises:
-            Unanswered: it did not say.
+            Unanswered: it did not answer.
         """
         if wanted is None or (self._chain_id is not None and not again):
             return
         self._chain_id = self.ask(lambda web3: int(web3.eth.chain_id))
         trouble = f"it serves chain {self._chain_id}, the manifest names {wanted}"
-        self._wrong_chain = self._told(self._wrong_chain, trouble if self._chain_id != wanted else None)
+        self._wrong_chain = self._reported(self._wrong_chain, trouble if self._chain_id != wanted else None)
 
     def note_lag(self, blocks: int | None) -> None:
         """Record that it is so many blocks behind the chain, or is not."""
         was, self._stale = self._stale, None if blocks is None else f"it is {blocks} blocks behind"
         if (was is None) != (self._stale is None):
-            self._told(was, self._stale)
+            self._reported(was, self._stale)
 
     def disagreed(self, text: str) -> None:
-        """Count an answer that others deny, and report its kind once."""
+        """Count an answer that a majority contradicts, and report its kind once."""
         self.disagreements += 1
         if text not in self._denied:
             self._denied.add(text)
             self._report(f"{self.name}: {text}")
 
     def _answered(self) -> None:
-        self._silence = self._told(self._silence, None)
+        self._silence = self._reported(self._silence, None)
         self._rest_seconds, self._rests_until = _FIRST_REST_SECONDS, float("-inf")
 
     def _fell_silent(self, reason: str) -> None:
-        self._chain_id = None  # another server may answer next time
-        self._silence = self._told(self._silence, f"no answer ({reason})")
+        self._chain_id = None  # another server behind the address may answer next time
+        self._silence = self._reported(self._silence, f"no answer ({reason})")
         _LOG.info("%s: no answer (%s); it rests for %.0f s", self.name, reason, self._rest_seconds)
         self._rests_until = self._clock() + self._rest_seconds
         self._rest_seconds = min(2 * self._rest_seconds, _LONGEST_REST_SECONDS)
 
-    def _told(self, before: str | None, trouble: str | None) -> str | None:
+    def _reported(self, before: str | None, trouble: str | None) -> str | None:
         if trouble != before:
-            self._report(f"{self.name}: {trouble or 'in order again'}")
+            self._report(f"{self.name}: {trouble or 'works again'}")
         return trouble
 
 

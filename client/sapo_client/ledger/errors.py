@@ -1,4 +1,4 @@
-"""What goes wrong with the ledger, in words for people."""
+"""Errors of the ledger, with texts and hints for users."""
 
 import threading
 from collections import Counter
@@ -9,10 +9,10 @@ from sapo_client.errors import ExitCode, SapoError
 
 
 class LedgerError(SapoError):
-    """The chain or its contracts are not what the manifest promises, or they refuse.
+    """The chain or its contracts do not match the manifest, or refuse a request.
 
     Attributes:
-        kind: what it is counted as.
+        kind: label under which it is counted in the metrics.
     """
 
     kind: ClassVar[str] = "other"
@@ -35,7 +35,7 @@ class LedgerUnavailable(LedgerError):
 
 
 class NotYet(LedgerError):
-    """An endpoint cannot say now what it will be able to say."""
+    """An endpoint cannot answer yet, but will be able to."""
 
     kind = "not_yet"
     transient = True
@@ -55,7 +55,7 @@ class Disagreement(LedgerError):
 
 
 class RecordHidden(LedgerError):
-    """No endpoint shows a record whose hash the ledger's state holds; a reorganisation looks the same."""
+    """No endpoint shows a record whose hash is in the ledger's state; a reorganisation looks the same."""
 
     transient = True
 
@@ -67,7 +67,7 @@ class RecordHidden(LedgerError):
 
 
 class BondsHidden(LedgerError):
-    """No endpoint shows a change of bonds whose hash the contract's state holds."""
+    """No endpoint shows a change of bonds whose hash is in the contract's state."""
 
     transient = True
 
@@ -79,7 +79,7 @@ class BondsHidden(LedgerError):
 
 
 class AttestationsInvented(LedgerError):
-    """No endpoint shows the attestations of a gate without some that are not on the chain."""
+    """Every endpoint shows attestations for the gate that are not on the chain."""
 
     transient = True
 
@@ -93,7 +93,7 @@ class AttestationsInvented(LedgerError):
 class WrongChain(LedgerError):
     """Every endpoint serves another chain than the manifest names.
 
-    Before a node starts that is a mistake of its user; later it is the endpoint's, and passes.
+    Before a node starts that is a mistake of its user; later it is an error of the endpoint, and transient.
     """
 
     kind = "wrong_chain"
@@ -116,7 +116,7 @@ class ErrorCounts:
             self._counts[error.kind if isinstance(error, LedgerError) else "rpc"] += 1
 
     def take(self) -> Mapping[str, int]:
-        """Return what was counted, and start again from zero."""
+        """Return the counts, and reset them."""
         with self._lock:
             taken, self._counts = self._counts, Counter()
         return taken

@@ -1,4 +1,4 @@
-"""What a transaction may cost: EIP-1559 fees, and the higher ones of a replacement."""
+"""EIP-1559 fees of a transaction, and of its replacement."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,19 +11,19 @@ from sapo_client.ledger.errors import LedgerError
 GWEI: Final = 10**9
 
 DEFAULT_LIMIT_WEI: Final = 100 * GWEI
-"""Per unit of gas. A claim takes about a hundred thousand: a hundredth of a coin at most."""
+"""Default limit, wei per unit of gas. A claim takes about a hundred thousand gas: at most 0.01 coins."""
 
 STUCK_BLOCKS: Final = 6
 """A transaction that is not mined for so many blocks needs higher fees: then the headroom may be used up."""
 
 _BASE_FEE_HEADROOM: Final = 2
-"""The base fee at most doubles in six full blocks; what is not needed is not paid."""
+"""Headroom over the base fee, which at most doubles in six full blocks; the excess is not paid."""
 
 _BUMP: Final = (9, 8)
-"""Nodes take a replacement for one tenth more, some for one eighth."""
+"""Increase of a replacement: Ethereum nodes require one tenth, some one eighth."""
 
 URGENT_BLOCKS: Final = 2
-"""As ``STUCK_BLOCKS``, for a challenge: its window ends, and so does what it is worth."""
+"""As ``STUCK_BLOCKS``, for a challenge, which is worthless after its window."""
 
 _URGENT_BUMP: Final = (2, 1)
 """Ten doublings in the half window of ten minutes that is left on a chain of twelve seconds."""
@@ -35,7 +35,7 @@ class Fees:
 
     Attributes:
         tip: for the block's author.
-        most: for everything; what the base fee and the tip leave of it is not paid.
+        most: maximum fee in total (``maxFeePerGas``); only base fee and tip are paid.
     """
 
     tip: int
@@ -43,7 +43,7 @@ class Fees:
 
 
 def quote(web3: Web3, limit_wei: int) -> Fees:
-    """Return today's fees.
+    """Return the current fees.
 
     Raises:
         LedgerError: even the next block costs more than the limit.
@@ -65,14 +65,14 @@ def quote(web3: Web3, limit_wei: int) -> Fees:
 
 
 def middle(quotes: Sequence[Fees]) -> Fees:
-    """Return fees that neither a single high nor a single low quote can set alone; of two the lower ones."""
+    """Return the median quote, of two the lower one, so that no single endpoint sets the fees."""
     place = (len(quotes) - 1) // 2
     tip = sorted(quote.tip for quote in quotes)[place]
     return Fees(tip, max(tip, sorted(quote.most for quote in quotes)[place]))
 
 
 def bump(old: Fees, today: Fees, limit_wei: int, *, urgent: bool = False) -> Fees | None:
-    """Return the fees of a replacement; none if the limit leaves no room for what nodes ask for one."""
+    """Return the fees of a replacement; none if the increase that nodes require would exceed the limit."""
     least = Fees(_raised(old.tip, _BUMP), _raised(old.most, _BUMP))
     if least.most > limit_wei or least.tip > limit_wei:
         return None

@@ -1,6 +1,6 @@
 """The proofs that the fraud verifier accepts, each with the arguments of its function.
 
-A proof is built from what a node holds; whether it convinces is for the contract to say.
+A proof is built from what a node holds; the contract decides whether it is valid.
 """
 
 from collections.abc import Sequence
@@ -16,15 +16,16 @@ from sapo_protocol.identifiers import Account, Digest
 from sapo_protocol.merkle import Place, place_root
 
 _MOST_WORDS: Final = 280
-"""Words beside the ways of one transaction, which then has less than 10,000 bytes; liars can make 480."""
+"""Maximum number of sibling hashes (of 32 bytes) in one transaction, which then has less than 10,000 bytes;
+an attacker's tree can need 480."""
 
 _ELSEWHERE: Final = Place(Account(bytes(Account.SIZE)), 0, ())
-"""In place of one that was recorded: it leads to the root of no accounts, under which nobody has a value."""
+"""Placeholder for a recorded proof: it proves a value under the root of the empty tree only."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """What an account has under a root, recorded by the verifier before a proof that would be too long."""
+    """An account's value under a root, recorded by the verifier before a proof that would be too long."""
 
     root: Digest
     account: Account
@@ -37,11 +38,11 @@ class FraudProof(Protocol):
     FUNCTION: ClassVar[str]
 
     def recordings(self) -> Sequence[Recording]:
-        """Return what must be recorded before."""
+        """Return the recordings that must be on the chain first."""
         ...
 
     def arguments(self) -> Sequence[Any]:
-        """Return what the contract's function takes."""
+        """Return the arguments of the contract's function."""
         ...
 
 
@@ -69,7 +70,7 @@ class Equivocation:
 
 @dataclass(frozen=True, slots=True)
 class OverCap:
-    """An account above the cap in the live tree of points."""
+    """An account above the cap in the live posting's points tree."""
 
     FUNCTION: ClassVar[str] = "proveOverCap"
 
@@ -77,21 +78,21 @@ class OverCap:
     points: Place
 
     def recordings(self) -> Sequence[Recording]:
-        """Return nothing: one place is never too long."""
+        """Return nothing: a single Merkle proof fits into the transaction."""
         return ()
 
     def arguments(self) -> Sequence[Any]:
-        """Return the account and its place."""
+        """Return the account and its Merkle proof."""
         return to_checksum_address(self.account), place_fields(self.points)
 
 
 @dataclass(frozen=True, slots=True)
 class AccountPlaces:
-    """An account's places in the three trees of a posting.
+    """An account's Merkle proofs in the three trees of a posting.
 
     Attributes:
         before: in the cumulative tree that the posting adds to.
-        points: in its tree of points.
+        points: in its points tree.
         after: in its cumulative tree.
     """
 
@@ -101,7 +102,7 @@ class AccountPlaces:
     after: Place
 
     def recordings(self) -> Sequence[Recording]:
-        """Return the places that one transaction is too short for, the longest first."""
+        """Return the proofs that do not fit into one transaction, the longest first."""
         longest_first = sorted((self.before, self.points, self.after), key=lambda place: -len(place.proof))
         count, words = 0, sum(len(place.proof) for place in longest_first)
         while words > _MOST_WORDS:
@@ -112,7 +113,7 @@ class AccountPlaces:
         ]
 
     def arguments(self) -> Sequence[Any]:
-        """Return the account and its places as the contract's functions take them, without those recorded."""
+        """Return the account and its proofs as the contract's functions take them, without those recorded."""
         recorded = [recording.place for recording in self.recordings()]
         places = (
             _ELSEWHERE if place in recorded else place for place in (self.before, self.points, self.after)
@@ -122,23 +123,23 @@ class AccountPlaces:
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """An account that has more or less in the live cumulative tree than it had and earned."""
+    """An account whose live cumulative value is not its earlier one plus its points."""
 
     FUNCTION: ClassVar[str] = "proveBalance"
 
     places: AccountPlaces
 
     def recordings(self) -> Sequence[Recording]:
-        """Return the places that one transaction is too short for."""
+        """Return the proofs that do not fit into one transaction."""
         return self.places.recordings()
 
     def arguments(self) -> Sequence[Any]:
-        """Return the account and its places."""
+        """Return the account and its Merkle proofs."""
         return self.places.arguments()
 
 
 def place_fields(place: Place) -> tuple[object, ...]:
-    """Return a place as the contracts' struct."""
+    """Return a Merkle proof as the contracts' struct ``Place``."""
     return to_checksum_address(place.holder), place.value, list(map(bytes, place.proof))
 
 
@@ -161,11 +162,11 @@ def final_fields(final: FinalRecord) -> tuple[object, ...]:
 
 
 def posting_name(digest: Digest, posted_at_seconds: int) -> Digest:
-    """Return the name of a posting, as the verifier has it: the same root may be posted again."""
+    """Return the verifier's id of a posting; its time is part of it, for a root may be posted again."""
     return Digest(keccak(digest + posted_at_seconds.to_bytes(32, "big")))
 
 
 def by_signer(digest: Digest, signatures: Sequence[bytes]) -> list[bytes]:
-    """Return each signer's signature once, ascending by signer, as the contract wants them."""
+    """Return each signer's signature once, ascending by signer, as the contract requires."""
     signers = {secp256k1.recover(digest, signature): signature for signature in signatures}
     return [signature for signer, signature in sorted(signers.items(), key=lambda item: item[0] or b"")]

@@ -1,4 +1,4 @@
-"""Arguments and results of the contracts' functions as bytes, worked out once for each function."""
+"""ABI encoding of the contracts' functions; each codec is built once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CODEC: Final = Web3().codec
 
 @dataclass(frozen=True, slots=True)
 class FunctionCodec:
-    """How one function is called.
+    """ABI codec of one function.
 
     Attributes:
         selector: the four bytes that a call begins with.
@@ -41,7 +41,7 @@ class FunctionCodec:
         So that answers can be counted, all of it is hashable.
 
         Raises:
-            DecodingError: this function returns nothing of the kind.
+            DecodingError: the bytes do not have the function's result types.
         """
         values = tuple(map(_hashable, _CODEC.decode(self.outputs, answer)))
         return values[0] if len(values) == 1 else values
@@ -49,7 +49,7 @@ class FunctionCodec:
 
 @cache
 def function_codec(contract: str, function: str) -> FunctionCodec:
-    """Return the codec of a function that has its name for itself."""
+    """Return the codec of a function whose name is not overloaded."""
     (entry,) = (
         each for each in load(contract).abi if each["type"] == "function" and each["name"] == function
     )

@@ -18,13 +18,13 @@ _EMPTY: Final = Digest((1).to_bytes(32, "big"))
 
 _WORD: Final = 32
 _WORDS: Final = 10
-"""Of an event's data: a root's six fields, signers, time of posting, and the tip before."""
+"""ABI types of an event's data: a root's six fields, signers, time of posting, and the tip before."""
 
 _CHUNK_BLOCKS: Final = 1_000
-"""What public endpoints commonly allow in one question for logs."""
+"""Blocks that public endpoints commonly allow per ``eth_getLogs`` request."""
 
 _KEPT: Final = 10_000
-"""Records in memory, about a kilobyte each."""
+"""Maximum number of records in memory, about a kilobyte each."""
 
 
 class History:
@@ -63,7 +63,7 @@ class History:
         return [final.record for final in self.newest(count)]
 
     def newest(self, count: int) -> list[FinalRecord]:
-        """Return the last final epochs with all that their events hold, newest first, at most so many."""
+        """Return the last final epochs with all fields of their events, newest first, at most so many."""
         with self._lock:
             return [final for _, final in islice(self._walk_back(), count)]
 
@@ -124,7 +124,7 @@ class History:
 
 
 def _links(events: tuple[bytes, ...]) -> dict[Digest, FinalRecord]:
-    """Return events by their hash; nothing else is known of them."""
+    """Return events by their hash; they are not verified yet."""
     links = (_link(data) for data in events if len(data) == _WORDS * _WORD)
     return {link.name: link for link in links}
 

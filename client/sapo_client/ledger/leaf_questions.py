@@ -16,11 +16,11 @@ from sapo_protocol.manifest import Manifest
 
 
 class LeafQuestions:
-    """One account's questions and answers; what changes the chain is only queued.
+    """One account's questions and answers; transactions are only queued.
 
     Args:
         balance: returns the account's tokens, in the smallest unit.
-        in_thread: runs a question to the chain in a worker thread.
+        in_thread: runs a blocking query of the chain in a worker thread.
         enqueue: queues a transaction of a kind under a name.
     """
 
@@ -49,26 +49,27 @@ class LeafQuestions:
         return found
 
     async def ask(self, live: EpochRecord, account: Account) -> bool:
-        """Queue a question about an account's leaves in the live posting; false if the bond is not there."""
+        """Queue a question about the live posting's leaves of an account; false if its bond cannot be
+        paid."""
         verifier = await self._verifier()
         key = f"{account}:{live.root.epoch}:{live.posted_at_seconds}"
         return await self._queue_question(verifier, key, verifier.ask(account))
 
     async def answer(self, live: EpochRecord, places: AccountPlaces, question: LeafQuestion) -> None:
-        """Queue what shows an account's leaves in the live posting, once for each question about them."""
+        """Queue the proof of an account's leaves in the live posting, once per question about them."""
         verifier = await self._verifier()
         key = f"{places.account}:{live.posted_at_seconds}:{question.deadline_seconds}"
         await self._queue_recordings(verifier, places)
         await self._enqueue("answer", key, Call(verifier.address, verifier.answer(places)))
 
     async def reject_hidden(self, live: EpochRecord, account: Account) -> None:
-        """Queue that the live posting is rejected, for nobody has shown an account's leaves in time."""
+        """Queue the rejection of the live posting, since an account's leaves were not shown in time."""
         verifier = await self._verifier()
         key = f"hidden:{account}:{live.root.epoch}:{live.posted_at_seconds}"
         await self._enqueue("challenge", key, Call(verifier.address, verifier.prove_hidden(account)))
 
     async def newest_final(self, count: int) -> Sequence[FinalRecord]:
-        """Return the last final epochs with all that their events hold, newest first, at most so many."""
+        """Return the last final epochs with all fields of their events, newest first, at most so many."""
         found: Sequence[FinalRecord] = await self._in_thread(lambda: self._history.newest(count))
         return found
 
@@ -84,7 +85,7 @@ class LeafQuestions:
         return found
 
     async def ask_final(self, newest_first: Sequence[FinalRecord], account: Account) -> bool:
-        """Queue a question about an account's leaves in a final epoch; false if the bond is not there.
+        """Queue a question about an account's leaves in a final epoch; false if its bond cannot be paid.
 
         Args:
             newest_first: the last final epochs, back to the one that is asked about.
@@ -94,32 +95,32 @@ class LeafQuestions:
         return await self._queue_question(verifier, key, verifier.ask_final(newest_first, account))
 
     async def answer_final(self, final: FinalRecord, places: AccountPlaces, question: LeafQuestion) -> None:
-        """Queue what shows an account's leaves in a final epoch, once for each question about them."""
+        """Queue the proof of an account's leaves in a final epoch, once per question about them."""
         verifier = await self._verifier()
         key = f"{places.account}:{final.name}:{question.deadline_seconds}"
         await self._queue_recordings(verifier, places)
         await self._enqueue("answer", key, Call(verifier.address, verifier.answer_final(final, places)))
 
     async def recall(self, newest_first: Sequence[FinalRecord], account: Account) -> None:
-        """Queue that final epochs are recalled, for nobody has shown an account's leaves in the oldest."""
+        """Queue the recall of final epochs, as an account's leaves in the oldest were not shown in time."""
         verifier = await self._verifier()
         key = f"recall:{account}:{newest_first[-1].name}"
         await self._enqueue("challenge", key, Call(verifier.address, verifier.recall(newest_first, account)))
 
     async def refund_final(self, final: FinalRecord, account: Account, question: LeafQuestion) -> None:
-        """Queue that the bond of a question about a final epoch that lapsed goes back to whoever asked it."""
+        """Queue the refund of the bond of a lapsed question about a final epoch to whoever asked it."""
         verifier = await self._verifier()
         key = f"refund:{account}:{final.name}:{question.deadline_seconds}"
         await self._enqueue("question", key, Call(verifier.address, verifier.refund(final.name, account)))
 
     async def _queue_recordings(self, verifier: FraudVerifierContract, places: AccountPlaces) -> None:
-        """Queue what must be on the chain before an answer whose places are too long for one transaction."""
+        """Queue the recordings for an answer whose Merkle proofs do not fit into one transaction."""
         for recording in places.recordings():
             call = Call(verifier.address, verifier.record(recording))
             await self._enqueue("answer", f"record:{recording.root}:{recording.account}", call)
 
     async def _queue_question(self, verifier: FraudVerifierContract, key: str, data: bytes) -> bool:
-        """Queue a question behind the approval of its bond; false if the account does not hold the bond."""
+        """Queue the approval of the bond, and the question; false if the account's balance is too low."""
         bond = await self._in_thread(verifier.question_bond)
         if await self._balance() < bond:
             return False

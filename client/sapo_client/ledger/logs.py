@@ -11,7 +11,7 @@ from sapo_client.ledger.records import RegistryEvent
 from sapo_protocol.identifiers import Account, NodeId
 
 LOG_CHUNKS: Final = (1_000, 100, 10, 1)
-"""Blocks in one question for logs: what public endpoints allow, and fewer where those hold too many."""
+"""Blocks per ``eth_getLogs`` request: what public endpoints allow, and fewer where those hold too many."""
 
 _REGISTERED = keccak(text="NodeRegistered(address,bytes32,uint64)")
 _EVENT_TOPICS = 3
@@ -24,7 +24,7 @@ def registry_events(web3: Web3, wanted: FilterParams, last_block: int) -> tuple[
     """Return the registry's events in a block range whose last block exists.
 
     Raises:
-        NotYet: the endpoint lacks the last block, or shows what the registry never emits.
+        NotYet: the endpoint lacks the last block, or shows an event that the registry never emits.
     """
     _require_block(web3, last_block)
     return tuple(_event(log) for log in web3.eth.get_logs(wanted))

@@ -1,6 +1,6 @@
-"""What this node wants on the chain, kept in SQLite until the chain has it.
+"""The queue of this node's transactions, kept in SQLite until they are confirmed.
 
-An entry goes queued -> signed -> confirmed; a contract that will never accept it makes it refused.
+An entry's state is queued, then signed, then confirmed; or refused, if a contract will never accept it.
 The signed transaction is on disk before it is sent, so a kill at any point leaves either an entry that was
 never sent or one whose exact bytes can be sent again. A replacement for higher fees keeps the nonce, so that
 the chain takes one of a request's transactions at most.
@@ -56,7 +56,7 @@ _SCHEMA: Final = StoreSchema(
     CREATE INDEX IF NOT EXISTS transactions_by_nonce ON transactions (nonce);
     """,
 )
-"""A transaction stays for ever, so that its nonce is never given to another request."""
+"""Transactions are never deleted, so that no nonce is used for a second request."""
 
 _LIVE: Final = (
     "SELECT nonce, digest, raw, gas, tip_wei, most_wei, block FROM transactions"
@@ -65,7 +65,7 @@ _LIVE: Final = (
 
 
 class EntryState(StrEnum):
-    """How far an entry is."""
+    """State of an entry."""
 
     QUEUED = "queued"
     SIGNED = "signed"
@@ -75,7 +75,7 @@ class EntryState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class OutboxEntry:
-    """One request.
+    """One request for a transaction.
 
     Attributes:
         transactions: those that may still be mined, one of them at most: all have one nonce, and each
@@ -107,7 +107,7 @@ class Outbox:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._lock = threading.Lock()
         self._connection = open_database(path, _SCHEMA, checkpoint_pages=SQLITE_CHECKPOINT_PAGES)
-        # A nonce that a power cut makes us forget would be used twice.
+        # A nonce lost in a power failure would be used twice.
         self._connection.execute("PRAGMA synchronous = FULL")
         self._claim(path, owner)
 
@@ -117,7 +117,7 @@ class Outbox:
             self._connection.close()
 
     def add(self, kind: str, key: str, call: Call) -> bool:
-        """Queue a request once, however often it is made; a refused one is tried again.
+        """Queue a request, unless it is queued or done already; a refused one is queued again.
 
         Returns:
             whether there is something new to send.
@@ -132,9 +132,9 @@ class Outbox:
             return changed.rowcount > 0
 
     def add_series(self, kind: str, calls: Sequence[Call]) -> bool:
-        """Queue requests that follow each other, all or none; none while one of their kind is under way.
+        """Queue requests to be sent in this order, all or none; none while one of their kind is pending.
 
-        For what does more the second time: each series is new, whatever was requested before it.
+        For requests that are not idempotent: each series is new, whatever was requested before it.
 
         Returns:
             whether it was queued.
@@ -220,7 +220,7 @@ class Outbox:
             connection.execute("UPDATE entries SET state = 'signed' WHERE id = ?", (entry.id,))
 
     def requeue(self, entry: OutboxEntry, note: str) -> None:
-        """Give up an entry's transactions, for they can never be mined or have failed."""
+        """Discard an entry's transactions, which can never be mined or have failed, and queue it again."""
         with self._transaction() as connection:
             connection.execute("UPDATE transactions SET live = 0 WHERE entry = ?", (entry.id,))
             connection.execute("UPDATE entries SET state = 'queued', note = ? WHERE id = ?", (note, entry.id))
@@ -249,8 +249,8 @@ class Outbox:
     def next_nonce(self, chain_nonce: int) -> int:
         """Return the first nonce from the chain's on that no transaction has.
 
-        A gap, as a wrong answer about the chain's nonce once made it, is filled first: what lies behind it
-        waits for it.
+        A gap, which a wrong answer about the chain's nonce can leave, is filled first: later nonces wait for
+        it.
         """
         query = "SELECT DISTINCT nonce FROM transactions WHERE nonce >= ?"
         with self._transaction() as connection:
@@ -258,7 +258,7 @@ class Outbox:
         return next(nonce for nonce in count(chain_nonce) if nonce not in taken)
 
     def signed_before(self, block: int) -> int:
-        """Return how many entries have been under way since before a block."""
+        """Return how many unconfirmed entries were first signed before a block."""
         query = (
             "SELECT COUNT(*) FROM (SELECT entry FROM transactions JOIN entries ON entry = entries.id"
             " WHERE live AND state = 'signed' GROUP BY entry HAVING MIN(block) < ?)"

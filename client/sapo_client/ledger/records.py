@@ -1,4 +1,4 @@
-"""What the ledger reports to the rest of a node."""
+"""Records that the ledger returns to the rest of a node."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Announcement:
 
     @property
     def terms(self) -> AnnouncedTerms | None:
-        """The terms that it announces, if it does."""
+        """The announced terms, if it announces any."""
         if self.successor is None:
             return None
         return AnnouncedTerms(self.number, self.activation_epoch, self.successor)
@@ -64,7 +64,7 @@ class EpochRecord:
 
 @dataclass(frozen=True, slots=True)
 class Tip:
-    """Where the records of final epochs begin.
+    """The newest end of the hash chain of records of final epochs.
 
     Attributes:
         history: hash of the data of the newest ``EpochFinal`` event.
@@ -77,12 +77,12 @@ class Tip:
 
 @dataclass(frozen=True, slots=True)
 class FinalRecord:
-    """All that an ``EpochFinal`` event holds.
+    """All fields of an ``EpochFinal`` event.
 
     Attributes:
-        name: hash of the event's data, which no other one has.
+        name: hash of the event's data, its unique id.
         signers: bit i: the auditor at place i of the contract's list.
-        before: where the records before it begin.
+        before: the tip before this record.
     """
 
     name: Digest
@@ -106,11 +106,11 @@ class LeafQuestion:
 
 @dataclass(frozen=True, slots=True)
 class Stake:
-    """What an account has in the vault, in the token's smallest unit.
+    """An account's bond in the vault, in the token's smallest unit.
 
     Attributes:
-        bonded: what makes its signatures count.
-        exiting: what waits to be withdrawn.
+        bonded: the part that counts.
+        exiting: the part that waits to be withdrawn.
     """
 
     bonded: int
@@ -130,7 +130,7 @@ class ContractAddresses:
 
 @dataclass(frozen=True, slots=True)
 class ChainLook:
-    """What one look at the chain showed.
+    """Result of one query of the chain's state.
 
     Attributes:
         coins_wei: balance of the node's account, for transaction fees; none where there is no chain.
@@ -145,18 +145,18 @@ class ChainLook:
 
 @dataclass(frozen=True, slots=True)
 class LedgerStatus:
-    """How far this node's own transactions are.
+    """State of this node's own transactions.
 
     Attributes:
         pending: queued or sent, not yet confirmed.
-        confirmed: on the chain, with the asked number of confirmations, or needless by now.
-        refused: given up, because the contract will never accept them.
-        stuck: of the pending ones, those that wait for a block longer than their fees are good for.
-        last_error: what went wrong last, if that is not over.
+        confirmed: on the chain, with the required number of confirmations, or no longer needed.
+        refused: dropped, because the contract will never accept them.
+        stuck: number of pending ones that have waited for a block longer than their fees should need.
+        last_error: the last error, until it is resolved.
         lag_seconds: time since the chain last answered; none before its first answer.
         last_receipt_seconds: time of the newest block with a confirmed transaction, in Unix seconds.
         claims: the pairs of account and node key that were live when the registry was last read.
-        endpoints: what is known of the RPC addresses, as they were named.
+        endpoints: status of the RPC endpoints, in the configured order.
     """
 
     pending: int

@@ -1,4 +1,4 @@
-"""Questions to the chain, over several endpoints that are believed only as far as they agree."""
+"""Queries of the chain over several RPC endpoints, none of which is trusted alone."""
 
 import time
 from collections import Counter
@@ -17,16 +17,16 @@ from sapo_client.ledger.errors import Disagreement, LedgerError, LedgerUnavailab
 T = TypeVar("T")
 
 _STALE_BLOCKS: Final = 3
-"""Blocks travel for a moment: endpoints in good order are this far apart."""
+"""Blocks take time to propagate: working endpoints may be this many blocks apart."""
 
 _STALE_SECONDS: Final = 60
-"""The head of an endpoint in good order is younger on any public chain, so that another one that
-claims blocks to come cannot make it look old."""
+"""The head of a working endpoint is younger than this on any public chain, so an endpoint that invents future
+blocks cannot make it look stale."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer(Generic[T]):
-    """What one endpoint says; ``value`` is none where ``unable`` says why it cannot say."""
+    """One endpoint's answer; without a ``value``, ``unable`` is the reason."""
 
     endpoint: RpcEndpoint
     value: T | None
@@ -37,11 +37,11 @@ class Rpc:
     """The endpoints of one chain; the one that answered last is asked first.
 
     Args:
-        chain_id: the chain that they must serve; none believes them.
-        connect: makes a connection from an address.
+        chain_id: the chain that they must serve; none: whichever they serve.
+        connect: opens a connection to a URL.
         clock: monotonic, in seconds.
         now: Unix time, to recognise an old head.
-        report: called with each trouble with an endpoint, once, in words.
+        report: called with a description of each new problem of an endpoint, once.
 
     Attributes:
         last_answer_seconds: when any endpoint last answered, on the monotonic clock; none before the first.
@@ -68,7 +68,7 @@ class Rpc:
 
     @property
     def endpoints(self) -> tuple[EndpointStatus, ...]:
-        """Return what is known of each endpoint, as they were named."""
+        """Return the status of each endpoint, in the configured order."""
         return tuple(endpoint.status for endpoint in self._endpoints)
 
     def chain_id(self) -> int:
@@ -80,12 +80,12 @@ class Rpc:
         return self._chain_id or self.agree(lambda web3: int(web3.eth.chain_id), "the chain's id")
 
     def ask(self, question: Callable[[Web3], T]) -> T:
-        """Return the first endpoint's answer, for what does no harm if it is wrong.
+        """Return the first answer of any endpoint, for queries whose wrong answer does no harm.
 
         Raises:
             WrongChain: every endpoint serves another chain.
             LedgerUnavailable: no endpoint answers.
-            LedgerError: why the last one cannot say.
+            LedgerError: the reason of the last endpoint that could not answer.
         """
         reason, unable = "none is named", None
         for endpoint in self._in_order():
@@ -102,12 +102,13 @@ class Rpc:
         raise unable or self._no_answer(reason)
 
     def each(self, question: Callable[[Web3], T], *, sure: bool = False) -> list[Answer[T]]:
-        """Return the answers of all endpoints in good order; of all others where there is none.
+        """Return the answers of all working endpoints; of all others if none works.
 
-        An error of ours in a question, or a refusal of the chain's, means that this endpoint cannot say.
+        A ``LedgerError`` in a query, or a refusal by the chain, means that this endpoint cannot answer.
 
         Args:
-            sure: ask before and after which chain it is, for what another chain would answer as well.
+            sure: check the chain id before and after the query, for queries that another chain would answer
+                as well.
 
         Raises:
             WrongChain, LedgerUnavailable: as ``ask``.
@@ -123,16 +124,16 @@ class Rpc:
         return answers
 
     def agree(self, question: Callable[[Web3], T], what: str | None = None) -> T:
-        """Return the answer of more than half of those who answer, for what must not be wrong.
+        """Return the answer of more than half of those that answer, for queries that must not be wrong.
 
         Args:
-            what: names the thing where two answers mean that an endpoint lies or is broken; none where
-                they only mean that a block is on its way.
+            what: name of the query if two answers mean that an endpoint lies or is broken; none if
+                they only mean that a new block has not reached all endpoints.
 
         Raises:
             WrongChain, LedgerUnavailable: as ``ask``.
             Disagreement: no answer has a majority.
-            LedgerError: why there is no answer.
+            LedgerError: no endpoint can answer.
         """
         answers = self.each(question, sure=True)
         if what is not None:
@@ -146,9 +147,9 @@ class Rpc:
         raise Disagreement(what or "the newest blocks")
 
     def read(self, question: Callable[[Web3, BlockIdentifier], T], what: str) -> T:
-        """Return what the state after one block says, as ``agree``: the newest that most endpoints have.
+        """Return the majority's answer, as ``agree``, from the state after the newest block that most have.
 
-        Where one address only is named, its word on its own newest block is all there is.
+        A single endpoint is queried at its own newest block.
 
         Raises:
             WrongChain, LedgerUnavailable, Disagreement, LedgerError: as ``agree``.
@@ -159,7 +160,7 @@ class Rpc:
         return self.agree(lambda web3: question(web3, block), what)
 
     def common_block(self) -> int:
-        """Return the newest block that half of those who answer have; a higher claim does not count.
+        """Return the newest block that at least half of those that answer have.
 
         Raises:
             WrongChain, LedgerUnavailable: as ``ask``.
@@ -175,7 +176,7 @@ class Rpc:
         return low
 
     def compare(self, answers: Sequence[Answer[Any]], what: str) -> None:
-        """Count and report those whose answer a majority denies; all of them where there is no majority."""
+        """Count and report endpoints that contradict the majority; all of them if there is none."""
         known = [answer for answer in answers if answer.value is not None]
         if len({answer.value for answer in known}) < 2:
             return
@@ -185,7 +186,7 @@ class Rpc:
                 answer.endpoint.disagreed(f"it disagrees with others about {what}")
 
     def broadcast(self, action: Callable[[Web3], Any]) -> list[Web3RPCError | None]:
-        """Do something at every endpoint; return none for each that accepted it, else its refusal.
+        """Send a transaction to every endpoint; return none for each that accepted it, else its refusal.
 
         Raises:
             WrongChain, LedgerUnavailable: as ``ask``.
@@ -207,7 +208,7 @@ class Rpc:
         return outcomes
 
     def survey(self) -> int:
-        """Return the number of the last block, after a look at every endpoint's chain and head.
+        """Return the number of the last block, after querying every endpoint's chain and head.
 
         Raises:
             WrongChain, LedgerUnavailable: as ``ask``.
@@ -225,7 +226,7 @@ class Rpc:
             raise self._no_answer("all of them were asked")
         self._compare_heads(heads)
         fresh = sorted(head for endpoint, head in heads.items() if not endpoint.is_stale)
-        number, self.head_seconds = fresh[(len(fresh) - 1) // 2]  # one far ahead or behind does not count
+        number, self.head_seconds = fresh[(len(fresh) - 1) // 2]  # the median ignores outliers
         return number
 
     def _compare_heads(self, heads: Mapping[RpcEndpoint, tuple[int, int]]) -> None:
@@ -237,7 +238,7 @@ class Rpc:
             endpoint.note_lag(middle - number if stale else None)
 
     def _in_order(self) -> list[RpcEndpoint]:
-        """Return those in good order first, the last to answer before all; none of another chain."""
+        """Return working endpoints first, of these the last to answer first; none of another chain."""
         right = [endpoint for endpoint in self._endpoints if not endpoint.on_wrong_chain]
         return sorted(right, key=lambda end: (end.rests, end.is_stale, end is not self._preferred))
 
@@ -263,7 +264,7 @@ class Rpc:
         return answers
 
     def _on_this_chain(self, question: Callable[[Web3], T]) -> Callable[[Web3], T]:
-        """Return the question, asked only while an address serves the right chain: that may change."""
+        """Return the query with a check of the chain id before and after it, since that may change."""
 
         def require(web3: Web3) -> None:
             if self._chain_id is not None and web3.eth.chain_id != self._chain_id:
@@ -292,7 +293,7 @@ def _refused(error: Web3Exception) -> NotYet:
 
 
 def majority(values: Sequence[T | None]) -> T | None:
-    """Return the value that more than half of the voters name; who names none has a vote all the same."""
+    """Return the value of more than half of all votes, those without a value included; else none."""
     votes = Counter(value for value in values if value is not None)
     if not votes:
         return None

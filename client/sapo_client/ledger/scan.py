@@ -15,10 +15,10 @@ from sapo_protocol.identifiers import Account, Digest, NodeId
 
 
 class RegistryView:
-    """The registry's events, read once each; what may still be reorganised away is read again.
+    """The registry's events, each read once after it is settled.
 
     Args:
-        confirmations: blocks, an event's own included, after which it is taken for settled.
+        confirmations: blocks, an event's own included, after which it counts as settled.
     """
 
     def __init__(self, rpc: Rpc, registry: Registry, *, confirmations: int) -> None:
@@ -44,7 +44,7 @@ class RegistryView:
         if self._next_block is None:
             self._next_block = self._registry.deployment_block()
         settled = self._rpc.common_block() - self._confirmations + 1
-        sizes = iter(LOG_CHUNKS)  # from the largest each time: a refusal may have been of a moment
+        sizes = iter(LOG_CHUNKS)  # begins with the largest each time: a refusal may have been transient
         blocks = next(sizes)
         while self._next_block <= settled:
             last = min(self._next_block + blocks - 1, settled)
@@ -73,7 +73,7 @@ def numbered_block_before(
 
     Timestamps never fall along a chain, so the block is found by steps back from the head that double, then
     by halving. Every node finds the same one, for later blocks carry later timestamps. Each endpoint is
-    searched for itself: a wrong timestamp of one of them would lead the search of all astray.
+    searched separately: one wrong timestamp would mislead a common search.
 
     Raises:
         LedgerError: the moment is still to come, the chain is younger, the block is not settled yet, or

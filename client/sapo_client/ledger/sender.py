@@ -1,4 +1,4 @@
-"""Moving the outbox's entries onto the chain, one step at a time; blocking, for a worker thread."""
+"""Sends the outbox's transactions, one step at a time; blocking, for a worker thread."""
 
 import logging
 import threading
@@ -34,10 +34,10 @@ _NEEDLESS: Final = frozenset(
         "NothingToClaim",
     }
 )
-"""Another account has settled, challenged or asked, or the points are paid: the purpose is reached."""
+"""Errors of requests no longer needed: another account was faster, or the points are paid."""
 
 _OUTDATED: Final = frozenset({"NotFinal"})
-"""The call names what the chain does not hold any more; whoever still wants its purpose requests it anew."""
+"""Errors that mean that the request is outdated; if it is still needed, it is requested anew."""
 
 _HOPELESS: Final = frozenset(
     {
@@ -87,10 +87,10 @@ auditor who finds it made good requests the posting again.
 """
 
 _URGENT: Final = frozenset({"challenge"})
-"""What is worth nothing after its window: its fees rise sooner and faster."""
+"""Kinds that are worthless after their window: their fees are raised sooner and faster."""
 
 _MAX_UNDER_WAY: Final = 8
-"""Nodes keep few transactions of one account in their pools; the rest waits here, in order."""
+"""Maximum number of pending transactions: Ethereum nodes keep few of one account in their mempools."""
 
 _FIRST_RETRY_SECONDS: Final = 1.0
 _LAST_RETRY_SECONDS: Final = 60.0
@@ -113,7 +113,7 @@ class Sender:
         errors: counts what went wrong with single transactions.
 
     Attributes:
-        last_error: what went wrong last, if that is not over.
+        last_error: the last error, until it is resolved.
         head: number of the last block at the last step.
     """
 
@@ -143,7 +143,7 @@ class Sender:
         self._one_at_a_time = threading.Lock()  # an abandoned thread may still be in here
 
     def step(self) -> bool:
-        """Check everything under way, then send what is due.
+        """Check all pending transactions, then send those that are due.
 
         Returns:
             whether anything is left to do.
@@ -179,7 +179,7 @@ class Sender:
             action(entry)
         except LedgerUnavailable:
             raise
-        except (LedgerError, Web3Exception) as error:  # a busy endpoint has many words for "later"
+        except (LedgerError, Web3Exception) as error:  # busy endpoints return many different errors
             self._errors.note(error)
             self.last_error = f"{entry.kind} {entry.key}: {error}"
             _LOG.warning("later again: %s", self.last_error)
@@ -194,11 +194,11 @@ class Sender:
         except tx.Refused as refused:
             self._settle_refusal(entry, refused)
             return
-        self._outbox.sign(entry, signed)  # on disk before anybody else sees it
+        self._outbox.sign(entry, signed)  # on disk before it is sent
         self._send_signed(entry, signed)
 
     def _settle_refusal(self, entry: OutboxEntry, refused: tx.Refused) -> None:
-        """End an entry for a refusal that stays: of a settled block, and nothing of ours can change it."""
+        """End an entry whose refusal is permanent: settled, and independent of pending requests."""
         known = refused.error in _NEEDLESS | _OUTDATED | _HOPELESS
         if not known or self._may_change(entry) or not self._is_settled(entry, refused):
             raise refused
@@ -213,7 +213,7 @@ class Sender:
             _LOG.warning("refused for good: %s", self.last_error)
 
     def _may_change(self, entry: OutboxEntry) -> bool:
-        """Whether a request of ours is still to come that may be what this one waits for."""
+        """Whether this one may depend on another pending request of this node."""
         return any(
             other.state is EntryState.SIGNED or (other.id < entry.id and other.call.to == entry.call.to)
             for other in self._outbox.entries(EntryState.QUEUED, EntryState.SIGNED)
@@ -246,7 +246,7 @@ class Sender:
             self._postpone(entry)
 
     def _replaced_if_stuck(self, entry: OutboxEntry, signed: tx.Signed) -> tx.Signed:
-        """Return the transaction to send now: one that pays more, where the last one waits for too long."""
+        """Return the transaction to send now: a replacement with higher fees if the last one is stuck."""
         urgent = entry.kind in _URGENT
         patience = URGENT_BLOCKS if urgent else STUCK_BLOCKS
         if self.head - signed.block < patience or signed.nonce != self._chain_nonce:
@@ -263,7 +263,7 @@ class Sender:
         if better is None:
             self.last_error = f"{entry.kind} {entry.key}: stuck, and ledger.max_fee_gwei allows no higher fee"
             return signed
-        self._outbox.sign(entry, better)  # on disk before anybody else sees it
+        self._outbox.sign(entry, better)  # on disk before it is sent
         return better
 
     def _send_signed(self, entry: OutboxEntry, signed: tx.Signed) -> None:

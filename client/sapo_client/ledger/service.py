@@ -1,4 +1,4 @@
-"""The ledger as a node sees it: trio outside, blocking web3 in worker threads inside."""
+"""The node's asynchronous interface to the ledger: blocking web3 calls run in worker threads."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -43,20 +43,20 @@ from sapo_protocol.manifest import Manifest
 T = TypeVar("T")
 
 _POLL_SECONDS: Final = 1.0
-"""Between two looks at what is under way; public chains make a block every two seconds or more."""
+"""Seconds between two checks of pending transactions; public chains need two or more for a block."""
 
 _IDLE_SECONDS: Final = 30.0
-"""Between two signs of life asked from the chain when there is nothing to send."""
+"""Seconds between two queries of the chain while there is nothing to send."""
 
 _FIRST_OUTAGE_SECONDS: Final = 1.0
 _LAST_OUTAGE_SECONDS: Final = 60.0
-"""How long a dead endpoint is left alone: doubling, a minute at most."""
+"""Pauses after a failure, in seconds: doubling, a minute at most."""
 
 
 class LedgerClient:
-    """One account's dealings with its swarm's contracts.
+    """One account's client of its swarm's contracts.
 
-    What changes the chain is only queued here; ``run`` sends it. What reads the chain raises
+    Transactions are only queued; ``run`` sends them. Methods that read the chain raise
     ``LedgerUnavailable`` where no endpoint answers.
 
     Args:
@@ -64,7 +64,7 @@ class LedgerClient:
         confirmations: blocks, the own one included, that settle a transaction or an event. One is right for
             the embedded chain, which knows no reorganisation; public networks want more.
         limit_wei: most that a unit of gas may cost.
-        report: called with each trouble with an RPC address, in words; called from any thread.
+        report: called from any thread with a description of each new problem of an RPC endpoint.
         clock: this machine's clock, Unix seconds; called from any thread.
     """
 
@@ -125,22 +125,22 @@ class LedgerClient:
         """Whether the ledger is of the current version; on one of an earlier version points are only claimed.
 
         Raises:
-            LedgerError: it is of no version that is known here.
+            LedgerError: its version is unknown.
         """
         if self._version is None:
             self._version = await self._in_thread(lambda: terms.require_code(self._ledger))
         return self._version == LEDGER_VERSION
 
     async def check(self) -> None:
-        """See that chain and contracts are what the manifest promises.
+        """Raise unless chain and contracts match the manifest.
 
         Raises:
-            LedgerError: they are not, or no endpoint answers.
+            LedgerError: they do not match, or no endpoint answers.
         """
         await self._in_thread(self._check)
 
     async def look(self, now: Callable[[], float] = time.time, *, claims: bool = True) -> ChainLook:
-        """Return what the chain shows of this account and of the time.
+        """Query the state of this account and the chain's time.
 
         Args:
             now: this machine's clock, Unix seconds.
@@ -172,12 +172,12 @@ class LedgerClient:
         return await self._in_thread(read)
 
     async def bonds_before(self, timestamp_seconds: int) -> Mapping[Account, int]:
-        """Return what each account has behind the gate in the last block before a moment in the past.
+        """Return each account's bond or attestations for the gate in the last block before a past moment.
 
         Bonds in the token's smallest part, or numbers of attestations.
 
         Raises:
-            LedgerError: the swarm's gate asks for neither, or they cannot be read now.
+            LedgerError: the swarm's gate requires neither, or they cannot be read now.
         """
         return await self._in_thread(lambda: self._gate.bonds_at(self._before(timestamp_seconds)[0]))
 
@@ -185,7 +185,7 @@ class LedgerClient:
         """Return the number of this account's attestations that count now.
 
         Raises:
-            LedgerError: the swarm's gate asks for none, or they cannot be read now.
+            LedgerError: the swarm's gate requires none, or they cannot be read now.
         """
         return await self._in_thread(lambda: self._gate.attestations(self._account))
 
@@ -278,7 +278,7 @@ class LedgerClient:
         return await self._in_thread(lambda: self._pay_side()[0].payout_change(self._account))
 
     def status(self) -> LedgerStatus:
-        """Return how far this node's transactions are; no endpoint is asked."""
+        """Return the state of this node's transactions, without a query."""
         answered = self._rpc.last_answer_seconds
         return LedgerStatus(
             pending=self._counts[EntryState.QUEUED] + self._counts[EntryState.SIGNED],
@@ -293,7 +293,7 @@ class LedgerClient:
         )
 
     def take_errors(self) -> Mapping[str, int]:
-        """Return how many questions and transactions failed since this was last asked, by kind."""
+        """Return how many queries and transactions failed since the last call, by kind."""
         return self._errors.take()
 
     async def pending(self, kind: str | None = None) -> int:
@@ -314,7 +314,7 @@ class LedgerClient:
         await self._enqueue("register", f"{key}:{not_after_seconds}", call)
 
     async def revoke(self, node_key: bytes) -> None:
-        """Queue the end of this account's claim on a node key, as far as the registry was read."""
+        """Queue the revocation of this account's claim on a node key, as last read from the registry."""
         key = NodeId(node_key)
         end_seconds = self._claims.end_seconds(self._account, key)  # a later claim can be ended again
         call = Call(self._registry.address, self._registry.revoke(key))
@@ -328,7 +328,7 @@ class LedgerClient:
         await self._enqueue("post", f"{root.epoch}:{root.cumulative_root}:{fingerprint}", call)
 
     async def finalise(self, live: EpochRecord) -> None:
-        """Queue that the live posting becomes final; its window must be over.
+        """Queue the finalisation of the live posting; its window must be over.
 
         The same root may be posted again after it lost a signer: that is another request.
         """
@@ -355,7 +355,7 @@ class LedgerClient:
         await self._enqueue("claim", f"{cumulative}:{fingerprint}", call)
 
     async def set_payout(self, payout: Account, *, instead_of: Account, announced_seconds: int) -> None:
-        """Queue that claims go to an address: the first one at once, every other only announced.
+        """Queue a new payout address: the first one counts at once, every later one is only announced.
 
         Args:
             instead_of: where they went when this was requested, and what distinguishes the request from a
@@ -371,17 +371,17 @@ class LedgerClient:
         await self._enqueue("payout", key, call)
 
     async def apply_payout(self) -> None:
-        """Queue that the announced address is put in place."""
+        """Queue the application of the announced payout address."""
         distributor, _ = await self._in_thread(self._pay_side)
         payout, effective_seconds = await self.payout_change()
         call = Call(distributor.address, distributor.apply_payout(self._account))
         await self._enqueue("payout", f"apply {payout}:{effective_seconds}", call)
 
     async def bond(self, amount: int, *, gate: bool = False) -> bool:
-        """Queue that tokens of this account become its bond; false while an earlier bond is on its way.
+        """Queue a deposit of tokens as this account's bond; false while an earlier one is pending.
 
         Args:
-            gate: as the account's bond behind the swarm's gate, and not an auditor's in the vault.
+            gate: the account's bond for the swarm's gate, instead of an auditor's bond in the vault.
         """
         bonds = await self._in_thread(lambda: self._gate.bonds(gate=gate))
         token = Token(self._rpc, (await self.contracts()).token)
@@ -390,17 +390,17 @@ class LedgerClient:
         return await self._enqueue_series("bond", approve, deposit)
 
     async def request_exit(self, amount: int, *, gate: bool = False) -> bool:
-        """Queue that a part of this account's bond is on its way out; false as ``bond``."""
+        """Queue a request to withdraw a part of this account's bond; false as ``bond``."""
         bonds = await self._in_thread(lambda: self._gate.bonds(gate=gate))
         return await self._enqueue_series("exit", Call(bonds.address, bonds.request_exit(amount)))
 
     async def withdraw(self, *, gate: bool = False) -> bool:
-        """Queue that this account takes out what has waited for its time; false as ``bond``."""
+        """Queue the withdrawal of the part whose delay is over; false as ``bond``."""
         bonds = await self._in_thread(lambda: self._gate.bonds(gate=gate))
         return await self._enqueue_series("withdrawal", Call(bonds.address, bonds.withdraw()))
 
     async def accuse(self, account: Account, epoch: int, proof: ContentId) -> bool:
-        """Queue that this auditor accuses an account of an equivocation; false if nothing would come of it.
+        """Queue this auditor's accusation of an account of an equivocation; false if it would have no effect.
 
         Args:
             proof: content id of the message that proves it.
@@ -412,7 +412,7 @@ class LedgerClient:
         return True
 
     async def run(self) -> None:
-        """Send what is queued until cancelled. What goes wrong is recorded and tried again, never raised."""
+        """Send queued transactions until cancelled. Errors are recorded and retried, never raised."""
         outage_seconds = _FIRST_OUTAGE_SECONDS
         while True:
             self._wake = trio.Event()
@@ -443,7 +443,7 @@ class LedgerClient:
         return added
 
     async def _look_back(self) -> None:
-        """Record what a step has changed; the counts last, for others wait for them."""
+        """Record the results of a step; the counts last, since other tasks wait for them."""
         counts = await self._in_thread(self._outbox.counts)
         self._last_receipt_seconds = await self._in_thread(self._outbox.last_settled_seconds)
         self._stuck = await self._in_thread(lambda: self._count_stuck(self._sender.head))
@@ -457,7 +457,7 @@ class LedgerClient:
             self._counts = await self._in_thread(self._outbox.counts)
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
-        # A call that hangs must not hold up the node's end: its thread is left to finish by itself.
+        # A call that hangs must not delay the node's shutdown: its thread is abandoned.
         try:
             return await trio.to_thread.run_sync(work, abandon_on_cancel=True)  # type: ignore[call-arg]  # older stubs
         except LedgerError as error:

@@ -1,4 +1,4 @@
-"""What has become of a transaction, as the endpoints agree; nothing here believes one of many."""
+"""The fate of a transaction, as a majority of the endpoints reports it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from sapo_protocol.identifiers import Account, Digest
 
 
 class Fate(Enum):
-    """What a transaction that is not settled is doing."""
+    """State of a transaction that is not settled."""
 
     UNSEEN = "unseen"
     """At least one endpoint has no block that holds it."""
@@ -31,7 +31,7 @@ class Settled:
 
 
 def fate(rpc: Rpc, digests: Sequence[Digest], confirmations: int) -> Settled | Fate:
-    """Return what has become of transactions of which one at most can be mined."""
+    """Return the fate of transactions with the same nonce, of which at most one can be mined."""
     views = rpc.each(lambda web3: _look(web3, digests, confirmations))
     verdicts = [_settled_alone(view) for view in views]
     rpc.compare(verdicts, "a transaction's receipt")
@@ -42,21 +42,21 @@ def fate(rpc: Rpc, digests: Sequence[Digest], confirmations: int) -> Settled | F
 
 
 def _settled_alone(view: Answer[Settled | Fate]) -> Answer[Settled]:
-    """Return what of a view is final; the rest may change, so no account can be blamed for it."""
+    """Return only the settled part of an endpoint's answer: endpoints may differ in the rest."""
     return Answer(view.endpoint, view.value if isinstance(view.value, Settled) else None, view.unable)
 
 
 def is_lost(rpc: Rpc, account: Account, nonce: int, digests: Sequence[Digest], confirmations: int) -> bool:
-    """Whether the nonce went for good to a transaction that is none of these.
+    """Whether a settled transaction other than these has used the nonce.
 
     Raises:
-        Disagreement: the endpoints are of two minds.
+        Disagreement: the endpoints contradict each other.
     """
     return rpc.agree(lambda web3: _lost(web3, account, nonce, digests, confirmations))
 
 
 def settled_refusal(rpc: Rpc, sender: Account, call: Call, confirmations: int) -> str | None:
-    """Return the error with which a contract refuses a call in a block that stays; none if none is known."""
+    """Return the error with which a contract refuses a call in a settled block; none if none is known."""
     views = rpc.each(lambda web3: _refusal(web3, sender, call, confirmations), sure=True)
     return majority([answer.value for answer in views])
 

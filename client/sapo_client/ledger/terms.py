@@ -1,4 +1,4 @@
-"""What a swarm's contracts promise: compared with the manifest, and how long their treasury lasts.
+"""The terms in a swarm's contracts, compared with the manifest; and how long their treasury lasts.
 
 Every function blocks: call it in a worker thread.
 """
@@ -17,14 +17,14 @@ from sapo_protocol.manifest import Manifest
 _HINT: Final = "ask whoever gave you the manifest for the right one"
 
 RATE_EPOCHS: Final = 24
-"""Final epochs over whose time the treasury's rate is taken: a day of hourly ones."""
+"""Number of final epochs from which the treasury's rate is computed: a day of hourly ones."""
 
 
 def require_code(contract: Contract) -> int:
     """Return the version of a contract's code.
 
     Raises:
-        LedgerError: it is none of this contract's.
+        LedgerError: the code is not this contract's.
     """
     version = contract.version()
     if version is None:
@@ -80,10 +80,10 @@ def require_terms(ledger: EpochLedgerContract, manifest: Manifest) -> None:
 
 
 def require_contracts(registry: Registry, ledger: EpochLedgerContract, manifest: Manifest) -> int:
-    """Return the version of a swarm's ledger, whose contracts are what the manifest promises.
+    """Return the version of a swarm's ledger; raise unless its contracts match the manifest.
 
     Raises:
-        LedgerError: they are not.
+        LedgerError: they do not match.
     """
     require_code(registry)
     version = require_code(ledger)
@@ -117,12 +117,12 @@ def bonded(ledger: EpochLedgerContract, auditors: Iterable[Account]) -> frozense
 
 @dataclass(frozen=True, slots=True)
 class Treasury:
-    """What the distributor can still pay, amounts in the token's smallest unit.
+    """The distributor's balance and obligations, in the token's smallest unit.
 
     Attributes:
-        tokens: what it holds.
-        owed: what was granted and not claimed yet.
-        tokens_per_point: what a point is paid.
+        tokens: its balance.
+        owed: granted and not claimed yet.
+        tokens_per_point: price of a point.
         points_per_epoch: granted on average in the last epochs.
     """
 
@@ -143,7 +143,7 @@ class Treasury:
         return points * self.tokens_per_point <= self.tokens
 
     def in_words(self, epoch_seconds: int) -> str:
-        """Return how long it pays."""
+        """Return a description of how long it can pay."""
         if self.owed > self.tokens:
             return "it is empty: less than what was granted and not claimed"
         if self.epochs_left is None:
@@ -153,7 +153,7 @@ class Treasury:
 
 
 def read_treasury(distributor: Distributor, recent: Sequence[EpochRecord]) -> Treasury:
-    """Return what a distributor can still pay.
+    """Return the treasury of a distributor.
 
     Args:
         recent: the last final epochs, in any order.

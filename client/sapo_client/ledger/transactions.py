@@ -19,22 +19,22 @@ from sapo_protocol.identifiers import Account, Digest
 T = TypeVar("T")
 
 _GAS_MARGIN: Final = 1.2
-"""What others do between the estimate and the block may cost us more: a first write instead of a second."""
+"""Margin on a gas estimate: other transactions may come first and make a storage write more expensive."""
 
 _MOST_GAS_RATIO: Final = 2
-"""How far the largest estimate may be above the middle one and still be believed."""
+"""Maximum ratio of the largest gas estimate to the median."""
 
 _USUAL_BLOCK_GAS: Final = 15_000_000
 
 _KNOWN: Final = ("already known", "already imported", "known transaction", "alreadyknown")
-"""How nodes say that a repeated transaction is the one they hold; the wording differs."""
+"""Messages with which nodes refuse a transaction that they hold already; the wording differs."""
 
 _NONCE_USED: Final = ("nonce too low", "nonce is too low", "oldnonce")
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What a transaction does: which account it calls (none to create a contract), with what."""
+    """The effect of a transaction: recipient (none to create a contract), data and value."""
 
     to: Account | None
     data: bytes
@@ -59,7 +59,7 @@ class Signed:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """A transaction's place in the chain and its end."""
+    """A mined transaction's block and outcome."""
 
     digest: Digest
     block: int
@@ -97,10 +97,10 @@ def sign(
     limit_wei: int = DEFAULT_LIMIT_WEI,
     block: int = 0,
 ) -> Signed:
-    """Return the call as a signed EIP-1559 transaction with today's fees.
+    """Return the call as a signed EIP-1559 transaction with the current fees.
 
     Args:
-        block: number of the last block, for who will want to know how long it waits.
+        block: number of the last block, from which its waiting time is computed later.
 
     Raises:
         Refused: it would revert.
@@ -128,10 +128,10 @@ def replacement(
     """Return the same call under the same nonce for higher fees; none if the limit leaves no room for them.
 
     Args:
-        urgent: double them instead of raising them as little as nodes ask for.
+        urgent: double the fees instead of raising them by the minimum.
 
     Raises:
-        LedgerError: today's fees are above the limit.
+        LedgerError: the current fees are above the limit.
         LedgerUnavailable: no endpoint answers.
     """
     today = middle(_known(rpc.each(lambda web3: quote(web3, limit_wei), sure=True)))
@@ -156,7 +156,7 @@ def send(rpc: Rpc, signed: Signed) -> None:
     if any(_says(refusal, _NONCE_USED) for refusal in refusals):
         raise NonceUsed from refusals[0]
     raise LedgerError(
-        f"the chain refuses the transaction: {_words(refusals[0])}", hint="check the account's coins"
+        f"the chain refuses the transaction: {_message(refusals[0])}", hint="check the account's coins"
     ) from refusals[0]
 
 
@@ -196,7 +196,7 @@ def next_nonce(rpc: Rpc, account: Account) -> int:
     """Return the first nonce that the chain has not seen from an account, as its endpoints agree.
 
     Raises:
-        Disagreement: a block is on its way between them.
+        Disagreement: a new block has not reached all of them.
     """
     address = to_checksum_address(account)
     return rpc.agree(lambda web3: int(web3.eth.get_transaction_count(address, "latest")))
@@ -221,10 +221,10 @@ def estimate(web3: Web3, sender: Account, call: Call, block: int | None = None) 
 
 
 def _gas(estimates: Sequence[int]) -> int:
-    """Return the gas to offer; what is not used is not paid.
+    """Return the gas limit; unused gas is not paid.
 
-    The largest estimate, for some endpoints know a newer block, up to twice the middle one: a transaction
-    that offers more than a block holds is taken by nobody, and holds up all later ones.
+    The largest estimate, since some endpoints have a newer block, but at most twice the median: a gas limit
+    above the block's is refused everywhere and would block all later nonces.
 
     Raises:
         Disagreement: of an even number, the two in the middle are more than that apart.
@@ -237,10 +237,9 @@ def _gas(estimates: Sequence[int]) -> int:
 
 
 def _gas_again(rpc: Rpc, sender: Account, call: Call, stuck: Signed) -> int:
-    """Return the gas for a replacement: what the call takes now.
+    """Return the gas limit of a replacement, from a new estimate.
 
-    Where it would be refused by now, the gas of before, as far as a block holds it: the nonce has to be used
-    all the same.
+    If the call would be refused now, the old limit, at most the block's: the nonce must be used in any case.
     """
     answers = rpc.each(lambda web3: estimate(web3, sender, call), sure=True)
     estimates = [answer.value for answer in answers if answer.value is not None]
@@ -251,12 +250,12 @@ def _gas_again(rpc: Rpc, sender: Account, call: Call, stuck: Signed) -> int:
 
 
 def _block_gas(web3: Web3) -> int:
-    """Return the gas that a block holds; where an endpoint does not say, what every network allows."""
+    """Return the block's gas limit; if an endpoint does not report it, one that every network allows."""
     return int(web3.eth.get_block("latest").get("gasLimit", _USUAL_BLOCK_GAS))
 
 
 def _known(answers: Sequence[Answer[T]]) -> list[T]:
-    """Return what endpoints say, if more than half of them can."""
+    """Return the endpoints' values, if more than half of them have one."""
     known = [answer.value for answer in answers if answer.value is not None]
     unable = [answer.unable for answer in answers if answer.unable is not None]
     if len(known) <= len(unable):
@@ -286,8 +285,8 @@ def _fields(sender: Account, call: Call) -> Any:
     return fields if call.to is None else {**fields, "to": to_checksum_address(call.to)}
 
 
-def _words(refusal: Web3RPCError) -> str:
-    """Return an endpoint's sentence about a refusal, without the object around it if it has one."""
+def _message(refusal: Web3RPCError) -> str:
+    """Return the message of an endpoint's refusal."""
     error = (refusal.rpc_response or {}).get("error")
     return str(error["message"]) if isinstance(error, dict) and error.get("message") else str(refusal)
 

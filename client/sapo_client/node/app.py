@@ -1,4 +1,4 @@
-"""The composition root: opens the parts of a node, starts their services, stops them in order.
+"""The composition root: creates the parts of a node, starts their services, stops them in order.
 
 Starting order: engine, checkers and learner (slow, at once), transport, ledger.
 Stopping order: the round ends, the policy is saved, everything else is cancelled.
@@ -73,9 +73,9 @@ class NodeApp:
     """One node: all parts, opened and connected.
 
     Args:
-        open_transport: returns the transport, given where to report errors of its callbacks.
-        show: takes the summary of each round.
-        steady: seconds of a clock that nobody sets.
+        open_transport: returns the transport, from a function that reports errors of its callbacks.
+        show: called with the summary of each round.
+        steady: monotonic clock in seconds.
     """
 
     _reopens = False
@@ -156,7 +156,7 @@ class NodeApp:
         )
 
     def _watch_chain(self) -> None:
-        """Open what follows the chain beside the ledger: bonds, announcements, and the health of it all."""
+        """Create the services that follow the chain (bonds, announcements) and the health watch."""
         self._bonds = auditing.open_bonds(self._context, self._engine, self._chain)
         self._successions = auditing.open_successions(
             self._context, self._engine, self._chain, self._gossip, reopen=self._reopen
@@ -173,14 +173,16 @@ class NodeApp:
         )
 
     def _reopen(self) -> None:
-        """End this node after its round, to be opened again with its data directory's newest terms."""
+        """End this node after its round, so that it is opened again with the newest terms of its data
+        directory."""
         if not self._shutdown.draining.is_set():
             self._reopens = True
             self._shutdown.request("the swarm's terms change", ExitCode.DONE)
 
     @property
     def goes_on(self) -> RunOptions | None:
-        """After ``run``: how the node is to be opened again at once, or None if it has ended."""
+        """After ``run``: the options with which the node is to be opened again at once, or None if it has
+        ended."""
         left = None if self._last_step is None else self._last_step - self._learner.step
         if not self._reopens or (left is not None and left <= 0):
             return None
@@ -188,7 +190,7 @@ class NodeApp:
 
     @property
     def left_early(self) -> int | None:
-        """The exit code of a node that was asked to stop before it had joined; none of any other."""
+        """The exit code of a node that was asked to stop before it had joined; None of any other."""
         stops = self._shutdown.draining.is_set() and not self._has_joined
         return self._shutdown.exit_code if stops else None
 
@@ -221,7 +223,7 @@ class NodeApp:
 
     @asynccontextmanager
     async def _services(self) -> AsyncIterator[None]:
-        """Run everything that runs beside the rounds."""
+        """Run all services other than the rounds."""
         context = self._context
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._shutdown.watch_signals)
@@ -276,7 +278,7 @@ class NodeApp:
         await self._supervisor.keep("rounds", run)
 
     async def _save(self) -> None:
-        """Write the last checkpoint, or tell why there is none; the one before it is intact."""
+        """Write the last checkpoint, or report why that failed; the one before it is intact."""
         deadline = trio.current_time() + LAST_CHECKPOINT_SECONDS
         with trio.CancelScope(deadline=deadline, shield=True) as waiting:
             try:

@@ -30,7 +30,7 @@ from sapo_client.paths import DataDir
 
 
 def require_joinable(config: Config) -> None:
-    """Raise if a node with this configuration cannot start; asks for no passphrase and changes nothing.
+    """Raise if a node with this configuration cannot start; needs no passphrase and changes nothing.
 
     Raises:
         SapoError: addresses or the manifest are missing, malformed or unusable, no RPC was named, or the
@@ -61,11 +61,11 @@ def run_node(
     """Run a node until it is stopped; return its exit code.
 
     Args:
-        show: takes the summary of each round.
+        show: called with the summary of each round.
         roles: parts of the node to replace.
 
     Raises:
-        SapoError: it cannot run, and its operator can change that.
+        SapoError: it cannot run; the hint says what its operator can do.
     """
     require_addresses(config)
     data = DataDir(config.data_dir).create()
@@ -101,7 +101,7 @@ def run_node(
 
 
 async def live(open_node: Callable[[RunOptions], NodeApp], options: RunOptions) -> int:
-    """Run a node to its end, and open it again whenever the terms of its swarm change.
+    """Run a node until it ends, opening it again whenever the terms of its swarm change.
 
     Returns:
         The exit code of the last run.

@@ -1,4 +1,4 @@
-"""What became of a node's last checks of answers, told from its events."""
+"""Outcomes of a node's last checks of answers, collected from its events."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from sapo_protocol.rules import Reason
 
 
 class Checks:
-    """Memory of the last checks with a result, and of those for which this node had no time."""
+    """The last checks with a result, and those for which this node was too busy."""
 
     def __init__(self) -> None:
         self._undecided: deque[tuple[float, bool]] = deque(maxlen=CHECKS)
 
     def note(self, event: str, fields: Mapping[str, object]) -> None:
-        """Take an event of the node."""
+        """Record an event of the node."""
         if event == "verified":
             self._undecided.append((trio.current_time(), False))
         elif event == "refused" and fields["reason"] == Reason.NODE_BUSY:
             self._undecided.append((trio.current_time(), True))
 
     def facts(self) -> CheckFacts:
-        """Return what became of those of the last hour."""
+        """Return the outcomes of the last hour."""
         first = trio.current_time() - REMEMBERED_SECONDS
         recent = [is_undecided for at, is_undecided in self._undecided if at >= first]
         return CheckFacts(len(recent), sum(recent))

@@ -21,7 +21,7 @@ from sapo_verification.sampling.engine_terms import Terms
 def open_engine(
     context: NodeContext, *, checkers: CheckerPool, beacons: Beacons, observers: Iterable[Observer]
 ) -> Engine:
-    """Return the engine over the node's database, with a screening key of this start."""
+    """Return the engine over the node's database, with a new secret key for screens and lots."""
     return Engine(
         context.manifest,
         context.data.database,
@@ -40,7 +40,7 @@ def open_engine(
 
 
 def storage_facts(context: NodeContext, engine: Engine) -> StorageFacts:
-    """Return what the node's health shows of others' rollouts on its disk."""
+    """Return the facts on stored rollouts of others for the health report."""
     first = engine.epoch(context.clock()) - EPOCH_WINDOW  # older ones are neither counted nor asked for
     room_mib = context.config.verification.kept_rollouts_mib
     return StorageFacts(dropped=engine.envelopes.budget.dropped(first), room_mib=room_mib)

@@ -1,4 +1,4 @@
-"""The health of a running node: collects the facts once per interval, assesses them, tells every outlet."""
+"""The health of a running node: collects facts once per interval, assesses them, and reports the findings."""
 
 from __future__ import annotations
 
@@ -61,16 +61,16 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 
 _CHAIN_SECONDS: Final = 30.0
-"""Between two looks at the chain; public endpoints count questions."""
+"""Interval of reading the chain; public endpoints limit the number of requests."""
 
 _FIRST_CHAIN_SECONDS: Final = 5.0
-"""Between two looks until they have shown that the clock is right: the node signs nothing before."""
+"""The same until the chain has confirmed the clock, before which the node signs nothing."""
 
 _WINDOW_SECONDS: Final = 300.0
-"""Time over which refused messages are counted."""
+"""Window in which refused messages are counted."""
 
 _ROUNDS: Final = 20
-"""Rounds whose median duration is the usual one."""
+"""Rounds whose median duration counts as normal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class _Messages:
 
 
 class IslandWatch:
-    """Notes at each look whether this epoch's number of islands is known.
+    """Records at each assessment whether this epoch's number of islands is known.
 
     Args:
         clock: returns the Unix time in seconds.
@@ -97,7 +97,7 @@ class IslandWatch:
         self._unknown_since: float | None = None
 
     def facts(self) -> IslandFacts | None:
-        """Return what the node's health shows of the islands; none in a swarm that is never divided."""
+        """Return the facts on the islands; None in a swarm that is never divided."""
         if not self._islands.is_divided:
             return None
         epoch = epoch_at(self._manifest, max(self._clock(), self._manifest.genesis_seconds))
@@ -114,11 +114,11 @@ class HealthWatch:
     """Assessment of a node's health, once per interval.
 
     Args:
-        bond: returns what is known of the accounts' bonds; none in a swarm that asks for no bond.
-        change: returns the announced change that this node cannot follow yet, if there is one.
-        islands: returns what is known of the swarm's number of islands; none in one that is never divided.
-        storage: returns what became of others' rollouts on the disk.
-        show: takes a line for the terminal.
+        bond: returns the facts on the accounts' bonds; None in a swarm without a bond gate.
+        change: returns the announced change of terms that this node cannot follow yet, if there is one.
+        islands: returns the facts on the number of islands; None in a swarm that is never divided.
+        storage: returns the facts on stored rollouts of others.
+        show: called with each line for the terminal.
 
     Attributes:
         findings: of the last assessment, errors first.
@@ -177,7 +177,7 @@ class HealthWatch:
         self._resumes_epoch = None
 
     async def run(self, assessed: Callable[[], None]) -> None:
-        """Look at the chain and assess the health until cancelled; may be run again after that.
+        """Read the chain and assess the health until cancelled; may be run again after that.
 
         Args:
             assessed: called after each assessment.
@@ -201,7 +201,7 @@ class HealthWatch:
             await trio.sleep(_FIRST_CHAIN_SECONDS if awaited else _CHAIN_SECONDS)
 
     async def look_at_chain(self) -> None:
-        """Ask the chain for its time and this account's state."""
+        """Read the chain's time and this account's state."""
         watch = self._context.clock_watch
         jump = watch.jump()
         try:
@@ -213,15 +213,16 @@ class HealthWatch:
             self._count_unregistered(self._answered)
             ahead = self._view.clock_ahead_seconds
             watch.compared(jump, ahead_seconds=ahead, agrees=self._view.clock_agrees)
-        if block := self._chain.chain_seconds:  # whatever else of the look failed
+        if block := self._chain.chain_seconds:  # even if another part of the reading failed
             manifest = self._context.manifest
             epoch = epoch_at(manifest, max(watch.wall(), manifest.genesis_seconds))
             watch.note_block(block, epoch_start_seconds=epoch_start_seconds(manifest, epoch))
 
     def _count_unregistered(self, now: float) -> None:
-        """Add the time between two looks that the chain answered; what it cannot be asked stays as it was."""
+        """Add the time between two successful readings to the unregistered time, if the account is
+        unregistered."""
         author = self._context.author
-        # balance and registration must be of one moment: a registration costs coins
+        # balance and registration must be of one reading: a registration costs coins
         is_registered = (author.account, author.node) in self._chain.status().claims
         if self._view.coins_wei is None or is_registered:
             self._unregistered_seconds = None
@@ -231,7 +232,7 @@ class HealthWatch:
         self._looked = now
 
     def assess(self) -> tuple[HealthFinding, ...]:
-        """Assess the node, tell terminal and metrics, and return the findings."""
+        """Assess the node, report changes, set the metrics, and return the findings."""
         self._policy.look(self._learner, self._context.events)
         facts = self._facts()
         self.findings = assess(facts)
@@ -241,7 +242,7 @@ class HealthWatch:
         return self.findings
 
     def _tell(self) -> None:
-        """Tell terminal, events and webhook of findings that are new, last or are over."""
+        """Report findings that are new, persist or are over to terminal, events and webhook."""
         before = self._said.codes
         codes = {finding.code for finding in self.findings}
         if before != codes:
@@ -306,7 +307,7 @@ class HealthWatch:
             silent_seconds=trio.current_time() - self._progressed,
             usual_seconds=median(self._durations) if self._durations else None,
             resumes_in_seconds=resumes if resumes > 0 else None,
-            # a start listens for another process of its identity up to twice this long
+            # doppelganger protection may listen for up to twice this long at the start
             start_seconds=START_SECONDS + 2 * self._context.config.swarm.listen_before_signing_seconds,
         )
 
@@ -333,7 +334,7 @@ class HealthWatch:
         if self._unregistered_seconds is None:
             self._refusal = None
         if self._trouble is None:  # else the last error is the chain's absence
-            self._refusal = status.last_error or self._refusal  # each new try clears the last error
+            self._refusal = status.last_error or self._refusal  # each new attempt clears the last error
         return AccountFacts(
             account=str(self._context.author.account),
             coins_wei=self._view.coins_wei,
@@ -370,8 +371,8 @@ class HealthWatch:
     def _count_messages(self, now: float) -> tuple[_Messages, _Messages]:
         """Return the counts of messages at the start of the window and now.
 
-        One who has just joined hears authors before their certificates. That is nobody's failure, and these
-        messages stay uncounted later as well, when the window still reaches back to them.
+        A node that has just joined receives messages before their authors' certificates. This is normal, so
+        these messages are left out, also later while the window includes them.
         """
         telemetry, unknown = self._context.telemetry, str(Reason.CERTIFICATE_UNKNOWN)
         reasons = Counter({str(reason): count for reason, count in telemetry.refusals.items()})
@@ -391,7 +392,7 @@ class HealthWatch:
         return DiskFacts(str(folder), free_bytes=shutil.disk_usage(folder).free, reserve_bytes=reserve)
 
     def _note(self, event: str, fields: Mapping[str, object]) -> None:
-        """Take an event of the node."""
+        """Record an event of the node."""
         self._policy.note(event, fields)
         self._own_groups.note(event, fields)
         self._checks.note(event, fields)

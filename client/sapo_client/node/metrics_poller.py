@@ -1,4 +1,4 @@
-"""Regular polling of floods, the ledger's queue, the ratings of peers and what they may send."""
+"""Periodic updates: metrics of floods and the ledger's queue, ratings of peers and their limits."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ from sapo_verification.engine import Engine
 _LOOK_SECONDS: Final = 1.0
 
 _LOOKS_PER_RATING: Final = 10
-"""Ratings follow from audits, of which there are a few a second at most, so they can be rarer."""
+"""Polls per update of the ratings, which change only with audits, a few per second at most."""
 
 
 @dataclass(frozen=True, slots=True)
 class MetricsPoller:
-    """Service that turns counts of a node's parts into metrics, and what is known of accounts into limits."""
+    """Service that exports counts of a node's parts as metrics, and updates the transport's view of
+    accounts."""
 
     manifest: Manifest
     transport: Transport
@@ -69,14 +70,15 @@ class MetricsPoller:
         self.transport.rate(self.ratings.of(peer_ids, self._epoch()))
 
     def vouch(self) -> None:
-        """Tell the transport which peers are vouched for."""
+        """Give the transport the peers that are vouched for."""
         vouched = self.ratings.vouched(self._epoch(), self.records.pairs())
         self.transport.vouch(vouched.earned, vouched.bonded)
 
     def _vouched_rests_on(self) -> tuple[int, bool, int, int]:
-        """Return what decides about who is vouched for: bonds may be read after their epoch began.
+        """Return a value that changes when the vouched peers have to be computed again, as when bonds were
+        read.
 
-        Who earns a weight within an epoch waits for the next one.
+        An account that earns a weight within an epoch is vouched for from the next one on.
         """
         epoch, engine = self._epoch(), self.engine
         known = len(engine.certificates.pairs())

@@ -1,4 +1,4 @@
-"""What became of a node's last own groups, told from its events."""
+"""Outcomes of a node's last own groups, collected from its events."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from sapo_client.observe.own_groups import GROUPS, LEAST_SKIPPED, SKIP_REASONS, OwnGroupFacts
 
 _TASKS = 512
-"""Last tasks by which it is told whether any of a family was answered."""
+"""Last tasks that are remembered, to report families of which none was answered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,15 +25,15 @@ class _Round:
 
 
 class OwnGroups:
-    """Memory of the rounds with the last own groups, as many as an assessment looks at."""
+    """The rounds with the last own groups, as many as an assessment needs."""
 
     def __init__(self) -> None:
         self._rounds: deque[_Round] = deque()
         self._withheld: Counter[str] = Counter()
-        self._tasks: deque[tuple[str, str]] = deque(maxlen=_TASKS)  # family, why skipped or nothing
+        self._tasks: deque[tuple[str, str]] = deque(maxlen=_TASKS)  # family, reason of a skip
 
     def note(self, event: str, fields: Mapping[str, object]) -> None:
-        """Take an event of the node."""
+        """Record an event of the node."""
         match event, fields:
             case "own_rollout_refused", {"reason": reason}:
                 self._withheld[str(reason)] += 1
@@ -50,14 +50,14 @@ class OwnGroups:
                 self._withheld = Counter()
 
     def _add(self, ended: _Round) -> None:
-        if not ended.groups:  # a round without the chain, say
+        if not ended.groups:  # such as a private round
             return
         self._rounds.append(ended)
         while sum(each.groups for each in self._rounds) - self._rounds[0].groups >= GROUPS:
             self._rounds.popleft()
 
     def facts(self) -> OwnGroupFacts:
-        """Return what became of them."""
+        """Return their outcomes."""
         shared = sum(each.shared for each in self._rounds)
         return OwnGroupFacts(
             shared=shared,
@@ -68,7 +68,7 @@ class OwnGroups:
         )
 
     def _skipped(self) -> dict[str, list[str]]:
-        """Return the families of which no task was answered, by the reason of the last one."""
+        """Return the families of which no task was answered, by the reason of the last skip."""
         last, counts = dict(self._tasks), Counter(family for family, _ in self._tasks)
         answered = {family for family, reason in self._tasks if not reason}
         found: dict[str, list[str]] = {}

@@ -1,4 +1,4 @@
-"""The node's side of its page: views of its running parts, and what the page's buttons ask for."""
+"""The backend of a node's web page: JSON views of its running parts, and the actions of its buttons."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from sapo_verification.reputation.book import ORDERS, BookEntry, read_book
 SELF: Final = "self"
 TICK_SECONDS: Final = 1.0
 STATUS_TICKS: Final = 4
-"""Ticks between two statuses in the stream."""
+"""Ticks between two status reports in the stream."""
 
 MOST_IN_A_TICK: Final = 12
-"""Decisions sent in one tick: more lines a second nobody reads, and each costs the node a little."""
+"""Decisions sent in one tick: more lines than a person can read, and each has a cost."""
 
 MOST_EPOCHS: Final = 30
 MOST_ROWS: Final = 200
@@ -42,7 +42,7 @@ View = Callable[[WebRequest], "JSON | None"]
 
 
 class NodeReports(Protocol):
-    """What the page reads of a running node."""
+    """The parts of a running node that the page reads."""
 
     @property
     def context(self) -> NodeContext:
@@ -74,7 +74,7 @@ class NodeReports(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class NodePage:
-    """What one running node shows on its page."""
+    """The page of one running node."""
 
     reports: NodeReports
     desk: ClaimDesk
@@ -90,7 +90,7 @@ class NodePage:
         }
 
     async def view(self, node: str, name: str, request: WebRequest) -> JSON | None:
-        """Return a view; none if there is no such node or view."""
+        """Return a view; None if there is no such node or view."""
         quick: Mapping[str, View] = {
             "status": lambda _: self.status(),
             "peers": lambda _: {**self.reports.peers().model_dump(mode="json"), "alone": self._alone},
@@ -108,16 +108,16 @@ class NodePage:
         }
         if node != SELF:
             return None
-        if name in slow:  # they wait for the disk
+        if name in slow:  # these read the disk
             return await trio.to_thread.run_sync(slow[name], request)
         return quick[name](request) if name in quick else None
 
     def stream(self, node: str, request: WebRequest) -> AsyncIterator[bytes] | None:
-        """Return the live events; none if there is no such node."""
+        """Return the stream of live events; None if there is no such node."""
         return self._events(request) if node == SELF else None
 
     async def order(self, node: str, name: str, body: bytes) -> JSON | None:
-        """Claim, if that is the order.
+        """Carry out an action of the page's buttons; the only one is to claim points.
 
         Raises:
             SapoError: it failed.
@@ -131,7 +131,7 @@ class NodePage:
         return self.reports.context.config.swarm.alone
 
     def status(self) -> JSON:
-        """Return the status report with the health in one word."""
+        """Return the status report, with the health as one word."""
         report = self.reports.status()
         return {**report.model_dump(mode="json"), "healthy": is_healthy(report.findings)}
 
@@ -262,7 +262,8 @@ class NodePage:
         }
 
     def _epoch(self, final: FinalEpoch) -> JSON:
-        """Return a final epoch with the own points in it; none if its proposal is not here."""
+        """Return a final epoch with this account's points in it; None for the points if its proposal is
+        missing."""
         if final.epoch not in self.points:
             self.points[final.epoch] = self._points(final)
         points = self.points[final.epoch]
@@ -311,7 +312,7 @@ def _matches(seen: SeenRollout, wanted: str) -> bool:
 
 
 def _without_secrets(value: Any) -> Any:
-    """Return a setting's value; URLs without what may be a password or an API key."""
+    """Return a setting's value, with URLs stripped of parts that may be a password or an API key."""
     if isinstance(value, str):
         return without_secrets(value)
     return [_without_secrets(each) for each in value] if isinstance(value, list) else value

@@ -1,4 +1,4 @@
-"""What happened to the node's policy in the last hour, told from its events and its checkpoints."""
+"""Incidents of the node's policy in the last hour, collected from its events and checkpoints."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class _Happened:
 
 
 class PolicyEvents:
-    """Memory of restarts, rollbacks, damaged checkpoints and failed services.
+    """Recent restarts, rollbacks, damaged checkpoints and failed services.
 
     Args:
         checkpoints: folder of the learner's checkpoints.
@@ -48,7 +48,7 @@ class PolicyEvents:
         self._set_aside: tuple[str, ...] = ()
 
     def note(self, event: str, fields: Mapping[str, object]) -> None:
-        """Take an event of the node."""
+        """Record an event of the node."""
         match event:
             case "learner_restarted":
                 text = f"the learner was restarted after step {fields['step']}: {fields['why']}"
@@ -71,12 +71,13 @@ class PolicyEvents:
                 self._add(FindingCode(str(fields["finding"])), str(fields["why"]))
             case "service_failed" if fields["finding"]:
                 self._add(FindingCode(str(fields["finding"])), str(fields["told"]))
-            case "service_failed" if not fields["transient"]:  # findings of their own tell of the others
+            case "service_failed" if not fields["transient"]:  # the others have findings of their own
                 text = f"the part {fields['service']} of this node failed: {fields['error']}"
                 self._add(FindingCode.SERVICE_FAILED, text)
 
     def look(self, learner: Backend, events: EventLog) -> None:
-        """Take what happened to the learner since the last call, and whether it passed over checkpoints."""
+        """Record incidents of the learner since the last call, such as damaged checkpoints that it
+        skipped."""
         for event, fields in learner.take_happened():
             events.write(event, **fields)
         if learner.set_aside == self._set_aside:
@@ -99,7 +100,7 @@ class PolicyEvents:
             self._add(FindingCode.CHECKPOINT_UNREADABLE, text)
 
     def recent(self) -> tuple[PolicyEvent, ...]:
-        """Return what happened in the last hour, one entry per code with the last event's text."""
+        """Return the incidents of the last hour, one entry per code with the text of the last one."""
         now = trio.current_time()
         self._happened = [each for each in self._happened if now - each.at <= each.lasts_seconds]
         last = {happened.code: happened.text for happened in self._happened}
@@ -111,7 +112,7 @@ class PolicyEvents:
 
 
 def _rollback(fields: Mapping[str, object]) -> str:
-    """Return what the canary found and did, in a sentence."""
+    """Return a sentence on what the canary found and did."""
     planted, accounts = fields["planted"], fields["quarantined"]
     if isinstance(accounts, list) and accounts:
         number = "1 account is" if len(accounts) == 1 else f"{len(accounts)} accounts are"

@@ -104,11 +104,11 @@ class Reports:
         )
 
     def keep(self, *, stopped: bool = False) -> None:
-        """Write the status, for `sapo status` when this process is gone."""
+        """Write the status to a file, for `sapo status` after this process has ended."""
         report = self.status().model_copy(update={"state": "stopped"} if stopped else {})
         try:
             keep_status(self.context.data.status, report)
-        except OSError as error:  # a full disk, of which the health tells; training goes on
+        except OSError as error:  # as with a full disk, which the health reports; training continues
             _LOG.warning("the status was not written: %s", error)
 
     def peers(self) -> PeersReport:
@@ -139,7 +139,7 @@ class Reports:
         return "paused" if self.pause.holds else "running"
 
     def _device(self) -> str:
-        """Return the device that is used, not the one that was asked for."""
+        """Return the device that is in use, not the configured one (which may be ``auto``)."""
         learner = self.learner
         return learner.about.device if isinstance(learner, Learner) else self.context.config.learner.device
 

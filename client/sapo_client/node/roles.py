@@ -1,4 +1,4 @@
-"""What a program may add to a node or replace in it."""
+"""Extension points: parts of a node that a program may add or replace."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sapo_verification.observer import Observer
 
 
 class StartedNode(Protocol):
-    """A node that runs, as the program that runs it sees it."""
+    """The interface of a running node for the program that runs it."""
 
     @property
     def addresses(self) -> tuple[str, ...]:
@@ -35,10 +35,10 @@ def _ignore(_node: StartedNode) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """Parts of a node that a program replaces, and what it wants to hear.
+    """Parts of a node that a program replaces, and its callbacks.
 
     Attributes:
-        observers: told every decision on rollouts, in addition to the node's own observers.
+        observers: receive every decision on rollouts, in addition to the node's own observers.
         started: called inside the event loop once the node listens and serves its control API.
     """
 

@@ -1,11 +1,11 @@
-"""What the transport knows of the router, for reports."""
+"""The report on the router's port mapping."""
 
 from sapo_client.observe.reports import RouterReport
 from sapo_client.swarm.router.answers import RouterView
 
 
 def router_report(view: RouterView | None) -> RouterReport | None:
-    """Return the report of a router; None if none is to be asked."""
+    """Return the report of a router; None if the node does not use one."""
     if view is None:
         return None
     return RouterReport(

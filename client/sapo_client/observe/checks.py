@@ -1,4 +1,4 @@
-"""Finding about checks of answers that a machine too slow for them leaves undecided."""
+"""Health finding: the machine is too slow, so too many checks of answers end without a verdict."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Final
 from sapo_client.observe.findings import FindingCode, FindingLevel, HealthFinding
 
 CHECKS: Final = 64
-"""Last checks that are looked at; fewer than half of these say nothing."""
+"""Number of latest checks that are assessed; with fewer than half as many nothing is reported."""
 
 MOST_UNDECIDED: Final = 0.25
-"""Share of them that is reported; a pause of the whole machine leaves a few undecided."""
+"""Share of undecided checks above which a warning is given; a pause of the whole machine leaves a few."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class CheckFacts:
 
 
 def assess_checks(facts: CheckFacts) -> Iterator[HealthFinding]:
-    """Yield that too many are left undecided."""
+    """Yield a warning if too many checks are left undecided."""
     if 2 * facts.checks >= CHECKS and facts.undecided > MOST_UNDECIDED * facts.checks:
         text = (
             f"this machine had no time for {facts.undecided} of the last {facts.checks} checks of answers, so"

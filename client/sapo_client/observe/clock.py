@@ -1,4 +1,4 @@
-"""What a node's health says of a clock that was set, and of signatures under one that was far ahead."""
+"""Health findings about the wall clock: jumps not accepted yet, and signatures of a clock far ahead."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Final
 from sapo_client.observe.findings import FindingCode, FindingLevel, HealthFinding
 
 _LAST_SECOND: Final = int(datetime(9999, 12, 31, 23, 59, tzinfo=UTC).timestamp())
-"""Of the last year that can be written; a clock may have been ahead by more."""
+"""The latest Unix time that ``datetime`` can format; a clock may have been ahead by more."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClockFacts:
-    """A change of the wall clock that is not believed yet.
+    """A change of the wall clock that the node has not accepted yet.
 
     Attributes:
-        jump_seconds: by how much it was set; negative: back.
-        believed_in_seconds: when it is believed if it stays as it is.
+        jump_seconds: how far the clock was set forward; negative: back.
+        believed_in_seconds: seconds until it is accepted, if it does not change again.
     """
 
     jump_seconds: float
@@ -39,21 +39,21 @@ class SignedAheadFacts:
 
 
 def assess_clock(clock: ClockFacts) -> Iterator[HealthFinding]:
-    """Yield what is wrong with it."""
+    """Yield a finding about a jump of the clock."""
     side = "ahead" if clock.jump_seconds > 0 else "back"
     text = (
         f"this machine's clock jumped {side} by {abs(clock.jump_seconds):.0f} s, so this node trains alone"
         " and signs nothing until the clock is sure"
     )
     hint = (
-        "set the clock, for example with NTP; if it is right now, do nothing: it is believed after a new"
+        "set the clock, for example with NTP; if it is right now, do nothing: it is accepted after a new"
         f" block of the chain with the same time, or in {max(0.0, clock.believed_in_seconds):.0f} s"
     )
     yield HealthFinding(FindingCode.CLOCK_JUMPED, FindingLevel.ERROR, text, hint)
 
 
 def assess_signed_ahead(ahead: SignedAheadFacts) -> Iterator[HealthFinding]:
-    """Yield that nothing may be signed before it."""
+    """Yield that the node may sign nothing before that epoch."""
     begins = datetime.fromtimestamp(min(ahead.begins_seconds, _LAST_SECOND), UTC)
     text = (
         f"this data directory signed in epoch {ahead.epoch}, which begins on {begins:%Y-%m-%d %H:%M} UTC, so"

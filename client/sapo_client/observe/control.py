@@ -41,7 +41,7 @@ MAX_CONNECTIONS = 32  # a browser opens up to six at once and keeps one for the 
 
 @dataclass(frozen=True, slots=True)
 class Handlers:
-    """The node's side: reports by name (`status` is `GET /status`) and the three fixed endpoints."""
+    """Callbacks into the node: reports by name (`status` is `GET /status`) and the three fixed endpoints."""
 
     reports: Mapping[str, Callable[[], JSON]]
     is_draining: Callable[[], bool]

@@ -58,7 +58,7 @@ class ControlClient:
         return f"http://{HOST}:{read_port(self.data)}{answer['path']}"
 
     def pause(self, *, paused: bool) -> JSON:
-        """Let no further round of the node begin, or let them go on; return its response."""
+        """Pause the node before its next round, or resume it; return its response."""
         return self._parse(self._call("POST", "pause" if paused else "resume"))
 
     def health(self) -> HealthReport:
@@ -127,8 +127,8 @@ def read_token(data: DataDir) -> str:
 def keep_token(data: DataDir) -> str:
     """Return the token of the control API; create it, private to the user, if there is none.
 
-    A new one is written beside and renamed: one that was cut off by a crash or a full disk would be refused
-    at every later start.
+    A new one is written to a temporary file and renamed: a partial one, left by a crash or a full disk, would
+    be refused at every later start.
     """
     if data.control_token.exists():
         return _kept_token(data.control_token)

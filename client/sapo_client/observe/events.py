@@ -53,7 +53,7 @@ _MESSAGES = frozenset(
         "verified",
     }
 )
-"""What happens many times a minute; every other event happens a few times an epoch."""
+"""Events that occur many times a minute; every other event occurs a few times an epoch."""
 
 DEFAULT_MAX_BYTES = 64 * 1024 * 1024
 DEFAULT_KEEP = 5
@@ -111,7 +111,7 @@ class EventLog:
                 raise ValueError(f"the event {event} was written after the event file was closed")
             try:
                 self._append_counted(event, fields)
-            except OSError as error:  # a node that cannot tell what it does goes on doing it
+            except OSError as error:  # a node that cannot write its events continues
                 self._why = error.strerror or str(error)
                 if not self._unwritten:
                     _LOG.warning("events are counted and not written to %s: %s", self._path, self._why)

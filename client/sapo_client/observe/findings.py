@@ -1,4 +1,4 @@
-"""What an assessment of a node's health finds: codes, levels and sentences."""
+"""Findings of a health assessment: codes, levels and texts."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ UNREACHABLE_HINT: Final = (
     "switch UPnP on in the router, or forward the TCP port of swarm.listen there to the same port of this"
     " machine and allow it in the firewall; a swarm needs nodes that can be reached"
 )
-"""What to do where peers cannot connect."""
+"""Hint for nodes to which peers cannot connect."""
 
 ISLANDS_HINT: Final = (
     "keep the node connected: it reads the ledger's last final epochs, and asks peers for the proposals"
     " behind them; if the RPC endpoint is behind its chain, name another one with --rpc"
 )
-"""What to do where the number of islands is not known."""
+"""Hint for nodes that do not know the number of islands."""
 
 
 class FindingLevel(StrEnum):
-    """How bad a finding is: a node with an error is not healthy."""
+    """Severity of a finding: a node with an error is not healthy."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -70,8 +70,8 @@ class HealthFinding:
     """One thing that is wrong.
 
     Attributes:
-        text: one sentence that says what is the case.
-        hint: what to do next.
+        text: one sentence that states the problem.
+        hint: what the operator can do about it.
     """
 
     code: FindingCode

@@ -32,7 +32,7 @@ def following(path: Path, position: int, wait: Callable[[float], None] = time.sl
     """Yield lines that are appended after a position, for ever; a rotated file is read to its end first.
 
     Args:
-        wait: pauses between two looks.
+        wait: called with the seconds to sleep between two reads.
     """
     stream = path.open("rb")
     stream.seek(position)

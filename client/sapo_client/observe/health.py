@@ -30,41 +30,41 @@ INTERVAL_SECONDS: Final = 10.0
 """Seconds between two assessments."""
 
 SLOW_FACTOR: Final = 3.0
-"""A round or a call that takes this many times as long as usual is reported."""
+"""A round or a call is reported once it takes this many times its usual duration."""
 
 QUIET_SECONDS: Final = 30.0
-"""No round and no call is reported before this time: a canary check takes as long between fast rounds."""
+"""Rounds and calls are not reported before this duration: a canary check can take as long."""
 
 START_SECONDS: Final = 300.0
-"""Time in which the first round must end; a large model loads for minutes."""
+"""Time in which the first round must end; loading a large model takes minutes."""
 
 REMEMBERED_SECONDS: Final = 3600.0
-"""Time for which an event of the policy or a failed service is reported."""
+"""How long an event of the policy or a failed service is reported."""
 
 WAITED_SECONDS: Final = 150.0
-"""Time for which it is reported that a part of the node waits; it tries again within a minute."""
+"""How long a waiting part of the node is reported after its last failure; it retries within a minute."""
 
 CHAIN_SECONDS: Final = 60.0
-"""Silence of the chain that is reported: a busy endpoint misses a look or two."""
+"""The chain is reported as silent after this time: a busy endpoint misses a query or two."""
 
 CLOCK_SECONDS: Final = 10.0
-"""Difference to the chain's clock that is reported; peers allow this much at an epoch's edge."""
+"""A larger difference to the chain's clock is reported; peers tolerate this much at an epoch's boundary."""
 
 REFUSED_SHARE: Final = 0.5
 REFUSED_MESSAGES: Final = 20
-"""Fewer messages say nothing about a share."""
+"""With fewer messages the refused share is not assessed."""
 
 UNHEARD_ROLLOUTS: Final = 4
-"""Own rollouts in a row that reached no peer; one can be lost while the mesh changes."""
+"""Consecutive own rollouts without a recipient that are reported; one can be lost as the mesh changes."""
 
 REGISTRATION_SECONDS: Final = 120.0
-"""Time that a registration takes at most on a chain in order."""
+"""Maximum duration of a registration on a working chain."""
 
 MISMATCH_NATS: Final = 1e-2
-"""Mismatch of sampler and trainer per token that is reported; rounding alone stays far below it."""
+"""Mismatch of sampler and trainer, nats per token, above which it is reported; rounding stays far below."""
 
 _KEYS: Final = re.compile(r" [0-9a-f]{64}:\d+(?=: )")
-"""What distinguishes one registration of a node key from another, in the words of the ledger's outbox."""
+"""The part of an outbox entry's text that differs between registrations of node keys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class CallFacts:
 
 @dataclass(frozen=True, slots=True)
 class PolicyEvent:
-    """What happened to the node's policy, or a service that failed.
+    """An event of the node's policy, or the failure of a service.
 
     Attributes:
         text: one sentence about the last of these events.
@@ -125,7 +125,7 @@ class ChainFacts:
     Attributes:
         silent_seconds: since an endpoint last answered.
         trouble: why none answers.
-        wrong: endpoints of other chains, each in words.
+        wrong: descriptions of the endpoints that serve another chain.
         usable: whether any endpoint serves the right chain.
         epoch_seconds: length of an epoch.
         clock_ahead_seconds: lead of this machine's clock over the chain's, negative if it is behind; none if
@@ -147,8 +147,8 @@ class AccountFacts:
     Attributes:
         coins_wei: balance for transaction fees when it was last read; none before.
         unregistered_seconds: how long the claim on the node key has been missing while the chain answered;
-            none if it was there at the last look.
-        stuck: transactions that wait for a block longer than their fees are good for.
+            none if the last query found it.
+        stuck: transactions that have waited for a block for longer than their fees should need.
         trouble: why the last transaction was not sent.
     """
 
@@ -161,13 +161,13 @@ class AccountFacts:
 
 @dataclass(frozen=True, slots=True)
 class BondFacts:
-    """Bonds or attestations in a swarm whose gate asks for one of every account.
+    """Bonds or attestations in a swarm whose gate requires one of every account.
 
     Attributes:
         part: of a whole account that this one counts for, 0 to 1; none while it is unknown.
         unread_seconds: since when the present epoch's bonds should be known and are not; none if they are.
         trouble: why they are not.
-        attesters: whom to ask for an attestation; none where a bond is asked for.
+        attesters: the accounts that can attest; none where the gate requires a bond.
     """
 
     account: str
@@ -182,7 +182,7 @@ class ChangeFacts:
     """A change of the swarm's terms that is announced, and that this node cannot follow yet.
 
     Attributes:
-        name: which one, in words.
+        name: description of the change.
         trouble: why not.
         epochs: until it is in force; at most 0 if it is.
     """
@@ -199,7 +199,7 @@ class PeerFacts:
     Attributes:
         alone_seconds: since a peer was last connected, or since the start.
         bootstrap: number of known bootstrap addresses.
-        unheard: own rollouts in a row that reached no peer although some were connected.
+        unheard: consecutive own rollouts that reached no peer although some were connected.
         arrived: messages in the last minutes.
         refused: those of them that were refused.
         reason: most frequent reason of these refusals.
@@ -231,7 +231,7 @@ class IslandFacts:
 
 @dataclass(frozen=True, slots=True)
 class HealthFacts:
-    """Everything that an assessment looks at; a part that a node does not have is None."""
+    """Input of an assessment; a part that the node does not have is None."""
 
     rounds: RoundFacts = RoundFacts()
     call: CallFacts | None = None
@@ -313,25 +313,26 @@ def _event(event: PolicyEvent, log: str) -> HealthFinding:
 
 
 WAITED_FOR: Final = frozenset({FindingCode.SERVER_AWAY, FindingCode.DISK_FULL})
-"""What a part of the node waits for: it tries again at least once a minute, and each failure is an event."""
+"""Events of parts of the node that wait: they retry at least once a minute, and each failure is an event."""
 
 _EVENT_ERRORS: Final = WAITED_FOR | {FindingCode.POLICY_RESET}
 
 _EVENT_HINTS: Final = {
-    FindingCode.LEARNER_RESTARTED: "training goes on at its last checkpoint; if it happens often, see {log}",
+    FindingCode.LEARNER_RESTARTED: "training continues from the last checkpoint; if it happens often,"
+    " see {log}",
     FindingCode.POLICY_ROLLED_BACK: "training uses less of others' text until checks of the canary pass",
     FindingCode.POLICY_RESET: "stop the node and restore the learner folder from a copy if you have one",
     FindingCode.SAMPLER_MISMATCH: "sampler and trainer compute different policies: use learner.backend ="
     " transformers, or another precision; {log} has the step's figures",
     FindingCode.CHECKPOINT_UNREADABLE: "the damaged folder was kept beside the others; check the disk",
-    FindingCode.CHECKPOINT_FAILED: "it is tried again by itself; a restart would lose the steps since the"
+    FindingCode.CHECKPOINT_FAILED: "it is retried automatically; a restart would lose the steps since the"
     " last one that was written: free space if the disk is full; see {log}",
     FindingCode.GOOD_POLICY_LOST: "nothing: the canary compares with the present policy from now on; check"
     " the disk",
-    FindingCode.SERVER_AWAY: "training goes on by itself once the server answers: see that it runs, and that"
-    " learner.endpoint is its address",
-    FindingCode.DISK_FULL: "what failed is tried again by itself; nothing new is kept until there is space",
-    FindingCode.SERVICE_FAILED: "it is restarted by itself; if it happens again, report {log}",
+    FindingCode.SERVER_AWAY: "training continues automatically once the server answers: see that it runs,"
+    " and that learner.endpoint is its address",
+    FindingCode.DISK_FULL: "the node retries automatically; nothing new is stored until there is space",
+    FindingCode.SERVICE_FAILED: "it is restarted automatically; if it happens again, report {log}",
 }
 
 
@@ -378,7 +379,7 @@ def _account(account: AccountFacts) -> Iterator[HealthFinding]:
         count = "1 transaction has" if account.stuck == 1 else f"{account.stuck} transactions have"
         hint = "raise ledger.max_fee_gwei if fees have risen; see `sapo ledger status`"
         if account.coins_wei == 0:
-            hint = "have coins sent to the account: what waits is then sent by itself"
+            hint = "have coins sent to the account: waiting transactions are then sent automatically"
         yield HealthFinding(
             FindingCode.TRANSACTION_STUCK, FindingLevel.WARNING, f"{count} waited too long for a block", hint
         )
@@ -455,7 +456,7 @@ def _islands(islands: IslandFacts) -> Iterator[HealthFinding]:
     else:
         level, what = (
             FindingLevel.WARNING,
-            f"so this node goes on with {islands.last_count}, the last known one",
+            f"so this node continues with {islands.last_count}, the last known one",
         )
     yield HealthFinding(FindingCode.ISLANDS_UNKNOWN, level, f"{text}, {what}", ISLANDS_HINT)
 

@@ -50,9 +50,9 @@ class NodeMetrics:
             "sapo_batch_age_steps", "Steps since the last batch's own groups were sampled, mean over them."
         )
         self._pool_age = self._gauge(
-            "sapo_pool_age_steps", "Steps of this node since the pool's rollouts came, mean over them."
+            "sapo_pool_age_steps", "Steps of this node since the pool's rollouts arrived, mean over them."
         )
-        self._ranks = self._gauge("sapo_learner_ranks", "Processes that made the last step.")
+        self._ranks = self._gauge("sapo_learner_ranks", "Processes that computed the last step.")
         self._pool = self._gauge("sapo_pool_rollouts", "Rollouts of others that wait for verification.")
         self._peers = self._gauge("sapo_peers", "Connected peers.")
         self._messages = self._counter(

@@ -1,4 +1,4 @@
-"""What became of rollouts, kept far longer than the event file: `sapo ledger explain` and exports read it.
+"""Outcomes of rollouts, kept far longer than the event file: `sapo ledger explain` and exports read them.
 
 An event takes hundreds of bytes, an outcome takes about 70. Outcomes are written once per training step, so a
 crash loses those of one step, which the event file still holds.
@@ -18,14 +18,14 @@ from typing import Final
 from sapo_verification.store import StoreSchema, open_database, transaction
 
 MOST_ROWS: Final = 2_000_000
-"""Of own and other rollouts together, about 140 MB: at a step a second with four own and four others', three
-days; what is older is kept as one row per epoch."""
+"""Maximum number of rollouts stored, own and others', about 140 MB: three days at one step per second with
+four own and four others' rollouts. Older ones are summed up, one row per epoch."""
 
 _FLUSH_ROWS: Final = 256
-"""Notes that are written at once even if no step ends."""
+"""This many unwritten outcomes are written even if no step has ended."""
 
 MOST_WAITING: Final = 16_384
-"""Notes that wait for a disk that takes none, a few MB; the oldest are forgotten."""
+"""Maximum number of unwritten outcomes while the disk cannot be written, a few MB; the oldest are dropped."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ _SCHEMA = StoreSchema(
 )
 
 MOST_STEPS: Final = 1_000_000
-"""Training steps kept, about 50 MB: eleven days at a step a second."""
+"""Maximum number of training steps stored, about 50 MB: eleven days at one step per second."""
 
 _STEP = """
     INSERT INTO step (step, seconds, epoch, reward, own, reinforced, practised, imitated)
@@ -78,8 +78,10 @@ class StepRecord:
     Attributes:
         seconds: Unix time of its end.
         reward: mean over the node's own completions.
-        own: own groups.
-        reinforced: rollouts of others whose text entered the policy gradient; likewise the next two.
+        own: number of own groups in the batch.
+        reinforced: number of others' rollouts whose text entered the policy gradient.
+        practised: number of others' rollouts whose task was answered by the own policy instead.
+        imitated: number of others' rollouts used for supervised fine-tuning.
     """
 
     step: int
@@ -128,10 +130,10 @@ class OutcomeStore:
                 self._flush_or_keep()
 
     def flush(self) -> None:
-        """Write what was noted, and forget the oldest rollouts beyond the quota.
+        """Write the pending outcomes, and sum up the oldest rollouts beyond the maximum.
 
         Raises:
-            sqlite3.OperationalError: it cannot be written, as on a full disk; it is still noted.
+            sqlite3.OperationalError: it cannot be written, as on a full disk; the outcomes stay pending.
         """
         with self._guard:
             if not self._notes:
@@ -171,7 +173,7 @@ class OutcomeStore:
         return {id_: row[0] for id_, row in found if row is not None}
 
     def close(self) -> None:
-        """Write what was noted, and close the file."""
+        """Write the pending outcomes, and close the file."""
         self.flush()
         self._connection.close()
 
@@ -183,13 +185,13 @@ class OutcomeStore:
             self._flush_or_keep()
 
     def _flush_or_keep(self) -> None:
-        """Write what was noted; while that is impossible, keep the newest notes: training must go on."""
+        """Write the pending outcomes; while that fails, keep the newest ones: training must continue."""
         try:
             self.flush()
         except sqlite3.OperationalError as error:
             with self._guard:
                 del self._notes[:-MOST_WAITING]
-            _LOG.warning("outcomes wait, for they cannot be written: %s", error)
+            _LOG.warning("outcomes cannot be written now and stay pending: %s", error)
 
     def _forget(self, number: int) -> None:
         (oldest,) = self._connection.execute("SELECT min(number) FROM outcome").fetchone()

@@ -1,4 +1,4 @@
-"""Standard output and error of a node, which never wait for whoever reads them.
+"""Standard output and error of a node, whose writes never block the node.
 
 A write to a full pipe, or to a terminal that was halted with Ctrl-S, does not return. A node must not stop
 for that: its event loop, which serves peers and `sapo status`, is the thread that prints.
@@ -17,18 +17,18 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppres
 from typing import Final, TextIO
 
 MAX_LINES: Final = 1000
-"""Lines that wait to be written; those beyond are left out and counted."""
+"""Maximum number of lines waiting to be written; further ones are dropped and counted."""
 
 _CLOSE_SECONDS: Final = 2.0
-"""How long the end of a node waits for its last lines to be taken."""
+"""How long a stopping node waits until its last lines are written."""
 
 
 @contextmanager
 def unblocked_output() -> Iterator[None]:
     """Have threads write what is printed meanwhile; at the end wait shortly for the last lines.
 
-    Each stream has a thread of its own, so that rounds that nobody reads keep back no error. Streams without
-    a file descriptor are left as they are.
+    Each stream has a thread of its own, so that a blocked standard output does not delay errors. Streams
+    without a file descriptor are left as they are.
     """
     try:
         descriptors = sys.stdout.fileno(), sys.stderr.fileno()
@@ -48,7 +48,7 @@ def unblocked_output() -> Iterator[None]:
 
 
 class OutputThread:
-    """Writes lines to a file descriptor, in their order, without making the giver wait."""
+    """Writes lines to a file descriptor, in order, without blocking the caller."""
 
     def __init__(self, descriptor: int, *, max_lines: int = MAX_LINES) -> None:
         self.descriptor = descriptor
@@ -58,7 +58,7 @@ class OutputThread:
         threading.Thread(target=self._write_all, name="output", daemon=True).start()
 
     def give(self, line: bytes) -> None:
-        """Take a line to write, or count it as left out if too many wait."""
+        """Queue a line, or count it as dropped if the queue is full."""
         try:
             if self._left_out:
                 self._waiting.put_nowait(self._notice())
@@ -68,7 +68,7 @@ class OutputThread:
             self._left_out += 1
 
     def end(self, seconds: float) -> None:
-        """Wait until the lines are written, but not longer than some seconds; there are no more."""
+        """Accept no more lines, and wait until the queued ones are written, at most for some seconds."""
         overdue = time.monotonic() + seconds
         with suppress(queue.Full):
             if self._left_out:
@@ -92,13 +92,13 @@ def _written(descriptor: int, line: bytes) -> bool:
     try:
         while rest:
             rest = rest[os.write(descriptor, rest) :]
-    except OSError:  # the reader of a pipe is gone, or the terminal was closed: the node goes on
+    except OSError:  # the reader of a pipe is gone, or the terminal was closed: the node continues
         return False
     return True
 
 
 class _Lines(io.TextIOBase):
-    """A stream of text that takes the place of another, whose lines a thread writes."""
+    """A text stream that replaces another one, and whose lines a thread writes."""
 
     def __init__(self, replaced: TextIO, thread: OutputThread) -> None:
         self._replaced = replaced
@@ -125,13 +125,13 @@ class _Lines(io.TextIOBase):
         return len(text)
 
     def flush(self) -> None:
-        """Give the begun line, such as a question, to the thread."""
+        """Queue the incomplete line, such as a prompt."""
         if self._rest:
             self._give(self._rest)
             self._rest = ""
 
     def end(self, seconds: float) -> None:
-        """Write what is left, waiting not longer than some seconds."""
+        """Write the queued lines, waiting at most for some seconds."""
         self.flush()
         self._thread.end(seconds)
 

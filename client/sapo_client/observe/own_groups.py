@@ -1,4 +1,4 @@
-"""Findings about a node's own groups: whether they can be shared, and whether they teach and are paid."""
+"""Health findings about a node's own groups: whether they are shared, have an advantage and are paid."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from sapo_client.observe.findings import FindingCode, FindingLevel, HealthFindin
 from sapo_protocol.rules import Reason
 
 LEAST_GROUPS: Final = 32
-"""Own groups by which it is told how many are not shared."""
+"""Minimum number of own groups for a finding about those not shared."""
 
 MOST_WITHHELD: Final = 0.5
-"""Share of them that is reported if it is not shared."""
+"""Share of groups not shared above which it is reported."""
 
 GROUPS: Final = 128
-"""Last own groups that are looked at: if one in forty has an advantage, one of these has (96 %)."""
+"""Number of latest own groups assessed: if one in forty has an advantage, one of these has (96 %)."""
 
 LEAST_SKIPPED: Final = 8
-"""Tasks of a family without one that was answered; of tasks of which half can be, one in 256 times."""
+"""Skipped tasks of a family in a row that are reported; if half can be answered, 1 in 256 by chance."""
 
 
 @dataclass(frozen=True, slots=True)
 class OwnGroupFacts:
-    """What became of a node's last own groups.
+    """Outcomes of a node's latest own groups.
 
     Attributes:
-        shared: how many were published.
-        withheld: how many were not, by reason.
-        with_advantage: those shared of which some answers were right and others wrong.
-        reward: mean reward of those shared.
+        shared: number of groups published.
+        withheld: number of groups not published, by reason.
+        with_advantage: number of groups published with both right and wrong answers.
+        reward: mean reward of the groups published, 0..1.
         skipped: families of which no task was answered, by the reason why the last one was not.
     """
 
@@ -81,7 +81,7 @@ _SKIPPED: Final = {
         "lower learner.max_new_tokens, or take a model with a longer window with --model",
     ),
 }
-"""What is told of skipped tasks and what to do, by the reason of the event ``slot_skipped``."""
+"""Text and hint of the finding about skipped tasks, by the reason of the event ``slot_skipped``."""
 
 SKIP_REASONS: Final = frozenset(_SKIPPED)
 

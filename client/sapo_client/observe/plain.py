@@ -31,7 +31,7 @@ def to_json(value: object) -> JSON:
             return str(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: to_json(getattr(value, field.name)) for field in dataclasses.fields(value)}
-    raise TypeError(f"{type(value).__name__} has no JSON form")
+    raise TypeError(f"{type(value).__name__} cannot be converted to JSON")
 
 
 def _key(key: object) -> str:

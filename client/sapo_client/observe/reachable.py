@@ -12,7 +12,7 @@ UNREACHABLE: Final = "peers cannot connect to this node; it works through the co
 
 
 def reachable_text(reachable: str, router: RouterReport | None) -> str:
-    """Return what `reachable` and `router` of a node's status mean, in words."""
+    """Return a sentence about the fields `reachable` and `router` of a node's status."""
     if router is not None and router.state == "mapped":
         return _by_router(reachable, router)
     if reachable != "unreachable":
@@ -29,7 +29,7 @@ def _by_router(reachable: str, router: RouterReport) -> str:
     if router.is_behind_another:
         return (
             f"peers cannot connect to this node: {forwards}, but its own address {router.external_host}"
-            " is no public one, so it is behind another router"
+            " is not public, so it is behind another router"
         )
     return f"peers cannot connect to this node, although {forwards}"
 
@@ -41,4 +41,4 @@ def _without_router(router: RouterReport | None) -> str:
         return "; no router answered (UPnP)"
     if router.state == "refused":
         return f"; the router refused to forward a port (UPnP): {router.detail}"
-    return f"; what answered as the router is of no use (UPnP): {router.detail}"
+    return f"; the device that answered as the router cannot be used (UPnP): {router.detail}"

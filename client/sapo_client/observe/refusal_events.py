@@ -1,7 +1,7 @@
-"""Refused messages in the event file: some of each kind in full, the others counted.
+"""Refused messages in the event file: a limited number in full, the others counted.
 
-Anybody can have messages refused, ten thousand a second and more, so what is written of them is bounded. Else
-they push out of the file whatever happened before.
+Anybody can send messages that are refused, ten thousand a second and more. Without a limit, their events
+would push all others out of the rotated file.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from sapo_client.observe.events import Event, EventLog
 INTERVAL_SECONDS: Final = 60.0
 
 MOST_OF_A_REASON: Final = 30
-"""Refusals for one reason that an interval has in full; no reason takes the room of another ..."""
+"""Maximum number of refusals for one reason written in full per interval, so that no reason hides another
+..."""
 
 MOST_OF_A_PEER: Final = 10
-"""... and of these, refusals of one peer."""
+"""... and of these, the maximum for one peer."""
 
 _MOST_PEERS: Final = 4096
-"""Peers that are told apart in an interval; more make handshakes that take longer."""
+"""Maximum number of peers counted separately per interval; handshakes limit how fast peers can appear."""
 
 
 class RefusalEvents:
@@ -45,7 +46,7 @@ class RefusalEvents:
         self._peers: set[str] = set()
 
     def write(self, refusal: Mapping[str, object]) -> bool:
-        """Write a refusal, or count it; return whether it was written.
+        """Write a refusal, or only count it; return whether it was written.
 
         Args:
             refusal: the fields of the event; `count` is the number of messages, one if it is not there.
@@ -63,12 +64,12 @@ class RefusalEvents:
         return False
 
     def look(self) -> None:
-        """Sum up the interval if it has ended."""
+        """Write the summary if the interval has ended."""
         if self._clock() - self._began >= INTERVAL_SECONDS:
             self.sum_up()
 
     def sum_up(self) -> None:
-        """Write how many refusals were left out in this interval, if any, and begin the next one."""
+        """Write how many refusals of this interval were only counted, if any, and begin the next one."""
         if self._left_out:
             self._events.write(
                 "refusals_counted",
@@ -81,7 +82,7 @@ class RefusalEvents:
 
 
 def counts_by_reason(event: Event) -> dict[str, int]:
-    """Return the numbers of an event ``refusals_counted``."""
+    """Return the counts by reason of an event ``refusals_counted``."""
     reasons = event.get("reasons")
     counts = reasons.items() if isinstance(reasons, dict) else ()
     return {reason: count for reason, count in counts if isinstance(count, int)}

@@ -45,26 +45,26 @@ class IslandsReport(_Report):
     count: int | None = None  # none: not known yet
     is_known: bool = False  # else the count is the last known one, of an earlier epoch
     next_count: int | None = None  # of the next epoch, as soon as it is known
-    carried: tuple[int, ...] = ()  # those that this node hears
+    carried: tuple[int, ...] = ()  # islands whose topics this node subscribes to
 
 
 class ChangeReport(_Report):
     """The next announced terms of the swarm, which are not in force yet."""
 
-    name: str  # which ones, in words
+    name: str  # description
     activation_epoch: int  # the first in which they are in force
     epochs: int  # until then
-    trouble: str | None = None  # why this node cannot go over to them yet; none: it will by itself
+    trouble: str | None = None  # why this node cannot follow them yet; none: it will automatically
 
 
 class RouterReport(_Report):
-    """What is the case with the router that could forward a port to the node (UPnP)."""
+    """State of port forwarding by the router (UPnP)."""
 
     state: Literal["waiting", "silent", "refused", "unusable", "mapped"]
     host: str | None = None  # its address in the local network
-    port: int | None = None  # its port that leads to the node
-    external_host: str | None = None  # the address that it says it has outside
-    is_behind_another: bool = False  # whether that is no public one
+    port: int | None = None  # its port that is forwarded to the node
+    external_host: str | None = None  # its public address, as it reports it
+    is_behind_another: bool = False  # whether that address is a private one
     detail: str | None = None  # why it forwards none
 
 
@@ -77,7 +77,7 @@ class StatusReport(_Report):
     version: str
     swarm_name: str
     swarm_id: str
-    alone: bool = False  # it trains without a swarm: what it makes is not shared
+    alone: bool = False  # it trains without a swarm: nothing is shared
     node_id: str
     peer_id: str
     account: str
@@ -92,10 +92,10 @@ class StatusReport(_Report):
     reward_start: float | None = None
     pool: int
     pool_age: float | None = (
-        None  # steps of this node since the pool's rollouts came, mean; none before a round
+        None  # steps of this node since the pool's rollouts arrived, mean; none before a round
     )
     batch_age: float | None = None  # steps since the last batch's own groups were sampled, mean
-    ranks: int | None = None  # processes that made the last step
+    ranks: int | None = None  # processes that computed the last step
     peers: int
     reachable: Literal["unknown", "reachable", "unreachable"] = "unknown"  # whether peers can connect to it
     router: RouterReport | None = None  # none: it is not asked to forward a port
@@ -154,7 +154,7 @@ class RolloutsReport(_Report):
 
 
 def keep_status(path: Path, report: StatusReport) -> None:
-    """Write the report atomically to where `sapo status` reads it while the node is down."""
+    """Write the report atomically to the file that `sapo status` reads while the node is down."""
     scratch = path.with_suffix(".new")
     scratch.write_text(report.model_dump_json(indent=2) + "\n", encoding="utf-8")
     scratch.replace(path)

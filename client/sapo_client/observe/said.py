@@ -9,14 +9,14 @@ from typing import Final
 from sapo_client.observe.findings import FindingCode, FindingLevel, HealthFinding
 
 REPEAT_SECONDS: Final = 300.0
-"""Between two lines about a finding that lasts."""
+"""Seconds between two lines about a finding that lasts."""
 
 SAID_ONCE: Final = frozenset({FindingCode.UNREACHABLE})
-"""Findings that a healthy node may have for ever, since not everybody can mend them: each sentence is printed
-once as long as the finding lasts. Status and doctor show them all the time."""
+"""Findings that a healthy node may have for ever, since not every operator can resolve them: each text is
+printed once while the finding lasts. Status and doctor always show them."""
 
 _MOST_SENTENCES: Final = 8
-"""Of one finding that is said once: a router words its refusals as it likes."""
+"""Maximum number of texts remembered per such finding: part of a text comes from the router and may vary."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class _Said:
 
 
 class SaidFindings:
-    """What was printed of the findings that last."""
+    """Decides which findings are printed, from what was printed before."""
 
     def __init__(self) -> None:
         self._last: tuple[HealthFinding, ...] = ()
@@ -38,7 +38,7 @@ class SaidFindings:
         return frozenset(finding.code for finding in self._last)
 
     def lines(self, findings: Sequence[HealthFinding], now_seconds: float) -> list[str]:
-        """Return what to print after an assessment: what is new, lasts or is over."""
+        """Return the lines to print after an assessment: new findings, reminders and findings that ended."""
         said: dict[tuple[FindingCode, FindingLevel], _Said] = {}
         lines = []
         for finding in findings:

@@ -19,9 +19,9 @@ from sapo_client.observe.health import WAITED_FOR, CallFacts
 _LOG = logging.getLogger(__name__)
 
 STALLED: Final = frozenset({FindingCode.NO_ROUND})
-"""Findings with which the watchdog is not fed: a restart may help. Against an empty account or a silent chain
-it does not, and a learner that hangs is killed by the node itself after its call's deadline. It does not help
-a node either that waits for its model's server or for space: that node tries again by itself, and says so."""
+"""Findings with which no watchdog keep-alive is sent, since a restart may help. It does not help against an
+empty account or a silent chain; a learner that hangs is killed by the node after its call's deadline; and a
+node that waits for its model's server or for disk space retries by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,18 +35,18 @@ class ServiceManager:
     address: str | None
 
     def ready(self) -> None:
-        """Tell that the node has joined."""
+        """Send that the node has joined."""
         self._send("READY=1")
 
     def starts_later(self, finding: HealthFinding) -> None:
-        """Tell why the node has not joined yet, and ask for as long as a start may take from now on."""
+        """Send why the node has not joined yet, and extend the start timeout from now on."""
         self._send(f"{_status(finding)}\nEXTEND_TIMEOUT_USEC={SERVICE_START_SECONDS * 1_000_000}")
 
     def assessed(self, findings: Sequence[HealthFinding], call: CallFacts | None) -> None:
-        """Tell the first finding, and feed the watchdog unless the node makes no progress.
+        """Send the first finding, and a watchdog keep-alive unless the node makes no progress.
 
         Args:
-            call: the learner's, if one runs. Within its deadline it is progress, however long a round takes.
+            call: the running call to the learner, if any. Within its deadline it counts as progress.
         """
         codes = {finding.code for finding in findings}
         works = call is not None and not call.is_overdue
@@ -62,7 +62,7 @@ class ServiceManager:
                 stream.connect(address)
                 stream.sendall(message.encode())
         except OSError as error:
-            _LOG.warning("the service manager was not told: %s", error)
+            _LOG.warning("cannot send to the service manager: %s", error)
 
 
 def _status(*findings: HealthFinding) -> str:

@@ -12,7 +12,7 @@ class RoundSummary:
     round: int
     step: int
     reward: float  # mean over the node's own completions, 0..1
-    reward_change: float | None  # against the trend so far; none in the first round
+    reward_change: float | None  # difference to the trend so far; none in the first round
     pool: int  # verified rollouts of others in the pool
     pool_peers: int  # their authors
     own_groups: int
@@ -21,8 +21,8 @@ class RoundSummary:
     round_seconds: float
     mismatch: float = 0.0  # between sampler and trainer, nats per token
     age: float = 0.0  # of the batch's own groups: steps since they were sampled
-    pool_age: float = 0.0  # of the pool: steps of this node since its rollouts came
-    ranks: int = 1  # processes that made the step
+    pool_age: float = 0.0  # of the pool: steps of this node since its rollouts arrived
+    ranks: int = 1  # processes that computed the step
     is_private: bool = False  # nothing of this round is signed, shared or paid: a finding says why
 
     def line(self, *, alone: bool = False) -> str:

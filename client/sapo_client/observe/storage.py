@@ -1,4 +1,4 @@
-"""What a node's health says of its disk, and of others' rollouts there."""
+"""Health findings about the disk, and about the room for others' rollouts."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class StorageFacts:
     """Others' rollouts on the disk.
 
     Attributes:
-        dropped: rollouts of this epoch and the one before that were dropped for want of room.
-        room_mib: MiB for all that are kept.
+        dropped: rollouts of this epoch and the one before that were dropped because the room was used up.
+        room_mib: the limit for all rollouts kept, MiB.
     """
 
     dropped: int
@@ -34,7 +34,7 @@ class StorageFacts:
 
 
 def assess_disk(disk: DiskFacts) -> Iterator[HealthFinding]:
-    """Yield what is wrong with it."""
+    """Yield a finding if too little space is left."""
     if disk.free_bytes < disk.reserve_bytes:
         text = (
             f"the disk of {disk.folder} is nearly full: {disk.free_bytes // MIB} MiB are free,"
@@ -45,14 +45,14 @@ def assess_disk(disk: DiskFacts) -> Iterator[HealthFinding]:
 
 
 def assess_storage(storage: StorageFacts) -> Iterator[HealthFinding]:
-    """Yield what is wrong with it."""
+    """Yield a finding if rollouts were dropped."""
     if storage.dropped:
         text = (
             f"{storage.dropped} rollouts of this epoch and the one before were dropped, because"
-            f" {storage.room_mib} MiB are all the room for them"
+            f" {storage.room_mib} MiB is the limit for them"
         )
         hint = (
-            "raise verification.kept_rollouts_mib if honest accounts send that much; of a flood the rollouts"
-            " of newcomers go first, and nothing is to be done"
+            "raise verification.kept_rollouts_mib if honest accounts send that much; in a flood the rollouts"
+            " of newcomers are dropped first, and nothing needs to be done"
         )
         yield HealthFinding(FindingCode.ROLLOUTS_DROPPED, FindingLevel.WARNING, text, hint)

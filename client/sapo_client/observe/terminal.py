@@ -1,7 +1,7 @@
-"""Text that acts on no terminal: names, answers and messages are written by strangers.
+"""Escaping of text for terminals: names, answers and messages are written by strangers.
 
-Control characters move the cursor, clear the screen or set the window's title, those from 0x7f to 0x9f too;
-marks of direction let a line read other than it is.
+Control characters, including 0x7f to 0x9f, move the cursor, clear the screen or set the window's title;
+bidirectional controls change the order in which a line is displayed.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from unicodedata import category
 
 
 def plain(text: str) -> str:
-    """Return a text with a replacement character for each one that acts on a terminal."""
+    """Return the text with control and bidirectional characters replaced by U+FFFD."""
     return "".join(sign if _is_plain(sign) else "\ufffd" for sign in text)
 
 
 def plain_json(text: str) -> str:
-    """Return JSON of the same meaning, in which characters that act on a terminal are escaped."""
+    """Return equal JSON in which control and bidirectional characters are escaped."""
     return "".join(sign if _is_plain(sign) else _escape(sign) for sign in text)
 
 

@@ -1,4 +1,4 @@
-"""``python -m sapo_client.observe.tracker``: hands a node's figures to trackio or TensorBoard.
+"""``python -m sapo_client.observe.tracker``: logs a node's metrics to trackio or TensorBoard.
 
 It is a process of its own: these libraries take a second to import, print, and start threads. It reads one
 JSON object per line from standard input, such as ``{"step": 7, "figures": {"reward": 0.5}}``.
@@ -18,14 +18,14 @@ Figures = Mapping[str, float]
 
 
 class Tracker(Protocol):
-    """Keeps the figures of a run."""
+    """Logs the metrics of a run."""
 
     def log(self, figures: Figures, step: int) -> None:
-        """Keep the figures of a step."""
+        """Log the metrics of a step."""
         ...
 
     def close(self) -> None:
-        """Write what is still held back."""
+        """Flush what is buffered, and close the run."""
         ...
 
 
@@ -45,11 +45,11 @@ class TrackioTracker:
         )
 
     def log(self, figures: Figures, step: int) -> None:
-        """Keep the figures of a step."""
+        """Log the metrics of a step."""
         self._run.log(dict(figures), step=step)
 
     def close(self) -> None:
-        """Write what is still held back."""
+        """Flush what is buffered, and close the run."""
         self._run.finish()
 
 
@@ -62,7 +62,7 @@ class TensorboardTracker:
         self._writer = EventFileWriter(str(folder))
 
     def log(self, figures: Figures, step: int) -> None:
-        """Keep the figures of a step."""
+        """Log the metrics of a step."""
         from tensorboard.compat.proto.event_pb2 import Event
         from tensorboard.compat.proto.summary_pb2 import Summary
 
@@ -70,7 +70,7 @@ class TensorboardTracker:
         self._writer.add_event(Event(wall_time=time.time(), step=step, summary=Summary(value=values)))
 
     def close(self) -> None:
-        """Write what is still held back."""
+        """Flush what is buffered, and close the run."""
         self._writer.close()
 
 
@@ -84,7 +84,7 @@ def open_tracker(name: str, *, project: str, run: str, folder: Path) -> Tracker:
 
 
 def follow(lines: Iterable[str], tracker: Tracker) -> int:
-    """Hand every line to the tracker; return their number."""
+    """Log every line; return their number."""
     count = 0
     for line in lines:
         message = json.loads(line)

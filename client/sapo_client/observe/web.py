@@ -1,4 +1,4 @@
-"""Requests and replies of the control port beyond its reports: what a page server takes and returns."""
+"""HTTP requests and responses of the control port, as exchanged with the servers of pages."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class WebRequest:
     has_token: bool
 
     def argument(self, name: str, default: str = "") -> str:
-        """Return a value of the query."""
+        """Return a parameter of the query string."""
         return dict(parse_qsl(self.query, keep_blank_values=True)).get(name, default)
 
     def number(self, name: str, default: int, *, most: int) -> int:
-        """Return a number of the query between 0 and `most`; the default if it is none."""
+        """Return an integer parameter between 0 and `most`; the default if it is missing or invalid."""
         text = self.argument(name)
         return min(int(text), most) if text.isascii() and text.isdigit() and len(text) < 16 else default
 
@@ -53,7 +53,7 @@ class WebReply:
 
 
 class WebPages(Protocol):
-    """What serves pages beside the control API; it checks its callers itself."""
+    """Server of pages on the control port; it authenticates its callers itself."""
 
     async def answer(self, request: WebRequest) -> WebReply | None:
         """Return the response; none if the path belongs to no page."""

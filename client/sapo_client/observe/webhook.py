@@ -14,13 +14,13 @@ _LOG = logging.getLogger(__name__)
 
 _SECONDS: Final = 10.0
 _PAUSES: Final = (2.0, 10.0, 60.0)
-"""Seconds between tries; after the last one a notification is given up, for the next one says more."""
+"""Seconds between attempts; after the last one the notification is dropped, since the next one is newer."""
 
 _MOST_WAITING: Final = 16
 
 
 class Notification(BaseModel):
-    """The body of a notification: what began and what ended since the one before."""
+    """The body of a notification: findings that began and ended since the one before."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -29,7 +29,7 @@ class Notification(BaseModel):
     swarm: str
     node: str
     healthy: bool
-    text: str  # the same in words, as chat services show it
+    text: str  # the same as one text, as chat services show it
     findings: tuple[HealthFinding, ...]
     over: tuple[str, ...] = ()  # codes of findings that ended
 
@@ -66,6 +66,6 @@ class Webhook:
                 why = f"status {response.status_code}"
             except (httpx.HTTPError, httpx.InvalidURL) as error:
                 why = str(error) or type(error).__name__
-            _LOG.warning("the webhook did not take a notification: %s", why)
+            _LOG.warning("the webhook did not accept a notification: %s", why)
             if pause is not None:
                 await trio.sleep(pause)

@@ -1,4 +1,4 @@
-"""Installing a node's unit with the service manager of this machine, and asking what became of it."""
+"""Installation of a node's unit with the service manager of this machine, and its state."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class InstalledUnit:
         return self._systemctl("disable", "--now", self.name)
 
     def facts(self) -> dict[str, str | bool]:
-        """Return what the manager says of the unit.
+        """Return the unit's state in the service manager.
 
         Raises:
             SapoError: there is no unit, or no manager answers.

@@ -1,8 +1,8 @@
 """Units with which a service manager runs a node: systemd for a user or the whole machine, launchd on macOS.
 
-The watchdog is fed by the node's own assessment of its health: a node that makes no progress for
-``WATCHDOG_SECONDS`` is ended and started again. Mistakes of the operator (exit codes 2, 3, 4 and 8) start
-nothing again. A node whose server is away, or whose disk is full, waits by itself and does not end.
+The node's own health assessment resets the watchdog: a node that makes no progress for ``WATCHDOG_SECONDS``
+is restarted. After mistakes of the operator (exit codes 2, 3, 4 and 8) it is not restarted. A node whose
+server does not answer, or whose disk is full, waits and does not end.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from sapo_client.errors import ExitCode
 
 WATCHDOG_SECONDS: Final = 600
 ROUND_END_SECONDS: Final = 300
-"""Of a stop, for the round to end and for the parts that are stopped after the last checkpoint."""
+"""Part of the stop time-out for the end of the round and for the parts that stop after the last
+checkpoint."""
 
 STOP_SECONDS: Final = ROUND_END_SECONDS + int(LAST_CHECKPOINT_SECONDS)
-"""A drain ends the round and writes a checkpoint; a large model takes minutes for each."""
+"""Time-out of a stop, which ends the round and writes a checkpoint: minutes each for a large model."""
 
 _NO_RESTART: Final = (ExitCode.USAGE, ExitCode.CONFIG, ExitCode.KEYSTORE, ExitCode.DATA)
 _CLEAN: Final = (ExitCode.INTERRUPTED, ExitCode.TERMINATED)
@@ -65,7 +66,7 @@ LABEL: Final = "org.sapo-swarm"
 
 @dataclass(frozen=True, slots=True)
 class ServiceTerms:
-    """What a unit runs.
+    """The parameters of a unit.
 
     Attributes:
         command: the join command, with absolute paths.

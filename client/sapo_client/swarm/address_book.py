@@ -1,23 +1,24 @@
 """Decides which peers to dial, at which address and when. Pure; clock and random generator are passed in.
 
-Bootstrap peers are dialled for ever, with a back-off that doubles up to a ceiling. Peers learned from
-others are dialled only while more peers are wanted, and dropped after some failures, unless they are vouched
-for: a partition of some minutes must not make trusted peers strangers. A few that were connected for some
-time and are lost are dialled for a week, whatever the number of other peers: two halves of a swarm have
-enough of their own.
+Bootstrap peers are dialled for ever, with a back-off that doubles up to a ceiling. Peers learned from others
+are dialled only while more peers are wanted, and dropped after some failures, unless they are vouched for, so
+that a partition of some minutes does not lose trusted peers. A few peers that were connected for some time
+and lost are dialled for a week, whatever the number of other peers, since the two halves of a partitioned
+swarm each have enough peers of their own.
 
-What a peer says of itself over its own connection, and an address at which it was reached, are *first-hand*.
-What it signed in an address record is *signed*: nobody else can have said it, but nothing proves that it is
-there. What others say of it is hearsay. Addresses of a weaker kind never replace those of a stronger one, and
-are tried after them. A peer belongs to the strongest kind of its addresses. Half of the book is for strangers
-that are known first-hand. Of the other half, signed ones have up to half and hearsay the rest. Where a part
-is full, the network that most of it came from loses the oldest: who talks most displaces nobody else.
-Peers that earned trust are beside these parts. Where they leave less than all room for strangers, hearsay
-gives way first, then those who are known first-hand: anybody can connect, and sign nothing for others.
+An address that a peer sent over its own connection, or at which it was reached, is *first-hand*. One in a
+signed address record is *signed*: it is authentic, but may be unreachable. One that other peers sent is
+*hearsay*. Addresses of a weaker kind never replace those of a stronger one, and are tried after them. A peer
+belongs to the strongest kind of its addresses. Of the book's places for strangers (peers without earned
+trust), half are for first-hand ones; of the other half, signed ones have up to half, and hearsay the rest. If
+a part is full, the source network with most entries loses its oldest one, so that a source with many
+addresses displaces only its own. Peers that earned trust are kept in addition. If they leave too little room
+for strangers, hearsay is dropped first, then first-hand strangers, since any node can connect but cannot sign
+for others.
 
 Only connections that this node opened count towards the wanted number: peers that connect by themselves
-could otherwise keep it from choosing any. Half of that number is wanted of vouched peers in any case.
-Beyond it some peers are wanted that the application seeks; they are strangers in all other respects.
+could otherwise keep it from choosing any. Half of that number of vouched peers is wanted in any case. In
+addition, some peers that the application seeks are wanted; in all other respects they are strangers.
 """
 
 from __future__ import annotations
@@ -38,13 +39,13 @@ from sapo_client.swarm.sought import SoughtFor, SoughtPeers
 from sapo_client.swarm.vouched import VouchedPeers
 
 STRANGERS_AT_ONE_HOST: Final = Rate(per_second=0.2, burst=32)
-"""Dials of strangers at one host: peer ids are free, and anybody may say that they are at a victim's."""
+"""Rate of dials of strangers per host: peer ids are free, and an attacker may announce a victim's address."""
 
 _MOST_HOSTS: Final = 4096  # as many as a full book of default limits can name
 
 
 class Proof(IntEnum):
-    """What an address rests on, the weakest first."""
+    """How an address is known, the weakest kind first."""
 
     HEARD = 0
     SIGNED = 1
@@ -55,19 +56,19 @@ class Proof(IntEnum):
 class _Entry:
     bootstrap: bool
     source: str
-    """The network that it came from: that of who told, or its own where it was reached."""
+    """The source network: that of the peer that sent the address, or its own if it was reached."""
     by_proof: dict[Proof, list[PeerAddress]] = field(default_factory=lambda: {proof: [] for proof in Proof})
     known: list[PeerAddress] = field(default_factory=list)
     """All of them, the strongest kind first."""
     proof: Proof = Proof.HEARD
-    """The strongest kind of them; with `known` kept by `add`, since a book is gone through at every step."""
+    """The strongest kind of them; it and `known` are maintained by `add`, since the book is scanned often."""
     failures: int = 0
     next_dial_seconds: float = 0.0
     reached_seconds: float = 0.0
 
     @property
     def next_address(self) -> PeerAddress:
-        """Return the address to dial next: each failure goes on to the next one. There must be one."""
+        """Return the address to dial next, which changes with each failure; there must be one."""
         return self.known[self.failures % len(self.known)]
 
     @property
@@ -77,7 +78,8 @@ class _Entry:
         return self.known[place:] + self.known[:place]
 
     def add(self, address: PeerAddress, most: int, proof: Proof) -> None:
-        """Put a new address before those of its kind; the oldest ones of the weakest kind give way first."""
+        """Insert a new address before those of its kind; the oldest ones of the weakest kind are dropped
+        first."""
         stronger = any(address in self.by_proof[kind] for kind in Proof if kind >= proof)
         if stronger:
             return
@@ -118,37 +120,37 @@ class AddressBook:
             entry.bootstrap = True
             entry.add(address, self._limits.max_addresses_per_peer, Proof.MET)
 
-    def learn(self, addresses: Iterable[PeerAddress], teller: str) -> None:
+    def learn(self, addresses: Iterable[PeerAddress], source_host: str) -> None:
         """Add addresses that a peer sent; the newest address of a peer is tried first.
 
         Args:
-            teller: the IP address at which that peer is connected.
+            source_host: the IP address at which that peer is connected.
         """
         for address in filter(self._is_of_use, addresses):
-            self._learn(address, teller, Proof.HEARD)
+            self._learn(address, source_host, Proof.HEARD)
 
-    def learn_signed(self, addresses: Iterable[PeerAddress], teller: str) -> None:
+    def learn_signed(self, addresses: Iterable[PeerAddress], source_host: str) -> None:
         """Add addresses that their own peers signed, whoever passed them on.
 
         Args:
-            teller: the IP address at which the peer that sent them is connected.
+            source_host: the IP address at which the peer that sent them is connected.
         """
         for address in filter(self._is_of_use, addresses):
-            self._learn(address, teller, Proof.SIGNED)
+            self._learn(address, source_host, Proof.SIGNED)
 
-    def learn_first_hand(self, addresses: Iterable[PeerAddress], teller: str | None = None) -> None:
+    def learn_first_hand(self, addresses: Iterable[PeerAddress], source_host: str | None = None) -> None:
         """Add addresses that their own peers sent over a connection that proves who they are.
 
         Args:
-            teller: the IP address at which the peer is connected; unset for one that was reached at its own.
+            source_host: the IP address at which the peer is connected; None if it was reached at its own.
         """
         for address in filter(self._is_of_use, addresses):
-            self._learn(address, teller or address.host, Proof.MET)
+            self._learn(address, source_host or address.host, Proof.MET)
 
-    def _learn(self, address: PeerAddress, teller: str, proof: Proof) -> None:
+    def _learn(self, address: PeerAddress, source_host: str, proof: Proof) -> None:
         entry = self._entries.get(address.peer_id)
         if entry is None or (entry.proof < proof and not self._is_kept(address.peer_id, entry)):
-            entry = self._room(address, teller, proof)
+            entry = self._room(address, source_host, proof)
         if entry is not None:
             entry.add(address, self._limits.max_addresses_per_peer, proof)
 
@@ -156,7 +158,8 @@ class AddressBook:
         """Want some of these peers, by peer id, and no others, beyond the usual number.
 
         Args:
-            short: the islands of which this node hears too little: further members of them are wanted.
+            short: the islands of which this node receives too few messages; further members of them are
+                wanted.
         """
         self._sought.replace(sought, short)
 
@@ -169,7 +172,7 @@ class AddressBook:
     def _room(self, address: PeerAddress, host: str, proof: Proof) -> _Entry | None:
         """Return the new entry of a peer, or None if the book has no room for it.
 
-        One that was known by a weaker proof goes over to the part for this one, its addresses with it.
+        A peer that was known by a weaker proof moves to the part for this one, with its addresses.
         """
         known, source = self._entries.pop(address.peer_id, None), network_of(host)
         if not self._make_room(address.peer_id, source, proof):
@@ -179,7 +182,8 @@ class AddressBook:
         return entry
 
     def _make_room(self, peer_id: str, source: str, proof: Proof) -> bool:
-        """Forget a stranger where the book, or the part of it for this kind of stranger, is full."""
+        """Drop a stranger if the book, or its part for this kind of stranger, is full; return whether there
+        is room."""
         half = self._limits.max_known_peers // 2
         if len(self._entries) < half // 2:
             return True
@@ -197,7 +201,7 @@ class AddressBook:
         return not (full or len(heard) + len(signed) >= half) or self._forget_one_of(weakest, source)
 
     def _strangers(self) -> tuple[list[tuple[str, _Entry]], ...]:
-        """Return the peers that are not kept in any case, by kind: oldest first, wanted ones at the end."""
+        """Return the strangers by kind: oldest first, wanted ones at the end."""
         usual: dict[Proof, list[tuple[str, _Entry]]] = {proof: [] for proof in Proof}
         wanted: dict[Proof, list[tuple[str, _Entry]]] = {proof: [] for proof in Proof}
         for peer_id, entry in self._entries.items():
@@ -207,10 +211,10 @@ class AddressBook:
         return tuple(usual[proof] + wanted[proof] for proof in Proof)
 
     def _forget_one_of(self, strangers: list[tuple[str, _Entry]], source: str) -> bool:
-        """Forget the oldest of the network that most of them would come from; whether there was one.
+        """Drop the oldest entry of the source network with most entries; return whether there was one.
 
         Args:
-            source: the network of the one that comes.
+            source: the source network of the new entry, which is counted too.
         """
         by_source = Counter([source, *(entry.source for _, entry in strangers)])
         most = max(by_source.values(), default=0)
@@ -245,7 +249,7 @@ class AddressBook:
         ready = self._ready(connected, now_seconds)
         lost = [entry.next_address for _, entry in ready if entry.bootstrap]
         others = [entry.next_address for _, entry in ready if not entry.bootstrap]
-        self._rng.shuffle(others)  # nodes that learned the same list dial different peers of it
+        self._rng.shuffle(others)  # shuffled, so that nodes with the same list dial different peers
         missed = [address for address in others if address.peer_id in self._lost]
         lost += missed[: self._lost.places(chosen)]
         others = [address for address in others if address not in lost]
@@ -267,9 +271,10 @@ class AddressBook:
     def giving_way(
         self, connected: Collection[str], chosen: Collection[str], now_seconds: float
     ) -> str | None:
-        """Return a chosen peer to disconnect, without blame, so that another member of its island has room.
+        """Return a chosen peer to disconnect, without a penalty, to make room for another member of its
+        island.
 
-        It is not dialled for some minutes, and not missed. Arguments as for `due`.
+        It is not dialled for some minutes, and does not count as lost. Arguments as for `due`.
         """
         candidates = [entry.next_address for _, entry in self._ready(connected, now_seconds)]
         peer_id = self._sought.giving_way(candidates, chosen, now_seconds)
@@ -278,7 +283,7 @@ class AddressBook:
         return peer_id
 
     def _ready(self, connected: Collection[str], now_seconds: float) -> list[tuple[str, _Entry]]:
-        """Return the peers that may be dialled now, if they are wanted; the latest to give way may not."""
+        """Return the peers that may be dialled now, without those that were replaced lately."""
         return [
             (peer_id, entry)
             for peer_id, entry in self._entries.items()
@@ -289,10 +294,10 @@ class AddressBook:
         ]
 
     def _vouched_first(self, trusted: Iterable[PeerAddress], chosen: Collection[str]) -> list[PeerAddress]:
-        """Return vouched peers to dial whatever else: those that earned it, then bonded ones.
+        """Return vouched peers to dial in any case: those with earned trust first, then bonded ones.
 
-        Those that connect by themselves do not count: attackers who bought bonds or earned trust could
-        otherwise keep a node from dialling others.
+        Peers that connected themselves are not counted: attackers with bonds or earned trust could otherwise
+        keep a node from dialling others.
         """
         places = max(0, self._limits.vouched_peers - self._vouched.earned_among(chosen))
         listed = list(trusted)
@@ -301,7 +306,7 @@ class AddressBook:
         return earned + [each for each in listed if not self._vouched.has_earned(each.peer_id)][:places]
 
     def _spared(self, addresses: Iterable[PeerAddress], most: int, now_seconds: float) -> list[PeerAddress]:
-        """Return the first ones of which the host was not dialled too often."""
+        """Return the first addresses whose host was not dialled too often."""
         found: list[PeerAddress] = []
         for address in addresses:
             if len(found) == most:

@@ -34,12 +34,12 @@ _LOCAL_NETWORKS: Final = tuple(
     )
 )
 _NUMERIC_NAME: Final = re.compile(r"(.*\.)?([0-9]+|0[xX][0-9A-Fa-f]*)\.?")
-"""What resolvers read as an IPv4 address, as in 127.1 or 0x7f000001; no DNS name ends like this."""
+"""Forms that resolvers parse as an IPv4 address, as 127.1 or 0x7f000001; no DNS name ends like this."""
 _LOCAL_NAMES: Final = re.compile(r"(.+\.)?(local|lan|internal|home\.arpa|localdomain)|[^.]+")
 
 
 class Scope(IntEnum):
-    """Where an address means the same host; a smaller scope lies within the larger ones."""
+    """The region in which an address means the same host; a smaller scope lies within the larger ones."""
 
     MACHINE = 0
     NETWORK = 1
@@ -47,7 +47,7 @@ class Scope(IntEnum):
 
 
 def scope_of(host: str) -> Scope:
-    """Return the scope of an IP address or a DNS name; a name that is no local one is the internet's."""
+    """Return the scope of an IP address or a DNS name; names are global unless they are known as local."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
@@ -63,7 +63,8 @@ def scope_of(host: str) -> Scope:
 
 
 def network_of(host: str) -> str:
-    """Return what belongs to one owner: an IPv4 address, 64 bits of IPv6, a domain with all its names."""
+    """Return the network that probably has one owner: an IPv4 address, an IPv6 /64, or a registered
+    domain."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
@@ -76,7 +77,7 @@ def network_of(host: str) -> str:
 
 
 def network_group_of(host: str) -> str:
-    """Return what is likely to belong to one provider: 16 bits of IPv4, 32 bits of IPv6, or a domain."""
+    """Return the network that probably belongs to one provider: an IPv4 /16, an IPv6 /32, or a domain."""
     network = network_of(host)
     try:
         address = ipaddress.ip_interface(network).ip
@@ -111,8 +112,8 @@ class PeerAddress:
     def means_the_same(self, host: str) -> bool:
         """Whether both ends of a connection to `host` mean the same by this address.
 
-        An address of this machine or of a local network means another host elsewhere. So it is taken from,
-        and said to, those alone who are connected within that machine or network.
+        An address of this machine or of a local network means another host elsewhere. So it is exchanged only
+        with peers that are connected within that machine or network.
         """
         return self.unspecified or scope_of(self.host) >= scope_of(host)
 

@@ -40,7 +40,7 @@ class Discipline:
         """Count one time that a peer exceeded its rate.
 
         Args:
-            proven: whether no honest relay exceeds it; else the peer is not blamed.
+            proven: whether no honest relay can exceed the rate; otherwise there is no penalty.
         """
         self._counters.flood_pauses += 1
         self._floods[peer_id] += 1

@@ -1,13 +1,12 @@
-"""Steps that every message passes between the wire and the node, in this order.
+"""Processing of every received message before the node, in this order.
 
 1. oversize or on a topic we did not join: dropped (oversize blames the forwarder);
 2. known id: dropped; a copy of a message that we rejected blames each peer that forwards it;
 3. validated, once;
 4. ACCEPT: the caller forwards it. IGNORE: dropped without blame, and the same message may be
-   validated again a few seconds later, and at once for another forwarder: what a message lacks (a
-   certificate) is asked for from its forwarders, and the first of them need not answer. Honest peers do
-   not forward what they ignore, and the rates of connections bound what all others send.
-   REJECT: dropped, and the forwarder is blamed.
+   validated again a few seconds later, or at once from another forwarder: a missing certificate is requested
+   from the forwarders, and the first one may not answer. Honest peers do not forward what they ignore, and
+   rate limits bound what all others send. REJECT: dropped, and the forwarder is blamed.
 
 The id covers the whole message: a copy with one byte changed is another message, so an invalid copy
 cannot shadow the valid one. It covers the topic too: the same bytes on a topic where they are
@@ -28,10 +27,11 @@ from sapo_client.swarm.transport import BugReport, Validator
 from sapo_protocol.errors import ProtocolError, Verdict
 
 MOST_REMEMBERED: Final = 16_384
-"""Ignored messages whose arrival is remembered: as many as the screen of copies remembers."""
+"""Ignored messages whose arrival time is kept: as many as the near-duplicate screen keeps."""
 
 REMEMBERED_SECONDS: Final = 600.0
-"""For which an ignored message may still become acceptable: its author's clock or certificate was wrong."""
+"""Time in which an ignored message may still become acceptable, after a wrong clock or certificate of its
+author."""
 
 
 def message_id(topic: str, data: bytes) -> bytes:
@@ -85,10 +85,11 @@ class SeenIds:
 
 
 class FirstArrivals:
-    """When messages that were ignored arrived first; of very many the oldest are forgotten.
+    """First arrival times of ignored messages, bounded in number.
 
-    Who is asked for what such a message lacks decides when it is judged. The order in which texts arrived
-    says who copied, so a message keeps the time of its first arrival, also if it is dropped and comes again.
+    An ignored message may be validated much later, when what it lacked has arrived. The order of arrival
+    decides which of two equal texts is the copy, so a message keeps the time of its first arrival, also if it
+    is dropped and received again.
     """
 
     def __init__(self) -> None:
@@ -143,7 +144,7 @@ class Intake:
         self._validators.pop(topic, None)
 
     def forget_peer(self, peer_id: str) -> None:
-        """Drop the counts of a peer that left: ids are free, memory is not."""
+        """Drop the counts of a peer that disconnected, since peer ids are free."""
         self.received_by_peer.pop(peer_id, None)
         self.rejected_by_peer.pop(peer_id, None)
 

@@ -21,11 +21,11 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionRates:
-    """What one connection may bring.
+    """Rate limits of received messages per connection.
 
     Attributes:
-        proves_flood: whether no honest relay brings more. One may where the quotas of the accounts that are
-            heard here come to more than the ceiling: then nobody is blamed for the excess.
+        proves_flood: whether no honest relay can exceed the limits. One may if the quotas of all relevant
+            accounts exceed the ceiling; then the excess has no penalty.
     """
 
     messages: Rate
@@ -88,18 +88,18 @@ class TransportLimits:
 
     @property
     def least_quota(self) -> float:
-        """Return the messages a second of all accounts up to which a connection may bring the least."""
+        """Messages per second of all accounts, up to which a connection has the lowest rate."""
         return self.messages.per_second / self.copies
 
     @property
     def most_quota(self) -> float:
-        """Return the messages a second of all accounts from which on a connection may bring the most."""
+        """Messages per second of all accounts, from which on a connection has the highest rate."""
         return self.messages.per_second * self.most_growth / self.copies
 
     def rates_for(self, quota_per_second: float) -> ConnectionRates:
-        """Return what one connection may bring.
+        """Return the rate limits of one connection.
 
-        An honest relay forwards what it accepted, of all accounts whose messages are heard here.
+        An honest relay forwards the accepted messages of all accounts on the subscribed topics.
 
         Args:
             quota_per_second: messages that these accounts may send, all together.

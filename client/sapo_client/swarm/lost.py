@@ -1,11 +1,11 @@
 """Peers that this node chose, was connected with for some time and lost. Pure; the clock is passed in.
 
-They are dialled for days, whatever the number of other peers: where a partition has cut a swarm in two and
-its bootstrap node is gone, nobody else can tell one half of the other. Peers that come by themselves are not
-remembered: anybody can stay connected for long.
+They are dialled for days, whatever the number of other peers: if a partition has split a swarm and its
+bootstrap node is gone, only they connect the halves again. Peers that connected themselves are not
+remembered, since an attacker can stay connected for long.
 
-Of each network one is kept before any has a second, those that were connected longest first. Peers that are
-connected need no place, so who stays for ever takes none from those who are lost.
+One peer of each network is kept before any network has a second, those that were connected longest first.
+Connected peers take no place.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class LostPeers:
             del self._lost[self._last()]
 
     def give_up(self, peer_id: str) -> None:
-        """Record that this node ends the connection to a peer itself, and does not miss it."""
+        """Record that this node itself ends the connection to a peer, so that it does not count as lost."""
         self._chosen.pop(peer_id, None)
         self._regained.discard(peer_id)
 
@@ -66,7 +66,8 @@ class LostPeers:
         self._lost = {each: lost for each, lost in self._lost.items() if lost.lost_seconds > since_seconds}
 
     def beyond(self, chosen: Collection[str]) -> int:
-        """Return how many of the chosen peers were found again: they have places of their own."""
+        """Return how many of the chosen peers are lost ones that were found again, which have separate
+        places."""
         return min(self._limits.lost_peers, sum(peer_id in self._regained for peer_id in chosen))
 
     def places(self, chosen: Collection[str]) -> int:

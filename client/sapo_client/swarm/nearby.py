@@ -1,7 +1,7 @@
 """Names and text records of a node in the local network (mDNS with DNS-SD, RFC 6762 and 6763). Pure.
 
 A node is a service of type ``_sapo-<8 digits>._tcp.local.``, the digits being the first ones of its swarm's
-id in hexadecimal: nodes of different swarms do not hear of each other. The text record holds ``swarm=``, the
+id in hexadecimal: nodes of different swarms do not find each other. The text record holds ``swarm=``, the
 whole id, and ``a0=`` to ``a7=``, full multiaddrs of the node. None of it is signed: Noise proves who answers.
 """
 

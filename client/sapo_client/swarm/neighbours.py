@@ -1,8 +1,8 @@
-"""Finds nodes of the swarm in the local network, and lets them find this one, by zeroconf.
+"""Discovery of nodes of the swarm in the local network by zeroconf (mDNS).
 
-zeroconf runs in threads of its own; they only hand over names, which a task here looks up one at a time.
-libp2p's own discovery by mDNS is not used: it writes into the peer store from these threads, keeps whatever
-is announced, and finds the machine's address by way of a public one.
+zeroconf runs in its own threads; these only pass names, which a task here looks up one at a time. libp2p's
+own mDNS discovery is not used: it writes into the peer store from other threads, keeps everything that is
+announced, and determines the machine's address by a connection to a public one.
 """
 
 from __future__ import annotations
@@ -26,15 +26,16 @@ from sapo_client.swarm.nearby import parse_text, service_type, to_text
 _LOG = logging.getLogger(__name__)
 
 SOURCE: Final = "mdns"
-"""In place of a teller's IP address: nothing proves where an answer came from."""
+"""Stands in place of the sender's IP address, which is not known for certain."""
 
 LOOK_SECONDS: Final = 30.0
-"""Between two looks at this machine's addresses; what was found is told again, for it may be forgotten."""
+"""Interval of checking this machine's addresses, and of reporting found nodes again, which may be
+forgotten."""
 
 _MOST_FOUND: Final = 256
 _LOOKUP_MILLISECONDS: Final = 1000
 _LOOKUPS: Final = 3
-"""Times that one name is looked up: packets are lost, and names without anybody behind them take a second."""
+"""Attempts to look up a name, since packets may be lost; a name without a node takes a second."""
 
 
 def hosts_of_this_machine() -> tuple[str, ...]:
@@ -48,7 +49,7 @@ def hosts_of_this_machine() -> tuple[str, ...]:
 
 
 def for_neighbours(listening: Iterable[PeerAddress]) -> tuple[PeerAddress, ...]:
-    """Return the addresses at which neighbours can connect: "all interfaces" becomes each one's address."""
+    """Return the addresses at which neighbours can connect; an unspecified one becomes one per interface."""
     return tuple(
         PeerAddress(address.kind, host, address.port, address.peer_id)
         for address in listening
@@ -58,12 +59,12 @@ def for_neighbours(listening: Iterable[PeerAddress]) -> tuple[PeerAddress, ...]:
 
 
 class Neighbours:
-    """Service that announces this node in the local network and tells of others.
+    """Service that announces this node in the local network and reports others.
 
     Args:
         swarm_id: in hexadecimal digits.
         listening: returns the addresses at which this node listens.
-        tell: gets the addresses of a node that was found, and where they came from.
+        tell: called with the addresses of a found node, and their source.
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class Neighbours:
     ) -> None:
         self._swarm_id = swarm_id
         self._type = service_type(swarm_id)
-        self._name = f"{secrets.token_hex(16)}.{self._type}"  # random: nobody can take it first
+        self._name = f"{secrets.token_hex(16)}.{self._type}"  # random, so that nobody can take it first
         self._listening = listening
         self._tell = tell
         self._found: OrderedDict[str, tuple[PeerAddress, ...]] = OrderedDict()
@@ -89,7 +90,7 @@ class Neighbours:
         return frozenset(address.peer_id for addresses in self._found.values() for address in addresses)
 
     async def run(self) -> None:
-        """Announce and listen until stopped; begin anew when the addresses of this machine change."""
+        """Announce and listen until stopped; restart when the addresses of this machine change."""
         with self._scope:
             while True:
                 try:
@@ -107,7 +108,7 @@ class Neighbours:
         self._scope.cancel()
 
     async def _take_part(self, own: tuple[PeerAddress, ...]) -> None:
-        """Announce these addresses, and look up what others announce, until this machine has others.
+        """Announce these addresses, and look up others' announcements, until this machine's addresses change.
 
         Raises:
             OSError: multicast is not possible here.
@@ -146,7 +147,7 @@ class Neighbours:
         network.register_service(info, cooperating_responders=True)  # the name is nobody else's
 
     def _hear(self, name: str, present: bool) -> None:
-        """Note that a name came, changed or went; the oldest of too many gives way."""
+        """Record that a name was added, changed or removed; the oldest of too many is dropped."""
         if name == self._name:
             return
         self._heard[name] = _LOOKUPS if present else 0
@@ -156,7 +157,7 @@ class Neighbours:
         self._wake.set()
 
     async def _look_up(self, network: Zeroconf, own_peer_id: str) -> None:
-        """Ask for the addresses behind the names that were heard; one that does not answer is asked again."""
+        """Look up the addresses of announced names; a name without an answer is looked up again."""
         self._wake = trio.Event()
         heard, self._heard = self._heard, OrderedDict()
         for name, lookups in heard.items():

@@ -22,7 +22,7 @@ def encode(addresses: Iterable[PeerAddress]) -> bytes:
 
 
 def decode(payload: bytes) -> tuple[PeerAddress, ...]:
-    """Return the addresses that we can dial; other lines are skipped, for other clients may send them."""
+    """Return the addresses that this transport can dial; other lines are skipped, as of other clients."""
     lines = payload.decode("ascii", errors="replace").split("\n")[:MAX_ADDRESSES]
     parsed = (parse_address(line) for line in lines)
     return tuple(address for address in parsed if address is not None)

@@ -85,7 +85,8 @@ class PeerScores:
         return replace(record, score=record.score * decay, updated_seconds=now_seconds)
 
     def _bound(self, now_seconds: float) -> None:
-        """Drop the quarter with the best scores when the table is full: new ids cannot push out a ban."""
+        """Drop the quarter with the best scores when the table is full, so that new ids cannot displace a
+        ban."""
         if len(self._records) <= self._limits.max_peers:
             return
         by_harm = sorted(self._records, key=lambda peer_id: self._harm(peer_id, now_seconds))

@@ -33,7 +33,7 @@ class TokenBucket:
         self._tokens = min(self._tokens, rate.burst)
 
     def spend(self, amount: float, now_seconds: float) -> None:
-        """Take tokens even where there are too few of them: what is here already cannot be refused."""
+        """Take tokens even if there are too few, for data that has already been received."""
         self._refill(now_seconds)
         self._tokens -= amount
 
@@ -95,7 +95,7 @@ class Meter:
         return self._rates.proves_flood
 
     def expect(self, quota_per_second: float, now_seconds: float) -> None:
-        """Give every peer the rates for a number of messages that all accounts together may send."""
+        """Set every peer's rates from the messages per second that all accounts together may send."""
         rates = self._limits.rates_for(quota_per_second)
         if rates == self._rates:
             return

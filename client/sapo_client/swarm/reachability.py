@@ -1,8 +1,8 @@
-"""Whether strangers can connect to this node, as its peers found by trying. Pure.
+"""Whether other nodes can connect to this one, by its peers' attempts. No I/O.
 
-A node behind a router or firewall connects to others and hears everything, but nobody new can connect to it.
-It cannot see that itself, so it asks peers to dial back. A peer dials only the address from which the asker
-is connected: a request cannot point it at anybody else.
+A node behind a router or firewall can connect to others, but not the other way round. It cannot detect that
+itself, so it asks peers to dial back. A peer dials only the IP address from which the asker is connected, so
+a request cannot direct it to another host.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ANSWER: Final = re.compile(r"(reached|refused|busy) ([0-9a-fA-F.:]{2,45})")
 
 
 class DialResult(StrEnum):
-    """Status of a response: what became of the dial."""
+    """Status of a response: the result of the dial."""
 
     REACHED = "reached"
     REFUSED = "refused"
@@ -39,7 +39,7 @@ class DialResult(StrEnum):
 
 
 class Reachability(StrEnum):
-    """What the answers of several peers come to."""
+    """The state derived from the answers of several peers."""
 
     UNKNOWN = "unknown"
     REACHABLE = "reachable"
@@ -77,11 +77,11 @@ def parse_answer(payload: bytes) -> DialAnswer | None:
 
 
 def is_proven(came_from: Iterable[str], connected_with: Iterable[str]) -> bool:
-    """Whether the connections that peers opened prove that strangers can connect.
+    """Whether inbound connections prove that other nodes can connect.
 
-    Nobody can pretend to have come in. Peers of two networks must have, by which are meant 16 bits of an IPv4
-    address in the internet, and hosts in a local network. Those of the local network prove nothing where a
-    peer is connected from afar.
+    An inbound connection cannot be faked. Peers of two networks are required: /16 networks of IPv4 in the
+    internet, single hosts in a local network. Local peers prove nothing if any peer is connected from the
+    internet.
 
     Args:
         came_from: IP addresses of the peers that opened their connections.
@@ -93,13 +93,13 @@ def is_proven(came_from: Iterable[str], connected_with: Iterable[str]) -> bool:
 
 
 class DialAnswers:
-    """The last answers of a few peers, one each; the oldest gives way."""
+    """The last answers of a few peers, one each; beyond the limit the oldest is dropped."""
 
     def __init__(self) -> None:
         self._answers: OrderedDict[str, DialAnswer] = OrderedDict()
 
     def add(self, peer_id: str, answer: DialAnswer) -> None:
-        """Keep a peer's answer; one that was too busy to dial says nothing."""
+        """Keep a peer's answer, unless the peer was too busy to dial."""
         if answer.result is DialResult.BUSY:
             return
         self._answers[peer_id] = answer
@@ -108,9 +108,10 @@ class DialAnswers:
             self._answers.popitem(last=False)
 
     def state(self) -> Reachability:
-        """Return what half of the answers or more say; two peers at least must have failed.
+        """Return the state that at least half of the answers support; "unreachable" needs two failed dials.
 
-        Where a peer is connected from afar, those of the local network say nothing about the router.
+        If any peer is connected from the internet, answers of local peers are left out, since they do not
+        pass the router.
         """
         scopes = [scope_of(answer.host) for answer in self._answers.values()]
         heard = [
@@ -125,7 +126,7 @@ class DialAnswers:
         return Reachability.UNREACHABLE if refused >= _ENOUGH_REFUSALS else Reachability.UNKNOWN
 
     def forget(self) -> None:
-        """Forget all answers: they are about an address that is not asked for any more."""
+        """Drop all answers, which concern an address that is not used any more."""
         self._answers.clear()
 
     def hosts(self) -> tuple[str, ...]:

@@ -1,14 +1,14 @@
-"""Which connected peers pass on what others wrote, and of which islands a node hears too little. Pure.
+"""Detection of peers that relay messages, and of islands with too few relays. No I/O.
 
-An author whose neighbours take its messages and pass none on cannot see that directly: a message never comes
-back to who sent it. But such neighbours bring nothing of others either. So a peer counts as a *relay* of an
-island once it was the first to bring a message that another node wrote; what it wrote itself counts for
-nothing, and neither does a copy of what is known, which can be sent back to whoever it came from.
+An author whose neighbours accept its messages but do not forward them cannot see that directly, since a
+message is not sent back to its sender. But such neighbours deliver no messages of other authors either. So a
+peer counts as a *relay* of an island after it was the first to deliver a message that another node wrote. Its
+own messages do not count, nor do copies of known ones, which any peer can echo.
 
-An island is *short* where something was said on it, by this node or by authors over their own connections,
-and fewer than two connected peers are relays. Where nothing was said nothing follows. Further members are
-sought then (`swarm/sought.py`). Only where nobody is a relay may connected members give way to others: an
-attacker who is faster than all honest neighbours makes them look idle, but by that he is a relay himself.
+An island is *short* if there were messages on it, by this node or by authors over their own connections, and
+fewer than two connected peers are relays. Without messages there is no conclusion. If it is short, further
+members are sought (`swarm/sought.py`). Connected members may be replaced only if there is no relay at all: an
+attacker that is faster than all honest neighbours makes them look idle, but is then a relay itself.
 
 The clock is passed in, in seconds.
 """
@@ -22,26 +22,27 @@ from types import MappingProxyType
 from typing import Final
 
 ENOUGH_RELAYS: Final = 2
-"""From so many on an island is not short: one of them may leave."""
+"""Relays with which an island is not short: two, since one may leave."""
 
 HEARD_SECONDS: Final = 60.0
-"""What came before is forgotten: a relay that falls silent is none after that."""
+"""Time for which deliveries are remembered; a relay that is silent for longer is none any more."""
 
 PATIENCE_SECONDS: Final = 5.0
-"""For which a new connection is not called idle: some heartbeats, until it is in a mesh. Something must have
-been said meanwhile, too."""
+"""Time for which a new connection does not count as idle: some heartbeats, until it is in a mesh. There must
+also have been a message meanwhile."""
 
 PROVING_MESSAGES: Final = 3
-"""Said on an island within ``HEARD_SECONDS``, while nothing was passed on, from which on members give way."""
+"""Messages on an island within ``HEARD_SECONDS`` without any relayed one, from which on members are
+replaced."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """An island of which a node hears too little.
+    """An island from which a node receives too few messages.
 
     Attributes:
-        idle: connected peers that brought nothing of others there although they had time to.
-        may_replace: whether idle members may give way to others, since nobody is a relay.
+        idle: connected peers that have relayed nothing there although they had time to.
+        may_replace: whether idle members may be replaced, since there is no relay.
     """
 
     idle: frozenset[str]
@@ -53,7 +54,7 @@ NOTHING_SHORT: Final[Mapping[int, Shortage]] = MappingProxyType({})
 
 @dataclass(slots=True)
 class _Heard:
-    """What was heard of an island: when each relay was one last, and when something else was said."""
+    """Observations of an island: last delivery of each relay, and times of other messages."""
 
     relayed: dict[str, float] = field(default_factory=dict)
     said: deque[float] = field(default_factory=lambda: deque(maxlen=PROVING_MESSAGES))
@@ -67,15 +68,15 @@ class Relays:
         self._since: dict[str, float] = {}
 
     def published(self, island: int, now_seconds: float) -> None:
-        """Note that this node said something on an island."""
+        """Record that this node published a message on an island."""
         self._heard[island].said.append(now_seconds)
 
     def came(self, island: int, author: str, forwarder: str, now_seconds: float) -> None:
-        """Note a new valid message of an island.
+        """Record a new valid message of an island.
 
         Args:
             author: the peer id of the node that wrote it.
-            forwarder: the peer that was the first to bring it.
+            forwarder: the peer that delivered it first.
         """
         if forwarder == author:
             self._heard[island].said.append(now_seconds)
@@ -85,10 +86,10 @@ class Relays:
     def shortages(
         self, islands: Collection[int], connected: Collection[str], now_seconds: float
     ) -> dict[int, Shortage]:
-        """Return the islands of which this node hears too little; to be called every few seconds.
+        """Return the islands that are short; to be called every few seconds.
 
         Args:
-            islands: that this node carries; what was heard of others is forgotten.
+            islands: those that this node carries; observations of others are dropped.
             connected: all connected peers, whoever opened the connection.
         """
         self._since = {peer: self._since.get(peer, now_seconds) for peer in connected}

@@ -1,15 +1,15 @@
-"""Whom to ask for messages that peers announce, so that each is sent once. Pure.
+"""Selection of the peer to ask for an announced message, so that each message is sent once. No I/O.
 
-A node that has just connected is told by all its peers of the same recent messages, within milliseconds. Were
-all of them asked, all would send them. So one is asked, and the others are remembered. What has not come in
-time is asked of another one, by lot, and what has not come then of everybody who has announced it.
+All peers announce the same recent messages to a node that has just connected, within milliseconds. If all
+were asked, all would send them. So one is asked, and the others are remembered. A message that does not
+arrive in time is requested from another, random one, then from all that have announced it.
 
-Attackers who know this are the first to announce messages, and send none. A message is so delayed twice by a
-heartbeat at most, and who let a request lapse holds up nothing for a minute. Messages that come without being
-asked for are not held up at all.
+An attacker may announce messages first and not send them. That delays a message by two heartbeats at most,
+and a peer that let a request lapse is not waited for again for a minute. Forwarded messages are not delayed
+at all.
 
-Who announced a message has it, so it is not forwarded there: else a node that has just connected would send
-what it asked for to all its neighbours.
+A peer that has announced a message has it, so the message is not forwarded to it; otherwise a node that has
+just connected would send what it requested to all its neighbours.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
 PATIENCE_SECONDS: Final = 0.75
-"""For an answer, before another peer is asked: two round trips over a long way."""
+"""Wait for an answer before another peer is asked: two long-distance round trips."""
 
 MEMORY_SECONDS: Final = 10.0
-"""For which a message can be asked for."""
+"""Time for which an announced message may be requested."""
 
 DISTRUST_SECONDS: Final = 60.0
-"""For which nobody waits for a peer that let a request lapse."""
+"""Time for which a peer that let a request lapse is not waited for."""
 
 MOST_REQUESTS: Final = 8192
-"""Messages that are waited for."""
+"""Limit of pending messages."""
 
 MOST_OTHERS: Final = 32
-"""Peers that are remembered for a message beside the one that was asked; beyond them by lot."""
+"""Further announcers that are remembered per message; beyond the limit a random selection."""
 
 _MOST_LAPSES: Final = 2
-"""Requests for one message that are waited for."""
+"""Requests for one message that are waited for, one after another."""
 
 _AT_ONCE: Final = float("-inf")
-"""When a request was made for which nobody waits."""
+"""Time of a request that is not waited for."""
 
 P = TypeVar("P", bound=Hashable)
 
@@ -55,12 +55,12 @@ class _Request(Generic[P]):
 
 
 class Requested(Generic[P]):
-    """The messages that were asked for and have not come.
+    """The requested messages that have not arrived.
 
     Args:
-        asked: told each peer and the ids that it is asked for, but for those of its first announcement of a
-            topic: what was said before two nodes were connected could not be forwarded.
-        knows: whether a message has come since, by id and time.
+        asked: called with each peer and the ids requested from it, except for those of its first announcement
+            of a topic, since messages from before the connection could not have been forwarded.
+        knows: whether a message has arrived meanwhile, by id and time.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Requested(Generic[P]):
         self._announced: dict[P, set[str]] = defaultdict(set)
 
     def offered(self, peer: P, topic: str, identities: Sequence[bytes], now_seconds: float) -> list[bytes]:
-        """Return which of the messages that a peer announces it is asked for now."""
+        """Return the ids to request now among those that a peer announces."""
         lacking = [identity for identity in identities if not self._knows(identity, now_seconds)]
         wanted = [identity for identity in lacking if self._takes(peer, identity, now_seconds)]
         if topic in self._announced[peer] and wanted:
@@ -89,7 +89,7 @@ class Requested(Generic[P]):
         return wanted
 
     def overdue(self, now_seconds: float) -> dict[P, list[bytes]]:
-        """Return whom to ask for what did not come in time, by peer; to be called at each heartbeat."""
+        """Return the overdue ids to request now, by peer; to be called at each heartbeat."""
         found: dict[P, list[bytes]] = defaultdict(list)
         for identity, request in list(self._requests.items()):
             is_old = now_seconds - request.first_seconds >= MEMORY_SECONDS
@@ -114,7 +114,7 @@ class Requested(Generic[P]):
         return frozenset() if request is None else frozenset(request.announced)
 
     def left(self, peer: P) -> None:
-        """Expect nothing of a peer that is no longer connected; what it was asked for is asked of others."""
+        """Remove a disconnected peer; messages requested from it are requested from others."""
         self._announced.pop(peer, None)
         for request in self._requests.values():
             request.announced.discard(peer)

@@ -1,12 +1,10 @@
-"""Which of the peers that the application seeks are dialled: some of each island. Pure.
+"""Selection of the peers to dial among those that the application seeks: some of each island. No I/O.
 
-They are dialled beyond the usual number of peers, within a number of places of their own. These are split
-between the islands, so that an island without members is sought while another has enough of them.
-
-Of an island of which the node hears too little (`swarm/relays.py`) further members are sought, one at a
-time: those that bring nothing count for none there. Where all places are taken and nobody passes anything on,
-one of them gives way to a member that is not connected. Which one, and to whom, is drawn by lot; it is not
-dialled again for some minutes, and nobody is blamed.
+They are dialled in addition to the usual number of peers, within separate places. These are divided between
+the islands, so that members of one island are sought while another has enough of them. Of an island that is
+short (`swarm/relays.py`) further members are sought, one at a time; members that relay nothing are not
+counted there. If all places are taken and there is no relay, a random member is replaced by a random one that
+is not connected; it is not dialled again for some minutes, and has no penalty.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ from sapo_client.swarm.vouched import VouchedPeers
 
 @dataclass(frozen=True, slots=True)
 class SoughtFor:
-    """For which islands a peer is wanted, and to which networks the telling of it is ascribed."""
+    """The islands for which a peer is wanted, and the source network of its address record."""
 
     islands: frozenset[int]
     source: str
@@ -38,9 +36,9 @@ def wanted_on_each(islands: int, limits: DialLimits) -> int:
 class SoughtPeers:
     """The peers that the application seeks, each with the islands for which it is wanted.
 
-    Once some peers are vouched for, half of the places of an island wait for such: whoever answers first
-    could otherwise fill all with his own. Of the others those are preferred that another peer told of than
-    those which are chosen already.
+    Once some peers are vouched for, half of the places of an island are reserved for vouched ones, since
+    otherwise the first source to answer could fill all places. Among the others, those from sources without a
+    chosen peer are preferred.
     """
 
     def __init__(self, limits: DialLimits, vouched: VouchedPeers, rng: random.Random) -> None:
@@ -63,11 +61,11 @@ class SoughtPeers:
     def replace(self, sought: Mapping[str, SoughtFor], short: Mapping[int, Shortage]) -> None:
         """Seek these peers, by peer id, and no others.
 
-        Those that were dialled stay members of their islands although their records give way to others:
-        else whoever makes records come and go would have ever more peers dialled.
+        Dialled peers stay members of their islands although their records are dropped; otherwise an attacker
+        could have ever more peers dialled by replacing records.
 
         Args:
-            short: the islands of which this node hears too little.
+            short: the islands that are short of relays.
         """
         wanted = {each for them in sought.values() for each in them.islands}
         before = {peer_id: self._sought[peer_id] for peer_id in self._given}
@@ -82,13 +80,13 @@ class SoughtPeers:
 
     @property
     def usual(self) -> int:
-        """How many peers of any island are wanted beside these: fewer where there are any."""
+        """Number of wanted peers of any island in addition to these: fewer if there are any."""
         if not self._sought:
             return self._limits.target_peers
         return min(self._limits.target_peers, self._limits.usual_beside_sought)
 
     def gave_way(self, peer_id: str, now_seconds: float) -> bool:
-        """Whether a peer has given way to another one lately, so that it is not dialled."""
+        """Whether a peer was replaced lately, so that it is not dialled."""
         return now_seconds < self._gave_way.get(peer_id, now_seconds)
 
     def beyond(self, chosen: Collection[str]) -> int:
@@ -131,12 +129,12 @@ class SoughtPeers:
     ) -> list[PeerAddress]:
         """Return addresses of sought peers to dial, of islands with fewest chosen members first.
 
-        Members that connect by themselves count for nothing: attackers could otherwise keep a node from
-        choosing any.
+        Members that connected themselves are not counted: attackers could otherwise keep a node from choosing
+        any.
 
         Args:
             candidates: of peers that are not connected, in the order of preference.
-            may_dial: is asked once for each address that would be dialled.
+            may_dial: called once for each address that would be dialled.
         """
         self._given = {each for each in self._given if each in chosen or each in self._told}
         there = [peer_id for peer_id in chosen if peer_id in self._sought]
@@ -160,11 +158,11 @@ class SoughtPeers:
     def giving_way(
         self, candidates: Iterable[PeerAddress], chosen: Collection[str], now_seconds: float
     ) -> str | None:
-        """Return a chosen member that is to leave for a candidate, by lot, or None if nobody is.
+        """Return a random chosen member to be replaced by a candidate, or None.
 
-        Only where all places are taken. Some leave one after the other, then nobody does for a while, which
-        is longer each time while that brings nothing: an island on which a node alone speaks has no relays
-        either. Who earned trust stays.
+        Only if all places are taken. Some members are replaced one after another, followed by a pause, which
+        doubles while that brings no relay: an island on which only this node publishes has no relays either.
+        Members with earned trust stay.
         """
         if now_seconds < self._further_seconds or self.beyond(chosen) < self._places(chosen):
             return None
@@ -197,10 +195,10 @@ class SoughtPeers:
     def _best(
         self, rest: Iterable[PeerAddress], there: Iterable[str], *, idle_count: bool
     ) -> PeerAddress | None:
-        """Return who is wanted most beside those who are there, or None if nobody is.
+        """Return the most wanted candidate in addition to the present members, or None.
 
         Args:
-            idle_count: whether members that bring nothing to an island that is short count there.
+            idle_count: whether members that relay nothing on a short island are counted there.
         """
         members: Counter[int] = Counter()
         strangers: Counter[int] = Counter()

@@ -1,13 +1,14 @@
-"""Which peers bring the messages of a topic, and whom a mesh does better without. Pure.
+"""Deliveries of a topic's messages by peer, and replacement of mesh neighbours that deliver too little. No
+I/O.
 
-Who forwards nothing costs a mesh a place, and no rule of the protocol is broken: there is no fault to blame.
-But it shows. A node whose neighbours in the mesh forward what they should gets hardly any message on request
-only; one that has to request many takes a peer into its mesh that had them, in place of the neighbour that
-brought least. So a neighbour that forwards nothing is replaced where that does harm, by one that has proved
-to be of use, and it makes no difference who it is.
+A neighbour that forwards nothing takes a place in the mesh without breaking a rule of the protocol, so there
+is no penalty. But it is detectable: a node whose mesh neighbours forward as they should receives hardly any
+message by request only. If it has to request many, it adds a peer to its mesh that had them, in place of the
+neighbour that delivered least. So a neighbour that forwards nothing is replaced where that does harm, by a
+peer that has proved useful.
 
-An attacker who knows this must forward most messages to every node in whose mesh he wants to stay: then he
-does no harm. He can answer requests to be taken in, and is the first to go again when he falls silent.
+To stay in a mesh an attacker must forward most messages, and then does no harm. It can get into a mesh by
+answering requests, and is the first to be removed when it stops forwarding.
 """
 
 from __future__ import annotations
@@ -20,33 +21,33 @@ from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 WINDOW_HEARTBEATS: Final = 10
-"""What came before is forgotten."""
+"""Heartbeats for which deliveries are remembered."""
 
 LEAST_NEW: Final = 5
-"""Messages of a topic in this time, without which nothing is concluded."""
+"""Least number of new messages of a topic in this window for any conclusion."""
 
 REQUESTED_SHARE: Final = 1 / 8
-"""Share of them that came on request only, from which on the mesh is short of neighbours that forward."""
+"""Share of them received by request only, from which on a neighbour is replaced."""
 
 SETTLED_HEARTBEATS: Final = 3
-"""A neighbour is judged from then on, and between two exchanges on a topic as many pass."""
+"""Heartbeats after which a new neighbour is evaluated, and between two exchanges on a topic."""
 
 MOST_ASKED: Final = 8192
-"""Requests that are remembered: those of ten heartbeats, at twice the rate of a full connection."""
+"""Limit of remembered requests: those of ten heartbeats, at twice the rate of a full connection."""
 
 ANNOUNCED_SHARE: Final = 1 / 3
-"""Share of the peers beside the mesh that are told of new messages at each heartbeat. Messages are announced
-for three heartbeats, and peers are told in turns: so everybody is told of every message."""
+"""Share of the peers outside the mesh that get an IHAVE at each heartbeat. Messages are announced for three
+heartbeats, and peers are selected in turn, so every message is announced to every peer."""
 
 LEAST_ANNOUNCED: Final = 6
-"""At least so many are told, gossipsub's usual number."""
+"""Least number of peers that get an IHAVE, as in gossipsub."""
 
 P = TypeVar("P", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
 class Exchange(Generic[P]):
-    """A peer that a mesh takes in, and the neighbour that leaves for it, if any has to."""
+    """A peer to add to a mesh, and the neighbour to remove for it, if any."""
 
     graft: P
     prune: P | None
@@ -71,7 +72,7 @@ class Supply(Generic[P]):
         self._number = 0
 
     def asked(self, peer: P, identities: Collection[bytes]) -> None:
-        """Note the ids of messages that a peer was asked for."""
+        """Record the ids of messages that were requested from a peer."""
         for identity in identities:
             self._asked[peer, identity] = None
         while len(self._asked) > MOST_ASKED:
@@ -92,9 +93,9 @@ class Supply(Generic[P]):
     def exchange(
         self, topic: str, mesh: Collection[P], candidates: Collection[P], wanted: int
     ) -> Exchange[P] | None:
-        """Return what makes a mesh better, or none if it is well or nobody better is known.
+        """Return an improvement of a mesh; None if it needs none or no better peer is known.
 
-        To be called once in a heartbeat.
+        To be called once per heartbeat.
 
         Args:
             candidates: connected peers of the topic that may be taken in.
@@ -118,15 +119,16 @@ class Supply(Generic[P]):
         return Exchange(best, prune)
 
     def least(self, topic: str, peers: Collection[P]) -> list[P]:
-        """Return neighbours by what they bring, see ``brought``, the least first and equals by lot."""
+        """Return neighbours by their deliveries (see ``brought``), the fewest first, equals in random
+        order."""
         brought = self.brought(topic, peers)
         return sorted(peers, key=lambda peer: (brought[peer], self._rng.random()))
 
     def brought(self, topic: str, peers: Collection[P]) -> dict[P, float]:
-        """Return how many new messages each neighbour has brought without being asked.
+        """Return how many new messages each neighbour has forwarded without a request.
 
-        Those that have not settled yet stand for half of the mean: more than neighbours that forward nothing,
-        less than the useful ones, which a crowd of new neighbours must not push out.
+        Unsettled neighbours count with half of the mean: more than those that forward nothing, less than
+        useful ones, so that many new neighbours do not displace these.
         """
         found = {peer: float(self._forwarded(topic, peer)) for peer in peers}
         settled = [count for peer, count in found.items() if self.is_settled(topic, peer)]
@@ -136,18 +138,18 @@ class Supply(Generic[P]):
         return {peer: count if self.is_settled(topic, peer) else new for peer, count in found.items()}
 
     def is_settled(self, topic: str, peer: P) -> bool:
-        """Whether a peer has been in the mesh long enough to be judged, and to have got all messages."""
+        """Whether a peer has been in the mesh long enough to be evaluated."""
         return self._neighbours[topic][peer] > SETTLED_HEARTBEATS
 
     def to_tell(self, topic: str, others: Sequence[P], *, sparingly: bool = False) -> list[P]:
-        """Return the peers that are told of new messages now: whose turn it is.
+        """Return the peers that get an IHAVE now, in turn.
 
-        To be called at most once in a heartbeat.
+        To be called at most once per heartbeat.
 
         Args:
-            others: those beside the mesh, and neighbours that have not settled: what came before they joined
-                the mesh was not forwarded to them.
-            sparingly: tell few, for each will ask for what it lacks.
+            others: peers outside the mesh, and unsettled neighbours, to which earlier messages were not
+                forwarded.
+            sparingly: select few, since each of them may request messages.
         """
         before = self._told.get(topic, {})
         told = {peer: before.get(peer, -1) for peer in others}
@@ -158,7 +160,7 @@ class Supply(Generic[P]):
         return chosen
 
     def keep_topics(self, topics: Collection[str]) -> None:
-        """Drop what is remembered of topics other than those that are joined."""
+        """Drop the state of topics that are not joined."""
         for remembered in (self._neighbours, self._told):
             for topic in remembered.keys() - topics:
                 del remembered[topic]

@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 Validator = Callable[[bytes, str], Verdict]
 """Synchronous and cheap: message bytes and the peer id of the forwarder in, verdict out.
 
-A `ProtocolError` raised by a validator is a REJECT. Anything else it raises is our bug: the message is
-dropped without blame and the error goes to the transport's `on_bug`.
+A `ProtocolError` raised by a validator is a REJECT. Any other exception is a bug of this program: the message
+is dropped without a penalty and the error is passed to the transport's `on_bug`.
 """
 
 Handler = Callable[[str, bytes], Awaitable[bytes]]
-"""Answers one request: peer id and payload in, response payload out."""
+"""Returns the response to one request, from the peer id and the request's payload."""
 
 BugReport = Callable[[Exception], None]
-"""Where errors of our own callbacks go: the node's supervisor."""
+"""Called with errors of the node's own callbacks; the supervisor reports them."""
 
 
 class TransportError(Exception):
-    """A peer that could not be reached, did not answer in time or answered against the rules."""
+    """A peer could not be reached, did not answer in time, or violated the protocol."""
 
 
 class Direction(StrEnum):
@@ -66,15 +66,15 @@ class FoundPeer:
     """A peer that the application wants to be connected with.
 
     Attributes:
-        addresses: full multiaddrs, signed by the peer: that does not mean that it is there.
-        teller: the IP address of who told of them.
+        addresses: full multiaddrs, signed by the peer, which does not prove that they are reachable.
+        source_host: IP address of the peer that sent the addresses.
         islands: those for which it is wanted.
-        source: the networks to which the telling of it is ascribed.
+        source: group of networks of the peer to which the address record is attributed.
     """
 
     peer_id: str
     addresses: tuple[str, ...]
-    teller: str
+    source_host: str
     islands: frozenset[int]
     source: str
 
@@ -100,7 +100,7 @@ class Transport(Protocol):
         """Pass each new message that others send on `topic` to `validator`; forward those it accepts."""
 
     def unsubscribe(self, topic: str) -> None:
-        """Hear and forward a topic no longer; one that is not subscribed stays so."""
+        """Leave a topic; does nothing if it is not subscribed."""
 
     def peers(self) -> tuple[PeerInfo, ...]:
         """Return the connected peers, ordered by peer id."""
@@ -109,7 +109,7 @@ class Transport(Protocol):
         """Return what was received and dropped, and why, since the start."""
 
     def blame(self, peer_id: str) -> None:
-        """Count a message that no node forwards, and that a peer sent on request, like one of gossip."""
+        """Penalise a peer for a REJECT message that it sent on request, as for a gossiped one."""
 
     def rate(self, ratings: Mapping[str, float]) -> None:
         """Replace the application's ratings of peers, by peer id; bounded by `ScoreLimits`."""
@@ -118,7 +118,7 @@ class Transport(Protocol):
         """Keep connection places for these peers and for no others: their accounts are trusted, or bonded."""
 
     def expect(self, quota_per_second: float) -> None:
-        """Let each connection bring what follows from the quotas of all accounts that are heard here.
+        """Set each connection's rate limits from the quotas of all accounts on the subscribed topics.
 
         Args:
             quota_per_second: messages that these accounts may send, all together.
@@ -128,18 +128,18 @@ class Transport(Protocol):
         """Dial some of these peers, of each island, and no others besides the usual ones.
 
         Args:
-            short: the islands of which this node hears too little: there further members are dialled, one
-                after the other, and take the places of those that bring nothing.
+            short: the islands that are short of relays; there further members are dialled, one after another,
+                and replace those that relay nothing.
         """
 
     def reachability(self) -> Reachability:
-        """Return whether strangers can connect to this node, as peers found that it asked."""
+        """Return whether other nodes can connect to this one, by the answers of peers."""
 
     def reached_at(self) -> tuple[str, ...]:
         """Return the full multiaddrs at which several peers reached this node when it asked them."""
 
     def router(self) -> RouterView | None:
-        """Return what is the case with the router that could forward a port; None if none is to be asked."""
+        """Return the state of the router's port mapping; None if it is not used."""
 
     def neighbours(self) -> int | None:
         """Return how many nodes are found in the local network; None if none are looked for."""

@@ -1,8 +1,8 @@
-"""How many neighbours a node forwards to, by what it sends. Pure.
+"""Adaptation of the number of mesh neighbours to the upload. No I/O.
 
-Nodes to which others can connect carry the meshes of those to which nobody can, and a node that moves hears
-four islands for a while. Both would send twice and three times as much as the others. So a node that sends
-more than its budget has fewer neighbours in each mesh, and those that it leaves find others.
+Reachable nodes carry the meshes of unreachable ones, and a node that changes islands carries four of them for
+a while. Both would send two to three times as much as other nodes. So a node that sends more than its budget
+has fewer neighbours in each mesh, and the removed ones find others.
 """
 
 from __future__ import annotations
@@ -10,23 +10,23 @@ from __future__ import annotations
 from typing import Final
 
 UPLOAD_BITS_PER_SECOND: Final = 3e6
-"""What a home connection can spare: a tenth to a third of its uplink."""
+"""Upload budget: a tenth to a third of the uplink of a home connection."""
 
 FEWEST_NEIGHBOURS: Final = 2
-"""In each mesh of a node that sends too much: it keeps those that bring most. With one, what that one lacks
-would come by announcement alone."""
+"""Least number of neighbours in a mesh of a node that sends too much. With a single one, the messages that it
+lacks would arrive only by IHAVE."""
 
 _FULL_SHARE: Final = 5 / 6
-"""Of the budget, above which neighbours are left: answers to requests and own messages come on top."""
+"""Part of the budget above which neighbours are removed; answers to requests and own messages are extra."""
 
 _FREE_SHARE: Final = 2 / 3
-"""Of the budget, below which there is room for one neighbour more in each mesh."""
+"""Part of the budget below which one neighbour more is allowed in each mesh."""
 
 _WEIGHT: Final = 0.25
-"""Of the last heartbeat in the mean: it follows within some seconds."""
+"""Weight of the last heartbeat in the moving average, which follows within some seconds."""
 
 _PAUSE_HEARTBEATS: Final = 4
-"""Between two changes, until the mean shows what the first one did."""
+"""Heartbeats between two changes, until the average shows the effect of the first one."""
 
 
 class UploadBudget:

@@ -1,8 +1,8 @@
 """The peers whose accounts this node trusts, for which connection places are kept. Pure.
 
-Peer ids are free, so an attacker can offer any number of peers and fill every place that is open to all. An
-account that this node trusts has answered for epochs, and one with a bond has paid, so places kept for such
-accounts cannot be filled with new keys.
+Peer ids are free, so an attacker can connect any number of peers and fill every place that is open to all.
+Earning trust takes epochs of answers, and a bond costs tokens, so places reserved for such accounts cannot be
+filled with new keys.
 """
 
 from __future__ import annotations
@@ -40,5 +40,5 @@ class VouchedPeers:
         return sum(peer_id in self._earned for peer_id in peer_ids)
 
     def bonded_among(self, peer_ids: Collection[str]) -> int:
-        """Return how many of the given peers are vouched for by a bond alone."""
+        """Return how many of the given peers are vouched for only by a bond."""
         return sum(peer_id in self._bonded for peer_id in peer_ids)

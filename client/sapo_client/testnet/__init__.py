@@ -1,5 +1,5 @@
 """A whole swarm on this machine: chain, contracts, nodes, attackers, live view, report.
 
 The parts are the real ones: nodes are `sapo join` processes, the chain is the embedded one, attackers are
-peers of the swarm. All knowledge about a node comes from that node's event file.
+peers of the swarm. All data about a node is read from that node's event file.
 """

@@ -33,7 +33,7 @@ class AttackRow:
     """One kind of attack.
 
     Attributes:
-        sent: number of messages, without bait; every message of a flood counts.
+        sent: number of messages, valid first messages excluded; every message of a flood counts.
         refused: how many of them honest nodes refused, by reason, summed over the nodes.
         nodes: honest nodes that refused at least one of them for an expected reason.
         trained: content ids of this kind that entered a batch, on any honest node.
@@ -53,12 +53,12 @@ class AttackRow:
 
     @property
     def harmless(self) -> bool:
-        """Whether no node trained on it, or chance made it a valid contribution."""
+        """Whether no node trained on it, or it happened to be a valid contribution."""
         return not self.trained or BY_NAME[self.kind].may_be_right
 
 
 def may_attack(epoch: int, first_epoch: int, records: Sequence[NodeRecord]) -> bool:
-    """Whether attackers may begin: in their epoch, and when every node is there to refuse what they send.
+    """Whether attackers may begin: their epoch has come, and every node has started.
 
     Args:
         epoch: the current one, negative before genesis.

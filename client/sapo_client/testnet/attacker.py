@@ -61,23 +61,23 @@ if TYPE_CHECKING:
     from sapo_client.swarm.transport import Transport
 
 CONCURRENT_ATTACKS: Final = 2
-"""Attacks that run at the same time: the honest nodes need most of the machine."""
+"""Maximum number of concurrent attacks: the honest nodes need most of the machine."""
 
 INTRODUCTION_SECONDS: Final = 15.0
-"""A node on a busy machine requests a new peer's certificate within a few seconds."""
+"""Seconds in which a node on a busy machine requests a new peer's certificate."""
 
 SETTLE_SECONDS: Final = 1.0
-"""From serving a certificate to its admission."""
+"""Seconds from serving a certificate to its admission."""
 
 MESSAGE_PAUSE_SECONDS: Final = 0.5
 LINGER_SECONDS: Final = 2.0
 """Time for queued messages to be sent before their sender disconnects."""
 
 FLOOD_LINGER_SECONDS: Final = 6.0
-"""A flooded node pauses its reading; the rest waits in our queue."""
+"""Seconds for a flood: a flooded node pauses reading, and the rest stays in the sender's queue."""
 
 RETRY_SECONDS: Final = 2.0
-"""Between two checks whether an attack can start."""
+"""Seconds between two checks whether an attack can start."""
 
 CERTIFICATE_SECONDS: Final = 24 * 3600
 

@@ -27,13 +27,14 @@ from sapo_protocol.rollout import Rollout
 from sapo_protocol.topics import contributions_topic, rollouts_topic
 
 SEEN_SECONDS: Final = 121.0
-"""Just longer than the transport remembers message ids: a byte-identical copy reaches admission again."""
+"""Seconds after which the transport has forgotten a message id, so that a copy reaches admission."""
 
 SETTLED_SECONDS: Final = 3.0
-"""A message this old has reached every node: a copy of it cannot arrive first."""
+"""Seconds after which a message has reached every node, so that a copy cannot arrive first."""
 
 FLOOD_MESSAGES: Final = 1600
-"""Sent at once; a connection may burst 800 and then send 200 per second among so few accounts."""
+"""Messages of a flood, sent at once; a connection may burst 800 and then send 200 per second among so few
+accounts."""
 
 FLOOD_FRAME_MESSAGES: Final = 100
 """Messages per frame: a frame costs the flooded node little; the limit counts its messages."""
@@ -55,7 +56,7 @@ class ObservedRollout:
 
 
 class ObservedRollouts:
-    """Rollouts that an attacker received: the first ones, which are replayed late, and the latest ones."""
+    """Rollouts that an attacker received: the first ones, for late replays, and the latest ones."""
 
     def __init__(self, *, first: int = 8, latest: int = 256) -> None:
         self._first: list[ObservedRollout] = []
@@ -76,7 +77,7 @@ class ObservedRollouts:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message to send; bait is the valid first message of an attack that takes two."""
+    """One message to send; ``bait`` marks the valid first message of an attack with two messages."""
 
     topic: str
     data: bytes
@@ -151,7 +152,7 @@ class Attack:
         certified: whether the sender publishes its certificate first.
         targets: number of nodes to connect to; none for all of them.
         may_be_right: whether chance can make it a valid contribution, which is then not a failure.
-        burst: whether the messages are sent at once, many to a frame.
+        burst: whether the messages are sent at once, many per frame.
     """
 
     name: str
@@ -274,7 +275,7 @@ def code_in_answer(context: AttackContext) -> Sequence[Message]:
 
 
 def false_tally(context: AttackContext) -> Sequence[Message]:
-    """Make a tally in the own favour by an account that is no auditor; none before an epoch has ended."""
+    """Make a tally in its own favour by a non-auditor; none before an epoch has ended."""
     if context.epoch == 0:
         return []
     key, shares = context.key, ((context.key.account, 1_000_000),)
@@ -345,6 +346,6 @@ ATTACKS: Final = (
     # a swarm with long epochs still accepts that epoch, and knows the rollout
     Attack("late_replay", _only(Reason.EPOCH_PAST, Reason.SEEN), late_replay),
 )
-"""In the order in which an attacker runs them: those that must wait for something come last."""
+"""In the order in which an attacker runs them: those with preconditions come last."""
 
 BY_NAME: Final = {attack.name: attack for attack in ATTACKS}

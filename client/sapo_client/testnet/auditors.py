@@ -1,4 +1,4 @@
-"""What the nodes of a run found out about its auditors; pure."""
+"""Results about the auditors of a run, from the nodes' records; pure."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class AuditorRow:
 
     Attributes:
         counted: epochs whose settlement names its tally.
-        late: epochs whose settlement was proposed before its tally came.
-        apart: points by which its tallies lay outside the counted ones, over all epochs.
+        late: epochs whose settlement was proposed before its tally arrived.
+        apart: points by which its tallies were outside the range of the counted ones, over all epochs.
     """
 
     name: str
@@ -25,7 +25,7 @@ class AuditorRow:
 
     @property
     def lied(self) -> bool:
-        """Whether it told something else than the others when it knew what they had counted."""
+        """Whether it published a deviating tally late, when it could know the others' tallies."""
         return bool(self.late and self.apart)
 
 

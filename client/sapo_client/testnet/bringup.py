@@ -25,14 +25,14 @@ from sapo_client.testnet.plan import Layout, NodeHome, Settings
 from sapo_client.testnet.processes import ChildProcess, free_ports, python, sapo, spawn, wait_until
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.manifest_file import manifest_to_json
-from sapo_protocol.settlement import agreeing
+from sapo_protocol.settlement import quorum_size
 from sapo_protocol.suite import Suite
 
 if TYPE_CHECKING:
     from sapo_client.founding.contracts import Deployment
 
 CHAIN_START_SECONDS: Final = 60
-"""Importing the execution specification takes a second or two on an idle machine."""
+"""Timeout, seconds: importing the execution specification takes one or two on an idle machine."""
 
 _LYING_NODE: Final = """
 from sapo_client.cli.app import main
@@ -42,6 +42,8 @@ main(Roles(open_auditor=LateAuditor))
 """
 
 LISTEN_SECONDS: Final = 2.0
+"""Time for which a node listens for a second node with its keys before it signs. It is short, because the
+identities are new and locks on this machine protect them."""
 
 MANY_TASKS: Final[Mapping[str, object]] = {
     "local_groups": 28,
@@ -55,7 +57,7 @@ testnet: half as many in a supervised step give twice the steps. The rate falls 
 a step, or the policy forgets more on the way (docs/experiment-notes.md)."""
 
 MANY_TEXTS: Final[Mapping[str, object]] = {"demonstrations": 256}
-"""These identities are new and all on this machine, where a lock protects each of them."""
+"""Of the same nodes: more right answers of others per step than by default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +155,7 @@ def found(
     auditors = tuple(member.identity.account for member in members if member.audit)
     contracts = LedgerTerms(
         auditors=auditors,
-        quorum=settings.quorum or agreeing(len(auditors)),
+        quorum=settings.quorum or quorum_size(len(auditors)),
         genesis_seconds=genesis_seconds,
         epoch_seconds=settings.epoch_seconds,
         challenge_seconds=defaults.challenge_seconds(settings.epoch_seconds),
@@ -201,7 +203,7 @@ def fund(setup: SwarmSetup, deployer: Identity, receivers: Sequence[Identity]) -
 
 
 def bond(setup: SwarmSetup, deployer: Identity, owners: Sequence[Identity], tokens: float | None) -> None:
-    """Bond a whole unit for every account, in a swarm that asks for one."""
+    """Bond a whole unit for every account, in a swarm that requires a bond."""
     from eth_account import Account as EthAccount
 
     from sapo_client.founding.contracts import bond_accounts

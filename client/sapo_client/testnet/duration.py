@@ -11,11 +11,11 @@ from sapo_client.testnet.plan import Settings
 def reason_to_go_on(settings: Settings, epochs: int, running: Sequence[NodeRecord]) -> str | None:
     """Return why a run whose epochs are over takes one more, or None if it ends.
 
-    A fixed number of epochs would judge the machine: a busy one takes half as many steps in the same time.
+    A fixed number of epochs would measure the machine: a busy one takes half as many steps in the same time.
 
     Args:
-        settings: of the run; a run has at most twice their epochs.
-        epochs: how many it has had.
+        settings: of the run; it has at most twice their number of epochs.
+        epochs: number of epochs so far.
         running: records of the nodes that still run.
     """
     most = 2 * settings.epochs

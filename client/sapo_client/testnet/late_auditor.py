@@ -1,4 +1,4 @@
-"""An auditor of a testnet that lies late: its place is worth nothing to it, and no epoch stops for it.
+"""A testnet's auditor that publishes false tallies late: it gains nothing, and delays no epoch.
 
 It waits for a proposal of an epoch, so that the others have counted without it, and only then publishes its
 tally: the cap for itself, nothing for anybody else. It proposes and approves nothing. In every other respect

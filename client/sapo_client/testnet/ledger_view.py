@@ -1,4 +1,4 @@
-"""The ledger after a run: what the chain holds, and whether the auditors' tallies lead to it."""
+"""The ledger after a run: the final epochs on the chain, and whether the auditors' tallies explain them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class EpochRow:
     """One epoch on the ledger.
 
     Attributes:
-        points: every account's points; none if no quorum of the known tallies leads to the root.
+        points: every account's points; none if no quorum of the known tallies settles to the root.
     """
 
     epoch: int
@@ -107,7 +107,7 @@ def explain_root(
     """Return the points behind a contribution root: the settlement of some of the auditors' tallies.
 
     Each auditor wrote its own tally into its event file. Which tallies the proposer used is not recorded, so
-    every subset is tried; auditors are few.
+    every subset is tried; there are few auditors.
     """
     tallies = [_tally(record, epoch) for record in records if epoch in record.tallies]
     for size in range(len(tallies), 0, -1):

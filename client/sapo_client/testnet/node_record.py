@@ -1,7 +1,7 @@
-"""What a node's event file says, accumulated event by event; pure.
+"""A node's record, accumulated from the events of its event file; pure.
 
-The live view, the report and the verdict read nothing else about a node, so their statements can be
-checked against the file by hand.
+The live view, the report and the verdict use no other source, so their statements can be checked against the
+file by hand.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class RecordedStep:
         reward: mean over the node's own completions.
         local: number of own groups in the batch.
         external: content ids of others' groups in the batch.
-        unproven: those of them that this node had not both admitted and verified before.
+        unproven: external groups that this node had not both admitted and verified before.
         families: mean reward of the own completions by family.
     """
 
@@ -43,11 +43,11 @@ class RecordedStep:
 
 @dataclass(frozen=True, slots=True)
 class JudgedTallies:
-    """What became of the auditors' tallies of a final epoch, as one node saw it; accounts in hexadecimal.
+    """One node's assessment of the auditors' tallies of a final epoch; accounts in hexadecimal.
 
     Attributes:
-        counted: those that the settlement names.
-        late: those that came after it.
+        counted: authors of the tallies that the settlement names.
+        late: authors of tallies that arrived after it.
         apart: points by which a tally lies outside the counted ones.
     """
 
@@ -58,7 +58,7 @@ class JudgedTallies:
 
 @dataclass(slots=True)
 class NodeRecord:
-    """Everything that one node has recorded so far.
+    """Data about one node from its events so far.
 
     Attributes:
         refused: refusals by reason; a flood counts each message that it dropped.
@@ -68,7 +68,7 @@ class NodeRecord:
             node only counted them.
         tallies: this node's own count of points, by epoch and account.
         posted: epochs that this node saw on the ledger.
-        judged: by epoch, what this node found out about the auditors' tallies.
+        judged: by epoch, this node's assessment of the auditors' tallies.
         most_peers: most peers connected at one time, attackers included; at the end of a run all have left.
         starts: number of times the node was started.
         service_failures: faults inside the node that its supervisor caught.
@@ -216,7 +216,7 @@ def read_record(name: str, events: Iterable[Event]) -> NodeRecord:
 
 
 LACKING: Final = 0.05
-"""Mean reward below which a node knows nothing of a family, at the start of a run."""
+"""Mean reward at the start of a run below which a node lacks the skill of a family."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,10 +243,12 @@ class Trend:
 
 
 START_STEPS: Final = 10
-"""Before a policy has learned much; a step is a few dozen answers, so fewer steps would be too noisy."""
+"""Steps of the start, before a policy has learned much; with a few dozen answers per step, fewer would be too
+noisy."""
 
 END_SHARE: Final = 0.2
-"""The end covers more steps than the start: little changes by then, and more steps mean less noise."""
+"""Part of the steps that forms the end: more steps than the start, for less noise, since little changes by
+then."""
 
 
 def trend(rewards: tuple[float, ...]) -> Trend | None:

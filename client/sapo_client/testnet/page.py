@@ -2,8 +2,8 @@
 
     python -m sapo_client.testnet.page DIRECTORY
 
-It reads the directory alone, so it shows running swarms and finished ones, and costs the nodes what a page
-of their own costs.
+It reads only the directory, so it shows running and finished swarms, and costs the nodes as much as their own
+pages do.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from sapo_client.testnet.plan import Layout, NodeHome, Settings
 from sapo_client.testnet.processes import ChildProcess, python, sapo, spawn, wait_until
 
 READY_SECONDS: Final = 60.0
-"""In which the process has its port, on a machine that starts a whole swarm meanwhile."""
+"""Seconds until the process has its port, on a machine that starts a whole swarm meanwhile."""
 
 
 def page_data(layout: Layout) -> DataDir:
@@ -100,7 +100,7 @@ def shown_nodes(layout: Layout) -> Sequence[ShownNode]:
 
 
 def attack_marks(layout: Layout) -> Sequence[AttackMark]:
-    """Return what attackers sent, as they wrote it down; an incomplete last line is left out."""
+    """Return the attackers' messages from their log files; an incomplete last line is skipped."""
     marks = []
     for log in sorted((layout.root / "attackers").glob("*/attacks.jsonl")):
         for line in log.read_text(encoding="utf-8").splitlines():

@@ -27,13 +27,13 @@ NODE_NAMES: Final = (
 ATTACKER_NAMES: Final = ("mallory", "eve", "trudy", "oscar", "sybil", "craig", "judas", "chuck")
 
 CONTROL_NAME: Final = "alone"
-"""The node beside the swarm that trains alone."""
+"""Name of the control: a node that trains alone, without the swarm."""
 
 LISTENER: Final = "listener"
 """The identity under which an attacker listens and never attacks."""
 
 LEAD_SECONDS: Final = 15
-"""From the choice of a genesis time to that time: contracts are deployed and nodes started in between."""
+"""Seconds from choosing the genesis time to genesis: contracts are deployed and nodes started in between."""
 
 
 @dataclass(frozen=True, slots=True)

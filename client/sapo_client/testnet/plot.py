@@ -61,8 +61,8 @@ def draw(
 
     Args:
         attacked_seconds: Unix times of the attackers' messages.
-        starts_differ: whether nodes start from different models, so that what one knows may travel. Where all
-            start alike, a family without a right answer at first is chance.
+        starts_differ: whether nodes start from different models, so that one can learn a skill from another.
+            If all start alike, a family without a right answer at first is chance.
 
     Raises:
         SapoError: the extra ``testnet`` is missing.
@@ -95,7 +95,7 @@ def draw(
 
 
 def _draw_travelling(axes: Any, records: Sequence[NodeRecord], zero: float) -> None:
-    """Draw own answers of nodes in the families of which they knew nothing at first."""
+    """Draw the rewards of nodes in the families that they lacked at first."""
     for index, record in enumerate(records):
         names = record.lacking()
         points = [

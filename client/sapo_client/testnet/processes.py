@@ -62,7 +62,7 @@ class ChildProcess:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return free loopback ports, all different, that the system gives to nobody before they are used.
+    """Return different free loopback ports outside the system's ephemeral range.
 
     Raises:
         OSError: so many are not free.
@@ -73,7 +73,7 @@ def free_ports(count: int) -> list[int]:
             if len(found) == count:
                 break
             one = stack.enter_context(socket.socket())
-            with contextlib.suppress(OSError):  # somebody has it
+            with contextlib.suppress(OSError):  # the port is in use
                 one.bind(("127.0.0.1", port))
                 found.append(port)
     if len(found) < count:

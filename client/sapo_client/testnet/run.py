@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 POLL_SECONDS: Final = 0.5
 CHAIN_POLL_SECONDS: Final = 5.0
-"""Between two queries to the chain, which already serves those of the nodes."""
+"""Seconds between two queries of the chain, which also serves the nodes' queries."""
 
 POSTING_SECONDS: Final = 60.0
-"""After the last epoch: two grace periods, a proposal, approvals, a challenge window, a grace period and
-two transactions."""
+"""Time after the last epoch for two grace periods, a proposal, approvals, a challenge window, a grace period
+and two transactions."""
 
 LOGS: Final = "logs"
 """Folder of the report that holds the logs of all processes."""
@@ -148,7 +148,7 @@ class Testnet:
         self._say(f"another node joins with: sapo join '{link}'")
 
     def _start_beside(self, *, tied: bool) -> None:
-        """Start what only shows or compares."""
+        """Start the page, the control and the invitation server."""
         settings, layout = self._settings, self._layout
         if settings.control:
             self._beside.append((page.start_control(layout, settings, tied=tied), "node"))
@@ -309,7 +309,7 @@ class Testnet:
     # Ending
 
     def finish(self) -> RunOutcome:
-        """Stop the attacks, claim a reward, and return what the success of the run is decided by."""
+        """Stop the attacks, claim a reward, and return the data from which the verdict is computed."""
         settings, layout = self._settings, self._layout
         dead_attackers = [child.name for child in self._attackers if child.exit_code() is not None]
         stop(self._attackers, STOP_SECONDS)

@@ -1,4 +1,4 @@
-"""What became of a node's skills in a run: in families of which it knew nothing at first, and in the others.
+"""Change of a node's skills in a run, in families that it lacked at first and in the others.
 
 Nodes that start from different models learn from each other what they lack. On the way they forget a part of
 what they knew, and learn it again (docs/experiment-notes.md). The mean over all families mixes both, and says
@@ -32,14 +32,14 @@ class Skills:
 
 
 def skills_of(record: NodeRecord) -> Skills:
-    """Return what became of a node's skills."""
+    """Return the changes of a node's skills."""
     lacked = record.lacking()
     known = {name for step in record.steps for name in step.families} - set(lacked)
     return Skills(record.name, lacked, _trend_in(record, lacked), _trend_in(record, known))
 
 
 def travelled(skills: Sequence[Skills]) -> Trend | None:
-    """Return the mean over the nodes that lacked a family of what they learnt there; None without any."""
+    """Return the mean change in lacked families over the nodes that lacked any; None without such nodes."""
     learnt = [each.learnt for each in skills if each.learnt is not None]
     if not learnt:
         return None

@@ -22,10 +22,10 @@ Role = Literal["testnet", "chain", "node", "attacker", "page", "invitation"]
 FORMAT: Final = "sapo/testnet/1"
 
 PATIENCE_SECONDS: Final = 60.0
-"""A node ends its round and saves its policy before it exits."""
+"""Seconds in which a node ends its round and saves its policy before it exits."""
 
 _ORDER: Final[tuple[Role, ...]] = ("testnet", "page", "attacker", "invitation", "node", "chain")
-"""The driver stops first and the chain last: a node that drains may still have something to post."""
+"""Order of stopping: the chain last, since a draining node may still send transactions."""
 
 
 @dataclass(frozen=True, slots=True)

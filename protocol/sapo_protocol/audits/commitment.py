@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import compress, count
 
-from sapo_protocol.audits.tree import ContentTree, leads_to
+from sapo_protocol.audits.tree import ContentTree, is_path_valid
 from sapo_protocol.constants import CLOCK_SLACK_SECONDS
 from sapo_protocol.decoding import Bound, Fields, Schema
 from sapo_protocol.encoding import encode
@@ -43,7 +43,7 @@ class Commitment:
         """Return the payload to seal.
 
         Raises:
-            LocalProtocolError: it has no slot, or one beyond all bounds.
+            LocalProtocolError: it has no slot, or a slot of 65,536 or more.
         """
         return encode(
             {
@@ -56,10 +56,11 @@ class Commitment:
         )
 
     def holds(self, slot: int, content: ContentId, path: Sequence[Digest]) -> bool:
-        """Whether a path leads from a content in a slot to the root."""
+        """Whether a Merkle path proves that the root covers a content id in a slot; no if the slot is not
+        committed."""
         if slot not in self.slots:
             return False
-        return leads_to(self.root, content, self.slots.index(slot), len(self.slots), path)
+        return is_path_valid(self.root, content, self.slots.index(slot), len(self.slots), path)
 
 
 def commit(node: NodeId, account: Account, epoch: int, groups: Iterable[tuple[int, ContentId]]) -> Commitment:
@@ -70,7 +71,7 @@ def commit(node: NodeId, account: Account, epoch: int, groups: Iterable[tuple[in
     """
     ordered = sorted(groups)
     if not ordered:
-        raise ValueError("there is nothing to commit to")
+        raise ValueError("a commitment needs at least one group")
     root = ContentTree([content for _, content in ordered]).root
     return Commitment(node, account, epoch, tuple(slot for slot, _ in ordered), root)
 
@@ -101,12 +102,12 @@ def parse_commitment(payload: bytes) -> Commitment:
 
 
 def deadline_seconds(manifest: Manifest, epoch: int) -> float:
-    """Return the Unix time until which commitments of an epoch are taken, by a clock that is right."""
+    """Return the Unix time until which commitments of an epoch are accepted, by an exact clock."""
     return epoch_start_seconds(manifest, epoch + 1) + grace_seconds(manifest)
 
 
 def require_in_time(commitment: Commitment, manifest: Manifest, now_seconds: float) -> None:
-    """Raise unless the commitment is taken at this moment (stage 3).
+    """Raise unless the commitment is accepted at this moment (stage 3).
 
     Raises:
         RemoteProtocolError: ``EPOCH_FUTURE`` or ``EPOCH_PAST``.
@@ -120,7 +121,7 @@ def require_in_time(commitment: Commitment, manifest: Manifest, now_seconds: flo
 
 def _to_bits(slots: Sequence[int]) -> bytes:
     if not slots or not 0 <= min(slots) <= max(slots) < MOST_COMMITTED_SLOTS:
-        raise LocalProtocolError(f"a commitment is to slots from 0 to {MOST_COMMITTED_SLOTS - 1}")
+        raise LocalProtocolError(f"the slots of a commitment are 0 to {MOST_COMMITTED_SLOTS - 1}")
     bits = bytearray(max(slots) // 8 + 1)
     for slot in slots:
         bits[slot // 8] |= 1 << slot % 8

@@ -9,14 +9,16 @@ from sapo_protocol.settlement import grace_seconds
 from sapo_protocol.terms.audits import AuditTerms
 
 _PENALTY = 2
-"""Groups that a failed one costs, itself included: below it a false commitment would cost nothing."""
+"""Groups that the account loses for a failed one, itself included. With fewer, false commitments would
+pay."""
 
 _DRAW_GRACES = 2
-"""From an epoch's end to the draw's block: one more than to the deadline, for clocks that differ."""
+"""Graces from an epoch's end to the draw's block: one more than to the commitments' deadline, as clocks
+differ."""
 
 
 def draw_seconds(manifest: Manifest, epoch: int) -> float:
-    """Return the Unix time from which on the first block draws an epoch's groups."""
+    """Return the Unix time after which the first block draws an epoch's groups."""
     return epoch_start_seconds(manifest, epoch + 1) + _DRAW_GRACES * grace_seconds(manifest)
 
 
@@ -33,7 +35,8 @@ def is_drawn(drawn: Digest, account: Account, terms: AuditTerms) -> bool:
 def drawn_slots(
     drawn: Digest, account: Account, slots: tuple[int, ...], terms: AuditTerms
 ) -> tuple[int, ...]:
-    """Return the slots that a draw takes of those that an account has committed to, ascending."""
+    """Return which of an account's committed slots are drawn, ascending: ``terms.samples`` of them, or
+    all."""
     places: set[int] = set()
     wanted = min(terms.samples, len(slots))
     for turn in count():

@@ -38,7 +38,7 @@ class OpenedGroup:
 
 
 def parse_group_request(request: bytes) -> GroupRequest | None:
-    """Return what a request asks for, or None where it is anything else."""
+    """Return what a request asks for, or None if it is malformed."""
     try:
         value = decode(request, MAX_FLAT_VALUES)
     except RemoteProtocolError:
@@ -52,7 +52,7 @@ def parse_group_request(request: bytes) -> GroupRequest | None:
 
 
 def parse_opened_groups(items: Sequence[bytes]) -> tuple[OpenedGroup, ...]:
-    """Return the groups in a response's items; what is none is dropped."""
+    """Return the groups in a response's items; malformed items are dropped."""
     return tuple(group for group in map(_opened, items[:MOST_SAMPLES]) if group is not None)
 
 

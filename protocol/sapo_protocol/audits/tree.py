@@ -1,8 +1,8 @@
-"""The tree over the content ids that an account commits to, in the order of their slots.
+"""Merkle tree over the content ids that an account commits to, in the order of their slots.
 
-Leaf = SHA-256(0x02, content id), branch = SHA-256(0x03, left, right); an odd one is promoted unchanged.
-A path binds its leaf to one place: with sorted pairs, as in the plain tree, one good group could answer every
-draw.
+Leaf = SHA-256(0x02, content id), branch = SHA-256(0x03, left, right); an odd node is promoted unchanged.
+Pairs are not sorted, so a path proves one index only. With sorted pairs, as in the plain tree of ``merkle``,
+one good group could be presented for every slot that is drawn.
 """
 
 from collections.abc import Sequence
@@ -12,11 +12,11 @@ from typing import Final
 from sapo_protocol.identifiers import ContentId, Digest
 
 MOST_LEVELS: Final = 16
-"""Above the leaves of 65,536 slots."""
+"""Levels above the leaves in a tree over 65,536 slots, the largest commitment: no path is longer."""
 
 
 class ContentTree:
-    """The tree over at least one content id."""
+    """Merkle tree over at least one content id."""
 
     def __init__(self, contents: Sequence[ContentId]) -> None:
         self.contents: Final = tuple(contents)
@@ -27,29 +27,37 @@ class ContentTree:
 
     @property
     def root(self) -> Digest:
-        """The word over all of them."""
+        """The root hash."""
         return self._levels[-1][0]
 
-    def path(self, place: int) -> tuple[Digest, ...]:
-        """Return the words beside the way from a place to the root, from the leaf upwards."""
-        beside = []
+    def path(self, index: int) -> tuple[Digest, ...]:
+        """Return the sibling hashes on the path from the leaf at an index to the root, leaf level first.
+
+        A level on which the path's node has no sibling is left out.
+        """
+        siblings = []
         for level in self._levels[:-1]:
-            if (sibling := place ^ 1) < len(level):
-                beside.append(level[sibling])
-            place //= 2
-        return tuple(beside)
+            if (sibling := index ^ 1) < len(level):
+                siblings.append(level[sibling])
+            index //= 2
+        return tuple(siblings)
 
 
-def leads_to(root: Digest, content: ContentId, place: int, count: int, path: Sequence[Digest]) -> bool:
-    """Whether a path leads from a content id at a place, of so many, to the root."""
-    word, words = _leaf(content), iter(path)
+def is_path_valid(root: Digest, content: ContentId, index: int, count: int, path: Sequence[Digest]) -> bool:
+    """Whether a path proves that a content id is the leaf at an index of the tree with this root.
+
+    Args:
+        count: number of leaves of the tree.
+        path: sibling hashes, as ``ContentTree.path`` returns them.
+    """
+    node, siblings = _leaf(content), iter(path)
     while count > 1:
-        if place ^ 1 < count:
-            if (beside := next(words, None)) is None:
+        if index ^ 1 < count:
+            if (sibling := next(siblings, None)) is None:
                 return False
-            word = _branch(beside, word) if place & 1 else _branch(word, beside)
-        place, count = place // 2, (count + 1) // 2
-    return word == root and next(words, None) is None
+            node = _branch(sibling, node) if index & 1 else _branch(node, sibling)
+        index, count = index // 2, (count + 1) // 2
+    return node == root and next(siblings, None) is None
 
 
 def _leaf(content: ContentId) -> Digest:

@@ -1,1 +1,2 @@
-"""Islands: which part of a large swarm an account publishes in, and which parts a node hears."""
+"""Islands: the part of a large swarm in which an account publishes, and the parts to which a node
+subscribes."""

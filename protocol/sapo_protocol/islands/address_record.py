@@ -2,7 +2,7 @@
 
 A record carries the node's certificate, so it can be checked alone. It names no island: on which islands a
 node is follows from its certificate and the beacons, so nobody can claim another one.
-A record that is not valid is dropped, and nobody pays for it: peers pass records on unread.
+A record that is not valid is dropped without a penalty: peers forward records without checking them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ _TAG: Final = f"sapo/{PROTOCOL_VERSION}/address-record".encode() + b"\x00"
 _MOST_VALUES: Final = 64
 _FIELDS: Final = frozenset({0, 1})
 _RESERVED: Final = frozenset(range(2, 24))
-"""Fields for later versions: they are signed like the others, and who does not know them ignores them."""
+"""Keys for fields of later versions: signed like the others, and ignored by versions that do not know
+them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ class UncheckedRecord:
 
 @dataclass(frozen=True, slots=True)
 class RecordRequest:
-    """What a peer asks for: records of these islands. It may give its own record."""
+    """A peer's request for records of these islands; it may carry the peer's own record."""
 
     islands: frozenset[int]
     own: bytes | None

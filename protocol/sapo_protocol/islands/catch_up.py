@@ -1,7 +1,7 @@
 """Catch-up: the ids of the rollouts that a peer holds, then those rollouts that the asker lacks.
 
-Ids come in pages, in ascending order. A rollout that comes is judged by its id and then like a gossiped one:
-nothing in a listing is believed. A response that has another form is malformed, and holds nothing.
+Ids come in pages, in ascending order. A rollout that is received is compared with its id, then validated like
+a gossiped one: a listing is not trusted. A response of any other form is malformed, and ignored as a whole.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _MOST_ISLAND: Final = 2**32 - 1
 
 
 class CatchUpStatus(IntEnum):
-    """What a peer made of a request."""
+    """How a peer answered a request."""
 
     GIVEN = 0
     BUSY = 1
@@ -71,7 +71,7 @@ class IdPage:
 
     Attributes:
         ids: ascending, above the request's ``after`` and not above ``next``, if that is set.
-        next: from where on the peer has not looked yet; none if there is nothing more.
+        next: the value of ``after`` for the following page; none if this is the last page.
     """
 
     status: CatchUpStatus

@@ -8,17 +8,18 @@ from sapo_protocol.terms.islands import IslandTerms
 
 
 def first_counted(epoch: int) -> int:
-    """Return the oldest epoch that the number of islands in an epoch rests on, if a later one is final."""
+    """Return the oldest epoch from which the number of islands in an epoch is derived, if a later one is
+    final."""
     return max(0, max(epoch, 1) - 1 - PAID_EPOCHS)
 
 
 def counted_epochs(final: Sequence[int], epoch: int) -> tuple[int, ...]:
-    """Return the final epochs that the number of islands in an epoch rests on, ascending.
+    """Return the final epochs from which the number of islands in an epoch is derived, ascending.
 
     They are those from ``first_counted`` on; if there are none, the last final one, however old it is.
 
     Args:
-        final: epochs that are final at the block on which the beacon of the epoch before rests, ascending.
+        final: epochs that are final at the block of the previous epoch's beacon, ascending.
     """
     return tuple(one for one in final if one >= first_counted(epoch)) or tuple(final[-1:])
 
@@ -37,7 +38,7 @@ def island_count(terms: IslandTerms | None, paid: Sequence[int] = (), one_in: in
     Args:
         terms: of the manifest; without any there is one island.
         paid: accounts with points in each of the ``counted_epochs``, oldest first.
-        one_in: how many accounts each of them stands for, where audits are by sample.
+        one_in: how many accounts each paid one stands for, with audits by sample.
     """
     if terms is None:
         return 1

@@ -1,4 +1,4 @@
-"""Where accounts live and what nodes visit, by the beacons of their periods.
+"""The home island of each account and the visited island of each node, drawn by the beacons of their periods.
 
 A period of ``period_epochs`` begins for every account in another epoch, so that in each epoch about one in
 ``period_epochs`` accounts moves. What holds in an epoch follows from beacons up to that of the epoch before:
@@ -10,7 +10,7 @@ from sapo_protocol.identifiers import Account, Digest, NodeId, SwarmId
 
 
 def drawing_epoch(swarm_id: SwarmId, subject: Account | NodeId, epoch: int, period_epochs: int) -> int:
-    """Return the epoch whose beacon decides for an account or a node key in an epoch; it lies before it."""
+    """Return the earlier epoch whose beacon determines the island of an account or node key in an epoch."""
     offset = _number(tagged_digest("island-offset", swarm_id, subject)) % period_epochs
     before = max(epoch, 1) - 1
     return max(0, before - (before + offset) % period_epochs)
@@ -21,7 +21,7 @@ def home_island(swarm_id: SwarmId, beacon: Digest, account: Account, count: int)
 
     Args:
         beacon: that of the account's ``drawing_epoch``.
-        count: of the islands; a home is kept or divided evenly when it doubles.
+        count: number of islands, a power of two. When it doubles, half of an island's accounts stay.
     """
     return _number(tagged_digest("island", swarm_id, beacon, account)) % count
 

@@ -1,4 +1,4 @@
-"""Who a swarm's auditors are, by epoch: those that its ledger was founded with, and who replaced them."""
+"""The auditors of a swarm by epoch: those that its ledger was deployed with, and their replacements."""
 
 from dataclasses import dataclass
 
@@ -44,7 +44,8 @@ class Auditors:
         return frozenset(self.founders) | {each.entering for each in self.replacements}
 
     def at_work(self, epoch: int) -> frozenset[Account]:
-        """Return those who still exchange contributions of an epoch before this one, or will soon."""
+        """Return the auditors that exchange contributions in an epoch: for past epochs, or as announced
+        successors."""
         return self.within(max(0, epoch - CONTRIBUTION_EPOCHS), epoch + NOTICE_EPOCHS)
 
     def within(self, first: int, last: int) -> frozenset[Account]:

@@ -1,4 +1,4 @@
-"""The terms of audits by sample: how much of an epoch auditors check where they do not hear all of it."""
+"""The terms of audits by sample: how many accounts and groups of an epoch auditors check."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -12,7 +12,7 @@ MOST_SAMPLES: Final = 8
 MOST_ONE_IN: Final = 65_536
 
 MOST_COMMITTED_SLOTS: Final = 65_536
-"""In an epoch of an account: a bit for each is 8 KiB."""
+"""Slots of an account in an epoch: a bitmap with a bit for each is 8 KiB."""
 
 
 _MOST_AUDIT_SECONDS = 150

@@ -26,10 +26,11 @@ LEAST_GROUPS: Final = 8
 """Fewer groups than these say nothing about a level or a ladder."""
 
 MOST_COUNTED: Final = 2**32 - 1
-"""Most groups of one kind that a tally's count is taken for: sums stay below 64 bits for ever."""
+"""A larger count of a tally is clipped to this, so that sums always stay below 64 bits."""
 
 VALUES_OF_A_POINT: Final = 8
-"""A right group of a level that is hard for the swarm is worth a point, any other one a part of it."""
+"""Fractions of a point: a group of a level that is hard for the swarm is worth 8/8, of a mastered level
+7/8."""
 
 _LOT_BITS: Final = 32
 
@@ -43,7 +44,7 @@ class Outcomes(NamedTuple):
 
 
 class GroupOutcome(IntEnum):
-    """How a group came out: its place in ``Outcomes``."""
+    """The outcome of a group: the index of its count in ``Outcomes``."""
 
     RIGHT = 0
     MIXED = 1

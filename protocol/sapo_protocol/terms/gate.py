@@ -17,7 +17,7 @@ MOST_ATTESTERS: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class OpenGate:
-    """Every account counts in full, whatever it has; the same as no gate, said openly."""
+    """Every account counts in full: the same as no gate, stated explicitly."""
 
     def to_value(self) -> Value:
         """Return the gate inside an encoded manifest."""
@@ -26,12 +26,12 @@ class OpenGate:
 
 @dataclass(frozen=True, slots=True)
 class BondGate:
-    """An account counts by the tokens that it has bonded: in full from one unit on, below it in proportion.
+    """An account counts in proportion to its bonded tokens, and in full from one unit on.
 
     Attributes:
         contract: the ``AccountBond``, which holds the tokens.
-        unit: the smallest amount of the token, in its smallest part, that counts in full; below 2^96.
-        exit_seconds: how long a bond stays within reach of a proof after its owner has asked for it back.
+        unit: the smallest amount that counts in full, in the token's smallest denomination; below 2^96.
+        exit_seconds: how long a bond can still be slashed after its owner has asked for it back.
     """
 
     contract: Account
@@ -126,13 +126,14 @@ class EasGate:
 
 
 AskingGate = BondGate | EasGate
-"""The gates that ask something of every account."""
+"""The gates that require something of every account."""
 
 Gate = OpenGate | AskingGate
 
 
 def points_cap(points_per_epoch: int, units: Fraction) -> int:
-    """Return the most points that an account earns in an epoch: its part of a whole account's, rounded down.
+    """Return the most points that an account earns in an epoch: ``points_per_epoch`` times ``units``, rounded
+    down.
 
     The caps of accounts that share one bond therefore never sum to more than that of one with all of it.
     """

@@ -1,4 +1,4 @@
-"""The terms of islands: how a swarm of many accounts is divided, so that a node hears two parts of it."""
+"""The terms of islands: how a swarm of many accounts is divided; a node subscribes to two of the parts."""
 
 from dataclasses import dataclass
 from typing import Final

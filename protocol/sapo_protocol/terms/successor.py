@@ -20,7 +20,7 @@ NOTICE_EPOCHS: Final = 8
 """Between an announcement and its activation, at least; the ledger's contract has the same."""
 
 SETTLED_NOTICE_EPOCHS: Final = 4
-"""Before its activation an announcement stays; who has read the chain knows so many epochs more."""
+"""Epochs before its activation from which on an announcement cannot be withdrawn."""
 
 MAX_SUCCESSOR_BYTES: Final = 256 * 1024
 """A document with 256 families has some 150 KiB."""
@@ -29,7 +29,7 @@ MAX_SUCCESSOR_BYTES: Final = 256 * 1024
 def successor_digest(document: bytes) -> Digest:
     """Return the name under which a document is announced and asked for, whatever it holds.
 
-    It covers the bytes as they are, so that a release which cannot read a document knows that it is genuine.
+    It covers the raw bytes, so that a release which cannot parse a document can still verify it.
     """
     return Digest(sha256(f"sapo/{PROTOCOL_VERSION}/successor".encode() + b"\x00" + document).digest())
 
@@ -40,10 +40,10 @@ class Successor:
 
     Attributes:
         lineage: the swarm id, which is the digest of the swarm's first manifest.
-        suite: all families of before in their places, and new ones behind them.
+        suite: all earlier families at the same indices, then new ones.
         slots_per_epoch: as in ``Limits``.
         max_completions: as in ``Limits``.
-        retired: families that no slot has any more, ascending.
+        retired: indices of families that are no longer assigned to slots, ascending.
     """
 
     lineage: SwarmId

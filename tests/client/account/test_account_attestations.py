@@ -26,13 +26,9 @@ WHOM = [str(address(attester)) for attester in ATTESTERS]
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[AttestedWorld]:
-    created = AttestedWorld.create(tmp_path)
-    try:
-        assert isinstance(created, AttestedWorld)
-        created.chain.now_seconds = time.time()  # the commands go by the machine's clock
+    with AttestedWorld.running(tmp_path) as created:
+        created.chain.now_seconds = time.time()  # the commands use the machine's clock
         yield created
-    finally:
-        created.chain.close()
 
 
 async def _in_thread(command: Callable[..., Any], *arguments: Any, **options: Any) -> Any:

@@ -23,9 +23,8 @@ UNIT = BOND_UNIT // WHOLE
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
-    created = World.create(tmp_path, account_exit_seconds=ACCOUNT_EXIT_SECONDS)
-    yield created
-    created.chain.close()
+    with World.running(tmp_path, account_exit_seconds=ACCOUNT_EXIT_SECONDS) as created:
+        yield created
 
 
 def _with_tokens(world: World, identity: Funded, tokens: int) -> AuditorHarness:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,13 +26,6 @@ PROPOSAL = Proposal(
     tallies=(ContentId(bytes(32)),),
     shares=(Share(ALICE.account, 5, 5), Share(BOB.account, 3, 3)),
 )
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    created = World.create(tmp_path)
-    yield created
-    created.chain.close()
 
 
 @pytest.fixture

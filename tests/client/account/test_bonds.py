@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -29,20 +28,13 @@ from sapo_client.errors import SapoError
 from sapo_client.ledger import transactions as tx
 from sapo_client.ledger.fraud import Equivocation
 from sapo_client.ledger.records import Stake
-from sapo_client.node.runtime.statements import Words
+from sapo_client.node.runtime.statements import SignedFields
 from sapo_verification.jail.checkers import CheckerPool
 
 AUDITOR = AUDITORS[0]
 EPOCH = 3
 EXIT_SECONDS = CHALLENGE_SECONDS + 2 * EPOCH_SECONDS
 WHOLE = 10**18
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    created = World.create(tmp_path)
-    yield created
-    created.chain.close()
 
 
 @pytest.fixture
@@ -91,7 +83,7 @@ def test_a_slashed_auditor_bonds_again_and_its_signature_counts_again(
     result = status(config)
     assert {name: result[name] for name in standing(tokens=0, bonded=0)} == standing(tokens=108, bonded=0)
 
-    shown: list[Words] = []
+    shown: list[SignedFields] = []
     assert bond(config, None, shown.extend) == done(tokens=7, bonded=AUDITOR_BOND)
     assert [(words["transaction"], words["tokens"]) for words in shown] == [
         ("SapoToken.approve", "0.000000000000000101"),
@@ -153,7 +145,7 @@ def test_a_bond_that_suffices_is_left_as_it_is(world: World, harness: AuditorHar
 
 def test_a_bond_of_an_account_that_is_no_auditor_is_refused(world: World) -> None:
     worker = AuditorHarness(world, WORKERS[0], CheckerPool(world.manifest.suite), audits=False)
-    with pytest.raises(SapoError, match="is no auditor of this swarm"):
+    with pytest.raises(SapoError, match="is not an auditor of this swarm"):
         bond(worker.config(), 5, refuse)
     with pytest.raises(SapoError, match="has 0 tokens bonded"):
         leave(worker.config(), None, refuse)

@@ -12,7 +12,7 @@ from support.auditor_harness import AUDITORS, WORKERS, Funded, World, agree, ref
 from support.weekday_policy import FAMILY
 
 from sapo_client import keystore
-from sapo_client.account.changes import ChangeWish, announce, propose, show, sign
+from sapo_client.account.changes import ChangeDraft, announce, propose, show, sign
 from sapo_client.config import Config, LedgerConfig
 from sapo_client.errors import SapoError
 from sapo_client.ledger.records import Announcement
@@ -65,8 +65,8 @@ def signers(found: dict[str, Any]) -> list[str]:
 
 
 def test_a_quorum_announces_other_terms(desk: Desk) -> None:
-    wish = ChangeWish(families=((FAMILY, "nano-2"),), slots_per_epoch=64, epoch=NOW + 20)
-    drafted = propose(desk.config(A), desk.file, wish, agree)
+    draft = ChangeDraft(families=((FAMILY, "nano-2"),), slots_per_epoch=64, epoch=NOW + 20)
+    drafted = propose(desk.config(A), desk.file, draft, agree)
     assert signers(drafted) == [str(A.account)]
     assert drafted["changes"].startswith(f"new family {FAMILY} (nano-2); slots per epoch: 64 instead of")
     with pytest.raises(SapoError, match="1 auditors with a bond have signed, and 2 must"):
@@ -92,8 +92,8 @@ def test_a_quorum_announces_other_terms(desk: Desk) -> None:
 
 
 def test_a_quorum_replaces_an_auditor(desk: Desk) -> None:
-    wish = ChangeWish(leaving=C.account, entering=STRANGER.account)
-    propose(desk.config(STRANGER), desk.file, wish, agree)  # who drafts it need not be an auditor
+    draft = ChangeDraft(leaving=C.account, entering=STRANGER.account)
+    propose(desk.config(STRANGER), desk.file, draft, agree)  # who drafts it need not be an auditor
     for who in (A, B):
         sign(desk.config(who), desk.file, agree)
     announce(desk.config(A), desk.file, agree)
@@ -105,14 +105,14 @@ def test_a_quorum_replaces_an_auditor(desk: Desk) -> None:
 
 
 def test_what_is_announced_is_withdrawn(desk: Desk) -> None:
-    wish = ChangeWish(leaving=C.account, entering=STRANGER.account)
-    propose(desk.config(A), desk.file, wish, agree)
+    draft = ChangeDraft(leaving=C.account, entering=STRANGER.account)
+    propose(desk.config(A), desk.file, draft, agree)
     sign(desk.config(B), desk.file, agree)
     announce(desk.config(A), desk.file, agree)
     with pytest.raises(SapoError, match="another change is announced for epoch 116"):
-        propose(desk.config(A), desk.root / "other.json", wish, agree)
+        propose(desk.config(A), desk.root / "other.json", draft, agree)
     back = desk.root / "back.json"
-    propose(desk.config(A), back, ChangeWish(withdraws=True), agree)
+    propose(desk.config(A), back, ChangeDraft(withdraws=True), agree)
     sign(desk.config(C), back, agree)
     announce(desk.config(C), back, agree)
     assert desk.announced() == ()
@@ -121,8 +121,8 @@ def test_what_is_announced_is_withdrawn(desk: Desk) -> None:
 
 
 def test_too_late_an_announcement_is_refused_with_what_to_do(desk: Desk) -> None:
-    wish = ChangeWish(leaving=C.account, entering=STRANGER.account, epoch=NOW + 7)
-    propose(desk.config(A), desk.file, wish, agree)
+    draft = ChangeDraft(leaving=C.account, entering=STRANGER.account, epoch=NOW + 7)
+    propose(desk.config(A), desk.file, draft, agree)
     sign(desk.config(B), desk.file, agree)
     with pytest.raises(SapoError, match="the ledger refuses it") as caught:
         announce(desk.config(A), desk.file, agree)
@@ -130,11 +130,11 @@ def test_too_late_an_announcement_is_refused_with_what_to_do(desk: Desk) -> None
 
 
 def test_nobody_signs_what_it_has_not_seen(desk: Desk) -> None:
-    propose(desk.config(A), desk.file, ChangeWish(leaving=C.account, entering=STRANGER.account), agree)
+    propose(desk.config(A), desk.file, ChangeDraft(leaving=C.account, entering=STRANGER.account), agree)
     before = desk.file.read_text()
     with pytest.raises(SapoError, match="nothing was signed"):
         sign(desk.config(B), desk.file, refuse)
-    with pytest.raises(SapoError, match="is no auditor"):
+    with pytest.raises(SapoError, match="is not an auditor"):
         sign(desk.config(STRANGER), desk.file, agree)
     assert desk.file.read_text() == before
 
@@ -144,14 +144,14 @@ def test_nobody_signs_what_it_has_not_seen(desk: Desk) -> None:
     [
         ('"swarm_id": "', '"swarm_id": "0', "belongs to the swarm"),
         ("", "", ""),
-        ('"number": 0', '"number": -1', "is no change"),
-        ('"sapo/change/1"', '"sapo/change/2"', "is no change"),
+        ('"number": 0', '"number": -1', "is not a valid change file"),
+        ('"sapo/change/1"', '"sapo/change/2"', "is not a valid change file"),
         ('\\"slots_per_epoch\\": 64', '\\"slots_per_epoch\\": 0', "cannot follow"),
         ('\\"retired\\": []', '\\"retired\\": [], \\"epoch_seconds\\": 5', "cannot follow"),
     ],
 )
 def test_a_file_that_was_tampered_with(desk: Desk, old: str, new: str, why: str) -> None:
-    propose(desk.config(A), desk.file, ChangeWish(slots_per_epoch=64), agree)
+    propose(desk.config(A), desk.file, ChangeDraft(slots_per_epoch=64), agree)
     text = desk.file.read_text()
     if not why:  # a signature is for these bytes alone
         desk.file.write_text(text.replace('\\"slots_per_epoch\\": 64', '\\"slots_per_epoch\\": 65'))
@@ -164,7 +164,7 @@ def test_a_file_that_was_tampered_with(desk: Desk, old: str, new: str, why: str)
 
 
 def test_a_family_that_nobody_knows(desk: Desk) -> None:
-    for wish in (ChangeWish(families=(("no_such", "nano"),)), ChangeWish(retired=(("no_such", "nano"),))):
+    for draft in (ChangeDraft(families=(("no_such", "nano"),)), ChangeDraft(retired=(("no_such", "nano"),))):
         with pytest.raises(SapoError, match="no_such"):
-            propose(desk.config(A), desk.file, wish, agree)
+            propose(desk.config(A), desk.file, draft, agree)
     assert not desk.file.exists()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,18 +17,11 @@ from sapo_client.account import ledger_commands
 from sapo_client.account.epoch_audit import EXPLAINED, audit, export, verify
 from sapo_client.config import Config, LedgerConfig, SwarmConfig
 from sapo_client.errors import SapoError
-from sapo_client.node.runtime.statements import Words
+from sapo_client.node.runtime.statements import SignedFields
 from sapo_protocol.contributions import settle
 from sapo_protocol.envelope import parse_envelope
 from sapo_protocol.identifiers import Account, ContentId
 from sapo_protocol.manifest_file import manifest_to_json
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    created = World.create(tmp_path)
-    yield created
-    created.chain.close()
 
 
 @pytest.fixture
@@ -165,7 +157,7 @@ async def test_a_key_is_registered_without_a_node(world: World, tmp_path: Path) 
         ledger=LedgerConfig(rpc_urls=(world.chain.url,)),
     )
     facts = {"account": str(STRANGER.account), "node": str(STRANGER.node), "registered": True}
-    shown: list[Words] = []
+    shown: list[SignedFields] = []
     for before in (False, True):
         result = await trio.to_thread.run_sync(ledger_commands.register, config, shown.extend)
         assert result == facts | {"before": before}

@@ -1,7 +1,6 @@
 """A new node key under the same account, on disk, in the signing database and on the chain."""
 
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from sapo_client.config import Config, LedgerConfig
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.key_status import require_in_use
 from sapo_client.keystore import Identity
-from sapo_client.node.runtime.statements import Words
+from sapo_client.node.runtime.statements import SignedFields
 from sapo_client.passphrase import PassphraseSource
 from sapo_client.paths import DataDir
 from sapo_protocol.identifiers import NodeId
@@ -31,13 +30,6 @@ HERE = address(keys(ALICE.number))
 @pytest.fixture(autouse=True)
 def own_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SAPO_LOCKS_DIR", str(tmp_path / "locks"))
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    created = World.create(tmp_path)
-    yield created
-    created.chain.close()
 
 
 @pytest.fixture
@@ -72,7 +64,7 @@ def live(world: World) -> tuple[NodeId, ...]:
 def test_a_rotation_switches_the_key_everywhere(
     world: World, data: DataDir, old: Identity, tmp_path: Path
 ) -> None:
-    shown: list[Words] = []
+    shown: list[SignedFields] = []
     path = tmp_path / "new.json"
     facts = rotate(config(world, data), old.path, path, shown.extend)
     new = load(path)

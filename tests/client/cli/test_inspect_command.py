@@ -233,7 +233,7 @@ def test_status_says_how_many_islands_there_are_and_when_that_changes(
 @pytest.mark.parametrize(
     ("epochs", "trouble", "text"),
     [
-        (6, None, "new terms (in 6 epochs): this node holds them and goes over to them by itself"),
+        (6, None, "new terms (in 6 epochs): this node has them, and will follow them automatically"),
         (1, "no peer has them", "new terms (in 1 epoch): this node cannot follow yet: no peer has them"),
     ],
 )

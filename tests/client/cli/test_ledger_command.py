@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,13 +13,6 @@ from sapo_client import keystore
 from sapo_protocol.manifest_file import manifest_to_json
 
 NEWCOMER = Funded(14)
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    created = World.create(tmp_path)
-    yield created
-    created.chain.close()
 
 
 @pytest.fixture
@@ -56,7 +48,7 @@ def test_a_bond_needs_a_valid_amount_and_an_auditor(sapo: Run, account: list[obj
     wrong = sapo("ledger", "bond", "lots", *account)
     assert (wrong.returncode, "is not an amount of tokens" in wrong.stderr) == (2, True)
     stranger = sapo("ledger", "bond", "2.5", *account, "--yes")
-    assert (stranger.returncode, "is no auditor of this swarm" in stranger.stderr) == (6, True)
+    assert (stranger.returncode, "is not an auditor of this swarm" in stranger.stderr) == (6, True)
     assert "hint:" in stranger.stderr
 
 

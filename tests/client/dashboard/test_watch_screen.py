@@ -16,7 +16,7 @@ pytest.importorskip("textual")
 
 from textual.widgets import DataTable, Static
 
-from sapo_client.cli.live import words
+from sapo_client.cli.live import formatting
 from sapo_client.cli.live.screen import ROLLOUT_COLUMNS, TABS, WatchApp
 
 WIDTH = 60
@@ -75,7 +75,7 @@ async def _tabs(node: Interrupted) -> None:
 def test_the_longest_row_of_a_rollout_fits() -> None:
     long = {"content_id": "a" * 64, "own": False, "account": "0x" + "b" * 40, "family": "calendar_arithmetic"}
     view = {"rollouts": [{**long, "reward": 0.125, "state": f"refused: {rule.reason}"} for rule in Rule]}
-    for row in words.rollout_rows(view):
+    for row in formatting.rollout_rows(view):
         fields = zip(row, ROLLOUT_COLUMNS, strict=True)
         assert sum(max(len(text), len(title)) + 2 for text, title in fields) <= WIDTH, row
         assert row[-1].startswith("✗ ")
@@ -84,7 +84,7 @@ def test_the_longest_row_of_a_rollout_fits() -> None:
 def test_a_node_that_trains_alone_shares_nothing(page_node: DataDir) -> None:
     status = PageClient(page_node).view("status")
     assert isinstance(status, dict)
-    figures = dict(words.figures({**status, "alone": True, "shared": 24}))
+    figures = dict(formatting.figures({**status, "alone": True, "shared": 24}))
     assert (figures["peers"], figures["rollouts"]) == ("none: this node trains alone", "24 made, none shared")
 
 
@@ -94,7 +94,7 @@ def test_what_a_stranger_wrote_moves_no_cursor() -> None:
         **{"content_id": "ab", "own": False, "account": "0x01", "epoch": 0, "slot": 0, "state": "verified"},
         **{"uses": [], "prompt": "1 + 1", "stages": [], "answers": [{"text": hostile, "reward": None}]},
     }
-    assert words.rollout_lines(view)[-2:] == ["\ufffd[2J\ufffd1A\ufffd\ufffdtext\n2", ""]
+    assert formatting.rollout_lines(view)[-2:] == ["\ufffd[2J\ufffd1A\ufffd\ufffdtext\n2", ""]
 
 
 def test_a_node_that_stops_is_told_with_its_hint(page_node: DataDir) -> None:

@@ -200,10 +200,10 @@ def test_other_settings_are_another_swarm(chain: ServedChain, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("added", "told"),
     [
-        ({"bond": 5.0}, r"without bond, and cannot go on with 5\.0"),
-        ({"eas": EasTerms(NEWCOMER, Digest(bytes(32)), (NEWCOMER,))}, "without eas, and cannot go on with"),
-        ({"difficulty": "follow"}, "without difficulty, and cannot go on with follow"),
-        ({"challenge_seconds": 30}, "without challenge seconds, and cannot go on with 30"),
+        ({"bond": 5.0}, r"without bond, and cannot continue with 5\.0"),
+        ({"eas": EasTerms(NEWCOMER, Digest(bytes(32)), (NEWCOMER,))}, "without eas, and cannot continue with"),
+        ({"difficulty": "follow"}, "without difficulty, and cannot continue with follow"),
+        ({"challenge_seconds": 30}, "without challenge seconds, and cannot continue with 30"),
     ],
     ids=lambda value: "_".join(value) if isinstance(value, dict) else "",
 )
@@ -252,7 +252,7 @@ def test_on_a_chain_that_is_no_known_test_network_coins_are_taken_for_money(
     assert chain_id not in TEST_NETWORKS
     chain = ServedChain(tmp_path / "main.sqlite", chain_id=chain_id)
     folder = tmp_path / "swarm"
-    with pytest.raises(LedgerError, match="none of the known test networks") as caught:
+    with pytest.raises(LedgerError, match="is not a known test network") as caught:
         begin(chain, folder)
     assert "--i-know-this-costs-money" in caught.value.hint
     assert not folder.exists()

@@ -114,7 +114,7 @@ ID = MANIFEST.swarm_id
         (f"sapo://{ID}?at=https://a&at=https://b", "not at all or twice"),
         (f"sapo://{ID}?manifest=%%%", "cut off|damaged"),
         (f"sapo://{ID}?manifest=AAAA", "cut off|damaged"),
-        (f"sapo://{ID}?manifest={packed(b'{}')}", "no manifest"),
+        (f"sapo://{ID}?manifest={packed(b'{}')}", "not a manifest"),
         (f"sapo://{ID}?manifest={packed(b'x' * (MOST_BYTES + 1))}", "cut off or too large"),
         (link(FULL)[:-20], "cut off|damaged"),
         (link(FULL) + "&passphrase=x", "a parameter passphrase, which is unknown"),

@@ -271,7 +271,7 @@ def test_a_full_disk_ends_no_step_and_the_checkpoint_is_tried_again(settings: Le
     assert before["tokens"] > 0
     assert (event, str(folder / "step-0000000002") in fields["why"]) == ("checkpoint_failed", True)
     assert (caught.value.exit_code, caught.value.transient) == (ExitCode.DATA, True)
-    assert caught.value.hint == f"free space in {folder} if the disk is full; it is tried again"
+    assert caught.value.hint == f"free space in {folder} if the disk is full; the node will try again"
     assert [path.name for path in folder.iterdir()] == ["step-0000000001"], "its space was given back"
     assert "happened" not in service.call("train", {"groups": []})
     assert [path.name for path in checkpoints(settings)] == ["step-0000000003"], "only that after a rollback"

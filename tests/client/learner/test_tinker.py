@@ -235,7 +235,7 @@ def logprobs_of(value: float) -> Callable[[list[Any]], object]:
     [
         (logprobs_of(math.nan), "the log-probability nan"),
         (logprobs_of(0.5), "the log-probability 0.5"),
-        (lambda sequences: sequences.pop(), "2 completions where 3 were asked"),
+        (lambda sequences: sequences.pop(), "2 completions; 3 were requested"),
         (
             lambda sequences: setattr(sequences[0], "tokens", b"\xff\xff\xff\x7f"),
             "tokens? with|token id 2147483647",
@@ -247,7 +247,7 @@ def test_nothing_sampled_is_used_that_was_not_asked_for(
 ) -> None:
     service = open_calls(there(settings, api[0]))
     api[1].falsify = falsify
-    with pytest.raises(SapoError, match=f"{api[0]} sends what cannot be used: .*({why})") as caught:
+    with pytest.raises(SapoError, match=f"{api[0]} sent an invalid reply: .*({why})") as caught:
         service.call("generate", {"prompts": PROMPTS, "completions_per_prompt": 3, "handles": [1, 2]})
     assert (caught.value.exit_code, caught.value.transient) == (ExitCode.CONFIG, False)
 
@@ -256,7 +256,7 @@ def test_nothing_sampled_is_used_that_was_not_asked_for(
     ("falsify", "why"),
     [
         (lambda rows: rows[0].fill(math.nan), "log-probabilities that are not finite"),
-        (lambda rows: rows.append(rows.pop()[1:]), r"log-probabilities of rows of \[.*\] tokens where \["),
+        (lambda rows: rows.append(rows.pop()[1:]), r"log-probabilities of rows of \[.*\] tokens; \["),
     ],
 )
 def test_no_step_is_made_with_false_log_probabilities(
@@ -264,7 +264,7 @@ def test_no_step_is_made_with_false_log_probabilities(
 ) -> None:
     service = open_calls(there(settings, api[0]))
     api[1].falsify_rows = falsify
-    with pytest.raises(SapoError, match=f"sends what cannot be used: {why}"):
+    with pytest.raises(SapoError, match=f"sent an invalid reply: {why}"):
         service.call("train", batch(0))
     assert "optim_step" not in api[1].calls
 

@@ -71,7 +71,7 @@ def test_a_server_with_other_weights_is_an_error(policy: Policy, served: tuple[s
 def test_a_server_without_token_ids_is_an_error(policy: Policy, served: tuple[str, VllmApi]) -> None:
     remote = generator(policy, served)
     served[1].token_ids = False
-    with pytest.raises(SapoError, match="sends what cannot be used: no token ids") as caught:
+    with pytest.raises(SapoError, match="sent an invalid reply: no token ids") as caught:
         remote.sample(PROMPTS, completions_per_prompt=1, max_new_tokens=4, temperature=1.0, seed=0)
     assert caught.value.hint.startswith("it must be vLLM 0.28 or later, with the model of learner.model: ")
 
@@ -105,12 +105,12 @@ def change(name: str, value: object) -> Callable[[list[dict[str, Any]]], object]
         (change("token_ids", [5]), "1 tokens with [2-9] log-probabilities"),
         (change("token_ids", []), "0 tokens with"),
         (change("logprobs", {"token_logprobs": []}), "tokens with 0 log-probabilities"),
-        (lambda choices: choices.pop(), "2 completions where 3 were asked"),
-        (lambda choices: choices.append({**choices[0], "index": 3}), "4 completions where 3 were asked"),
-        (change("index", 1), "2 completions where 3 were asked"),
+        (lambda choices: choices.pop(), "2 completions; 3 were requested"),
+        (lambda choices: choices.append({**choices[0], "index": 3}), "4 completions; 3 were requested"),
+        (change("index", 1), "2 completions; 3 were requested"),
         (
             lambda choices: choices[0].update(token_ids=[5] * 9, logprobs={"token_logprobs": [-1.0] * 9}),
-            "a completion of 9 tokens where at most 8 were asked",
+            "a completion of 9 tokens; at most 8 were requested",
         ),
     ],
 )
@@ -123,7 +123,7 @@ def test_nothing_is_trained_that_was_not_asked_for(
     remote = generator(policy, served)
     remote.refresh()
     served[1].falsify = falsify
-    with pytest.raises(SapoError, match=f"{served[0]}/v1 sends what cannot be used: .*{why}") as caught:
+    with pytest.raises(SapoError, match=f"{served[0]}/v1 sent an invalid reply: .*{why}") as caught:
         remote.draw(SampleRequest(PROMPTS, 3, max_new_tokens=8, temperature=1.0, seed=4))
     assert (caught.value.exit_code, caught.value.transient) == (ExitCode.CONFIG, False)
 

@@ -146,7 +146,7 @@ def test_another_chain_is_not_believed(bench: Bench) -> None:
     assert (bench.told, rpc.endpoints[0].trouble) == ([f"http://0: {wrong}"], wrong)
     bench.endpoints[0].turn(Mode.GOOD)
     rpc.survey()
-    assert bench.told[1:] == ["http://0: in order again"]
+    assert bench.told[1:] == ["http://0: works again"]
 
 
 def test_nothing_but_another_chain_is_no_chain(bench: Bench) -> None:
@@ -179,7 +179,7 @@ def test_a_silent_endpoint_rests_twice_as_long_each_time(bench: Bench) -> None:
     silent.turn(Mode.GOOD)
     bench.seconds += 300.0
     rpc.survey()
-    assert bench.told[1:] == ["http://0: in order again"]
+    assert bench.told[1:] == ["http://0: works again"]
 
 
 def test_a_resting_endpoint_is_asked_where_there_is_no_other(bench: Bench) -> None:

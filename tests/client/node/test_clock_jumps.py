@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 import pytest
 import trio
-from support.health_trial import Begin, require_row
+from support.health_trial import Begin, HealthTrial, require_row
 from support.ledger import BOB, address
 from support.nodes import PATIENCE_SECONDS, Home, found_now, manifest_of, until
 from trio.testing import MockClock
@@ -169,14 +170,21 @@ async def test_a_node_whose_chain_is_away_forgets_old_epochs(
         await trial.stop()
 
 
-async def test_a_node_that_started_before_its_clock_was_set_goes_on_once_it_is(
-    mock_clock: MockClock, begin: Begin, weekdays: Suite
-) -> None:
+@asynccontextmanager
+async def before_genesis(begin: Begin, weekdays: Suite) -> AsyncIterator[HealthTrial]:
+    """Yield a node that was started a minute ago, with its clock a year behind that of the swarm."""
     trial = begin(manifest_of(weekdays, epoch_seconds=EPOCH_SECONDS))
     trial.skew = -YEAR_SECONDS
     async with trio.open_nursery() as nursery:
         await trial.start(nursery)
         trial.pass_by(60)
+        yield trial
+
+
+async def test_a_node_that_started_before_its_clock_was_set_goes_on_once_it_is(
+    mock_clock: MockClock, begin: Begin, weekdays: Suite
+) -> None:
+    async with before_genesis(begin, weekdays) as trial:
         assert trial.home.events("step") == []
         trial.skew = 0
         await trial.until_told("clock_jumped")
@@ -189,11 +197,7 @@ async def test_a_node_that_started_before_its_clock_was_set_goes_on_once_it_is(
 async def test_a_node_before_genesis_ends_when_it_is_asked_to(
     mock_clock: MockClock, begin: Begin, weekdays: Suite
 ) -> None:
-    trial = begin(manifest_of(weekdays, epoch_seconds=EPOCH_SECONDS))
-    trial.skew = -YEAR_SECONDS
-    async with trio.open_nursery() as nursery:
-        await trial.start(nursery)
-        trial.pass_by(60)
+    async with before_genesis(begin, weekdays) as trial:
         with trio.fail_after(PATIENCE_SECONDS):
             await trial.stop()
     assert trial.home.events("stopped")

@@ -36,7 +36,7 @@ OPENS = "peers cannot connect to this node; it works through the connections tha
             "unreachable",
             BEHIND,
             "peers cannot connect to this node: the router forwards its port 4001 to this node (UPnP), but"
-            " its own address 100.64.0.7 is no public one, so it is behind another router",
+            " its own address 100.64.0.7 is not public, so it is behind another router",
         ),
         ("unreachable", None, OPENS),
         ("unreachable", RouterReport(state="waiting"), OPENS),
@@ -49,7 +49,8 @@ OPENS = "peers cannot connect to this node; it works through the connections tha
         (
             "unreachable",
             RouterReport(state="unusable", detail="it is in another network"),
-            f"{OPENS}; what answered as the router is of no use (UPnP): it is in another network",
+            f"{OPENS}; the device that answered as the router cannot be used (UPnP):"
+            " it is in another network",
         ),
     ],
 )

@@ -17,7 +17,7 @@ from sapo_protocol.audits.groups import (
     parse_group_request,
     parse_opened_groups,
 )
-from sapo_protocol.audits.tree import ContentTree, leads_to
+from sapo_protocol.audits.tree import ContentTree, is_path_valid
 from sapo_protocol.encoding import encode
 from sapo_protocol.envelope import Kind, parse_envelope, seal
 from sapo_protocol.errors import LocalProtocolError
@@ -49,7 +49,7 @@ def test_a_commitment_is_read_as_it_was_written(
 @pytest.mark.parametrize("slot", [-1, 65_536])
 def test_a_slot_beyond_a_commitment_is_refused(slot: int) -> None:
     made = commit(NodeId(bytes(32)), Account(bytes(20)), 0, zip((3, slot), _contents(2), strict=True))
-    with pytest.raises(LocalProtocolError, match="slots from 0 to 65535"):
+    with pytest.raises(LocalProtocolError, match="slots of a commitment are 0 to 65535"):
         made.to_payload()
 
 
@@ -75,7 +75,7 @@ def test_a_branch_passes_for_no_content() -> None:
     first, second, third, fourth = _contents(4)
     tree = ContentTree([first, second, third, fourth])
     inner = ContentTree([first, second]).root
-    assert not leads_to(tree.root, ContentId(inner), place=0, count=2, path=tree.path(0)[1:])
+    assert not is_path_valid(tree.root, ContentId(inner), index=0, count=2, path=tree.path(0)[1:])
 
 
 @given(fixed(Digest), fixed(Account), slots, terms)

@@ -246,7 +246,7 @@ def test_a_suite_of_other_items_is_refused_with_a_hint() -> None:
 
 def test_what_the_catalogue_lacks_is_named() -> None:
     for name, level in (("n_queens", "nano"), ("bf", "huge"), ("syllogism", "full")):
-        with pytest.raises(LocalProtocolError, match="there are"):
+        with pytest.raises(LocalProtocolError, match="choose from"):
             family(name, level)
 
 

@@ -1,4 +1,4 @@
-"""A message at the engine: how it came, and what was decided."""
+"""A received message and the engine's decision on it."""
 
 from dataclasses import dataclass
 
@@ -21,11 +21,12 @@ class Received:
 
     Attributes:
         verdict: what the transport does with the message.
-        rule: the rule that it breaks, if any; one of stage 8 (the pool's) leaves the verdict at ACCEPT.
+        rule: the rule that it breaks, if any; after a rule of stage 8 (the pool's) the verdict is still
+            ACCEPT.
         admitted: what passed stages 1 to 7, if anything did.
-        proof: a message that proves an equivocation which this message completed; to be published.
-        islands: where the proof is published.
-        unknown: the node of a message whose certificate this node lacks.
+        proof: a message to be published, which proves the equivocation that this message completed, if any.
+        islands: those on whose topics the proof is published.
+        unknown: the author of the message, if this node lacks its certificate.
     """
 
     verdict: Verdict
@@ -38,7 +39,7 @@ class Received:
 
 @dataclass(frozen=True, slots=True)
 class Incoming:
-    """A message and how it came; see ``Engine.receive``."""
+    """A message with its topic, source and times; see ``Engine.receive``."""
 
     message: bytes
     now_seconds: float

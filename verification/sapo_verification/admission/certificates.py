@@ -24,18 +24,18 @@ from sapo_verification.standing import Standing
 from sapo_verification.store import Source, StoreSchema, open_database, open_for_reading
 
 MAX_CERTIFICATES: Final = 8192
-"""At about 300 bytes each; beyond it newcomers lose theirs by lot, and accounts that are needed last."""
+"""Certificates kept, about 300 bytes each. Beyond it some are dropped, see ``drop_order``."""
 
 MAX_DISPLACED: Final = 8192
 """Certificates of nodes that have signed an accepted rollout and are not known any more. They still help to
 prove that an account has equivocated: else it would have its other keys' certificates displace them."""
 
 MAX_NODES_PER_ACCOUNT: Final = 4
-"""As in the registry: more keys give no more slots, only more certificates to keep."""
+"""As in the registry contract; more keys would give no more slots, only more certificates to keep."""
 
 
 MIN_EXTENSION_SECONDS: Final = 3600
-"""A renewal lasts at least so much longer: else one key could send a new certificate with each message."""
+"""A renewal must extend the validity by at least this; else a key could send a new one with each message."""
 
 _Key = TypeVar("_Key")
 _Item = TypeVar("_Item")
@@ -53,10 +53,10 @@ _SCHEMA = StoreSchema(
 
 
 class NotIntroduced(RemoteProtocolError):
-    """Refusal of a message of a node whose certificate is not known here."""
+    """Refusal of a message whose author's certificate this node lacks."""
 
     def __init__(self, node: NodeId) -> None:
-        super().__init__(Rule.AUTHOR_INTRODUCED, f"node {node.hex()[:8]} is not introduced")
+        super().__init__(Rule.AUTHOR_INTRODUCED, f"the certificate of node {node.hex()[:8]} is not known")
         self.node = node
 
 
@@ -70,10 +70,12 @@ class CertificateStore:
     """Certificates by node and account, bounded in number.
 
     Args:
-        islands: where accounts live; without it no beacon is known, which matters on islands alone.
-        own: this node's account, whose certificate counts here without a bond.
-        is_newcomer: whether an account is not known yet: its certificates are dropped before all others.
-        key: random bytes of this start, for the newcomers' lots; drawn here by default.
+        islands: the home islands of accounts; needed only in a swarm with islands.
+        own: this node's account, whose certificate is accepted without a bond.
+        is_newcomer: whether an account has no reputation yet; certificates of such accounts are dropped
+            first.
+        key: secret random bytes, new at each start, that order newcomers' certificates for dropping; drawn
+            here by default.
     """
 
     def __init__(
@@ -94,7 +96,7 @@ class CertificateStore:
         self._is_newcomer = is_newcomer
         self._entries: OrderedDict[tuple[NodeId, Account], _Entry] = OrderedDict()
         self._nodes: dict[Account, dict[NodeId, None]] = {}
-        """Of each account in the order of reception."""
+        """Nodes of each account, in the order of reception."""
         self._accounts: dict[NodeId, dict[Account, None]] = {}
         self._have_signed: set[tuple[NodeId, Account]] = set()
         self._displaced: OrderedDict[tuple[NodeId, Account], _Entry] = OrderedDict()
@@ -120,9 +122,8 @@ class CertificateStore:
         """Store the certificate in a message and return it.
 
         Args:
-            heard: the islands on which it counts; any without them.
+            heard: islands of the topic on which it was received; None accepts any island.
 
-        Raises:
             RemoteProtocolError: with the reason that decides the verdict.
         """
         envelope = parse_envelope(data, self._manifest.swarm_id)
@@ -132,7 +133,7 @@ class CertificateStore:
             self.standing.require_now(account, now_seconds)
         certificate = open_certificate(envelope, self._manifest.binding_domain)
         if not certificate.covers(now_seconds):
-            raise RemoteProtocolError(Rule.CERTIFICATE_COUNTS, "the certificate does not count now")
+            raise RemoteProtocolError(Rule.CERTIFICATE_COUNTS, "the certificate is not valid now")
         self._insert(certificate, data, now_seconds)
         return certificate
 
@@ -161,7 +162,9 @@ class CertificateStore:
         if entry is None:
             raise NotIntroduced(node)
         if not entry.certificate.covers(now_seconds):
-            raise RemoteProtocolError(Rule.AUTHOR_CERTIFICATE_COUNTS, f"node {node.hex()[:8]}'s time is over")
+            raise RemoteProtocolError(
+                Rule.AUTHOR_CERTIFICATE_COUNTS, f"the certificate of {node.hex()[:8]} has expired"
+            )
 
     def envelopes(self) -> tuple[bytes, ...]:
         """Return the messages of all certificates, as received, for peers that ask."""
@@ -179,7 +182,7 @@ class CertificateStore:
         return tuple(entry.envelope for entry in (*displaced, *(self._entries[key] for key in keys)))
 
     def forget(self, is_needed: Callable[[Account], bool]) -> None:
-        """Drop the certificates of accounts that this node need not know."""
+        """Drop the certificates of accounts that are not needed."""
         for key in [key for key in self._entries if not is_needed(key[1])]:
             self._delete(key)
 
@@ -214,9 +217,9 @@ class CertificateStore:
         return account == self._own or account in self.standing.exempt or not self._is_newcomer(account)
 
     def _drop_one(self, newest: Account) -> None:
-        """Drop a certificate, but never the newest: what waited for it is judged before it may go.
+        """Drop a certificate, but never the newest, for which messages may be waiting.
 
-        The first to go is a newcomer's, by lot, then the one received longest ago that is not the own.
+        A newcomer's is dropped first, in the order of ``DropOrder``, then the oldest one of another account.
         """
         account = self._order.take(lambda other: other != newest and other in self._nodes)
         if account is not None:

@@ -1,6 +1,6 @@
-"""The commitments that this node knows: stages 1 to 7, and what stands of them.
+"""Admission (stages 1 to 7) and storage of commitments.
 
-They are kept in SQLite as received, two of an account and epoch at most: one counts, two count as none.
+They are kept in SQLite as received, at most two per account and epoch: if there are two, neither is valid.
 """
 
 from typing import Final
@@ -20,7 +20,7 @@ KEPT_EPOCHS: Final = 2
 """An epoch is tallied before the next one has ended."""
 
 _MOST: Final = 2
-"""Of an account and epoch: one is honest, and the second proves that neither counts."""
+"""Commitments kept of an account and epoch: the second one proves that neither is valid."""
 
 _SCHEMA = StoreSchema(
     "commitments",
@@ -34,10 +34,10 @@ _SCHEMA = StoreSchema(
 
 
 class CommitmentStore:
-    """Commitments by epoch and account; bounded by the certificates, for who has none sends none.
+    """Commitments by epoch and account; only accounts with a certificate can have one, which bounds them.
 
     Args:
-        terms: what is in force in which epoch, as far as this node knows.
+        terms: the limits and families of each epoch, as far as this node knows.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class CommitmentStore:
         """Store the commitment in a message and return it.
 
         Args:
-            heard: the islands on which it counts; any without them.
+            heard: islands of the topic on which it was received; None accepts any island.
 
         Raises:
             RemoteProtocolError: with the reason that decides the verdict.
@@ -81,18 +81,18 @@ class CommitmentStore:
         return commitment
 
     def of(self, account: Account, epoch: int) -> Commitment | None:
-        """Return what an account has committed to in an epoch; None if that is nothing, or two things."""
+        """Return the commitment of an account in an epoch; None if there is none, or if there are two."""
         message = self.message(account, epoch)
         return None if message is None else self._read(message)
 
     def message(self, account: Account, epoch: int) -> bytes | None:
-        """Return the message of what an account has committed to in an epoch, as received."""
+        """Return the message with the account's commitment of an epoch, as received; None as for ``of``."""
         query = "SELECT envelope FROM commitment WHERE epoch = ? AND account = ?"
         rows = self._connection.execute(query, (epoch, account)).fetchall()
         return bytes(rows[0][0]) if len(rows) == 1 else None
 
     def accounts(self, epoch: int) -> tuple[Account, ...]:
-        """Return the accounts whose commitment of an epoch counts, ascending."""
+        """Return the accounts with exactly one commitment of an epoch, ascending."""
         query = "SELECT account FROM commitment WHERE epoch = ? GROUP BY account HAVING COUNT(*) = 1"
         return tuple(sorted(Account(row[0]) for row in self._connection.execute(query, (epoch,))))
 
@@ -101,7 +101,7 @@ class CommitmentStore:
         return bool(self._ids(account, epoch))
 
     def forget(self, epoch: int) -> None:
-        """Delete the commitments that are older than an epoch needs."""
+        """Delete the commitments that are not needed any more in an epoch."""
         self._connection.execute("DELETE FROM commitment WHERE epoch < ?", (epoch - KEPT_EPOCHS,))
 
     def _ids(self, account: Account, epoch: int) -> frozenset[bytes]:

@@ -1,10 +1,9 @@
 """Store of contribution messages: tallies, proposals and approvals, as received.
 
 Any holder of these messages can recompute an epoch's root; an account needs them to prove its share.
-A message that lists its accounts on pages is stored at once, and read as if it were not here until all of its
-pages are.
-The store is bounded: an author has two places per kind, epoch and turn, and old epochs are forgotten but for
-the messages behind their final roots.
+A message that lists its accounts on pages is stored at once, but returned only when all of its pages are
+there. The store is bounded: it takes two messages per author, kind, epoch and turn, and deletes old epochs
+except for the messages behind their final roots.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ _SCHEMA = StoreSchema(
 )
 
 _PARSED: Final = 256
-"""Messages that are kept in memory as well: those of an epoch of ten auditors, and some."""
+"""Messages that are kept in memory as well: more than those of an epoch with ten auditors."""
 
 _KINDS: Final[Mapping[type[Contribution], Kind]] = {
     Tally: Kind.TALLY,
@@ -69,13 +68,13 @@ M = TypeVar("M", Tally, Proposal, Approval)
 _ROOTS: Final = 256
 
 _PAGES_AT_ONCE: Final = 16
-"""Pages that are written before others have their turn."""
+"""Pages that are written in one transaction, before other tasks may run."""
 
 _MAX_PAGE_BYTES: Final = 3 + 40 * MAX_PAGE_ROWS
-"""A full page of shares with the largest numbers; whatever is longer lists nothing."""
+"""A full page of shares with the largest numbers; a longer page is not valid."""
 
 _KEPT_PAGES: Final = 2
-"""Newest postings whose pages outlast their epoch, beside the last final one, which proves all shares."""
+"""Newest postings whose pages are kept, beside the last final one, which proves all shares."""
 
 _KEPT_FINAL_EPOCHS: Final = 1024
 """How long the messages behind a final root are kept: the chain bounds their number, not their authors."""
@@ -90,7 +89,7 @@ class ContributionStore:
         self._parsed: dict[ContentId, Contribution] = {}
         self._roots: dict[ContentId, EpochRoot] = {}
         self.revision = 0
-        """Grows with everything that may change what this store returns."""
+        """Increases with every change of what this store may return."""
 
     def add(
         self,
@@ -104,7 +103,7 @@ class ContributionStore:
         """Store an authentic message.
 
         Args:
-            received_seconds: the time of its admission; 0 where it does not matter.
+            received_seconds: Unix time of its admission; 0 if it is not needed.
         """
         self._connection.execute(
             "INSERT OR IGNORE INTO contribution"
@@ -129,7 +128,8 @@ class ContributionStore:
         """Store those pages that a stored message names.
 
         Args:
-            received_seconds: the time; a message that lacked one of them counts as received only now.
+            received_seconds: Unix time; a message that lacked one of these pages counts as received at this
+                time.
         """
         for page in pages:
             if len(page) > _MAX_PAGE_BYTES:
@@ -149,14 +149,14 @@ class ContributionStore:
                     self.revision += 1
 
     def adding_pages(self, pages: Sequence[bytes], *, received_seconds: float = 0.0) -> Working[None]:
-        """Store pages as ``add_pages`` does, some at a time."""
+        """Store pages as ``add_pages`` does, in several transactions."""
         self.add_pages(pages[:_PAGES_AT_ONCE], received_seconds=received_seconds)
         for at in range(_PAGES_AT_ONCE, len(pages), _PAGES_AT_ONCE):
-            yield _nothing
+            yield _pause
             self.add_pages(pages[at : at + _PAGES_AT_ONCE], received_seconds=received_seconds)
 
     def pages(self, digests: Sequence[Digest]) -> tuple[bytes, ...]:
-        """Return the stored ones of some pages."""
+        """Return those of the pages that are stored."""
         query = "SELECT content FROM page WHERE digest = ?"
         found = (self._connection.execute(query, (digest,)).fetchone() for digest in digests)
         return tuple(row[0] for row in found if row is not None)
@@ -166,10 +166,11 @@ class ContributionStore:
         return int(self._connection.execute("SELECT COUNT(*) FROM page").fetchone()[0])
 
     def missing_pages(self, most: int) -> tuple[Digest, ...]:
-        """Return pages to be asked for: the first ones that each message lacks, of the newest epochs first.
+        """Return at most ``most`` digests of pages to request, those of the newest epochs first.
 
-        They are of tallies, and of the proposals that the chain names: what else is proposed follows from
-        tallies, or is worth nothing. Pages that nobody has take no more than their messages' part.
+        Only pages of tallies and of proposals that the chain names are requested; any other proposal can be
+        computed from the tallies. Each message contributes its first missing page before any contributes its
+        second, so that pages which no peer has do not delay the others.
         """
         rows = self._connection.execute(
             "SELECT digest FROM (SELECT named_page.digest AS digest, epoch,"
@@ -183,7 +184,7 @@ class ContributionStore:
         return tuple(Digest(row[0]) for row in rows)
 
     def incomplete_proposals(self, epoch: int) -> dict[ContentId, Proposal]:
-        """Return the proposals of an epoch whose pages are not all here; they hold no shares."""
+        """Return the proposals of an epoch of which pages are missing, without their shares."""
         rows = self._connection.execute(
             "SELECT content_id, envelope FROM contribution WHERE epoch = ? AND kind = ? AND content_id IN"
             " (SELECT content_id FROM named_page LEFT JOIN page USING (digest) WHERE content IS NULL)",
@@ -197,20 +198,18 @@ class ContributionStore:
         return at_once(self._rooting(content_id))
 
     def reading(self, epoch: int) -> Working[None]:
-        """Read an epoch's tallies and proposals, and work out the proposals' roots: what else is asked about
-        them is then at hand.
-        """
+        """Load an epoch's tallies and proposals into memory, and compute the proposals' roots."""
         for content_id in self._ids(epoch, Kind.TALLY):
             yield from self._reading(content_id, Tally)
         yield from self.reading_proposals(epoch)
 
     def reading_proposals(self, epoch: int) -> Working[None]:
-        """Read an epoch's proposals as ``reading`` does, and no tallies."""
+        """Load an epoch's proposals as ``reading`` does, without the tallies."""
         for content_id in self._ids(epoch, Kind.PROPOSAL):
             yield from self.reading_proposal(content_id)
 
     def reading_proposal(self, content_id: ContentId) -> Working[None]:
-        """Read one proposal as ``reading`` does those of an epoch."""
+        """Load one proposal as ``reading`` does."""
         yield from self._reading(content_id, Proposal)
         yield from self._rooting(content_id)
 
@@ -242,12 +241,13 @@ class ContributionStore:
         return None if found is None else found.record
 
     def is_posted(self, content_id: ContentId) -> bool:
-        """Whether the chain's posting of its epoch names the content, as far as this node knows."""
+        """Whether the ledger's root of the epoch is that of this content, as far as this node knows."""
         query = "SELECT 1 FROM posted_proposal WHERE content_id = ?"
         return self._connection.execute(query, (content_id,)).fetchone() is not None
 
     def has_room(self, content_id: ContentId, kind: Kind, content: Contribution) -> bool:
-        """Whether one more of an account, kind, epoch and turn is stored; what the chain names always is."""
+        """Whether one more message of this account, kind, epoch and turn is stored; one on the ledger always
+        is."""
         stored = self._connection.execute(
             "SELECT COUNT(*) FROM contribution WHERE epoch = ? AND kind = ? AND account = ? AND turn = ?",
             (content.epoch, int(kind), content.account, turn_of(content)),
@@ -255,10 +255,10 @@ class ContributionStore:
         return stored < CONTRIBUTIONS_PER_TURN or self.is_posted(content_id)
 
     def note_posted(self, epoch: int, proposal: ContentId, *, is_final: bool) -> None:
-        """Record the proposal that the chain's posting of an epoch names; it may not have arrived yet.
+        """Record the proposal behind the ledger's root of an epoch; it may not have been received yet.
 
         Args:
-            is_final: it is that of the last final epoch; any later one was recalled.
+            is_final: whether it is that of the last final epoch; any later final one was recalled.
         """
         if is_final:
             self._connection.execute("DELETE FROM posted_proposal WHERE epoch > ? AND is_final", (epoch,))
@@ -268,13 +268,13 @@ class ContributionStore:
         )
 
     def note_earlier_final(self, epoch: int, proposal: ContentId) -> None:
-        """Record the proposal that an earlier final epoch names, so that it and its pages can be obtained."""
+        """Record the proposal behind an earlier final root, so that it and its pages are requested."""
         self._connection.execute(
             "INSERT OR IGNORE INTO posted_proposal (epoch, content_id) VALUES (?, ?)", (epoch, proposal)
         )
 
     def forget(self, before_epoch: int) -> None:
-        """Drop the messages of older epochs, but for a longer time not those behind a final root."""
+        """Drop the messages of older epochs, those behind a final root after ``_KEPT_FINAL_EPOCHS``."""
         rows = self._connection.execute(
             "SELECT DISTINCT epoch FROM contribution WHERE epoch < ? AND epoch NOT IN"
             " (SELECT epoch FROM pruned_epoch)",
@@ -316,9 +316,11 @@ class ContributionStore:
         return found
 
     def settled_tallies(self, epoch: int, before_seconds: float) -> dict[ContentId, Tally]:
-        """Return the tallies that everybody has by now: received before a time, each its author's only one.
+        """Return the tallies that every node has by now: received before a Unix time, the only one of their
+        author.
 
-        An auditor that sends others another one has two here by then, for every node forwards two of them.
+        If an auditor sent another tally to other nodes, that one has arrived here as well, since every node
+        forwards the first two.
         """
         rows = self._connection.execute(
             "SELECT content_id FROM contribution WHERE epoch = ? AND kind = ?"
@@ -337,9 +339,9 @@ class ContributionStore:
         return self._message(content_id, Proposal)
 
     def counting_paid(self, proposal: ContentId) -> Working[int | None]:
-        """Return how many accounts have points in a proposal, or None if it is not all here.
+        """Return how many accounts have points in a proposal, or None if it or a page is missing.
 
-        It is not kept in memory: of old epochs nothing else is read, and a large swarm's takes megabytes.
+        The proposal is not kept in memory: that of a large swarm takes megabytes, and is not needed again.
         """
         message = self._parsed.get(proposal)
         if not isinstance(message, Proposal):
@@ -381,7 +383,7 @@ class ContributionStore:
         return tuple(reversed(found))
 
     def _prune(self, epoch: int) -> None:
-        """Keep of an epoch the proposal that the chain names, its tallies and its approvals."""
+        """Delete all messages of an epoch but the posted proposal, its tallies and its approvals."""
         row = self._connection.execute(
             "SELECT content_id FROM posted_proposal WHERE epoch = ?", (epoch,)
         ).fetchone()
@@ -410,7 +412,7 @@ class ContributionStore:
         return [ContentId(row[0]) for row in rows]
 
     def _message(self, content_id: ContentId, type_: type[M]) -> M | None:
-        """Return a stored message of a kind; auditors look at the newest ones several times a second."""
+        """Return a stored message of a kind, from memory if possible: auditors read the newest ones often."""
         return at_once(self._reading(content_id, type_))
 
     def _reading(self, content_id: ContentId, type_: type[M]) -> Working[M | None]:
@@ -435,7 +437,7 @@ class ContributionStore:
         return (yield from self._completing(content_id, message))
 
     def _completing(self, content_id: ContentId, message: Contribution) -> Working[Contribution | None]:
-        """Return a message with what its pages list; None if one is missing or lists something else."""
+        """Return a message with the rows of its pages; None if a page is missing or not valid."""
         if isinstance(message, Approval) or not message.pages:
             return message
         rows = self._connection.execute(
@@ -451,14 +453,14 @@ class ContributionStore:
         return completed
 
     def _drop_pages(self, content_id: ContentId) -> None:
-        """Drop a message's pages, which list something else: they are never read nor asked for again."""
+        """Drop a message's pages, one of which is not valid, so that they are not requested again."""
         with transaction(self._connection):
             self._connection.execute("DELETE FROM named_page WHERE content_id = ?", (content_id,))
             self._connection.execute("DELETE FROM page WHERE digest NOT IN (SELECT digest FROM named_page)")
 
 
 def _with_rows(message: Tally | Proposal, pages: Sequence[bytes]) -> Contribution | None:
-    """Return a message with what its pages list, or None if they list something else."""
+    """Return a message with the rows of its pages, or None if they are not valid."""
     try:
         if isinstance(message, Tally):
             return replace(message, points=entries_on(pages))
@@ -467,5 +469,5 @@ def _with_rows(message: Tally | Proposal, pages: Sequence[bytes]) -> Contributio
         return None
 
 
-def _nothing() -> None:
-    """Let others have their turn."""
+def _pause() -> None:
+    """Do nothing; yielded so that other tasks may run between two transactions."""

@@ -27,7 +27,7 @@ Contribution = Tally | Proposal | Approval
 
 @dataclass(frozen=True, slots=True)
 class AdmittedContribution:
-    """A contribution that an auditor signed; its points are not checked here."""
+    """A contribution signed by an auditor of its epoch; its points are not checked."""
 
     content_id: ContentId
     kind: Kind
@@ -40,8 +40,8 @@ class AuditorSet:
     """The accounts that audit a swarm.
 
     Attributes:
-        schedule: who they are in which epoch.
-        by_turns: whether a proposal names its turn; on a ledger of version 0.1.0 it does not.
+        schedule: the auditors by epoch.
+        by_turns: whether proposals belong to turns; false on a ledger of version 0.1.0.
     """
 
     schedule: Auditors = field(default_factory=Auditors)
@@ -55,10 +55,10 @@ class KnownContributions(Protocol):
         """Whether a content was admitted."""
 
     def is_posted(self, content_id: ContentId) -> bool:
-        """Whether the chain's posting of its epoch names the content, as far as this node knows."""
+        """Whether the ledger's root of the epoch is that of this content, as far as this node knows."""
 
     def has_room(self, content_id: ContentId, kind: Kind, content: Contribution) -> bool:
-        """Whether one more of its account, kind, epoch and turn may be admitted."""
+        """Whether one more message of its account, kind, epoch and turn may be admitted."""
 
 
 class ContributionAdmission:
@@ -66,7 +66,7 @@ class ContributionAdmission:
 
     Args:
         known: what was admitted before.
-        auditors: returns the auditors, as far as this node knows them now.
+        auditors: returns the auditors as this node knows them now.
     """
 
     def __init__(
@@ -99,14 +99,14 @@ class ContributionAdmission:
         self._certificates.require(content.node, content.account, now_seconds)
         auditors = self._auditors()
         if content.account not in auditors.schedule.of(content.epoch):
-            detail = f"account {content.account} is no auditor of epoch {content.epoch}"
+            detail = f"account {content.account} is not an auditor of epoch {content.epoch}"
             raise RemoteProtocolError(Rule.AUTHOR_AUDITS, detail)
         self._require_turn(content, auditors)
         self._require_record(content)
         if not envelope.is_signed_by(content.node):
             raise RemoteProtocolError(Rule.NODE_SIGNED, "not signed by the node that it names")
         if not self._known.has_room(envelope.content_id, envelope.kind, content):
-            raise RemoteProtocolError(Rule.CONTRIBUTION_ROOM, "its author has sent others in its place")
+            raise RemoteProtocolError(Rule.CONTRIBUTION_ROOM, "its author has already sent two in this turn")
         return AdmittedContribution(envelope.content_id, envelope.kind, content, data)
 
     def _require_turn(self, content: Contribution, auditors: AuditorSet) -> None:
@@ -117,7 +117,7 @@ class ContributionAdmission:
             and auditors.by_turns
             and proposer(auditors.schedule.of(content.epoch), content.epoch, content.turn) != content.account
         ):
-            raise RemoteProtocolError(Rule.PROPOSERS_TURN, f"turn {content.turn} is another auditor's")
+            raise RemoteProtocolError(Rule.PROPOSERS_TURN, f"turn {content.turn} belongs to another auditor")
 
     def _require_record(self, content: Contribution) -> None:
         difficulty = self._manifest.difficulty
@@ -126,7 +126,7 @@ class ContributionAdmission:
 
 
 def turn_of(content: Contribution) -> int:
-    """Return the turn that a contribution belongs to; a tally belongs to none and counts as of turn 0."""
+    """Return the turn that a contribution belongs to; 0 for a tally, which belongs to none."""
     return 0 if isinstance(content, Tally) else content.turn
 
 
@@ -134,8 +134,8 @@ def parse_contribution(envelope: SignedEnvelope, families: int | None = None) ->
     """Return the tally, proposal or approval in an envelope, its signature not yet checked.
 
     Args:
-        families: of the suite where the manifest has ladders, 0 where it has none, None for a contribution
-            that was admitted before.
+        families: number of families of the suite if the manifest has ladders, 0 if not, None for a
+            contribution that was admitted before.
 
     Raises:
         RemoteProtocolError: with the rule that it breaks.
@@ -148,4 +148,4 @@ def parse_contribution(envelope: SignedEnvelope, families: int | None = None) ->
         case Kind.APPROVAL:
             return parse_approval(envelope.payload)
         case kind:
-            raise RemoteProtocolError(Rule.TOPIC_KIND, f"a {kind.name} among contributions")
+            raise RemoteProtocolError(Rule.TOPIC_KIND, f"a {kind.name} is not a contribution")

@@ -1,8 +1,9 @@
-"""Which account loses a certificate when there are more than a node keeps.
+"""The order in which certificates are dropped when there are more than a node keeps.
 
-An account costs nothing in a swarm without a gate, so "the one received longest ago" would let a flood of new
-accounts drop everybody's. Accounts that a node needs keep theirs; the others draw lots, so that an honest
-newcomer among n new accounts keeps its own as often as any other of the n.
+An account costs nothing in a swarm without a gate, so with "oldest first" a flood of new accounts would
+displace the certificates of all others. Accounts that the node needs keep theirs. The others get a random
+priority each, so that an honest newcomer among n new accounts keeps its certificate with the same probability
+as any other.
 """
 
 import heapq
@@ -17,13 +18,15 @@ _LOT_BYTES: Final = 7  # as many as a float has digits for
 
 
 class DropOrder:
-    """Accounts that may lose a certificate, in the order of their lots.
+    """Accounts whose certificates may be dropped, in the order of their random priorities.
 
-    The more an account weighs, the less probable it is that it is dropped before another, as for the
-    newcomers' places in the pool: accounts that share a bond keep as many certificates as one.
+    The larger an account's weight, the less probable it is that it is dropped before another (weighted
+    sampling, as in ``sampling.newcomers``): accounts that share a bond keep as many certificates as one
+    account with all of it.
 
     Args:
-        key: random bytes of this start, so that no attacker can look for accounts with good lots.
+        key: secret random bytes, new at each start, so that no attacker can create accounts with good
+            priorities.
         weight_of: an account's weight; with 0 it is dropped before all others.
         is_kept: whether an account's certificates are dropped last.
     """
@@ -38,15 +41,15 @@ class DropOrder:
         self._queued: set[Account] = set()
 
     def add(self, account: Account) -> None:
-        """Let an account take part."""
+        """Add an account."""
         if account not in self._queued and not self._is_kept(account):
             self._queued.add(account)
             heapq.heappush(self._heap, (-self._lot(account), account))
 
     def take(self, is_candidate: Callable[[Account], bool]) -> Account | None:
-        """Return the candidate to drop first and forget it; none if no account that takes part is one.
+        """Remove and return the first candidate in the order; None if there is none.
 
-        Accounts that are no candidates now take part again afterwards, unless they are kept.
+        Accounts that are not candidates now stay in the order, unless ``is_kept`` says that they are kept.
         """
         passed: list[Account] = []
         chosen = None

@@ -32,7 +32,7 @@ class EnvelopeStore:
     """Admitted envelopes of the last epochs, own ones included, in SQLite.
 
     Args:
-        retention: how much is kept; none: everything, as for a reader.
+        retention: limits what is kept; None keeps everything, as for a reader.
     """
 
     def __init__(self, path: Source, retention: Retention | None = None) -> None:
@@ -41,7 +41,7 @@ class EnvelopeStore:
         self.budget: Final = StorageBudget(self._connection, retention)
 
     def add(self, admitted: AdmittedRollout, message: bytes) -> None:
-        """Store a rollout's envelope, which is its message as received; where room is short drop others."""
+        """Store a rollout's message as received; drop others if the storage budget is exceeded."""
         epoch, account = admitted.rollout.epoch, admitted.account
         with transaction(self._connection):
             row = (admitted.content_id, epoch, account, message)
@@ -73,11 +73,11 @@ class EnvelopeStore:
         return kept is not None and self.budget.has_dropped and kept.count.is_decided(content_id)
 
     def lacking(self, ids: Iterable[ContentId]) -> tuple[ContentId, ...]:
-        """Return those of some rollouts that this node has use for, in their order."""
+        """Return those of the rollouts that are not known (see ``knows``), in the given order."""
         return tuple(content_id for content_id in ids if not self.knows(content_id))
 
     def listed(self, epoch: int, after: ContentId | None, most: int) -> tuple[tuple[ContentId, Account], ...]:
-        """Return content ids of an epoch with their accounts, ascending: the first ones above another id."""
+        """Return at most ``most`` content ids of an epoch above ``after``, with their accounts, ascending."""
         if epoch > _LARGEST_INTEGER:
             return ()
         rows = self._connection.execute(

@@ -1,8 +1,8 @@
 """The proofs of equivocation that this node holds: each is validated here and counted once.
 
-A proof is hard evidence although other nodes sent it: it is no opinion, for both signatures are checked here.
-One proof is kept per account and epoch: a second one would change nothing, and an equivocator must not fill
-this store or the network with proofs. They are kept in SQLite as received and admitted again at the next
+A proof from another node is hard evidence, since both of its signatures are checked here. One proof is kept
+per account and epoch: a second one would change nothing, and would let an equivocator flood the store and the
+network. They are kept in SQLite as received and admitted again at the next
 start; their penalty is kept by ``Reputation``, which counts each epoch of an account once.
 """
 
@@ -23,7 +23,7 @@ from sapo_verification.reputation.evidence import Reputation
 from sapo_verification.store import Source, StoreSchema, open_database
 
 MAX_PROOFS: Final = 1024
-"""About 1 MiB at the nano level; beyond it the one received longest ago is dropped."""
+"""Proofs kept, about 1 MiB at the nano level; beyond it the oldest is dropped."""
 
 _SCHEMA = StoreSchema(
     "equivocations",
@@ -38,11 +38,11 @@ _Key = tuple[int, Account]
 
 
 class ProofStore:
-    """Proofs by epoch and account, bounded in number; the only way from a proof to hard evidence.
+    """Proofs by epoch and account, bounded in number; no other class turns a proof into hard evidence.
 
     Args:
         own: this node's account; a proof against it changes no reputation here.
-        terms: what is in force in which epoch, as far as this node knows.
+        terms: the limits and families of each epoch, as far as this node knows.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class ProofStore:
         """Store the proof in a message, record it in its account's reputation, and return it.
 
         Args:
-            heard: the islands on which it counts; any without them.
+            heard: islands of the topic on which it was received; None accepts any island.
 
         Raises:
             RemoteProtocolError: with the reason that decides the verdict.
@@ -95,8 +95,8 @@ class ProofStore:
     def prove(self, one: bytes, other: bytes, now_seconds: float) -> bytes | None:
         """Make a proof of two contents that this node received itself; return it as a message.
 
-        None where there is nothing to send: the proof is known, is against the own account, or two groups of
-        full size do not fit into one message. In the last case the evidence is recorded here all the same.
+        None if there is nothing to send: the proof is known, is against the own account, or does not fit into
+        one message (two groups of full size). In the last case the evidence is recorded all the same.
 
         Raises:
             LocalProtocolError: the two messages prove nothing.
@@ -120,12 +120,12 @@ class ProofStore:
         return tuple(self._messages.values())
 
     def held(self) -> dict[tuple[int, Account], ContentId]:
-        """Return the content ids of all proofs by epoch and account, those received last at the end."""
+        """Return the content ids of all proofs by epoch and account, in the order of reception."""
         swarm = self._manifest.swarm_id
         return {key: parse_envelope(message, swarm).content_id for key, message in self._messages.items()}
 
     def forget(self, epoch: int) -> None:
-        """Drop the proofs that no node admits any more in an epoch."""
+        """Drop the proofs that are too old to be admitted in an epoch."""
         for key in [key for key in self._messages if key[0] < epoch - PROOF_EPOCHS]:
             self._delete(key)
 

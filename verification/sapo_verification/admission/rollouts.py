@@ -8,16 +8,16 @@ stage  check                                           rules
 2      version, kind, swarm                            R2.1 to R2.4
 3      epoch within the window                         R3.1, R3.2
 4      content not seen                                R4.1
-6c     the account lives on the island                 R6.7 (before 5: nobody is asked for strangers)
+6c     the island is the account's home                R6.7 (before 5: no certificate is requested)
 5b     the account has a bond, where one is needed     R5.6 (before 5 for the same reason)
-5      node introduced by a certificate                R5.1, R5.2
+5      the node has a valid certificate                R5.1, R5.2
 6      slot and group within limits, known family      R6.11, R6.1 to R6.3
 7      Ed25519                                         R7.1
-6b     slot not used by other content                  R6.4 (behind 7: see penalties)
+6b     slot not used by other content                  R6.4 (after 7: see penalties)
 =====  ==============================================  =============================
 
-Passing is ACCEPT. Nothing is stored about a message before its signature is checked,
-or a forger could make this node ignore the genuine one.
+A message that passes is an ACCEPT. Nothing is stored about a message before its signature is checked;
+otherwise a forged message could make this node ignore the genuine one.
 """
 
 from collections import OrderedDict
@@ -35,7 +35,7 @@ from sapo_verification.islands import Heard
 from sapo_verification.types import AdmittedRollout
 
 MAX_SEEN: Final = 65_536
-"""Slots remembered, at about 330 bytes each; beyond it the oldest is dropped first."""
+"""Slots remembered, about 330 bytes each; beyond it the oldest is dropped."""
 
 
 class SlotTaken(RemoteProtocolError):
@@ -50,8 +50,8 @@ class TermsInForce:
     """The limits and families of a swarm by epoch.
 
     Attributes:
-        known_until: the last epoch whose terms this node knows for certain; None where no ledger can change
-            them.
+        known_until: the last epoch whose terms this node knows for certain; None without a ledger, which
+            alone can change them.
     """
 
     def __init__(self, manifest: Manifest) -> None:
@@ -62,7 +62,7 @@ class TermsInForce:
         self.known_until: int | None = None
 
     def require_known(self, epoch: int) -> None:
-        """Raise unless this node knows for certain what is in force in an epoch.
+        """Raise unless this node knows for certain the terms of an epoch.
 
         Raises:
             RemoteProtocolError: ``TERMS_KNOWN``.
@@ -72,7 +72,7 @@ class TermsInForce:
             raise RemoteProtocolError(Rule.TERMS_KNOWN, detail)
 
     def require_slot(self, epoch: int, slot: int) -> None:
-        """Raise unless an epoch has a slot.
+        """Raise unless a slot exists in an epoch.
 
         Raises:
             RemoteProtocolError: ``TERMS_KNOWN`` or ``SLOT_QUOTA``.
@@ -105,7 +105,7 @@ class Admission:
     """Admission of rollouts to one node of one swarm; single-threaded, without a clock of its own.
 
     Args:
-        terms: what is in force in which epoch, as far as this node knows.
+        terms: the limits and families of each epoch, as far as this node knows.
     """
 
     def __init__(
@@ -134,8 +134,8 @@ class Admission:
         """Admit the rollout in a message and return it.
 
         Args:
-            heard: the islands on which it counts; any without them.
-            again: a content that is known is admitted once more, for a check that was drawn.
+            heard: islands of the topic on which it was received; None accepts any island.
+            again: admit a known content once more, for an audit by sample.
 
         Raises:
             RemoteProtocolError: with the reason that decides the verdict; ``SlotTaken`` for a second content.
@@ -159,11 +159,11 @@ class Admission:
         return AdmittedRollout(envelope.content_id, rollout)
 
     def has_seen(self, content_id: ContentId) -> bool:
-        """Whether a rollout was admitted since the start and fills a slot that is remembered."""
+        """Whether a rollout was admitted since the start, unless its slot is no longer remembered."""
         return content_id in self._seen
 
     def forget(self, before_epoch: int) -> None:
-        """Drop the slots of epochs before one; rollouts of those epochs are admitted no more."""
+        """Drop the slots of earlier epochs, whose rollouts are no longer admitted."""
         for place in [place for place in self._slots if place[0] < before_epoch]:
             self._seen.discard(self._slots.pop(place))
 

@@ -1,4 +1,4 @@
-"""Both sides of audits by sample: what this node commits to and shows, and what it checks of others."""
+"""Both sides of audits by sample: this node's commitments and opened groups, and its checks of others'."""
 
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Mapping
@@ -24,18 +24,18 @@ from sapo_verification.epoch_count import EpochCount
 from sapo_verification.types import AdmittedRollout, VerifiedRollout
 
 _KEPT_TREES: Final = 64
-"""Kept for the next request: 100 KiB each for 1,024 groups."""
+"""Trees kept for the next request, 100 KiB each for 1,024 groups."""
 
 _KEPT_COUNTS: Final = 8192
 """Of accounts of which a group is missing: as many as there are certificates."""
 
 _NEVER: Final = AuditTerms(samples=1, one_in=1)
-"""In a swarm without audits by sample, whose topics carry no commitment."""
+"""For a swarm without audits by sample, which has no topic for commitments."""
 
 
 @dataclass(frozen=True, slots=True)
 class DrawnAccount:
-    """An account that is audited: its commitment, and the slots that the draw takes of it."""
+    """A drawn account: its commitment, and the slots that are drawn of it."""
 
     commitment: Commitment
     slots: tuple[int, ...]
@@ -43,10 +43,10 @@ class DrawnAccount:
 
 @dataclass(frozen=True, slots=True)
 class JudgedGroup:
-    """A drawn group that was shown, with its place in the commitment proved, and whether it is paid.
+    """A drawn group that a peer has opened, proved to belong to the commitment, and whether it is paid.
 
     Attributes:
-        is_payable: None if this node was too busy to find out; then the group earns and costs nothing.
+        is_payable: None if this node was too busy to check it; then the group neither earns nor costs points.
     """
 
     slot: int
@@ -84,18 +84,18 @@ class SampledAudits:
         self._trees: OrderedDict[tuple[Account, int], ContentTree] = OrderedDict()
         self._incomplete: OrderedDict[tuple[Account, int], int] = OrderedDict()
 
-    # What this node commits to, and shows
+    # This node's commitments and opened groups
 
     def own_commitment(
         self, node: NodeId, account: Account, epoch: int, units: Fraction
     ) -> Commitment | None:
         """Return the commitment to all payable groups of the own account that this node knows, or None.
 
-        None if there are none, if one is known already, or if it is another machine's turn: of the account's
-        nodes that made groups of the epoch the one with the lowest key commits to those of all.
+        None if there are none, if one is known already, or if another machine has to commit: of the account's
+        nodes with groups in the epoch, the one with the lowest key commits to the groups of all.
 
         Args:
-            units: what the account counts by the swarm's gate.
+            units: the account's part of a whole account by the swarm's gate, 0 to 1.
         """
         if self.commitments.has(account, epoch):
             return None
@@ -108,7 +108,7 @@ class SampledAudits:
         return commit(node, account, epoch, groups) if groups else None
 
     def open_groups(self, request: GroupRequest) -> tuple[OpenedGroup, ...]:
-        """Return the groups that a request asks for, if this node holds all that its account committed to."""
+        """Return the requested groups; none unless this node holds all groups of the commitment."""
         commitment = self.commitments.of(request.account, request.epoch)
         if commitment is None or not set(request.slots) <= set(commitment.slots):
             return ()
@@ -141,10 +141,11 @@ class SampledAudits:
                 self._trees.popitem(last=False)
         return known if known.root == commitment.root else None
 
-    # What it checks of others
+    # Checks of others
 
     def drawn(self, epoch: int, draw: Digest, registered: Collection[Account]) -> tuple[DrawnAccount, ...]:
-        """Return the accounts that an epoch's draw takes of those that are registered on the chain."""
+        """Return the registered accounts with a commitment that are drawn in an epoch, and their drawn
+        slots."""
         known = self.commitments.accounts(epoch)
         due = [one for one in known if one in registered and is_drawn(draw, one, self._terms)]
         found = [one for one in (self.commitments.of(account, epoch) for account in due) if one is not None]
@@ -155,9 +156,10 @@ class SampledAudits:
     async def check(
         self, commitment: Commitment, group: OpenedGroup, now_seconds: float
     ) -> JudgedGroup | None:
-        """Return what becomes of a group that a peer has shown, or None if it shows nothing.
+        """Check a group that a peer has opened; return None if it is not admissible or not part of the
+        commitment.
 
-        A message that does not lead to the root, or that no node admits, may be the peer's doing.
+        In that case the peer may be at fault, not the account.
         """
         try:
             content, rollout = self._read(group.message)
@@ -187,11 +189,12 @@ class SampledAudits:
         *,
         undecided: int = 0,
     ) -> int:
-        """Return the points of a drawn account; one that hard evidence silences in the epoch has none.
+        """Return the points of a drawn account; 0 if hard evidence silences it in the epoch.
 
         Args:
-            undecided: drawn groups that this node was too busy for.
-            units: what each account counts by the swarm's gate; None where every account counts in full.
+            units: each account's part of a whole account by the swarm's gate; None if every account counts in
+                full.
+            undecided: drawn groups that this node was too busy to check.
         """
         account = drawn.commitment.account
         if self._is_silenced(account, drawn.commitment.epoch):

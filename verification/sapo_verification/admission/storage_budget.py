@@ -1,13 +1,17 @@
-"""The room that stored rollouts may take on disk, and which of them go first where it is full.
+"""The disk space of stored rollouts, and the order in which they are dropped when it is full.
 
-Pay rests on the newest epochs: what is counted is shown to peers that missed it, and to auditors that draw
-it; what is not decided yet is audited after a restart. So the order is: of newcomers what is not counted,
-then of known accounts what is not counted, then what is counted; where the room of all epochs is full, known
-accounts' rollouts and what is counted go from the oldest epoch first. Within each of these the account with
-most bytes loses some, of its rollouts first those that are decided. The own account loses none.
+Payment depends on the newest epochs: peers that missed a counted (paid) rollout and auditors that draw it ask
+for it, and a rollout that is not decided yet is audited after a restart. So the order is:
 
-Sums are kept in the database, beside the rollouts, so that a transaction that is rolled back takes its part
-of them with it, and a start reads no rollouts.
+1. rollouts of newcomers that are not counted;
+2. rollouts of known accounts that are not counted;
+3. counted rollouts.
+
+If the space of all epochs is full, classes 2 and 3 are dropped from the oldest epoch first. Within a class
+the account with most bytes loses some, those that are decided first. The own account loses none.
+
+The sums are kept in the database beside the rollouts, so that they are part of the same transactions, and a
+start need not read the rollouts.
 """
 
 import sqlite3
@@ -21,30 +25,31 @@ from sapo_verification.reputation.evidence import Reputation
 from sapo_verification.store import KEPT_BYTES, transaction
 
 EPOCHS_OF_ROOM: Final = 4
-"""One epoch may take a quarter of the room: pay rests on four, the present one, the one before, which still
-counts, and the two whose commitments are kept. By default a quarter holds 455 such accounts; gossip carries
-those of about 290 in ten minutes."""
+"""One epoch may take a quarter of the space. Payment depends on four epochs: the present one, the one before,
+whose rollouts are still accepted, and the two whose commitments are kept. By default a quarter holds the
+rollouts of 455 accounts; gossip carries those of about 290 in ten minutes.
+"""
 
 ROW_BYTES: Final = 512
-"""What a rollout takes on disk beside its message, and what is stored of that within the row."""
+"""Bytes on disk of a rollout's row, its message excluded unless it is stored within the row."""
 
 PAGE_BYTES: Final = 4096
-"""SQLite's; a longer message takes whole pages."""
+"""Page size of SQLite; a message that is not stored within its row takes whole pages."""
 
 INLINE_BYTES: Final = 900
-"""Messages up to this size are stored in their row."""
+"""Messages up to this size are stored within their row."""
 
 MOST_LOOKED_AT: Final = 2048
-"""Rollouts looked at for each one that is added: a database that holds far too much shrinks step by step."""
+"""Rollouts examined for each added one: a database that holds far too much shrinks step by step."""
 
 PART_DROPPED: Final = 16
-"""A part of what an account may lose goes at once: to look through its rollouts takes milliseconds."""
+"""Part of the droppable bytes of an account dropped at once: a pass over its rollouts takes milliseconds."""
 
 STORED_SIZE: Final = (
     f"{ROW_BYTES} + CASE WHEN length(envelope) <= {INLINE_BYTES} THEN length(envelope)"
     f" ELSE (length(envelope) + {PAGE_BYTES - 1}) / {PAGE_BYTES} * {PAGE_BYTES} END"
 )
-"""SQL: the bytes on disk of a row of ``heard``. Sums that are stored rest on it: another one needs a step."""
+"""SQL: bytes on disk of a row of ``heard``. The stored sums use it; a change needs a step of the schema."""
 
 STEP: Final = f"""
     CREATE TABLE held (
@@ -62,13 +67,13 @@ STEP: Final = f"""
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """What decides which rollouts stay.
+    """What decides which rollouts are kept.
 
     Attributes:
         own: the account that loses nothing.
-        reputation: knows newcomers.
-        count: knows which rollouts are decided, and which of them are paid; on the same connection.
-        most_bytes: on disk, for all epochs together.
+        reputation: tells which accounts are newcomers.
+        count: tells which rollouts are decided, and which of them are paid; on the same connection.
+        most_bytes: limit on disk, for all epochs together.
     """
 
     own: Account
@@ -78,9 +83,10 @@ class Retention:
 
 
 class _Holder(NamedTuple):
-    """What an account holds in an epoch, bytes on disk.
+    """Bytes on disk of an account's rollouts in an epoch.
 
-    ``uncounted`` may be too much, and a newcomer may be known by now: both are corrected when needed.
+    ``uncounted`` may be too large, and ``known`` out of date; both are corrected when the account is
+    selected.
     """
 
     epoch: int
@@ -91,10 +97,10 @@ class _Holder(NamedTuple):
 
 
 class StorageBudget:
-    """Sums of what is stored, and the order in which it goes.
+    """Sums of the stored bytes, and the order in which rollouts are dropped.
 
     Attributes:
-        has_dropped: whether anything was dropped that could still be sent again.
+        has_dropped: whether a rollout was dropped that peers could still send again.
     """
 
     def __init__(self, connection: sqlite3.Connection, retention: Retention | None) -> None:
@@ -103,7 +109,7 @@ class StorageBudget:
         self.has_dropped = self.dropped(0) > 0
 
     def add(self, epoch: int, account: Account, message_bytes: int) -> None:
-        """Note a rollout that was stored, and drop others, or this one, while there is too much."""
+        """Add a stored rollout to the sums; drop rollouts, possibly this one, until the budget is met."""
         size = stored_size(message_bytes)
         is_known = self._retention is not None and not self._retention.reputation.is_newcomer(account)
         self._connection.execute(
@@ -132,7 +138,7 @@ class StorageBudget:
         return int(self._connection.execute(query, (epoch,)).fetchone()[0])
 
     def dropped(self, first_epoch: int) -> int:
-        """Return how many rollouts of an epoch and later ones were dropped for want of room."""
+        """Return how many rollouts of an epoch and later ones were dropped because the space was full."""
         query = "SELECT COALESCE(SUM(dropped), 0) FROM held_epoch WHERE epoch >= ?"
         return int(self._connection.execute(query, (first_epoch,)).fetchone()[0])
 
@@ -150,7 +156,8 @@ class StorageBudget:
             looked_at += self._relieve(holder, retention)
 
     def _next(self, first: int, last: int | None, own: Account) -> _Holder | None:
-        """Return who loses something next in some epochs, all from the first one on if there is no last."""
+        """Return the account that loses rollouts next, in the epochs from ``first`` on, to ``last`` if
+        given."""
         if (newcomer := self._uncounted(first, last, own, known=False)) is not None:
             return newcomer
         oldest = self._connection.execute(
@@ -161,7 +168,7 @@ class StorageBudget:
         return self._uncounted(oldest[0], oldest[0], own, known=True) or self._largest(oldest[0], own)
 
     def _uncounted(self, first: int, last: int | None, own: Account, *, known: bool) -> _Holder | None:
-        """Return who holds most of the first epoch in which such accounts hold what is not counted."""
+        """Return the account with most uncounted bytes in the first epoch in which such accounts have any."""
         row = self._connection.execute(
             "SELECT epoch, account, known, bytes, uncounted FROM held WHERE known = ? AND uncounted > 0"
             " AND epoch >= ? AND epoch <= COALESCE(?, epoch) AND account != ?"
@@ -179,7 +186,7 @@ class StorageBudget:
         return None if row is None else _holder(*row)
 
     def _relieve(self, holder: _Holder, retention: Retention) -> int:
-        """Drop some rollouts of an account, or correct what is noted of it; return how many were read."""
+        """Drop some rollouts of an account, or correct its sums; return how many rollouts were read."""
         epoch, account = holder.epoch, holder.account
         if not holder.is_known and not retention.reputation.is_newcomer(account):
             self._correct(holder, known=True, uncounted=holder.uncounted)
@@ -224,7 +231,7 @@ class StorageBudget:
 
 
 def stored_size(message_bytes: int) -> int:
-    """Return the bytes that a message takes on disk, as ``STORED_SIZE`` does."""
+    """Return the bytes on disk of a message's row, computed as in ``STORED_SIZE``."""
     if message_bytes <= INLINE_BYTES:
         return ROW_BYTES + message_bytes
     return ROW_BYTES + (message_bytes + PAGE_BYTES - 1) // PAGE_BYTES * PAGE_BYTES

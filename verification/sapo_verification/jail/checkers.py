@@ -41,7 +41,8 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 
 START_SECONDS: Final = 120
-"""Importing ReasoningGYM takes 3 s on an idle machine, and much longer on a loaded one."""
+"""Time for a worker to start: importing ReasoningGYM takes 3 s on an idle machine, much longer on a busy
+one."""
 
 RETRY_SECONDS: Final = 5
 """Pause after a replacement that did not start: the machine was too busy for it, or had no memory."""
@@ -73,8 +74,8 @@ class CheckerPool:
     Args:
         suite: the swarm's; tasks name its families by index.
         workers: processes, each about 120 MB.
-        deadline_seconds: processor time of one call; it ends after ten times as long even if this node gave
-            it less.
+        deadline_seconds: processor time of one call; the call ends after ten times as much wall-clock time
+            even if it got less processor time.
         scorer_modules: modules with more ``SCORERS``, for suites with additional families.
     """
 
@@ -94,8 +95,8 @@ class CheckerPool:
         """Keep the workers running until cancelled; report the start when all of them are ready.
 
         Raises:
-            LocalProtocolError: a worker cannot be started. A worker that replaces a failed one may be late:
-                checks wait for it.
+            LocalProtocolError: a first worker cannot be started. For one that replaces a failed worker,
+                checks wait.
         """
         async with self._queue, trio.open_nursery() as nursery:
             for _ in range(self._workers):
@@ -106,21 +107,21 @@ class CheckerPool:
         """Return the task's prompt.
 
         Raises:
-            CheckFailed: it has none, or none in time.
+            CheckFailed: it cannot be derived, or not in time.
         """
         return (await self.check(task, ())).prompt
 
     async def check(self, task: Task, completions: Sequence[bytes]) -> Checked:
         """Return a task's prompt, and the reward of each completion.
 
-        A call that this node was too busy for is made once more.
+        A call that got too little processor time on this busy node is made once more.
 
         Raises:
             CheckFailed: this call failed; the next one may succeed.
             LocalProtocolError: the suite has no such task.
         """
         if not (0 <= task.family < len(self._setup.families) and 0 <= task.seed < SEED_LIMIT):
-            raise LocalProtocolError(f"{task} is no task of this suite")
+            raise LocalProtocolError(f"{task} is not a task of this suite")
         request = Request(task.family, task.seed, tuple(completions))
         reply = await self._reply_to(request)
         if reply is Failure.NODE_BUSY:
@@ -148,21 +149,21 @@ class CheckerPool:
             worker = await self._replacement()
 
     async def _replacement(self) -> "_Worker":
-        """Return another worker; try again until one starts, for one has started on this machine before."""
+        """Return another worker; try until one starts, since one has started on this machine before."""
         while True:
             try:
                 return await _Worker.start(self._setup)
             except LocalProtocolError as error:
-                _LOG.warning("%s; it is tried again in %d s", error, RETRY_SECONDS)
+                _LOG.warning("%s; trying again in %d s", error, RETRY_SECONDS)
                 await trio.sleep(RETRY_SECONDS)
 
     async def _feed(self, worker: "_Worker") -> None:
-        """Send jobs to a worker until one breaks it."""
+        """Send jobs to a worker until it fails at one."""
         async for job in self._queue:
             try:
                 job.reply = await worker.ask(job.request)
             except _Broken as broken:
-                _LOG.info("a checker worker is replaced (%s)", broken.failure)
+                _LOG.info("replacing a checker worker (%s)", broken.failure)
                 job.reply = broken.failure
                 return
             finally:

@@ -32,7 +32,7 @@ REQUESTS, REPLIES = 3, 4
 _DESCRIPTORS: Final = 5
 
 _WARM_UP_SEEDS: Final = 16
-"""Enough to cover every task of a generator that has several, except for very rare ones."""
+"""Seeds of the warm-up, enough to meet every variant of a generator's tasks, except for very rare ones."""
 
 _WARM_UP_COMPLETIONS: Final = (b"", b"1", b"<answer>1/2</answer>", "¬P ∧ Q".encode(), b"\xff")
 

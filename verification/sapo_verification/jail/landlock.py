@@ -27,7 +27,7 @@ def install(*, files_only: bool = False) -> str | None:  # pragma: no cover - it
     Needs no_new_privs.
 
     Args:
-        files_only: leave the network to it, and sockets and processes outside.
+        files_only: restrict files only, not the network, sockets and signals.
     """
     if sys.platform != "linux":
         return f"no Landlock on {sys.platform}"

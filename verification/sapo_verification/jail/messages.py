@@ -42,25 +42,25 @@ that a hostile child's reply of 100,000 brackets would crash the node. Honest pr
 
 
 PATIENCE: Final = 10
-"""Deadlines of any time that pass before a check ends which had less than one of processor time."""
+"""A check ends after so many deadlines of wall-clock time, if it has not used one of processor time."""
 
 
 class Failure(StrEnum):
     """Reasons for which a check has no result."""
 
     TIMEOUT = "timeout"
-    """It took its deadline of processor time."""
+    """It used up its deadline of processor time."""
     CRASH = "crash"
     MALFORMED = "malformed"
     UNDERIVABLE = "underivable"
     """The task has no item, on any node; the only failure that a child may report."""
     NODE_BUSY = "node_busy"
-    """This node gave it less processor time than its deadline in ten times as long."""
+    """The node was too busy: ten deadlines of wall-clock time passed with less than one of processor time."""
     CLOSED = "closed"
 
     @property
     def decides_nothing(self) -> bool:
-        """Whether this node alone is the cause, so that another one, or this one later, may find a result."""
+        """Whether only this node is the cause, so that the check may succeed elsewhere, or here later."""
         return self in (Failure.NODE_BUSY, Failure.CLOSED)
 
 
@@ -78,7 +78,7 @@ class Setup:
 
     @property
     def longest_seconds(self) -> float:
-        """Time after which a request ends that had less processor time than its deadline."""
+        """Wall-clock seconds after which a request ends in any case."""
         return PATIENCE * self.deadline_seconds
 
 
@@ -152,7 +152,7 @@ def decode_reply(body: bytes, completions: int) -> Checked | Failure:
     """Return the reply to a request with that many completions.
 
     Raises:
-        MalformedMessage: it is anything else than a failure or a prompt with one 0 or 1 per completion.
+        MalformedMessage: it is neither a failure nor a prompt with one 0 or 1 per completion.
     """
     fields = _load(body)
     if fields.keys() == {"failure"}:
@@ -166,12 +166,12 @@ def _failure(value: object) -> Failure:
     try:
         return Failure(str(value))
     except ValueError as error:
-        raise MalformedMessage("an unknown failure") from error
+        raise MalformedMessage("the failure is unknown") from error
 
 
 def _prompt(value: object) -> str:
     if not isinstance(value, str):
-        raise MalformedMessage("the prompt is no text")
+        raise MalformedMessage("the prompt is not text")
     try:
         value.encode("utf-8")
     except UnicodeEncodeError as error:

@@ -27,7 +27,7 @@ MEMORY_BYTES: Final = 256 * 1024 * 1024
 """In addition to what the worker's image already maps: the heaviest honest check needs under 10 MiB."""
 
 CPU_SECONDS: Final = 600
-"""Only for a child whose worker has ended and cannot enforce the deadline."""
+"""Processor time of a child, for the case that its worker has ended and cannot enforce the deadline."""
 
 NOBODY: Final = 65534
 """The user id that owns no files on most systems."""
@@ -133,4 +133,4 @@ def _prctl(option: int, value: int) -> str | None:  # pragma: no cover - in the 
 
 def _refuse(event: str, arguments: tuple[object, ...]) -> None:  # pragma: no cover - in the child
     if event.startswith(_DENIED_EVENTS):
-        raise PermissionError(f"{event} is not for checkers")
+        raise PermissionError(f"{event} is forbidden in a checker")

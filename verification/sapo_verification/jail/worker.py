@@ -34,17 +34,18 @@ from sapo_verification.jail.messages import (
 )
 
 MAX_CALLS: Final = 256
-"""Per child: over so many calls the cost of a fork is negligible, and a damaged child is soon replaced."""
+"""Calls per child: enough to make the cost of a fork negligible, few enough to replace a damaged child
+soon."""
 
 
 _OUR_OWN: Final = frozenset(Failure) - {Failure.UNDERIVABLE}
-"""Failures that only the worker and the node find: a child that reports one of them lies."""
+"""Failures that only the worker and the node can find; a child's reply with one of them is invalid."""
 
 _SCHEDULER_CLOCK: Final = 2
 """``CPUCLOCK_SCHED`` of Linux: with it ``clock_getcpuclockid`` makes the id of a process's clock."""
 
 LOOK_SECONDS: Final = 0.01
-"""Shortest pause between two looks at the processor time of a child, however little is left of it."""
+"""Shortest interval between two readings of a child's processor time."""
 
 
 class ChildFailed(Exception):
@@ -76,7 +77,7 @@ class JailChild:
         """Send a request to the child and return the body of its reply.
 
         Args:
-            deadline_seconds: of the child's processor time, for a busy node makes no answer slow.
+            deadline_seconds: of the child's processor time, which does not depend on how busy the node is.
 
         Raises:
             ChildFailed: it ended, took too long, announced too long a reply, or did not answer this request.
@@ -121,13 +122,13 @@ class JailChild:
 
 
 class _Limits:
-    """What one call may take: processor time of the child, and ten times as much of any time.
+    """The limits of one call: processor time of the child, and ten times as much wall-clock time.
 
-    Without the second limit a child that blocks would hold its worker for ever.
+    Without the second limit a child that blocks would occupy its worker for ever.
 
     Args:
-        processor_seconds: returns what the child has used since it began.
-        deadline_seconds: most of it that this call may use.
+        processor_seconds: returns the processor time that the child has used since its start.
+        deadline_seconds: most processor time that this call may use.
     """
 
     def __init__(self, processor_seconds: Callable[[], float], deadline_seconds: float) -> None:
@@ -213,11 +214,11 @@ class JailWorker:
 def _clock_of(process: int) -> Callable[[], float]:
     """Return a clock of the processor time that a process has used, in seconds.
 
-    Where the system has none that another process can read, it is the clock on the wall.
+    If the system has no such clock that another process can read, it is the wall clock.
     """
     if sys.platform == "linux":
         clock = partial(time.clock_gettime, ~process << 3 | _SCHEDULER_CLOCK)
-        with contextlib.suppress(OSError):  # a kernel that only imitates Linux may not know it
+        with contextlib.suppress(OSError):  # an emulation of Linux may not have it
             clock()
             return clock
     return time.monotonic

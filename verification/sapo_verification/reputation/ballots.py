@@ -13,7 +13,7 @@ from sapo_protocol.identifiers import Account
 
 @dataclass
 class _Count:
-    """A set of accounts, and those among them that carry weight."""
+    """A set of accounts, and its subset that carries weight."""
 
     every_account: set[Account] = field(default_factory=set)
     established: set[Account] = field(default_factory=set)
@@ -41,14 +41,14 @@ class Ballots:
         self._voters = _Count()
 
     def note(self, account: Account, failed: str | None, audits: int = 1) -> None:
-        """Record audits that an account passed, or failed for one reason."""
+        """Record audits that an account passed (``failed`` is None), or failed for one reason."""
         self._audits[account] += audits
         if failed is not None:
             self._failures[failed][account] += audits
         self.recount(account)
 
     def recount(self, account: Account) -> None:
-        """Count an account's votes again; to be called, too, when it may have come to carry weight."""
+        """Count an account's votes again; call it also when the account may have begun to carry weight."""
         if not self._audits[account]:
             return
         weighs = self._carries_weight(account)

@@ -17,7 +17,7 @@ ORDERS: Final = {
     "good": "SUM(good) DESC, account",
     "account": "account",
 }
-"""By what accounts can be ordered, and how."""
+"""SQL orders of the accounts by their names."""
 
 _COUNT: Final = "SELECT COUNT(DISTINCT account) FROM evidence WHERE substr(hex(account), 1, length(?1)) = ?1"
 _ACCOUNTS: Final = (
@@ -27,7 +27,7 @@ _ACCOUNTS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class BookEntry:
-    """One account in the books.
+    """One account with its evidence.
 
     Attributes:
         evidence: over all families, as of the epoch asked for.
@@ -41,7 +41,7 @@ class BookEntry:
 
 @dataclass(frozen=True, slots=True)
 class BookPage:
-    """A page of the books, and the number of accounts on all pages."""
+    """A page of accounts, and the number of accounts on all pages."""
 
     entries: tuple[BookEntry, ...]
     total: int

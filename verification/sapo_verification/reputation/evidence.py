@@ -1,11 +1,11 @@
 """Reputation: the evidence of this node's own checks about an account.
 
-Beta evidence per account and family (Jøsang and Ismail, 2002) with decay. The prior is
-pessimistic, and the weight is a lower bound of the mean, 0 until enough groups passed: a newcomer has to
-earn weight, and an old account can lose it. Groups that tell nothing cost nothing to make, and so do faults
-of an account that was free: neither makes an account known. Opinions of other nodes are never used,
-only own verification and proofs that can be checked here. When most accounts fail the same check at
-once, its penalties are suspended (``suspension``).
+A Beta reputation per account and family (Jøsang and Ismail, 2002) with decay. The prior is pessimistic, and
+the weight is a lower bound of the mean, 0 until enough groups passed: a newcomer has to earn weight, and an
+old account can lose it. Only passed groups end an account's time as a newcomer, since uninformative groups,
+and faults of a free account, cost nothing to make. Opinions of other nodes are never used, only own
+verification and proofs that can be checked here. When most accounts fail the same check at once, its
+penalties are suspended (``suspension``).
 """
 
 import math
@@ -29,16 +29,16 @@ DECAY_PER_EPOCH: Final = 0.98
 """Evidence halves in 34 epochs."""
 
 LOWER_BOUND_DEVIATIONS: Final = 1.28
-"""The 10 % quantile of a normal distribution: one account in ten gets too high a weight."""
+"""Standard deviations below the mean: the 10 % quantile, so one account in ten gets too high a weight."""
 
 AUDITS_BEFORE_WEIGHT: Final = 20
-"""Groups that have to pass an audit; with fewer an account counts as a newcomer, however many failed."""
+"""Groups that have to pass an audit before an account is no longer a newcomer, however many failed."""
 
 BAN_EPOCHS: Final = 12
 """Epochs for which hard evidence bans an account here."""
 
 MAX_EVIDENCE: Final = 64.0
-"""Evidence kept per family: a long honest past must not offset a long dishonest future."""
+"""Largest evidence kept per family, so that a long honest past does not outweigh dishonesty for long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Evidence:
     Attributes:
         good: decayed number of groups that passed verification.
         bad: decayed weight of those that failed.
-        audits: undecayed number of audited groups, whatever came of them.
+        audits: undecayed number of audited groups, passed or failed.
         epoch: when the decay was last applied.
         passed: undecayed number of groups that passed verification.
     """
@@ -89,12 +89,12 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class AccountStanding:
-    """Accounts with their weights, apart from newcomers.
+    """The weights of known accounts, and the newcomers.
 
     Attributes:
-        weights: lower bound of the reliability of every known account; 0 of a newcomer with as much bad
-            evidence as of one proven lie, for it is to have no part.
-        newcomers: the others.
+        weights: lower bound of the reliability of every known account; also 0 for each newcomer whose faults
+            weigh as much as hard evidence, so that it gets no share.
+        newcomers: all other accounts.
     """
 
     weights: Mapping[Account, float]
@@ -195,22 +195,23 @@ class Reputation:
         return AccountStanding(weights, tuple(newcomers))
 
     def is_newcomer(self, account: Account) -> bool:
-        """Whether too few groups passed to get a weight; fast, for it is called on every message."""
+        """Whether too few groups passed for a weight; fast, since it is called on every message."""
         return self._passed[account] < AUDITS_BEFORE_WEIGHT
 
-    def when_known(self, told: Callable[[Account], None]) -> None:
-        """Call a function with every account that is a newcomer no longer, once; it is never one again."""
-        self._became_known.append(told)
+    def when_known(self, callback: Callable[[Account], None]) -> None:
+        """Call a function once with every account that stops being a newcomer, which is final."""
+        self._became_known.append(callback)
 
     def passing_part(self, account: Account) -> float:
         """Return the part of the account's audited groups that passed, 0 to 1; 1 before its first audit.
 
-        One group that passed is assumed beside the audited ones, so that nobody's part is 0.
+        One passed group is added to the audited ones, so that the part is never 0.
         """
         return (1 + self._passed[account]) / (1 + self._audits[account])
 
     def _failed_too_often(self, account: Account, epoch: int) -> bool:
-        """Whether faults weigh as much as one proven lie, which takes twenty: ask the database rarely."""
+        """Whether the faults weigh as much as hard evidence; only from twenty audits on is the database
+        read."""
         return self._audits[account] >= AUDITS_BEFORE_WEIGHT and self.evidence(account, epoch).bad >= HARD
 
     def _note(
@@ -246,8 +247,8 @@ class Reputation:
         was_newcomer = self.is_newcomer(account)
         self._passed[account] += news.passed
         if was_newcomer and not self.is_newcomer(account):
-            for told in self._became_known:
-                told(account)
+            for callback in self._became_known:
+                callback(account)
 
 
 def sum_evidence(*pieces: Evidence) -> Evidence:

@@ -1,10 +1,10 @@
 """The network from which an account's own node first sent one of its rollouts to this node.
 
-Many accounts can be run cheaply in one data center, so all accounts behind one /24 (IPv4) or one /48
-(IPv6) share a cap. The information is limited: only an author that is connected to this node and sends
-its own rollout shows an address. An author whose rollouts others forward has no network here, and an
-attacker with addresses in many networks has many. Loopback and private ranges are exempt: a swarm on one
-machine is no attack on itself, and a private address does not identify a network.
+Many accounts can be run cheaply in one data center, so all accounts behind one /24 (IPv4) or one /48 (IPv6)
+share a cap. The information is limited: an address is known only of an author that is connected to this node
+and sends its own rollout. An author whose rollouts come through other nodes has no network here, and an
+attacker with addresses in many networks has many. Loopback and private ranges are exempt, for swarms on one
+machine, and since a private address does not identify a network.
 """
 
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
@@ -41,7 +41,7 @@ def no_network(_account: Account) -> Network | None:
 
 
 def network_of_host(host: str) -> Network | None:
-    """Return the network of an IP address, or none where it is exempt or no address."""
+    """Return the network of an IP address; None if it is exempt or not an IP address."""
     try:
         address = ip_address(host.partition("%")[0])  # a zone belongs to a link-local address
     except ValueError:

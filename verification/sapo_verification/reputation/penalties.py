@@ -2,8 +2,8 @@
 
 REJECT is reserved for facts that are the same on every honest node, at any time, under any load
 and library version; it lowers the forwarder's peer score. Everything else is IGNORE.
-``evidence`` is what the *author's account* loses in reputation, once it is known to be the author
-(stages 8 and later); negative evidence of 10 is hard, 1 and below is soft.
+``evidence`` is the negative evidence recorded against the *author's account*, once the signature is checked
+(stages 8 and later); 10 is hard, 1 and below is soft.
 The rules behind each reason are in ``sapo_protocol.rules``.
 """
 
@@ -14,14 +14,14 @@ from typing import Final
 from sapo_protocol.errors import Reason, Verdict
 
 SOFT: Final = 0.5
-"""A fault that can happen to an honest node; twenty of them weigh as much as one proven lie."""
+"""Evidence of a fault that can happen to an honest node; twenty of them weigh as much as a hard one."""
 HARD: Final = 10.0
-"""A fault that no honest node commits."""
+"""Evidence of a fault that no honest node commits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Consequence:
-    """Verdict on a message that is refused for a reason, and evidence against its author."""
+    """The gossip verdict on a refused message, and the evidence against its author."""
 
     verdict: Verdict
     evidence: float = 0.0
@@ -39,24 +39,24 @@ CONSEQUENCES: Final = MappingProxyType(
         Reason.WRONG_VERSION: Consequence(_REJECT),
         Reason.WRONG_KIND: Consequence(_REJECT),
         Reason.WRONG_SWARM: Consequence(_REJECT),
-        Reason.RESERVED: Consequence(_IGNORE),  # later versions read what this one cannot
+        Reason.RESERVED: Consequence(_IGNORE),  # a later version may be able to read it
         Reason.EPOCH_PAST: Consequence(_IGNORE),
         Reason.EPOCH_FUTURE: Consequence(_IGNORE),
         Reason.SEEN: Consequence(_IGNORE),
-        Reason.CONTRIBUTION_QUOTA: Consequence(_IGNORE),  # nodes differ on which two they saw first
+        Reason.CONTRIBUTION_QUOTA: Consequence(_IGNORE),  # nodes may differ in which two they saw first
         Reason.CERTIFICATE_UNKNOWN: Consequence(_IGNORE),
         Reason.CERTIFICATE_EXPIRED: Consequence(_IGNORE),
         Reason.CERTIFICATE_MALFORMED: Consequence(_REJECT),
-        Reason.NOT_AN_AUDITOR: Consequence(_IGNORE),  # nodes may have asked the chain at different times
+        Reason.NOT_AN_AUDITOR: Consequence(_IGNORE),  # nodes may have read the chain at different times
         Reason.NO_BOND: Consequence(_IGNORE),  # a fact of the chain, known to some nodes before others
         Reason.SLOT_OVER_QUOTA: Consequence(_REJECT),
-        Reason.NOT_ITS_TURN: Consequence(_IGNORE),  # it depends on the auditors, as NOT_AN_AUDITOR does
+        Reason.NOT_ITS_TURN: Consequence(_IGNORE),  # depends on the known auditors, like NOT_AN_AUDITOR
         Reason.UNKNOWN_FAMILY: Consequence(_REJECT),
         Reason.TERMS_UNKNOWN: Consequence(_IGNORE),  # until this node has read the chain
         Reason.WRONG_ISLAND: Consequence(_IGNORE),  # nodes may know different beacons and final epochs
         Reason.BAD_SIGNATURE: Consequence(_REJECT),
-        # checked behind the signature, or anyone could frame an account with a forged second content;
-        # IGNORE, for nodes differ on which of the two they saw first
+        # checked after the signature, or anyone could incriminate an account with a forged second content;
+        # IGNORE, since nodes may differ in which of the two they saw first
         Reason.EQUIVOCATION: Consequence(_IGNORE, evidence=HARD),
         Reason.BANNED: Consequence(_ACCEPT),
         Reason.ACCOUNT_QUOTA: Consequence(_ACCEPT),
@@ -68,13 +68,13 @@ CONSEQUENCES: Final = MappingProxyType(
         Reason.CODE_IN_ANSWER: Consequence(_ACCEPT, evidence=SOFT),
         Reason.NO_SIGNAL: Consequence(_ACCEPT),
         Reason.OFF_LEVEL: Consequence(_ACCEPT),  # nodes may see the chain's newest blocks at different times
-        Reason.NODE_BUSY: Consequence(_ACCEPT),  # a fact of this node alone
+        Reason.NODE_BUSY: Consequence(_ACCEPT),  # depends on this node only
         Reason.NEAR_DUPLICATE: Consequence(_ACCEPT, evidence=SOFT),
         Reason.UNLIKELY: Consequence(_ACCEPT),
         Reason.PLANTED_PHRASE: Consequence(_ACCEPT),  # a model may have its own style
     }
 )
-"""Stages 8 and later run after forwarding, so the message itself was an ACCEPT."""
+"""By reason. Stages 8 and later run after forwarding, so their message was an ACCEPT."""
 
 
 def verdict(reason: Reason) -> Verdict:

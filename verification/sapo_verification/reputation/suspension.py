@@ -1,15 +1,15 @@
 """Suspension of penalties: when most accounts fail one check at once, the fault is probably this node's.
 
-A changed library, a wrong beacon or a broken checker makes every honest author fail the same check
-in the same epoch. Soft penalties for that check and epoch are then taken back, also those given before
-it was noticed, and given again if the failing accounts turn out to be a minority after all: within an
-epoch the outcome does not depend on the order of the audits. The epoch in which an audit is made counts,
-not that of its rollout: a checker breaks at one time, for old rollouts too.
-Hard evidence is never suspended, because it is a proof by itself (Templar's validators use a
-rule of this kind for bad rounds).
+A changed library, a wrong beacon or a broken checker makes every honest author fail the same check in the
+same epoch. Soft penalties for that check and epoch are then taken back, also those given before it was
+noticed, and restored if the failing accounts turn out to be a minority: within an epoch the outcome does not
+depend on the order of the audits. The epoch in which an audit is made counts, not that of its rollout: a
+checker breaks at one time, for old rollouts too. Hard evidence is never suspended, because it is a proof by
+itself. (Templar's validators have a rule of this kind for bad rounds.)
 
-The voters are the accounts of which enough groups passed to carry weight; otherwise many new accounts could
-excuse any attacker. Only where fewer than ``MIN_VOTERS`` accounts carry weight do all accounts vote.
+The voters are the accounts of which enough groups passed to carry weight; otherwise an attacker could end its
+own penalties with many new accounts. Only if fewer than ``MIN_VOTERS`` accounts carry weight, all accounts
+vote.
 """
 
 import sqlite3
@@ -23,7 +23,7 @@ from sapo_verification.reputation.ballots import Ballots
 from sapo_verification.store import StoreSchema
 
 MIN_VOTERS: Final = 5
-"""Among fewer accounts two faulty ones would be half of all."""
+"""Accounts with weight that are needed to vote alone; among fewer, two faulty ones could be half."""
 
 REMEMBERED_EPOCHS: Final = 4
 """Epochs for which outcomes are kept; a rollout is audited in its epoch or the one after it."""
@@ -43,12 +43,12 @@ SCHEMA: Final = StoreSchema(
 )
 
 _PASSED: Final = ""
-"""The reason of an audit that a group passed."""
+"""Stored in place of a reason for an audit that a group passed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Soft evidence to be taken back (negative) or given again (positive)."""
+    """Soft evidence to be taken back (negative) or restored (positive)."""
 
     account: Account
     family: int
@@ -79,7 +79,8 @@ class Suspensions:
             self._ballots.note(Account(account), reason or None, audits)
 
     def moment(self, epoch: int) -> int:
-        """Return the epoch in which an audit of a rollout of some epoch is made: the newest one known."""
+        """Return the epoch in which an audit is made: the newest one known, at least the rollout's
+        ``epoch``."""
         return max(epoch, self._newest_epoch)
 
     def note(self, account: Account, family: int, epoch: int, reason: Reason | None, severity: float) -> None:
@@ -97,7 +98,7 @@ class Suspensions:
         self._ballots.note(account, reason)
 
     def recount(self, account: Account) -> None:
-        """Count an account's votes again, for it may have come to carry weight."""
+        """Count an account's votes again, since it may have begun to carry weight."""
         self._ballots.recount(account)
 
     def is_suspended(self, epoch: int, reason: Reason) -> bool:
@@ -113,7 +114,7 @@ class Suspensions:
     def failed(self) -> tuple[Reason, ...]:
         """Return the checks that any account failed in the current epoch.
 
-        The vote on each has to be reviewed after every audit: one that passed can complete a vote, too.
+        The vote on each has to be reviewed after every audit, also after one that passed.
         """
         return tuple(map(Reason, self._ballots.failed()))
 

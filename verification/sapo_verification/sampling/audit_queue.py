@@ -1,10 +1,10 @@
-"""Queue of rollouts that wait for an audit; next is the account that has cost the checkers least.
+"""Queue of rollouts that wait for an audit, fair in checker time between accounts.
 
-Start-time fair queueing (Goyal, Vin and Cheng, 1996) on two levels. Known accounts, those that carry weight,
-get nine tenths of the time as long as any rollout of theirs waits, and strangers the rest, because strangers
-cost nothing to create. Within each class every account gets the same *time*, not the same number of rollouts,
-so an account whose answers run into the deadline waits until the others had as much time. The queue is
-bounded: when it is full, the account with most rollouts in it loses one, so a flood displaces only itself.
+Start-time fair queueing (Goyal, Vin and Cheng, 1996) on two levels. Known accounts (with weight) get nine
+tenths of the time while any rollout of theirs waits, newcomers the rest, because new accounts cost nothing.
+Within each class every account gets the same *time*, not the same number of rollouts, so an account whose
+answers run into the deadline waits until the others have had as much time. When the bounded queue is full,
+the account with most rollouts in it loses one, so a flood displaces only itself.
 """
 
 from collections import Counter, deque
@@ -17,13 +17,13 @@ from sapo_verification.sampling.pool import RolloutCounts
 from sapo_verification.types import AdmittedRollout
 
 PARTS: Final = {True: 9.0, False: 1.0}
-"""Parts of the time for known accounts and for strangers, as ``newcomer_cap`` divides a batch."""
+"""Parts of the time for known accounts and for newcomers, as ``newcomer_cap`` divides a batch."""
 
 MOST_WAITING: Final = 4096
-"""Rollouts, most of which the pool holds too."""
+"""Rollouts in the queue; most of them are in the pool as well."""
 
 MOST_CHARGED: Final = 8192
-"""As many accounts as have certificates; beyond it all charges are forgotten, for accounts cost nothing."""
+"""Accounts with a charge, as many as have certificates; beyond it all charges are reset."""
 
 _Key = TypeVar("_Key", bound=Hashable)
 
@@ -64,7 +64,8 @@ class AuditQueue:
         return self._unaudited[epoch]
 
     def take(self) -> Turn:
-        """Remove and return the next rollout of a queue that has one; charge it before taking another."""
+        """Remove and return the next rollout of a queue that is not empty; charge it before taking
+        another."""
         known = self._between.least(known for known, queues in self._queues.items() if queues)
         account = self._within[known].least(self._queues[known])
         return Turn(self._remove(known, account, newest=False), known)
@@ -76,7 +77,7 @@ class AuditQueue:
         self._between.charge(turn.known, seconds / PARTS[turn.known])
 
     def _displace(self) -> AdmittedRollout:
-        """Drop the newest rollout of the account with most waiting, a stranger's as long as there is one."""
+        """Drop the newest rollout of the account with most waiting, of a newcomer while there is one."""
         known = not self._queues[False]
         displaced = self._remove(known, self._counts[known].fullest(), newest=True)
         self._leave(displaced)
@@ -88,7 +89,7 @@ class AuditQueue:
             del self._unaudited[admitted.rollout.epoch]
 
     def _remove(self, known: bool, account: Account, *, newest: bool) -> AdmittedRollout:
-        """Remove and return a rollout of an account, and with its last one the account's queue."""
+        """Remove and return the newest or oldest rollout of an account."""
         queues = self._queues[known]
         queue = queues[account]
         admitted = queue.pop() if newest else queue.popleft()
@@ -102,7 +103,7 @@ class AuditQueue:
 class _VirtualTime(Generic[_Key]):
     """Virtual time of start-time fair queueing: for each key, the time at which its next turn may start.
 
-    A key that was idle starts at the present, so it saves up no time.
+    A key that was idle starts at the present virtual time, so it gains nothing by waiting.
     """
 
     def __init__(self) -> None:

@@ -1,9 +1,9 @@
-"""Right answers of other accounts that wait to be imitated.
+"""Pool of right answers (demonstrations) of other accounts.
 
-Every verified rollout is looked at once, also those in which all answers are right: they carry no advantage
-for the policy gradient, but they are what an account that has mastered a family can show. Texts wait by
-account, and each is handed out once: to be imitated where this node knows too little, to be judged beside own
-right answers where it knows enough (``step_values.py``).
+They come from every verified rollout, also from those in which all answers are right: these carry no
+advantage for the policy gradient, but an account that has mastered a family makes no others. Each text is
+used once: it is imitated in a family that this node has not mastered, and judged beside own right answers in
+one that it has (``step_values.py``).
 """
 
 import random
@@ -17,29 +17,29 @@ from sapo_verification.observer import SilentObserver
 from sapo_verification.types import Demonstration, Pair, VerifiedRollout
 
 PER_GROUP: Final = 2
-"""Answers taken of one group: more of them say the same."""
+"""Answers taken of one group; more of them are too similar."""
 
 PER_ACCOUNT: Final = 128
-"""Texts that wait of one account; its oldest gives way."""
+"""Texts in the pool of one account; beyond it its oldest is dropped."""
 
 MOST_OWN: Final = 64
-"""Own right answers that wait; the oldest gives way."""
+"""Own right answers in the pool; beyond it the oldest is dropped."""
 
 MOST_SHOWN: Final = 1024
-"""Texts handed out last, whose form is looked at again: the first accounts that show a family may lie."""
+"""Newest used texts whose form is checked again: what is usual may change with more accounts in a family."""
 
 MOST_ACCOUNTS: Final = 1024
-"""Accounts with texts waiting; of known ones or of newcomers the one that was quiet for longest gives way."""
+"""Accounts with texts in the pool; beyond it the least recent one, known or newcomer, is dropped."""
 
 
 class DemonstrationPool(SilentObserver):
     """Right answers of other accounts, by account.
 
     Args:
-        own: this node's account, of which nothing is imitated.
-        imitable: what of a right answer may be imitated, by the index of its family.
-        is_usual: whether most accounts write such text in a family, by its index, for such a prompt; other
-            text waits.
+        own: this node's account, whose answers are never imitated.
+        imitable: returns the part of a right answer that may be imitated, from its family's index and text.
+        is_usual: whether most accounts write such text, from the family's index, the prompt and the text;
+            other text stays in the pool.
         is_newcomer: see ``FairMemory``.
     """
 
@@ -71,7 +71,7 @@ class DemonstrationPool(SilentObserver):
             self._add(Demonstration(rollout.task, rollout.prompt, completion, source=rollout))
 
     def pairs(self) -> frozenset[Pair]:
-        """Return the accounts with texts waiting, each with the families of its texts."""
+        """Return the pairs of account and family that have texts in the pool."""
         return frozenset((each.account, each.family) for texts in self._waiting.values() for each in texts)
 
     def take(
@@ -86,10 +86,10 @@ class DemonstrationPool(SilentObserver):
         """Remove and return up to so many texts to imitate.
 
         Args:
-            shares: of the places, by account; places stay empty where they add up to less than 1, and are
-                divided in proportion where they add up to more.
-            need: weight of a family among an account's texts, 0 for one of which nothing is taken.
-            part: of an account's places in a family that are filled, 0 to 1; the others stay empty.
+            shares: of the ``count`` places, by account; if they add up to less than 1, places stay empty, if
+                to more, they are scaled down.
+            need: weight of a family among an account's texts; 0 takes none.
+            part: the part of an account's places in a family that is filled, 0 to 1; the others stay empty.
         """
 
         def fills(found: Demonstration) -> bool:
@@ -110,11 +110,11 @@ class DemonstrationPool(SilentObserver):
         is_known: Callable[[int], bool],
         rng: random.Random,
     ) -> tuple[Demonstration, ...]:
-        """Remove and return texts with steps in families that this node knows: up to so many, and own ones.
+        """Remove and return texts with steps in mastered families: up to ``count`` of others, and own ones.
 
         Args:
             shares: of the places, by account.
-            is_known: whether this node knows a family.
+            is_known: whether this node has mastered a family.
         """
         own = [each for each in self._own_answers if is_known(each.family) and each.has_steps]
         self._own_answers.clear()
@@ -128,7 +128,7 @@ class DemonstrationPool(SilentObserver):
         return (*others, *own)
 
     def withdrawn(self) -> frozenset[Pair]:
-        """Return the accounts, with the families, of texts that were handed out and are unusual now, once."""
+        """Return, once, the pairs of account and family of used texts whose form is not usual any more."""
         usual, pairs = list[Demonstration](), set[Pair]()
         for shown in self._shown:
             if self._is_usual(shown.family, shown.prompt, shown.completion):
@@ -147,7 +147,7 @@ class DemonstrationPool(SilentObserver):
         if account == self._own:
             self._own_answers.append(demonstration)
             return
-        waiting, _ = self._waiting.heard(account)
+        waiting, _ = self._waiting.touch(account)
         waiting.append(demonstration)
 
     def _draw(
@@ -158,7 +158,7 @@ class DemonstrationPool(SilentObserver):
         fills: Callable[[Demonstration], bool],
         rng: random.Random,
     ) -> tuple[Demonstration, ...]:
-        """Remove and return texts for up to so many places; one that does not fill its place stays."""
+        """Remove and return texts for up to ``count`` places; a text that does not fill its place stays."""
         taken: list[Demonstration] = []
         accounts, weights = list(shares), list(shares.values())
         mass = sum(weights)

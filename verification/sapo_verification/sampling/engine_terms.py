@@ -1,4 +1,4 @@
-"""What an operator may choose of a node's engine."""
+"""Engine settings that an operator may choose."""
 
 from dataclasses import dataclass, field
 from typing import Final
@@ -15,11 +15,11 @@ class Terms:
 
     Attributes:
         sampling: how a batch is mixed.
-        pool: how much waits.
-        audit_share: probability that a known account's rollout is queued for an audit; 1 for an auditor, 0
-            for none at all. A newcomer's always is otherwise.
+        pool: limits of the pool.
+        audit_share: probability that a known account's rollout is queued for an audit; 1 for an auditor.
+            Unless it is 0 (no audits), every rollout of a newcomer is queued.
         audits_waiting: most rollouts in the audit queue.
-        kept_bytes: on disk for the rollouts of ``KEPT_EPOCHS`` epochs.
+        kept_bytes: disk space for the rollouts of ``KEPT_EPOCHS`` epochs.
     """
 
     sampling: SamplingPolicy = field(default_factory=SamplingPolicy)

@@ -1,10 +1,10 @@
-"""Lots by which newcomers get places when they want more than there are.
+"""The random order (lots) in which newcomers get places in the pool when there are too few.
 
-First come, first served gives all places to whoever sends most, and an account costs little. Equal parts for
-all give nobody enough audits to become known. So a few newcomers at a time get places, drawn by lot for some
-epochs: long enough to be audited as often as it takes, then the places are free for others. A flood of a
-thousand accounts then delays honest newcomers by as long as it takes to come to know the flood, and shuts
-nobody out. Accounts of which nothing passes never become known; they are drawn more rarely with each audit.
+First come, first served would give all places to the account that sends most, and accounts cost little. Equal
+parts would give no account enough audits to become known. So a few newcomers at a time get places, drawn at
+random for some epochs: long enough to be audited as often as it takes; then others get the places. A flood of
+a thousand accounts thus delays honest newcomers until the flood is known, but excludes nobody. Accounts of
+which no group passes never become known; they are drawn more rarely after each audit.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from typing import Final, Protocol
 from sapo_protocol.identifiers import Account
 
 LOT_EPOCHS: Final = 4
-"""Epochs for which a lot is valid: an account with eight groups an epoch is audited twenty times in three."""
+"""Epochs for which a lot is valid; an account with eight groups per epoch has twenty audits after three."""
 
 ENOUGH: Final = 8
-"""Places of an account beyond which its next rollout takes the place of its oldest one."""
+"""Places of an account; with so many, its next rollout replaces its oldest one."""
 
 USUAL_WEIGHT: Final = 1.0
 
 MOST_WEIGHED: Final = 65_536
-"""Accounts whose weight is kept; the one set longest ago is dropped."""
+"""Accounts whose weight is kept; beyond it the one set longest ago is dropped."""
 
 
 class NewcomerWeights(Protocol):
-    """Weights of accounts for which none was set."""
+    """Default weights of accounts."""
 
     @property
     def revision(self) -> int:
@@ -54,18 +54,18 @@ _EQUAL: Final = EqualWeights()
 
 
 class NewcomerLots:
-    """Order of newcomers, drawn anew every few epochs.
+    """Random order of newcomers, drawn again every ``LOT_EPOCHS`` epochs.
 
-    The probability of being before another account is proportional to the weight (Efraimidis and Spirakis,
-    2006), so an account that costs twice as much may weigh twice as much, and the sum of weights is what a
-    flood has to pay for.
+    The probability of being before another account is proportional to the weight (weighted random sampling,
+    Efraimidis and Spirakis, 2006). If weight is proportional to cost, a flood has to pay for the sum of its
+    weights.
 
     Args:
-        key: random bytes of this start, so that no attacker can look for accounts with good lots.
-        weights: an account's weight where none was set: its part of a bond in a swarm whose gate asks for
-            one, so that accounts which share a bond have the lots of one account.
-        passing_part: the part of an account's audited groups that passed, above 0 and at most 1. It divides
-            a lot when it is drawn: who fills places with groups that never pass has few of them later.
+        key: secret random bytes, new at each start, so that no attacker can create accounts with good lots.
+        weights: default weight of an account. In a swarm whose gate requires a bond it is the account's part
+            of a whole bond, so that accounts which share a bond have the chances of one account.
+        passing_part: the part of an account's audited groups that passed, above 0 and at most 1. A lot is
+            divided by it when it is drawn, so an account whose groups do not pass gets fewer places later.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class NewcomerLots:
         self._lots: dict[Account, float] = {}
 
     def weigh(self, account: Account, weight: float) -> None:
-        """Set an account's weight, 1 or its bond's by default; with 0 it yields to all others."""
+        """Set an account's weight, 0 or more; with 0 it comes after all others."""
         self._times_weighed += 1
         self._weights[account] = weight
         self._weights.move_to_end(account)
@@ -91,11 +91,11 @@ class NewcomerLots:
             self._weights.popitem(last=False)
 
     def revision(self, epoch: int) -> tuple[int, int, int]:
-        """Return what is another once any lot is; while it is the same, so is every lot."""
+        """Return a value that changes whenever any lot does."""
         return epoch // LOT_EPOCHS, self._times_weighed, self._usual.revision
 
     def lot(self, account: Account, epoch: int) -> float:
-        """Return an account's lot in an epoch: the smaller, the sooner it gets places."""
+        """Return an account's lot in an epoch; the account with the smallest lot comes first."""
         if epoch // LOT_EPOCHS != self._period:
             self._period, self._lots = epoch // LOT_EPOCHS, {}
         weight = self._weights[account] if account in self._weights else self._usual.weight_of(account)

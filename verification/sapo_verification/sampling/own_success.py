@@ -14,8 +14,9 @@ GROUPS: Final = 32
 """Own groups per family after which the mean becomes an exponential moving average."""
 
 LEAST_CHANCE: Final = 0.1
-"""Weight of a family in which nothing can be learned at present, beside 1 where half of the answers are
-right: whether that is still so shows only if it is tried."""
+"""Least weight of a family, on a scale on which 1 is a family with half of the answers right: a family in
+which nothing can be learned at present is still tried now and then.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +36,14 @@ class FamilyRecord:
 
 
 TaskSampler = Callable[[Sequence[FamilyRecord], random.Random], int]
-"""Returns the family of a new own task as an index of the suite, from the records in the suite's order."""
+"""Chooses the family (index in the suite) of a new own task, from the records in the suite's order."""
 
 
 class OwnSuccess(SilentObserver):
     """Mean reward of own groups by family.
 
-    Groups that answer the task of another account are not counted: that account chose the task.
+    Groups that answer the task of another account's rollout are not counted, since that account chose the
+    task.
 
     Args:
         own: this node's account.
@@ -76,13 +78,12 @@ class OwnSuccess(SilentObserver):
         )
 
     def chances(self) -> Sequence[float]:
-        """Return each family's weight where own tasks are drawn by what can be learned from them.
+        """Return the weights by which own tasks are drawn if they are drawn by what can be learned from them.
 
-        It is the mean over groups of 4 p (1 - p), p being a group's share of right answers: the variance of
-        the reward within the group relative to its maximum. A group's advantages vanish where all of its
-        answers are right or all wrong. So a family of which half of the items are always answered rightly
-        and the others never teaches nothing, although half of all answers are right. A family without a group
-        has 1.
+        A family's weight is the mean over its groups of 4 p (1 - p), p being a group's share of right
+        answers: the variance of the reward within the group relative to its maximum. (The variance within
+        groups, not that over all answers: where half of the items are always answered rightly and the others
+        never, no group has an advantage.) A family without a group has weight 1.
         """
         return [
             max(LEAST_CHANCE, spread) if groups else 1.0

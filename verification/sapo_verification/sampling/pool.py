@@ -1,7 +1,7 @@
 """The pool: admitted rollouts that wait to be verified, bounded and fair (stage 8).
 
-SQLite keeps their content ids; the messages are kept once, by the envelope store. After a restart each one
-goes through admission again: trust is not stored, it is re-established.
+SQLite keeps their content ids; the envelope store keeps the messages. After a restart each rollout passes
+through admission again.
 """
 
 from collections import Counter, OrderedDict
@@ -28,7 +28,7 @@ _SCHEMA = StoreSchema(
 
 
 _STALE: Final = 64
-"""Entries of a heap that may be out of date beside as many as are not; then it is made anew."""
+"""Outdated entries that a heap may hold beyond as many current ones; then it is rebuilt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +36,9 @@ class PoolLimits:
     """Limits of the pool.
 
     Attributes:
-        rollouts: in all; with 4 KiB of answers each, 4,096 are about 22 MiB.
-        per_account: of one account in one epoch; a nano node on a busy laptop makes 400 a minute.
-        newcomer_share: of all places, for all newcomers together.
+        rollouts: in the whole pool; with 4 KiB of answers each, 4,096 are about 22 MiB.
+        per_account: of one account in one epoch; a nano node on a busy laptop makes 400 per minute.
+        newcomer_share: part of all places that newcomers may have together.
     """
 
     rollouts: int = 4096
@@ -47,15 +47,14 @@ class PoolLimits:
 
 
 class RolloutCounts:
-    """How many rollouts of each account wait, and which account has most of them.
+    """The number of waiting rollouts of each account, and the account with most of them.
 
-    A number changes by one at a time, and so does the largest one: no search is needed, and a call takes the
-    same time among few accounts and among thousands.
+    All calls take constant time: numbers change by one at a time, so the largest one does, too.
     """
 
     def __init__(self) -> None:
         self._counts: dict[Account, int] = {}
-        self._with: dict[int, OrderedDict[Account, None]] = {}  # by number, who came to it first in front
+        self._with: dict[int, OrderedDict[Account, None]] = {}  # in the order of reaching the number
         self._most = 0
 
     def add(self, account: Account) -> None:
@@ -71,7 +70,7 @@ class RolloutCounts:
         self._set(account, self._counts[account] - 1)
 
     def fullest(self) -> Account:
-        """Return the account with most rollouts, of several the one that has had so many for longest.
+        """Return the account with most rollouts; of several, the one that has had that number for longest.
 
         Raises:
             KeyError: no account has any.
@@ -91,21 +90,20 @@ class RolloutCounts:
 
 
 class NewcomerPlaces:
-    """Newcomers' places in the pool, counted as they change, and the newcomer that yields next.
+    """The number of newcomers' places in the pool, and the newcomer that loses a place next.
 
-    That is the one with most places beyond enough, otherwise the one with the worst lot. They are in a heap;
-    an entry whose number of places has changed is dropped when it comes to the front. So a change costs the
-    logarithm of the number of newcomers, and only another set of lots costs a pass over all of them.
+    That is the one with most places beyond ``ENOUGH``, or else the one with the largest lot. They are kept in
+    a heap with lazy deletion: a change takes logarithmic time, a new set of lots a pass over all newcomers.
 
     Attributes:
-        total: all newcomers' places.
+        total: number of places of all newcomers.
     """
 
     def __init__(self, lots: NewcomerLots) -> None:
         self._lots = lots
         self._places: dict[Account, int] = {}
         self._heap: list[tuple[int, float, Account]] = []
-        self._revision: tuple[int, int, int] | None = None  # of the lots in the heap; none before it is asked
+        self._revision: tuple[int, int, int] | None = None  # None before the first query
         self.total = 0
 
     def of(self, account: Account) -> int:
@@ -125,11 +123,11 @@ class NewcomerPlaces:
                 self._heap, self._revision = [], None
 
     def forget(self, account: Account) -> None:
-        """Count an account no longer, for it has become known."""
+        """Remove an account, which is no longer a newcomer."""
         self.total -= self._places.pop(account, 0)
 
     def last(self, epoch: int) -> Account | None:
-        """Return the newcomer that yields next in an epoch; none if no newcomer has a place."""
+        """Return the newcomer that loses a place next; None if no newcomer has a place."""
         if self._revision != (revision := self._lots.revision(epoch)):
             self._revision, self._heap = revision, [self._entry(account, epoch) for account in self._places]
             heapify(self._heap)
@@ -141,15 +139,16 @@ class NewcomerPlaces:
         return None
 
     def _entry(self, account: Account, epoch: int) -> tuple[int, float, Account]:
-        """Return an account with what orders it: the least entry yields first."""
+        """Return an account's heap entry; the smallest entry loses a place first."""
         return -max(ENOUGH, self._places[account]), -self._lots.lot(account, epoch), account
 
 
 class Pool:
     """Admitted rollouts of other accounts that no batch has used, by account.
 
-    Newcomers have a share of the places. Once they have filled it, lots decide whose rollouts wait. When all
-    places are taken, the account with most rollouts loses its oldest one, so a flood displaces only itself.
+    Newcomers may have a share of the places. When it is full, lots decide which newcomers' rollouts stay.
+    When the whole pool is full, the account with most rollouts loses its oldest one, so a flood displaces
+    only itself.
     """
 
     def __init__(self, path: Source, limits: PoolLimits, reputation: Reputation, lots: NewcomerLots) -> None:
@@ -171,10 +170,10 @@ class Pool:
     def restore(
         self, message_of: Callable[[ContentId], bytes | None], admit: Callable[[bytes], AdmittedRollout]
     ) -> int:
-        """Admit the stored rollouts again; return how many wait. Those that admission refuses are deleted."""
+        """Admit the stored rollouts again, delete those that are refused; return how many are in the pool."""
         for (stored,) in self._connection.execute("SELECT content_id FROM waiting").fetchall():
             content_id = ContentId(stored)
-            with suppress(RemoteProtocolError):  # a message that is no longer stored is refused as well
+            with suppress(RemoteProtocolError):  # also a message that is no longer stored
                 self.offer(admit(message_of(content_id) or b""))
             if content_id not in self._waiting:
                 self._delete([content_id])
@@ -227,7 +226,7 @@ class Pool:
         return len(old)
 
     def _make_newcomer_room(self, account: Account) -> None:
-        """Give a newcomer a place: a free one, one of its own, or that of a newcomer with a worse lot.
+        """Free a place for a newcomer, if necessary one of its own or of a newcomer with a larger lot.
 
         Raises:
             RemoteProtocolError: ``NEWCOMER_CAP``.
@@ -239,7 +238,7 @@ class Pool:
         yields = account if has_enough else self._newcomers.last(self._epoch)
         if yields is None or not (has_enough or self._is_before(account, yields)):
             raise RemoteProtocolError(
-                Rule.NEWCOMER_CAP, "newcomers with better lots filled their share of the pool"
+                Rule.NEWCOMER_CAP, "the newcomers' share of the pool is full of accounts with smaller lots"
             )
         self.take(next(self.waiting(yields)).content_id)
 
@@ -249,7 +248,7 @@ class Pool:
         return self._lots.lot(account, self._epoch) < self._lots.lot(other, self._epoch)
 
     def _enter(self, admitted: AdmittedRollout) -> None:
-        """Let a rollout wait, in its old place if it waits already."""
+        """Add a rollout; one that is in the pool already keeps its position."""
         account = admitted.rollout.account
         if admitted.content_id not in self._waiting:
             self._counts.add(account)

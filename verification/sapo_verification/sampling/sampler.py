@@ -51,28 +51,33 @@ from sapo_verification.types import (
 from sapo_verification.verifier import Verifier
 
 MAX_TRIES: Final = 32
-"""Rollouts of one account verified for one place: an account without advantage must not use up a round."""
+"""Rollouts of one account verified for one place, so that uninformative accounts do not block a round."""
 
 MAX_TIMEOUTS: Final = 4
-"""Of those, the ones that may run into a limit of the checker: thirty-two of 2 s each would be a minute."""
+"""Of those, how many may time out in the checker: thirty-two of 2 s each would take a minute."""
 
 PLACE_SECONDS: Final = 4.0
-"""Time for one place, after which no further check begins for it: two deadlines of the checker. Answers that
-end just before the deadline count as no time-out, and thirty-two such groups would be a minute, too."""
+"""Time after which no further check begins for a place: two deadlines of the checker. Answers that take just
+less than the deadline are no time-outs, but thirty-two of them would take a minute as well.
+"""
 
 MEASURED_SHARE: Final = 0.1
-"""Part of the places of an account that is set aside in a family: its texts there are measured and not
- trained, which is enough to notice that they have changed."""
+"""Part of its places that an account keeps in a family in which it is set aside: its texts there are measured
+but not trained, so that a change for the better is noticed.
+"""
 
 JUDGED_SHARE: Final = 0.5
-"""Of other accounts' texts in families that this node knows so many are judged, as a part of the most
-demonstrations of a round and beside them."""
+"""Texts of other accounts in mastered families that are judged in a round, as a part of the round's most
+demonstrations and in addition to them.
+"""
 
 OPEN: Final = 4
-"""Parts in which a node opens itself to others' text again after it did harm."""
+"""Steps in which a node raises its intake of others' text to the maximum again after the text did harm."""
 
 FULL_TRUST: Final = 0.75
-"""The weight after some twenty good groups; a tenfold flood would otherwise weigh a quarter more."""
+"""Largest weight that counts, reached after some twenty good groups: without it a tenfold flood of groups
+would raise an account's weight by a quarter.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +87,12 @@ class SamplingPolicy:
     Attributes:
         local_groups: I of the paper.
         external_groups: J of the paper, at most I.
-        strategy: weighs accounts and groups before the caps: the name of a built-in one, or another.
+        strategy: weighs accounts and groups before the caps; the name of a built-in strategy, or an object.
         text_use: what the external groups are used for.
-        demonstrations: most right answers of others that a round hands to the learner, if it imitates.
-        need_below: own success in a family from which others' right answers are not needed.
+        demonstrations: most right answers of others in a round, if the node imitates.
+        need_below: success in a family from which on others' right answers are not needed.
         learnable_tasks: draw the families of own tasks by what can be learned from them, not uniformly.
-        task_sampler: draws these families instead, if there is one.
+        task_sampler: chooses these families instead, if given.
         account_cap: largest share of the external places for one account.
         newcomer_cap: largest share of the external places for all newcomers together.
         network_cap: largest share of the external places for all accounts behind one network.
@@ -106,7 +111,8 @@ class SamplingPolicy:
     task_sampler: TaskSampler | None = None
 
     def need(self, success: float) -> float:
-        """Return how much right answers of a family are needed: what is lacking there, 0 if it is solved."""
+        """Return how much right answers of a family are needed, from the own success there; 0 if it is
+        mastered."""
         return 1.0 - success if success < self.need_below else 0.0
 
 
@@ -135,9 +141,9 @@ class Sampler:
         self.screens = screens
         self._withdrawn: frozenset[Pair] = frozenset()
         self.opening = OPEN
-        """How many of ``OPEN`` parts of the policy's J and demonstrations are used; the canary lowers it."""
+        """How many of ``OPEN`` steps of the policy's J and demonstrations are used; the canary lowers it."""
         self.quarantine = frozenset[Pair]()
-        """Accounts, with every family, whose text the canary found to do harm: nothing of theirs is drawn."""
+        """Accounts whose text did harm according to the canary: nothing of theirs is drawn."""
 
     def need(self, success: float) -> float:
         """See ``SamplingPolicy.need``."""
@@ -145,12 +151,12 @@ class Sampler:
 
     @property
     def most_external(self) -> int:
-        """J as it is now."""
+        """The present J."""
         return self._policy.external_groups * self.opening // OPEN
 
     @property
     def most_demonstrations(self) -> int:
-        """How many right answers of others a round may show now."""
+        """The present limit of demonstrations in a round."""
         return self._policy.demonstrations * self.opening // OPEN
 
     async def draw_external(self, epoch: int, rng: random.Random) -> tuple[VerifiedRollout, ...]:
@@ -162,18 +168,18 @@ class Sampler:
         return tuple(rollout for rollout in drawn if rollout is not None)
 
     def shares(self, accounts: Iterable[Account], epoch: int) -> Mapping[Account, float]:
-        """Return each account's share of the places for others, at most 1 in all; see ``capped_shares``."""
+        """Return each account's share of the external places, at most 1 in all; see ``capped_shares``."""
         weighed = self.weigh(accounts, epoch)
         return cap_networks(capped_shares(weighed, self._policy), self._policy, self._network_of)
 
     def votes(self, accounts: Iterable[Account], epoch: int) -> Mapping[Account, float]:
-        """Return what accounts weigh where it is asked what is usual; see ``StepValues.votes``."""
+        """Return the accounts' weights in votes on what text is usual; see ``StepValues.votes``."""
         votes = self.step_values.votes()
         shares = self.shares((account for account in accounts if votes.get(account, 1.0)), epoch)
         return {account: share * votes.get(account, 1.0) for account, share in shares.items()}
 
     def weigh(self, accounts: Iterable[Account], epoch: int) -> AccountStanding:
-        """Return the weights by which accounts are drawn, before any cap; none of those in quarantine."""
+        """Return the weights by which accounts are drawn, before any cap, without those in quarantine."""
         quarantined = {account for account, _ in self.quarantine}
         standing = self._reputation.weigh(set(accounts) - quarantined, epoch)
         return self._strategy.weigh(standing, self.likelihoods, self.usefulness)
@@ -208,7 +214,7 @@ class Sampler:
     def demonstrate(
         self, waiting: DemonstrationPool, success: OwnSuccess, epoch: int, rng: random.Random
     ) -> tuple[Demonstration, ...]:
-        """Take right answers of others that are to be imitated; see ``Engine.demonstrate``."""
+        """Take right answers of others to imitate; see ``Engine.demonstrate``."""
         set_aside = self.set_aside()
         self._withdrawn |= waiting.withdrawn()
         needed = {pair for pair in waiting.pairs() if self.need(success.of(pair[1]))}
@@ -224,7 +230,7 @@ class Sampler:
         )
 
     def _places(self, accounts: Set[Account], measured: Set[Account], epoch: int) -> Mapping[Account, float]:
-        """Return shares of the places: a tenth of theirs for measured accounts, all for the others."""
+        """Return shares of the places, multiplied by ``MEASURED_SHARE`` for measured accounts."""
         of_all = self.shares(accounts, epoch)
         few = {account: MEASURED_SHARE * of_all.get(account, 0.0) for account in measured}
         return few | dict(self.shares(accounts - measured, epoch))
@@ -232,7 +238,7 @@ class Sampler:
     def take_to_judge(
         self, waiting: DemonstrationPool, success: OwnSuccess, epoch: int, rng: random.Random
     ) -> tuple[Demonstration, ...]:
-        """Take right answers in families that this node knows; see ``Engine.take_to_judge``."""
+        """Take right answers in mastered families; see ``Engine.take_to_judge``."""
 
         def is_known(family: int) -> bool:
             return self.need(success.of(family)) == 0.0
@@ -248,10 +254,10 @@ class Sampler:
     def judge_steps(
         self, epoch: int, values: Iterable[JudgedSteps], known: Iterable[JudgedSteps], own: Account
     ) -> None:
-        """Record what the steps of a round's texts are worth.
+        """Record the values of the steps of a round's texts.
 
-        Accounts weigh what they would in a batch with all others, so all newcomers together weigh little, and
-        less as their steps are worth less in families that this node knows.
+        Accounts weigh what they would in a batch with all others, so all newcomers together weigh little; an
+        account weighs less if its steps have little value in families that this node has mastered.
 
         Args:
             values: of demonstrations.
@@ -269,7 +275,7 @@ class Sampler:
         self.screens.weigh(weights, judged.depends_less)
 
     def set_aside(self) -> frozenset[Pair]:
-        """Return the accounts, with the families, whose steps are not trained."""
+        """Return the pairs of account and family whose steps are not trained."""
         screened = self.screens.recurring_runs.set_aside() | self.screens.step_lengths.longer()
         return self.step_values.misleading() | screened | self.quarantine
 
@@ -283,11 +289,11 @@ class Sampler:
             (chosen,) = rng.choices(found, [self._strategy.verified(rollout) for rollout in found])
             if self._pool.take(chosen.content_id):
                 return chosen
-            found.remove(chosen)  # an audit refused it while this draw was waiting
+            found.remove(chosen)  # an audit refused it meanwhile
         return None
 
     async def _informative(self, account: Account, epoch: int, rng: random.Random) -> list[VerifiedRollout]:
-        """Return as many informative groups as the strategy looks at; the others leave the pool."""
+        """Return as many informative groups as the strategy compares; the others leave the pool."""
         found: list[VerifiedRollout] = []
         timeouts, until = 0, trio.current_time() + PLACE_SECONDS
         for admitted in self._shuffled(account, epoch, rng)[:MAX_TRIES]:
@@ -316,17 +322,18 @@ class Sampler:
         return [admitted for _, admitted in keyed]
 
     def _is_usable(self, verified: VerifiedRollout) -> bool:
-        """Whether the group has an advantage, and no phrase in text that would be trained (stage 13)."""
+        """Whether the group has an advantage, and no planted phrase in text that would be trained (stage
+        13)."""
         is_trained = self._policy.text_use.reinforces
         phrase = is_trained and self.screens.holds_planted_phrase(verified)
         return verified.is_informative and not phrase
 
 
 def adapted_places(most: int, shares: Mapping[Account, float], rng: random.Random) -> int:
-    """Return J times the trusted mass (the sum of the shares), rounded at random so that the mean is exact.
+    """Return J times the sum of the shares, rounded randomly to an integer with exactly that mean.
 
-    Among these places an account's share is its own divided by the mass, so its expected part of J is
-    unchanged.
+    These places are then drawn by the normalised shares, so an account's expected number of places is J times
+    its share.
     """
     mass = min(1.0, sum(shares.values()))
     return min(most, int(most * mass + rng.random())) if mass > 0 else 0
@@ -335,9 +342,9 @@ def adapted_places(most: int, shares: Mapping[Account, float], rng: random.Rando
 def capped_shares(standing: AccountStanding, policy: SamplingPolicy) -> Mapping[Account, float]:
     """Return each account's share of the external places, summing to at most 1.
 
-    Shares follow the weights, newcomers divide theirs evenly, and what a cap removes goes to no other
-    account. The newcomers' part is reserved also among many trusted accounts, or no account could ever become
-    trusted.
+    Shares are proportional to the weights, newcomers divide theirs evenly, and what a cap removes goes to no
+    other account. The newcomers' part is reserved however many trusted accounts there are, so that new
+    accounts can become trusted.
     """
     reserved = policy.newcomer_cap if standing.newcomers else 0.0
     weights = {account: min(FULL_TRUST, weight) for account, weight in standing.weights.items() if weight > 0}

@@ -1,4 +1,4 @@
-"""Sampling strategies: which groups of the trusted accounts a node prefers.
+"""Sampling strategies: the weights by which a node draws accounts and their groups.
 
 A strategy sets weights; it never raises a limit. The shares that follow from them are cut afterwards by the
 caps per account, per network and for newcomers (``sampler``), and a group without advantage is always
@@ -24,7 +24,7 @@ from sapo_verification.reputation.evidence import AccountStanding
 from sapo_verification.types import AdmittedRollout, VerifiedRollout
 
 GROUPS_IN_MEAN: Final = 32
-"""Groups of an account that its mean covers."""
+"""Groups of an account that its running mean covers."""
 
 LEAST_MEAN: Final = 0.1
 """Lower bound: an account that is never drawn could never show that its text has changed."""
@@ -38,10 +38,11 @@ class SamplingStrategy:
     """Weights of accounts and groups, before any cap.
 
     Attributes:
-        account: weight of an account from its reputation, above 0, its likelihood and its usefulness, 0 to 1.
-        waiting: weight of a group that waits, from its age in epochs; decides what is verified first.
-        verified: weight of a verified group; decides between those that were looked at.
-        looks: informative groups of an account that are verified for one place.
+        account: weight of an account, from its reputation (above 0), its likelihood and its usefulness (0 to
+            1).
+        waiting: weight of a waiting group from its age in epochs; decides which is verified first.
+        verified: weight of a verified group; decides which of the compared ones is used.
+        looks: informative groups of an account that are verified and compared for one place.
     """
 
     account: Callable[[float, float, float], float]
@@ -67,18 +68,18 @@ class SamplingStrategy:
 
 
 class AccountMeans:
-    """A running mean by account of a figure from 0 to 1.
+    """A running mean by account of a value from 0 to 1.
 
-    One holds the weight of each account's text in this node's steps (stage 12's likelihood, or 0 for text
-    with which the own groups' gradient does not agree), another how often the tasks of an account's rollouts
-    taught the own policy something (its own groups had advantages).
+    It is used for likelihood, the weight of the account's text in this node's steps (stage 12, or 0 for text
+    whose gradient does not agree with that of the own groups), and for usefulness, the share of own groups on
+    the account's tasks that had an advantage.
     """
 
     def __init__(self) -> None:
         self._means: OrderedDict[Account, tuple[float, int]] = OrderedDict()
 
     def learn(self, account: Account, value: float) -> None:
-        """Record the figure of one of the account's groups, 0 to 1."""
+        """Record the value of one of the account's groups, 0 to 1."""
         mean, count = self._means.pop(account, (0.0, 0))
         count = min(count + 1, GROUPS_IN_MEAN)
         self._means[account] = (mean + (value - mean) / count, count)

@@ -10,9 +10,9 @@ name             what another account's verified rollout is used for
 ``rationalise``  its right answers are hints for own steps, which are trained without them; no text is trained
 ===============  ========================================================================================
 
-Why a wrong answer of a stranger should not be trained on: it costs its author nothing, and in an honest
-answer's format it pushes that format down. A task costs a stranger the choice of a slot, and what the own
-policy learns from it does not depend on his text.
+Why wrong answers of others are a risk in the policy gradient: they cost their author nothing, and one in the
+format of an honest answer lowers the probability of that format. With ``practise`` an author can choose only
+a slot's task, and what the own policy learns from it does not depend on the author's text.
 """
 
 from enum import StrEnum

@@ -141,7 +141,7 @@ class NearDuplicates:
     ) -> None:
         """Record when an account's rollout arrived; ``live`` if it came by gossip, soon after it was sent."""
         if self._arrivals.get((account, content_id)) is None:
-            arrival, _ = self._arrivals.heard((account, content_id))
+            arrival, _ = self._arrivals.touch((account, content_id))
             arrival.seconds, arrival.live = now_seconds, live
 
     def examine(self, rollout: VerifiedRollout) -> str | None:
@@ -201,7 +201,7 @@ class NearDuplicates:
         return ours.live and theirs.seconds + CLEARLY_EARLIER_SECONDS < ours.seconds
 
     def _remember(self, text: _Text) -> None:
-        _, dropped = self._texts.heard(text)
+        _, dropped = self._texts.touch(text)
         mine = self._by_account[text.account]
         mine.append(text)
         for probe in text.sketch[:PROBES]:

@@ -96,7 +96,7 @@ class PairCounts:
 
     def add(self, pair: Pair, runs: Set[int]) -> tuple[RunCounts, Pair | None]:
         """Count a group; return the counts of its pair, and the pair that was dropped for it."""
-        counts, dropped = self._counts.heard(pair)
+        counts, dropped = self._counts.touch(pair)
         counts.add(runs)
         return counts, dropped
 

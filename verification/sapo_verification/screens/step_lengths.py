@@ -114,7 +114,7 @@ class StepLengths:
         lengths = [len(form) for form in map(steps_form, rollout.right) if form]
         if not lengths:
             return
-        groups, _ = self._groups.heard((rollout.account, rollout.task.family))
+        groups, _ = self._groups.touch((rollout.account, rollout.task.family))
         groups.append(_Group(_length_class(rollout.prompt), fmean(lengths), median(lengths)))
 
     def weigh(self, weights: Mapping[Account, float], depends_less: DependsLess) -> None:

@@ -3,13 +3,13 @@
 A node that crashed, restarted or was restored from a backup must never put two contents into
 one slot: that is equivocation, and other nodes cannot tell an accident from an attack.
 
-The database keeps one low watermark per swarm and account, which only ever rises, as Ethereum's
-validators do (EIP-3076). Several machines of one account divide the slots among themselves:
-machine K of N takes the slots with remainder K modulo N, so none of them needs to know the others'
-marks. A machine whose share changed signs nothing more in an epoch in which it has signed.
+The database keeps one low watermark per swarm and account, which never decreases, as in Ethereum's EIP-3076.
+Several machines of one account divide the slots among themselves: machine K of N takes the slots with
+remainder K modulo N, so none of them needs the others' watermarks. A machine whose share changed signs
+nothing more in an epoch in which it has signed.
 
-An auditor's approvals have a mark of their own kind: two roots in one turn of an epoch cost its bond, so it
-signs nothing below the newest turn in which it signed, and in that turn the same root alone.
+An auditor's approvals have a watermark as well: two roots in one turn of an epoch cost its bond, so it signs
+nothing below the newest turn in which it signed, and in that turn only the same root.
 """
 
 from dataclasses import dataclass, replace
@@ -21,7 +21,7 @@ from sapo_protocol.identifiers import Account, Digest, NodeId, SwarmId
 from sapo_verification.store import StoreSchema, open_database
 
 MAX_MACHINES: Final = 99
-"""Four keys of an account are valid at a time; a number far above that is a typing error."""
+"""Four keys of an account are valid at a time; a much larger number is a typing error."""
 
 _SCHEMA = StoreSchema(
     "signing",
@@ -71,29 +71,29 @@ class SlotShare:
         """Return the share in a text such as ``0/2``.
 
         Raises:
-            LocalProtocolError: the text is no share.
+            LocalProtocolError: the text is not a share.
         """
         machine, slash, machines = text.partition("/")
         if not (slash and machine.isdecimal() and machines.isdecimal() and text.isascii()):
-            raise LocalProtocolError(f"{text!r} is no share of the form K/N")
+            raise LocalProtocolError(f"{text!r} is not a share of the form K/N")
         return cls(int(machine), int(machines))
 
     def holds(self, slot: int) -> bool:
-        """Whether this machine takes the slot."""
+        """Whether the slot is this machine's."""
         return slot % self.machines == self.machine
 
     def first_from(self, slot: int) -> int:
-        """Return the lowest slot of the share that is not below another."""
+        """Return the lowest slot of the share that is ``slot`` or higher."""
         return slot + (self.machine - slot) % self.machines
 
 
 WHOLE: Final = SlotShare()
-"""The only machine of its account."""
+"""The share of the only machine of an account."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Low watermark of one account in one swarm: it may sign nothing below.
+    """Low watermark of one account in one swarm: nothing below it may be signed.
 
     Attributes:
         epoch: the newest epoch that was signed in; older ones are over.
@@ -109,22 +109,23 @@ class Mark:
 
     @property
     def height(self) -> tuple[int, int]:
-        """Epoch and slot, which together must never decrease."""
+        """Epoch and slot, which in this order must never decrease."""
         return self.epoch, self.next_slot
 
 
 UNKNOWN_ROOT: Final = Digest(bytes(32))
-"""Stands for roots that are not known, or are several: nothing more is signed in their turn."""
+"""Stands for an unknown root, or for several: nothing more is signed in their turn."""
 
 
 @dataclass(frozen=True, slots=True)
 class ApprovalMark:
-    """Low watermark of one auditor in one swarm: it approves nothing below, and in its turn this root alone.
+    """Low watermark of one auditor in one swarm: it approves nothing below it, and in its turn only this
+    root.
 
     Attributes:
         epoch: the newest epoch of which a root was approved.
-        turn: the newest turn of that epoch in which one was.
-        root: digest of the root that was approved then.
+        turn: the newest turn of that epoch in which a root was approved.
+        root: digest of that root.
     """
 
     swarm_id: SwarmId
@@ -135,27 +136,27 @@ class ApprovalMark:
 
     @property
     def height(self) -> tuple[int, int]:
-        """Epoch and turn, which together must never decrease."""
+        """Epoch and turn, which in this order must never decrease."""
         return self.epoch, self.turn
 
     def merged(self, other: "ApprovalMark") -> "ApprovalMark":
-        """Return the mark that forbids what either of two forbids."""
+        """Return the watermark that forbids all that one of the two forbids."""
         if self.height == other.height and self.root != other.root:
             return replace(self, root=UNKNOWN_ROOT)
         return max(self, other, key=lambda mark: mark.height)
 
     def allows(self, other: "ApprovalMark") -> bool:
-        """Whether an approval may follow this one."""
+        """Whether the approval ``other`` may follow this one."""
         again = self.height == other.height and self.root == other.root != UNKNOWN_ROOT
         return self.height < other.height or again
 
 
 class SigningDatabase:
-    """What each account may still sign, per swarm: slots and approvals; both marks only ever rise."""
+    """Watermarks of slots and approvals per swarm and account; they never decrease."""
 
     def __init__(self, path: Path | str) -> None:
         self._connection = open_database(path, _SCHEMA)
-        self._connection.execute("PRAGMA synchronous=FULL")  # a power cut must not lower the mark
+        self._connection.execute("PRAGMA synchronous=FULL")  # a power failure must not undo a commit
 
     def take_slots(
         self,
@@ -166,18 +167,18 @@ class SigningDatabase:
         slots_per_epoch: int,
         share: SlotShare = WHOLE,
     ) -> range:
-        """Take up to ``count`` new slots of an epoch, each of them once; empty when the quota is used.
+        """Reserve and return up to ``count`` new slots of an epoch; none when the quota is used up.
 
-        Empty too for the rest of an epoch in which this database signed under another share.
+        Also none for the rest of an epoch in which this database signed under another share.
 
         Raises:
-            LocalProtocolError: the epoch lies before one that was already signed in.
+            LocalProtocolError: a slot of a later epoch was already signed.
         """
         with self._connection:
             self._connection.execute("BEGIN IMMEDIATE")
             mark = self.mark(swarm_id, account) or Mark(swarm_id, account, epoch=-1, next_slot=0, share=share)
             if epoch < mark.epoch:
-                raise LocalProtocolError(f"epoch {epoch} is over: epoch {mark.epoch} was signed in")
+                raise LocalProtocolError(f"epoch {epoch} is over: this node has signed in epoch {mark.epoch}")
             if epoch > mark.epoch:
                 mark = Mark(swarm_id, account, epoch=epoch, next_slot=0, share=share)
             slots = _fresh(mark, count, slots_per_epoch) if mark.share == share else range(0)
@@ -185,7 +186,7 @@ class SigningDatabase:
         return slots
 
     def approve(self, mark: ApprovalMark) -> bool:
-        """Record that an auditor signs a root, before it does; return False if it must not sign it."""
+        """Record an approval before it is signed; return False if it must not be signed."""
         with self._connection:
             self._connection.execute("BEGIN IMMEDIATE")
             known = self.approval_mark(mark.swarm_id, mark.account)
@@ -212,11 +213,11 @@ class SigningDatabase:
         )
 
     def retire(self, node: NodeId) -> None:
-        """Record that a node key was given up: it never signs again from here."""
+        """Record that a node key is retired: it never signs again with this database."""
         self._connection.execute("INSERT OR IGNORE INTO retired_node VALUES (?)", (node,))
 
     def is_retired(self, node: NodeId) -> bool:
-        """Whether a node key was given up."""
+        """Whether a node key is retired."""
         row = self._connection.execute("SELECT 1 FROM retired_node WHERE node = ?", (node,)).fetchone()
         return row is not None
 
@@ -235,7 +236,7 @@ class SigningDatabase:
         Approvals are merged: afterwards nothing may be signed that either history forbids.
 
         Raises:
-            LocalProtocolError: one lies below what is known here, or is of the same epoch but another share.
+            LocalProtocolError: one is below the stored mark, or is of the same epoch but another share.
         """
         with self._connection:
             self._connection.execute("BEGIN IMMEDIATE")
@@ -290,6 +291,6 @@ class SigningDatabase:
 
 
 def _fresh(mark: Mark, count: int, slots_per_epoch: int) -> range:
-    """Return the next slots above a mark, of its share and below the quota."""
+    """Return up to ``count`` next slots above a mark, of its share and below the quota."""
     first, step = mark.share.first_from(mark.next_slot), mark.share.machines
     return range(first, max(first, min(first + count * step, slots_per_epoch)), step)

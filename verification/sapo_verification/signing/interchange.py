@@ -6,7 +6,7 @@ As in EIP-3076: JSON, one low watermark per swarm, account and kind of signature
      "marks": [{"swarm": "<64 hex>", "account": "0x<40 hex>", "epoch": 7, "next_slot": 12, "share": "0/1"}],
      "approvals": [{"swarm": "<64 hex>", "account": "0x<40 hex>", "epoch": 6, "turn": 0, "root": "<64 hex>"}]}
 
-Version 1 knew no approvals. Whoever imports such a file approves nothing up to the epochs of its marks.
+Version 1 had no approvals. After the import of such a file nothing is approved up to the epochs of its marks.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _LISTS: Final = {_WITHOUT_APPROVALS: {"marks"}, VERSION: {"marks", "approvals"}}
 
 @dataclass(frozen=True, slots=True)
 class SigningHistory:
-    """What a machine has signed, as far as another one has to know it."""
+    """The watermarks of one machine, for import on another."""
 
     marks: tuple[Mark, ...]
     approvals: tuple[ApprovalMark, ...] = ()
@@ -76,21 +76,21 @@ class SigningHistory:
         """Return the history in the text of an interchange file.
 
         Raises:
-            LocalProtocolError: it is no interchange file of a known version, or names one account twice.
+            LocalProtocolError: it is not an interchange file of a known version, or has an account twice.
         """
         try:
             document = json.loads(require_shallow(text))
         except ValueError as error:
-            raise LocalProtocolError(f"this is not JSON: {error}") from error
+            raise LocalProtocolError(f"the file is not JSON: {error}") from error
         if not isinstance(document, dict) or not document.keys() >= {"format", "version"}:
-            raise LocalProtocolError("this is no signing history")
+            raise LocalProtocolError("this is not a signing history")
         lists = _LISTS.get(document["version"]) if type(document["version"]) is int else None
         if document["format"] != FORMAT or lists is None:
             raise LocalProtocolError(
-                f"this is {document['format']} {document['version']}, not {FORMAT} {VERSION}"
+                f"the file is {document['format']} {document['version']}, not {FORMAT} {VERSION}"
             )
         if document.keys() != {"format", "version", *lists}:
-            raise LocalProtocolError("this is no signing history")
+            raise LocalProtocolError("this is not a signing history")
         marks = tuple(map(_mark, _list(document, "marks")))
         if document["version"] == _WITHOUT_APPROVALS:
             return cls(_once(marks), tuple(map(_unknown_approvals, marks)))
@@ -99,7 +99,7 @@ class SigningHistory:
 
 def _once(marks: tuple[M, ...]) -> tuple[M, ...]:
     if len({(mark.swarm_id, mark.account) for mark in marks}) < len(marks):
-        raise LocalProtocolError("it names one account of one swarm twice")
+        raise LocalProtocolError("the file has one account of one swarm twice")
     return marks
 
 
@@ -109,7 +109,7 @@ def _unknown_approvals(mark: Mark) -> ApprovalMark:
 
 def _list(document: Mapping[str, object], name: str) -> list[object]:
     if not isinstance(value := document[name], list):
-        raise LocalProtocolError(f"its {name} are no list")
+        raise LocalProtocolError(f"the file's {name} are not a list")
     return value
 
 
@@ -139,12 +139,12 @@ def _approval(record: object) -> ApprovalMark:
 
 def _text(record: Mapping[str, object], name: str) -> str:
     if not isinstance(value := record[name], str):
-        raise LocalProtocolError(f"{name} is no text")
+        raise LocalProtocolError(f"{name} is not a string")
     return value
 
 
 def _number(record: Mapping[str, object], name: str) -> int:
     value = record[name]
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _MAX_NUMBER:
-        raise LocalProtocolError(f"{name} is no number from 0 to {_MAX_NUMBER}")
+        raise LocalProtocolError(f"{name} is not an integer from 0 to {_MAX_NUMBER}")
     return value

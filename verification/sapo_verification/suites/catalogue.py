@@ -1,12 +1,11 @@
 """The task families of which suites are built, at every level.
 
-The nine of the SAPO paper have a ``full`` and a ``nano`` level, seven of them two steps above that, six a
-``worked`` one
-(``families/paper.py``). Every other family of
-ReasoningGYM that can be made safe and deterministic has a ``full`` and mostly ``easy`` one (``families/``).
-The rest are named with their reason in ``families/excluded.py``.
+The nine of the SAPO paper have the levels ``full`` and ``nano``, seven of them also ``nano-2`` and
+``nano-3``, six also ``worked`` (``families/paper.py``). Every other family of ReasoningGYM that can be made
+safe and deterministic has the level ``full`` and mostly ``easy`` (``families/``). The rest are listed with
+the reason in ``families/excluded.py``.
 
-Everything here enters the suite's digest: nodes that differ in one comma are in different swarms.
+Everything here is part of the suite's digest: any change gives another swarm id.
 """
 
 import json
@@ -28,7 +27,7 @@ from sapo_verification.suites.families.paper import (
 from sapo_verification.tasks.bundled import RELEASE
 
 REASONING_GYM: Final = RELEASE
-"""Releases have different questions (0.1.19 and 0.1.25 share five tasks), so the suite names one."""
+"""Releases generate different questions (0.1.19 and 0.1.25 share five tasks), so the suite names one."""
 
 LEVELS: Final = ("nano", "full")
 """Those of all the paper's families; the others have ``full`` and mostly ``easy`` (``levels``)."""
@@ -48,7 +47,7 @@ LOGIC_PROMPT: Final = FULL_PROMPT + (
     "Relate two of the variables by one connective, and say all that the statements say about those two.\n"
     "If the statements relate no two variables, conclude one variable or its negation.\n"
 )
-"""The generator's question alone would be answered by any weak disjunction."""
+"""Added because the generator's question alone would be answered by any weak disjunction."""
 
 TERSE_PROMPT: Final = "{question}\n"
 
@@ -76,9 +75,9 @@ def family(name: str, level: str) -> Family:
         LocalProtocolError: there is no such family or level.
     """
     if name not in NAMES:
-        raise LocalProtocolError(f"no task family {name!r}; there are {', '.join(NAMES)}")
+        raise LocalProtocolError(f"there is no task family {name!r}; choose from {', '.join(NAMES)}")
     if level not in levels(name):
-        raise LocalProtocolError(f"{name} has no level {level!r}; there are {', '.join(levels(name))}")
+        raise LocalProtocolError(f"{name} has no level {level!r}; choose from {', '.join(levels(name))}")
     if name in KINDS:
         return _kind(name, level)
     return _full(name) if level == "full" else _terse(name, level)
@@ -104,14 +103,14 @@ def suite(level: str, families: Sequence[str] | None = None) -> Suite:
 
 
 def ladder_levels(name: str, level: str) -> tuple[str, ...]:
-    """Return a family's levels from one on that have the same form of prompt and answer, easier first."""
+    """Return a family's levels from ``level`` on with the same form of prompt and answer, easiest first."""
     above = levels(name)[levels(name).index(level) :]
     form = _form(family(name, level))
     return tuple(each for each in above if _form(family(name, each)) == form)
 
 
 def ladder_suite(level: str, families: Sequence[str]) -> Suite:
-    """Return the suite of some families at a level and at those above it, all of the lowest level first.
+    """Return the suite of some families at a level and those above it, ordered by level, lowest first.
 
     Starts one worker process to derive the sample items that the suite's digest covers.
     """
@@ -124,7 +123,8 @@ def ladder_suite(level: str, families: Sequence[str]) -> Suite:
 
 
 def ladders_of(suite: Suite) -> tuple[tuple[int, ...], ...]:
-    """Return the ladders of a suite: the places of each family that it has at several levels, in order."""
+    """Return the ladders of a suite: for each family with several levels, their suite indices, easiest
+    first."""
     places: dict[str, list[int]] = {}
     for place, each in enumerate(suite.families):
         places.setdefault(each.name, []).append(place)
@@ -139,7 +139,8 @@ def check_suite(wanted: Suite) -> None:
     """Raise unless this installation derives exactly the items of a manifest's suite.
 
     Raises:
-        SuiteMismatch: it carries another ReasoningGYM, or the same release derives other items here.
+        SuiteMismatch: this installation has another ReasoningGYM release, or derives other items with the
+            same.
     """
     from sapo_verification.jail.launch import sample_digest
 
@@ -157,24 +158,24 @@ def check_suite(wanted: Suite) -> None:
 
 
 def _refuse_strange_families(wanted: Suite) -> None:
-    """Raise unless all generators, settings and scorers are the catalogue's; no others are ever run."""
+    """Raise unless all generators, settings and scorers are in the catalogue; no others are ever run."""
     from sapo_verification.tasks.scorers import SCORERS
 
     for each in wanted.families:
         if each.name not in NAMES or each.scorer not in SCORERS:
             raise SuiteMismatch(
-                f"the swarm's suite has {each.name} scored by {each.scorer}, this release has not",
+                f"the swarm's suite has {each.name} scored by {each.scorer}, unknown to this release",
                 "update sapo, or ask for a manifest made by this release",
             )
         if strange := json.loads(each.config).keys() - _settings(each.name):
             raise SuiteMismatch(
-                f"the swarm's suite sets {', '.join(sorted(strange))} of {each.name}, this release does not",
+                f"the suite sets {', '.join(sorted(strange))} of {each.name}, unknown to this release",
                 "update sapo, or ask for a manifest made by this release",
             )
 
 
 def _settings(name: str) -> set[str]:
-    """Return the settings that the catalogue's levels use; a generator may have others that read files."""
+    """Return the settings that the catalogue's levels use; others of a generator might read files."""
     return {key for level in levels(name) for key in json.loads(family(name, level).config)}
 
 

@@ -1,7 +1,7 @@
 """Extraction of an answer that a scorer may see from untrusted bytes.
 
 The bounds prevent every hang that a search for hostile answers found, except in scorers that evaluate text.
-Which text is allowed at all is decided by the text policy (stage 9).
+The text policy (stage 9) is applied first.
 """
 
 import re
@@ -30,7 +30,7 @@ _CODE: Final = re.compile(
 
 
 def extract(family: Family, completion: bytes) -> str | None:
-    """Return a completion's answer by the family's rule, stripped; None where there is none to score."""
+    """Return a completion's answer by the family's rule, stripped; None if there is none to score."""
     if fault_of(family, completion) is not None:
         return None
     text = completion.decode()

@@ -1,8 +1,8 @@
 """ReasoningGYM's data sets, built once per family and then set to each seed.
 
-A third of them read a word list or a puzzle file when they are built, some for a third of a second; inside
-the jail no file can be read. Building one and setting its seed gives the same items as building it with
-that seed, except for the few that draw random numbers in their constructor.
+A third of them read a word list or a puzzle file when they are built, which takes up to a third of a second,
+and is impossible in the jail. Setting the seed of a built one gives the same items as building it with that
+seed, except for the few that draw random numbers in their constructor.
 """
 
 import json
@@ -15,12 +15,12 @@ from sapo_verification.tasks.bundled import create_dataset
 from sapo_verification.tasks.own_generators import OWN_GENERATORS
 
 DRAWN_WHEN_BUILT: Final = frozenset({"acre", "gsm_symbolic", "list_functions"})
-"""These use the seed while they are built, and read no file."""
+"""Families that use the seed while they are built; these read no file, and are built for each seed."""
 
 
 @cache
 def dataset(family: Family) -> Any:
-    """Return the family's data set, at the seed at which it was last used."""
+    """Return the family's data set, with the seed of its last use."""
     return _build(family, 0)
 
 

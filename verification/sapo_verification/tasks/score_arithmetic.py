@@ -39,8 +39,9 @@ MAX_DEPTH: Final = 16
 MAX_BITS: Final = 512
 """Per coefficient: forty times what honest ones need."""
 MAX_PRODUCTS: Final = 2048
-"""Products of two terms in one text: nineteen times what an honest answer needs, and some 15 ms. Without it a
-power of a sum that is multiplied by zero would let an answer be right and as slow as its author likes."""
+"""Products of two terms in one text: nineteen times what an honest answer needs, some 15 ms. Without it a
+right answer could be made arbitrarily slow by a power of a sum that is multiplied by zero.
+"""
 
 
 def _uses_all(answer: str, entry: Entry, family: Family) -> bool:
@@ -61,7 +62,7 @@ def _polynomial(answer: str, entry: Entry, family: Family) -> bool:
 
 
 def _is_expanded(answer: str, value: Polynomial) -> bool:
-    """Whether a text has as many terms as its polynomial, so that parts of the question are no answer."""
+    """Whether a text has as many terms as its polynomial, so that a copy of the question is not an answer."""
     return len(re.findall(r"[+-]", answer.lstrip(" +-"))) + 1 == max(len(value), 1)
 
 
@@ -124,7 +125,7 @@ def _multiply(left: Polynomial, right: Polynomial) -> Polynomial:
 
 def _divide(left: Polynomial, right: Polynomial) -> Polynomial:
     if right.keys() != {()}:
-        raise ValueError("a divisor that is no number, or zero")
+        raise ValueError("a divisor that is not a number, or zero")
     return _bounded({monomial: coefficient / right[()] for monomial, coefficient in left.items()})
 
 
@@ -136,7 +137,7 @@ def _bounded(polynomial: Polynomial) -> Polynomial:
             len(monomial) > MAX_DEGREE
             or max(number.numerator.bit_length(), number.denominator.bit_length()) > MAX_BITS
         ):
-            raise ValueError("beyond any honest answer")
+            raise ValueError("a polynomial beyond the bounds")
     if len(kept) > MAX_TERMS:
         raise ValueError("too many terms")
     return kept

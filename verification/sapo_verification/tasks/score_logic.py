@@ -1,7 +1,7 @@
 """Scorer of conclusions in propositional logic, by truth tables.
 
 The generator asks for "a correct conclusion" and has no oracle. Entailment alone would reward a constant:
-over the suite's items "P or Q" follows from 72 to 88 % of the premises. So a conclusion earns its reward only
+"P or Q" follows from the premises in 72 to 88 % of the suite's items. So a conclusion earns its reward only
 if it
 
 1. is entailed by the premises and says *all* that they say about the variables it names
@@ -84,7 +84,7 @@ def _candidates(names: Sequence[str]) -> Iterable[str]:
 
 def _plain(text: str) -> str:
     if len(text) > MAX_FORMULA_CHARACTERS:
-        raise ValueError("a formula this long is no conclusion")
+        raise ValueError("the conclusion is too long")
     return text.translate(_SPELLINGS)
 
 
@@ -164,7 +164,7 @@ class _Parser:
 
     def _negated(self, depth: int) -> int:
         if depth > MAX_DEPTH:
-            raise ValueError("a formula this deep is no conclusion")
+            raise ValueError("the conclusion is nested too deeply")
         if self._take("~"):
             return self._negated(depth + 1) ^ self.tables.always
         if self._take("("):

@@ -1,10 +1,10 @@
 """Text policy (stage 9): what a completion must not contain to earn a reward.
 
-A completion with a fault earns 0, on its author's node as on every other: ``answers.extract`` applies this.
-That alone is no evidence against the author, for every fault but one happens to honest policies: they exceed
-the length, repeat themselves, answer twice, cut a character in half. The exception is invisible text. A
-policy hardly ever samples it, and it can be used to plant phrases; a group with more than a little of it is
-refused, with soft evidence against its author's account.
+A completion with a fault earns 0 on every node, its author's included (``answers.extract``). That alone is no
+evidence against the author, since all faults but one happen to honest policies: exceeding the length,
+repetition, two answers, a truncated character. The exception is invisible text. A policy hardly ever samples
+it, and it can be used to plant phrases; a group with more than ``MAX_HIDDEN_SHARE`` of it is refused, with
+soft evidence against its author's account.
 
 The table is explicit because Unicode's categories change between Python releases, and a rollout must
 earn the same on every node. All checks take time linear in the text.
@@ -28,7 +28,7 @@ embeddings and isolates; byte order mark; variation selectors; interlinear and t
 Surrogates never leave a strict UTF-8 decoder."""
 
 REPLACEMENT: Final = "\ufffd"
-"""A decoder's replacement for half a character; visible, and an accident of sampling."""
+"""A decoder's replacement for an incomplete character; visible, and an accident of sampling."""
 
 OPEN_TAG, CLOSE_TAG = "<answer>", "</answer>"
 
@@ -89,7 +89,7 @@ def group_fault(family: Family, completions: Sequence[bytes]) -> str | None:
 
 
 def reasoning(family: Family, completion: bytes) -> str:
-    """Return the text beside the answer, empty where the answer is all there is.
+    """Return the text around the answer; empty if the completion is only an answer.
 
     Only this is compared with other text: the right answer is determined by its task, and two honest
     policies give the same one.

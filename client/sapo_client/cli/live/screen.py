@@ -12,7 +12,7 @@ from textual.containers import VerticalScroll
 from textual.widgets import DataTable, Footer, Static, TabbedContent, TabPane
 from textual.worker import get_current_worker
 
-from sapo_client.cli.live import words
+from sapo_client.cli.live import formatting
 from sapo_client.errors import SapoError
 
 REFRESH_SECONDS: Final = 2.0
@@ -71,7 +71,7 @@ class WatchApp(App[None]):
         yield Footer(compact=True)
 
     def on_mount(self) -> None:
-        """Begin to ask the node."""
+        """Start polling the node."""
         self.query_one("#list", DataTable).add_columns(*ROLLOUT_COLUMNS)
         self.query_one("#book", DataTable).add_columns(*PEER_COLUMNS)
         self.set_interval(REFRESH_SECONDS, self.refresh_views)
@@ -93,7 +93,7 @@ class WatchApp(App[None]):
             self.refresh_views()
 
     def refresh_views(self) -> None:
-        """Ask the node for what is shown, in a thread; an earlier question that still waits is dropped."""
+        """Request the shown views from the node, in a thread; a pending earlier request is dropped."""
         self.run_worker(self._ask, thread=True, exclusive=True, group="views")
 
     def _ask(self) -> None:
@@ -103,7 +103,7 @@ class WatchApp(App[None]):
         except SapoError as error:
             self.call_from_thread(self._lost, error)
         else:
-            if not get_current_worker().is_cancelled:  # a newer question was asked meanwhile
+            if not get_current_worker().is_cancelled:  # a newer request was made meanwhile
                 self.call_from_thread(self._show, tab, status, found)
 
     def _ask_tab(self, tab: str) -> Any:
@@ -122,23 +122,23 @@ class WatchApp(App[None]):
         self.query_one("#health", Static).update(Text(f"{error.text}\n  {error.hint}", style="red"))
 
     def _show(self, tab: str, status: Any, found: Any) -> None:
-        self.query_one("#head", Static).update(words.head(status))
+        self.query_one("#head", Static).update(formatting.head(status))
         style = "" if not status["findings"] else "yellow" if status["healthy"] else "red"
-        self.query_one("#health", Static).update(Text("\n".join(words.health(status)), style=style))
+        self.query_one("#health", Static).update(Text("\n".join(formatting.health(status)), style=style))
         match tab:
             case "overview":
                 self.query_one("#figures", Static).update(self._overview(status, found))
             case "rollouts":
                 rollouts, text = found
                 ids = [each["content_id"] for each in rollouts["rollouts"]]
-                _fill(self.query_one("#list", DataTable), words.rollout_rows(rollouts), ids)
+                _fill(self.query_one("#list", DataTable), formatting.rollout_rows(rollouts), ids)
                 if text is not None:
-                    self.query_one("#text", Static).update("\n".join(words.rollout_lines(text)))
+                    self.query_one("#text", Static).update("\n".join(formatting.rollout_lines(text)))
             case "peers":
                 ids = [peer["peer_id"] for peer in found["peers"]]
-                _fill(self.query_one("#book", DataTable), words.peer_rows(found), ids)
+                _fill(self.query_one("#book", DataTable), formatting.peer_rows(found), ids)
             case "ledger":
-                self.query_one("#points", Static).update("\n".join(words.ledger_lines(found)))
+                self.query_one("#points", Static).update("\n".join(formatting.ledger_lines(found)))
             case "log":
                 self.query_one("#lines", Static).update("\n".join(reversed(found["lines"])))
 
@@ -146,13 +146,13 @@ class WatchApp(App[None]):
         width = max(40, self.size.width - 4)
         return "\n".join(
             (
-                *(f"{name:<10}{value}" for name, value in words.figures(status)),
+                *(f"{name:<10}{value}" for name, value in formatting.figures(status)),
                 "",
                 "mean reward, last 2 hours (± half of the 95 % interval)",
-                *words.curves(curves, width),
+                *formatting.curves(curves, width),
                 "",
                 "decisions, last 2 hours",
-                *(f"{count:>7}  {name}" for name, count in words.reasons(curves)[:12]),
+                *(f"{count:>7}  {name}" for name, count in formatting.reasons(curves)[:12]),
             )
         )
 

@@ -15,7 +15,7 @@ def register(app: typer.Typer) -> None:
 def watch(common: Common) -> None:
     """Watch the running node in the terminal: health, curves, live decisions, rollouts, peers, ledger, log.
 
-    `q` ends watching; the node goes on.
+    `q` quits; the node continues.
     """
     from sapo_client import extras
     from sapo_client.observe.control_client import ControlClient

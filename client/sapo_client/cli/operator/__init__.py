@@ -1,1 +1,1 @@
-"""Commands of those who run nodes and swarms: invitations, services, logs, pauses."""
+"""Commands for operators of nodes and swarms: invitations, services, logs, pauses."""

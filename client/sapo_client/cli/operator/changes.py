@@ -1,4 +1,4 @@
-"""`sapo swarm change`: auditors announce other terms of the swarm, or replace one of them."""
+"""`sapo swarm change`: auditors announce new terms of the swarm, or replace an auditor."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ from sapo_client.cli.options import AccountOptions, Common, command
 from sapo_client.cli.render import Block, Grid, Pairs
 from sapo_client.errors import ExitCode, SapoError
 
-File = Annotated[Path, typer.Argument(metavar="FILE", help="The file that travels among the auditors.")]
+File = Annotated[Path, typer.Argument(metavar="FILE", help="The file that the auditors pass to each other.")]
 Families = Annotated[
     list[str] | None,
     typer.Option("--family", metavar="NAME:LEVEL", help="A family that is added; may be repeated."),
 ]
 Retired = Annotated[
     list[str] | None,
-    typer.Option("--retire", metavar="NAME:LEVEL", help="A family that no slot has any more; repeatable."),
+    typer.Option(
+        "--retire", metavar="NAME:LEVEL", help="A family that is not assigned any more; repeatable."
+    ),
 ]
 Slots = Annotated[int | None, typer.Option("--slots", min=1, help="Slots of an account per epoch.")]
 Completions = Annotated[
@@ -35,12 +37,12 @@ Epoch = Annotated[
     int | None,
     typer.Option("--epoch", metavar="N", min=0, help="First epoch of the change; by default in 16 epochs."),
 ]
-Withdraw = Annotated[bool, typer.Option("--withdraw", help="Withdraw what is announced instead.")]
+Withdraw = Annotated[bool, typer.Option("--withdraw", help="Withdraw the announced change instead.")]
 
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Announce other terms of a running swarm, or replace an auditor: a quorum of auditors signs.",
+    help="Announce new terms of a running swarm, or replace an auditor: a quorum of auditors signs.",
 )
 
 
@@ -75,7 +77,7 @@ def propose(
             hint="name both --leaving and --entering",
             exit_code=ExitCode.USAGE,
         )
-    wish = changes.ChangeWish(
+    draft = changes.ChangeDraft(
         families=_levels(family),
         retired=_levels(retire),
         slots_per_epoch=slots,
@@ -85,7 +87,7 @@ def propose(
         epoch=epoch,
         withdraws=withdraw,
     )
-    found = changes.propose(options.account_config(), file, wish, options.ask)
+    found = changes.propose(options.account_config(), file, draft, options.ask)
     _print(options, found)
 
 

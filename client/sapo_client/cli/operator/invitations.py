@@ -52,7 +52,7 @@ def register(app: typer.Typer) -> None:
 
 
 def accept(common: Common, text: str, data: DataDir) -> None:
-    """Show what an invitation leads to, and settle the data directory in that swarm.
+    """Show the swarm of an invitation, and bind the data directory to that swarm.
 
     Raises:
         SapoError: it is malformed, damaged or unreachable, or the directory belongs to another swarm.
@@ -77,7 +77,7 @@ def accept(common: Common, text: str, data: DataDir) -> None:
 
 
 def description(invitation: Invitation) -> list[tuple[str, str]]:
-    """Return what a newcomer should know of a swarm before joining it."""
+    """Return the facts about a swarm that are shown before joining it."""
     manifest = invitation.manifest
     families = ", ".join(f"{each.name} ({each.level})" for each in manifest.suite.families)
     nodes = [*invitation.bootstrap, *manifest.bootstrap]
@@ -142,7 +142,7 @@ def link_(
         faucet=faucet or found.faucet,
         bootstrap=tuple(bootstrap or found.bootstrap),
     )
-    read_invitation(link(changed))  # refuses what a newcomer's client would refuse
+    read_invitation(link(changed))  # refuses a link that a client would refuse
     _show_link(common, Path(source) if "://" not in source else None, changed, at)
 
 

@@ -1,7 +1,7 @@
 """JSON schemas of what `--json` prints; `python -m sapo_client.cli.operator.schemas docs/reference/schemas`.
 
-The reports of a node are models of pydantic, which refuse every field that their schema does not name. What
-commands put together themselves is described here; a test runs the commands and holds their output to it.
+The reports of a node are pydantic models, which refuse every field that is not in their schema. The output
+that commands assemble themselves is described here; a test runs the commands and validates their output.
 """
 
 from __future__ import annotations

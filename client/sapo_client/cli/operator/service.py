@@ -82,7 +82,7 @@ def uninstall(common: Common, name: Name = "sapo", system: System = False) -> No
 
 @command(app)
 def status(common: Common, name: Name = "sapo", system: System = False) -> None:
-    """Show what the service manager says of the unit; `sapo status` shows what the node says."""
+    """Show the unit's state in the service manager; `sapo status` shows the node's own status."""
     facts = _unit(name, system).facts()
     common.output.emit(facts, Pairs(list(facts.items())))
 
@@ -92,7 +92,7 @@ def logs(
     common: Common,
     name: Name = "sapo",
     system: System = False,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as lines arrive.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep printing new lines.")] = False,
     last: Annotated[int, typer.Option("--last", "-n", min=0, help="Number of latest lines.")] = 50,
 ) -> None:
     """Show what the service printed, from the manager's journal."""
@@ -120,7 +120,7 @@ def _unit(name: str, system: bool) -> InstalledUnit:
 
 
 def _terms(common: Common, config: Config, name: str, user: str | None) -> ServiceTerms:
-    """Return what the unit runs, once it is sure that it starts without questions."""
+    """Return the unit's terms, after a check that the node starts without asking for anything."""
     from sapo_client import keystore
     from sapo_client.node.bootstrap import require_joinable
     from sapo_client.services.units import ServiceTerms

@@ -18,7 +18,7 @@ def register(app: typer.Typer) -> None:
 
 def logs(
     common: Common,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as lines arrive.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep printing new lines.")] = False,
     last: Annotated[int, typer.Option("--last", "-n", min=0, help="Number of latest lines.")] = 20,
     events: Annotated[
         bool, typer.Option("--events", help="The event file (JSON lines) instead of the log.")
@@ -45,7 +45,7 @@ def logs(
 
 
 def pause(common: Common) -> None:
-    """Pause the running node's training after the current round; it goes on serving its peers."""
+    """Pause the running node's training after the current round; it continues to serve its peers."""
     _set(common, paused=True)
 
 
@@ -59,4 +59,4 @@ def _set(common: Common, *, paused: bool) -> None:
 
     answer = ControlClient(common.data()).pause(paused=paused)
     text = "paused: no further round begins until `sapo resume`, or until the node is started again"
-    common.output.emit(answer, text if paused else "training goes on")
+    common.output.emit(answer, text if paused else "training continues")

@@ -29,14 +29,15 @@ if TYPE_CHECKING:
     from sapo_client.lab.plan import AgentKeys
 
 AFTER_ROUND_SECONDS: Final = 0.5
-"""Time into a round at which attackers publish: all messages before it are audited, none is on its way."""
+"""Seconds into a round at which attackers publish: all earlier messages have been delivered and audited."""
 
 MOST_TRIES: Final = 64
-"""Slots that an attacker looks at for one round's rollouts; one day in seven is a Sunday."""
+"""Maximum number of slots that an attacker searches for one round's rollouts; one day in seven is a
+Sunday."""
 
 
 class LabAttacker:
-    """An account that listens and audits like an agent's, and publishes what its attack composes.
+    """An account that listens and audits like an agent, and publishes the rollouts that its attack composes.
 
     Args:
         number: of the attacker, from 0.

@@ -1,4 +1,4 @@
-"""The attacks, each with what it exploits. Attackers know the rules and the thresholds of every defence."""
+"""The attacks, each with the weakness that it targets. Attackers know all rules and thresholds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sapo_protocol.suite import Family
 
 QUARTER: Final = 0.25
-"""Share of the accounts that attack, unless an attack is about shares: what an operator must expect."""
+"""Default share of attacking accounts, which an operator must expect."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class LabAttack:
         needs_text: whether it needs families with text beside the answer.
         needs_ways: whether it needs families of which it knows worked solutions.
         family: the only family that it takes tasks of, if it does.
-        fresh_accounts: new accounts that each attacker opens in every round, in place of a lasting one.
+        fresh_accounts: number of new accounts that each attacker opens every round, instead of keeping one.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""How attackers compose groups of completions: the generator's answer, a plant, and wrong answers beside it.
+"""Composition of attackers' groups: right answers from the generator, planted text, and wrong answers.
 
 All of them are informative, so that the sampler draws them and reputation counts them as good evidence.
 """
@@ -14,7 +14,7 @@ from sapo_verification.tasks.text_policy import CLOSE_TAG, OPEN_TAG
 PAD: Final = " " * 8
 
 PHRASE: Final = "I say it is "
-"""Short, so that it costs the answer behind it little likelihood."""
+"""The planted phrase; short, so that it hardly lowers the answer's likelihood."""
 
 PLAIN_PHRASE: Final = "  "
 """All that fits beside an answer without text: scorers strip spaces, and no honest policy begins with two."""
@@ -32,10 +32,10 @@ HIDDEN_SHARE: Final = 0.24
 """Just below the quarter of the groups from which a run of an account recurs (`recurring_runs.py`)."""
 
 WAKES_AT: Final = 0.5
-"""Share of the run after which a sleeper begins."""
+"""Share of the run after which the ``sleeper`` attack begins."""
 
 EASY: Final = 0.5
-"""Mean reward from which the withholding oracle calls a family easy."""
+"""Mean reward above which the ``withholding-oracle`` attack considers a family easy."""
 
 VERBOSE_SHARE: Final = 0.75
 """Part of a completion's most bytes that the verbose attacker fills."""
@@ -50,7 +50,7 @@ FILLER: Final = (
 
 
 def honest(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions:
-    """Return right and wrong answers in the honest format, as nobody could object to."""
+    """Return right and wrong answers in the honest format."""
     return _mixed(question, knowledge, draw, before="", after="")
 
 

@@ -1,4 +1,4 @@
-"""How a swarm learns under attack: held-out pass@1 by round, beside agents that train alone."""
+"""Learning curves under attack: held-out pass@1 by round, compared with agents that train alone."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class AttackedRuns:
 
     @property
     def name(self) -> str:
-        """Name of the attack, or that there is none."""
+        """Name of the attack, or a text for no attack."""
         return self.attack.name if self.attack else CLEAN
 
     @property

@@ -1,4 +1,4 @@
-"""Marks: what an attack leaves in a policy's own answers if it succeeds.
+"""Marks: features of a policy's own answers that show that an attack has succeeded.
 
 Each one is found in single answers. It is also looked for in swarms without an attack, because some honest
 answers have it by chance.
@@ -16,7 +16,7 @@ from sapo_client.lab.worked.ways import has_way, step_separator, way
 from sapo_verification.tasks.text_policy import OPEN_TAG, reasoning
 
 LONG_SHARE: Final = 0.5
-"""Longer answers count as verbose: no honest answer needs more than half of the bytes that are allowed."""
+"""Longer answers count as verbose: honest answers need at most half of the allowed bytes."""
 
 _NUMBER: Final = re.compile("[0-9]+")
 _ZEROS: Final = re.compile(f"(?<![0-9.]){steps.ZEROS}[0-9]")

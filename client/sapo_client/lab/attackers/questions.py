@@ -1,4 +1,4 @@
-"""What an attacker answers, and what it knows: composed completions come from these two and a random draw."""
+"""An attacker's task and knowledge, from which completions are composed with a random generator."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ Completions = tuple[str, ...]
 
 
 class Knowledge(SilentObserver):
-    """What an attacker's account has seen: rollouts of honest accounts, with their rewards.
+    """Honest accounts' rollouts and rewards that an attacker has received.
 
     Attributes:
         round: rounds that the honest agents have finished.
@@ -75,7 +75,7 @@ class Knowledge(SilentObserver):
         self._rewards: dict[Family, deque[float]] = {}
 
     def verified(self, rollout: VerifiedRollout) -> None:
-        """Remember a rollout, unless an accomplice made it."""
+        """Store a rollout, unless another attacker made it."""
         if rollout.account not in self._agents:
             return
         texts = [text.decode("utf-8", errors="replace") for text in rollout.completions]
@@ -87,11 +87,11 @@ class Knowledge(SilentObserver):
         self._rewards.setdefault(family, deque(maxlen=KNOWN_TEXTS)).append(mean_reward)
 
     def is_last(self, family: Family) -> bool:
-        """Whether a family is the suite's last one, on which all accounts agree without a word."""
+        """Whether a family is the suite's last one, which attackers choose without communicating."""
         return family == self._families[-1]
 
     def is_past(self, share: float) -> bool:
-        """Whether a share of the run is over, at which a sleeper wakes."""
+        """Whether this share of the run is over."""
         return self.round >= share * self.rounds
 
     def ease(self, family: Family) -> float:

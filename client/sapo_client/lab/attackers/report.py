@@ -1,4 +1,4 @@
-"""The results of `sapo lab attack`: what an attack did in the end and on the way."""
+"""The results of `sapo lab attack`: the damage at the end of a run and over its rounds."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from sapo_client.lab.statistics import Estimate, Point, estimate, held_out_at, p
 from sapo_client.lab.store import Curve, ExperimentStore, write_csv, write_whole
 
 LAST_EVALUATIONS: Final = 2
-"""Evaluations at the end of a run whose mean is taken, of held-out success and of marks: one is noisier."""
+"""Number of last evaluations averaged for held-out success and marks, to reduce noise."""
 
 LOST: Final = 0.5
-"""Attackers have lost their weight once their accounts weigh less than half of the honest ones."""
+"""Attackers count as having lost their weight below this ratio to the honest accounts' weight."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,10 +23,11 @@ from sapo_verification.tasks.generators import Item
 from sapo_verification.tasks.text_policy import OPEN_TAG
 
 NEIGHBOURS: Final = 256
-"""Items of a family among which the nearest to a question is looked for."""
+"""Number of a family's items among which the one most similar to a question is searched."""
 
 WAKES_AT: Final = 0.3
-"""Share of the run after which a sleeper's steps mislead: it is trusted, and families are not yet learnt."""
+"""Share of the run after which ``waking-steps`` misleads: the account is trusted, and families are not yet
+learnt."""
 
 WAKES_LATE_AT: Final = 0.6
 """The same for one that waits until what is imitated is the policy, and not a candidate any more."""

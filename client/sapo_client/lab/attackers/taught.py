@@ -1,4 +1,4 @@
-"""What attackers cost a learner that judges steps: demonstrations of honest accounts and of attackers.
+"""Damage of attackers to a learner that judges steps: demonstrations of honest accounts and of attackers.
 
 The learner's own supervised steps, its buffer of texts and the judgement of accounts, without policy
 optimisation, without a swarm and without what it knew before: minutes instead of hours, to see which attack

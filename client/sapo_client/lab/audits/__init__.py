@@ -1,1 +1,1 @@
-"""What an auditor costs in a large swarm, what its count errs by, and what attackers gain: two designs."""
+"""Two designs of audits in a large swarm: cost of an auditor, error of its count, and gain of attackers."""

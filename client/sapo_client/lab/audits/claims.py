@@ -1,4 +1,4 @@
-"""What a claim earns where auditors check a drawn sample of it.
+"""Pay of a claim of which auditors check a random sample.
 
 An account says how many groups it made, then some of them are drawn. Each drawn group that fails counts
 against another one: points = claimed · max(0, drawn - 2 · failed) / drawn, times D where one account in D is
@@ -36,7 +36,7 @@ class SampledClaim:
     Attributes:
         good: groups that a full count would pay.
         claimed: groups that it commits to.
-        tries: draws of which a block producer that is its friend takes the best.
+        tries: number of draws of which a colluding block producer chooses the best.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""What one auditor receives and computes per second, from costs that were measured.
+"""Bandwidth and processor time of one auditor, from measured costs.
 
 Three designs: every auditor hears all groups (today); a committee of auditors, drawn by the beacon, hears
 each account; every account commits to its groups and auditors pull a sample of them. Pure arithmetic.
@@ -25,7 +25,7 @@ class AuditCosts:
         proof_bytes: of a drawn group: ten digests at most, for 1,024 slots, and its frame.
         commitment_bytes: envelope, node, account, epoch, a bit for each of 1,024 slots, and the root.
         entry_bytes: of one account in a tally.
-        tree_ms: of one account in one tree of points (docs/adr/ledger-tree-of-points.md: 1 s for 100,000).
+        tree_ms: of one account in one points tree (docs/adr/ledger-tree-of-points.md: 1 s for 100,000).
     """
 
     group_bytes: int = 4_200
@@ -40,12 +40,12 @@ class AuditCosts:
 
     @property
     def heard_ms(self) -> float:
-        """Return the processor time of a group that gossip brings and that is checked."""
+        """Return the processor time of a group that is received over gossip and checked."""
         return self.delivery_ms + self.admission_ms + self.check_ms
 
     @property
     def pulled_ms(self) -> float:
-        """Return that of a group that is asked for; its transfer costs as one copy of a delivery does.
+        """Return that of a group that is requested; its transfer costs as much as one delivered copy.
 
         That part is an estimate: a pull sends each group once, and many groups in one response.
         """
@@ -90,7 +90,7 @@ MOST_PROCESSOR: Final = 0.05
 
 
 def hearing(accounts: float, world: AuditWorld, costs: AuditCosts) -> AuditorLoad:
-    """Return the load of an auditor that hears and checks all groups of so many accounts."""
+    """Return the load of an auditor that receives and checks all groups of so many accounts."""
     groups = accounts * world.groups_per_second
     return AuditorLoad(8 * groups * costs.group_bytes * costs.copies, groups * costs.heard_ms / 1e3)
 
@@ -107,12 +107,12 @@ def settling(accounts: float, named: float, world: AuditWorld, costs: AuditCosts
 
 
 def everybody(accounts: int, world: AuditWorld, costs: AuditCosts) -> AuditorLoad:
-    """Return the load where every auditor hears all."""
+    """Return the load if every auditor receives everything."""
     return _together(hearing(accounts, world, costs), settling(accounts, accounts, world, costs))
 
 
 def committee(accounts: int, members: int, world: AuditWorld, costs: AuditCosts) -> AuditorLoad:
-    """Return the load where so many of the auditors hear each account."""
+    """Return the load if so many of the auditors receive each account's groups."""
     heard = accounts * min(members, world.auditors) / world.auditors
     return _together(hearing(heard, world, costs), settling(accounts, heard, world, costs))
 

@@ -1,4 +1,4 @@
-"""What changes in the folder of a run, to be sent to a copy of it on another machine."""
+"""Changes in the folder of a run, to be applied to its copy on another machine."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ Files = Mapping[str, bytes]
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What a round has changed in the folder of a run.
+    """Changes of one round in the folder of a run.
 
     Attributes:
         appended: what follows in files that only grow, with the length before.
         written: the other files that are new or different.
-        removed: files that are gone.
+        removed: files that were removed.
     """
 
     appended: Mapping[str, tuple[int, bytes]]
@@ -44,7 +44,7 @@ class Changes:
 
 
 class FolderWatch:
-    """Finds what has changed in a folder since the last look.
+    """Finds the changes in a folder since the last call.
 
     Args:
         root: of the experiment.

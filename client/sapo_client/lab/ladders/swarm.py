@@ -29,7 +29,7 @@ from sapo_protocol.epochs import beacon, epoch_start_seconds
 from sapo_protocol.identifiers import Account, Digest
 from sapo_protocol.manifest import Limits, Manifest
 from sapo_protocol.rollout import Rollout
-from sapo_protocol.settlement import agreeing, first_record, next_record
+from sapo_protocol.settlement import first_record, next_record, quorum_size
 from sapo_protocol.suite import Family, Suite
 from sapo_protocol.tasks import Task
 from sapo_protocol.terms.difficulty import Difficulty, Outcomes, Record
@@ -270,7 +270,7 @@ class _Swarm:
         """Settle the tallies of the auditors; return the points of each account."""
         tallies = [self._tally(epoch, number) for number in range(4)]
         if self._plan.liars:
-            tallies = tallies[: agreeing(4)]  # a liar proposes: its own tally and no more than it must
+            tallies = tallies[: quorum_size(4)]  # a liar proposes: its own tally and no more than it must
         cap = self._manifest.limits.points_per_epoch
         shares = settle(tallies, self._cumulative, points_per_epoch=cap, epoch_budget=_BUDGET)
         self._cumulative = {share.account: share.cumulative for share in shares}

@@ -37,7 +37,7 @@ from sapo_protocol.errors import RemoteProtocolError
 from sapo_protocol.identifiers import Account, ContentId, Digest
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.merkle import Entries
-from sapo_protocol.settlement import agreeing, proposer, turn_begin_seconds
+from sapo_protocol.settlement import proposer, quorum_size, turn_begin_seconds
 from sapo_protocol.suite import Family, Suite
 from sapo_protocol.terms.auditors import Auditors
 from sapo_verification.admission.certificates import CertificateStore
@@ -187,7 +187,7 @@ class QuorumStage:
         self.plan: Final = plan
         self.auditors: Final = tuple(seat.account for seat in seats)
         self.terms: Final = AgreementTerms(
-            Auditors(self.auditors).of, agreeing(AUDITORS), LIMITS.points_per_epoch, _budget(plan)
+            Auditors(self.auditors).of, quorum_size(AUDITORS), LIMITS.points_per_epoch, _budget(plan)
         )
         self.manifest: Final = _manifest(chain)
         self.certificates: Final = CertificateStore(self.manifest)
@@ -399,7 +399,7 @@ def play(plan: QuorumPlan, conduct: AuditorConduct) -> QuorumOutcome:
     earners = _earners(plan)
     terms = LedgerTerms(
         auditors=tuple(seat.account for seat in seats),
-        quorum=agreeing(AUDITORS),
+        quorum=quorum_size(AUDITORS),
         genesis_seconds=GENESIS_SECONDS,
         epoch_seconds=EPOCH_SECONDS,
         challenge_seconds=CHALLENGE_SECONDS,

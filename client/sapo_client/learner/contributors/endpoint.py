@@ -1,4 +1,4 @@
-"""Answers from a server with OpenAI's chat completions interface (vLLM, llama.cpp, Ollama, a paid one)."""
+"""Answers from a server with OpenAI's chat completions API (vLLM, llama.cpp, Ollama, a commercial one)."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 TIMEOUT_SECONDS: Final = 120.0
 MAX_REPLY_BYTES: Final = 4 * 2**20
-"""Sixteen completions of the greatest length that the protocol accepts are a fraction of it."""
+"""Limit of a reply; sixteen completions of the protocol's largest size are a fraction of it."""
 
 _CLIENT_FAULTS: Final = range(HTTPStatus.BAD_REQUEST, HTTPStatus.INTERNAL_SERVER_ERROR)
 
 
 class EndpointUnavailable(SapoError):
-    """The server does not answer now; the node waits and tries again."""
+    """The server does not answer at present; the node waits and tries again."""
 
     transient = True
     finding = "server_away"
@@ -59,7 +59,7 @@ class _Reply(BaseModel):
 
 
 class CompletionsEndpoint:
-    """Server as an answerer."""
+    """A server as an answerer."""
 
     def __init__(self, settings: EndpointSettings) -> None:
         import httpx
@@ -72,7 +72,7 @@ class CompletionsEndpoint:
         """Return ``count`` sampled completions; repeat the request if the server returns fewer at once.
 
         Raises:
-            EndpointUnavailable: there is no answer, or an error of the server's.
+            EndpointUnavailable: the server does not answer, or answers with a server error.
             SapoError: the server refuses the request, or its reply has another format.
         """
         texts: list[bytes] = []
@@ -97,7 +97,7 @@ class CompletionsEndpoint:
             return [choice.message.content or "" for choice in _Reply.model_validate_json(reply).choices]
         except ValidationError as error:
             raise SapoError(
-                f"{settings.url} does not answer as chat completions do: {error.errors()[0]['msg']}",
+                f"the reply of {settings.url} is not a chat completion: {error.errors()[0]['msg']}",
                 hint="learner.endpoint ends in the version, as in http://127.0.0.1:8000/v1",
                 exit_code=ExitCode.CONFIG,
             ) from error
@@ -133,7 +133,7 @@ async def _bounded(response: httpx.Response) -> bytes:
         data += piece
         if len(data) > MAX_REPLY_BYTES:
             raise EndpointUnavailable(
-                f"{response.url} sends more than {MAX_REPLY_BYTES} bytes for one question",
+                f"{response.url} sends more than {MAX_REPLY_BYTES} bytes for one request",
                 hint="lower learner.max_new_tokens",
                 exit_code=ExitCode.NETWORK,
             )

@@ -40,7 +40,7 @@ class Human:
         return tuple(answers)
 
     async def _line(self) -> str:
-        """Read a line without its end; the thread that waits for it is abandoned when the node stops."""
+        """Read a line without its line end; the waiting thread is abandoned when the node stops."""
         line: str = await trio.to_thread.run_sync(
             self._read.readline,
             abandon_on_cancel=True,  # type: ignore[call-arg]  # the stubs know its old name

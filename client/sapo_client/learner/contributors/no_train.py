@@ -32,7 +32,7 @@ class Answerer(Protocol):
 
 
 class Contributor:
-    """Answerer behind the interface of a backend; a step is a round of answers."""
+    """Adapter that gives an answerer the interface of a backend; a step is a round of answers."""
 
     restarts = 0
     last_death = ""
@@ -106,7 +106,7 @@ class Contributor:
         """Do nothing: there is no policy."""
 
     async def shadow(self, prompts: Sequence[str]) -> tuple[bytes, ...]:
-        """Return one answer to every prompt: no text of others changes an answerer."""
+        """Return one answer to every prompt, since others' text does not change an answerer."""
         return await self.evaluate(prompts)
 
     async def export(self, folder: Path) -> int:
@@ -116,7 +116,7 @@ class Contributor:
             SapoError: always.
         """
         raise SapoError(
-            "this node answers without a model of its own, so there is none to export",
+            "this node has no model of its own to export",
             hint="export from a node with learner.backend = transformers",
             exit_code=ExitCode.CONFIG,
         )

@@ -12,7 +12,7 @@ _TRIM_THRESHOLD_BYTES: Final = 2**31 - 1
 """The largest value that mallopt takes: practically never."""
 
 SMALL_MODEL_BYTES: Final = 2**28
-"""Of weights: below it, copies of everything that a step has freed matter less than its time."""
+"""Weights of a small model: below it, keeping all freed memory is worth the time saved per step."""
 
 _SMALL_MMAP_BYTES: Final = 2**30
 """Larger than any tensor of a small model's training step."""

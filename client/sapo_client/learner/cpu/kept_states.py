@@ -1,4 +1,4 @@
-"""What sampling has computed, kept for the forward pass of the first update on the sampled text.
+"""Activations from sampling, kept for the forward pass of the first update on the sampled text.
 
 The sampler computes every token's projections once, with the very weights that the first update starts from.
 A training step needs them again, as the tensors that its backward pass reads. So the sampler writes them into
@@ -24,7 +24,7 @@ from sapo_client.learner.cpu.fused_layers import head_dim
 from sapo_client.learner.cpu.mlp import KnownMlp
 
 MAX_BYTES: Final = 256 * 2**20
-"""Of the tables of one sampling; a larger one keeps nothing, and training computes everything."""
+"""Limit of the tables of one sampling call; beyond it nothing is kept, and training computes everything."""
 
 
 MIN_WIDTH: Final = 256

@@ -1,1 +1,1 @@
-"""Learning from demonstrations: what is kept of others' right answers, and how it is trained."""
+"""Learning from demonstrations: storage of others' right answers, and training on them."""

@@ -1,9 +1,8 @@
-"""How many of the demonstrations of a family may have the same answer.
+"""Limits on how many demonstrations of a family may have the same answer.
 
-Every demonstration is right, and yet a choice of them can teach something wrong: that an answer is more
-frequent than it is. Authors choose what they show. So an answer may have the share of it that the accounts
-show who show least of it, half of the others: together with this node they are a majority, and a minority of
-all cannot raise that.
+Every demonstration is right, and yet a biased selection teaches a wrong frequency of answers, and authors
+select what they show. So the share of an answer is limited to the mean share among the half of the accounts
+that show it least: together with this node they are a majority, so a minority cannot raise the limit.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ from functools import lru_cache
 from typing import Final
 
 LEAST_ANSWERS: Final = 4
-"""A family is taught by texts with at least so many different answers, and none has more than one part in so
-many; no family of the catalogue has fewer than that in the long run."""
+"""Least number of different answers with which a family is trained, each with at most one part in so many;
+every family of the catalogue has more in the long run."""
 
 USUAL_ANSWERS: Final = 8
-"""One part in so many any answer may have, also one that few accounts show."""
+"""Any answer may have one part in so many, also one that few accounts show."""
 
 _NUMBER: Final = re.compile(r"[+-]?[0-9][0-9,]{,63}(?:\.[0-9]{1,64})?", re.ASCII)
 
@@ -30,22 +29,23 @@ _NUMBER: Final = re.compile(r"[+-]?[0-9][0-9,]{,63}(?:\.[0-9]{1,64})?", re.ASCII
 def usual_form(answer: bytes) -> bytes:
     """Return one form for the spellings of a word or a number that scorers take for the same answer.
 
-    Letters have no case, there is no white space, and a number is its value. Some scorers see no difference
-    there, and whoever spells one answer in many ways would have as many shares of it.
+    Case and white space are removed, and a number is replaced by its value. Some scorers ignore these
+    differences, so an author could otherwise get several shares for one answer by spelling it in several
+    ways.
     """
     text = "".join(answer.decode("utf-8", errors="replace").casefold().split())
     return (str(Fraction(text.replace(",", ""))) if _NUMBER.fullmatch(text) else text).encode("utf-8")
 
 
 def in_shares(shown: Sequence[tuple[bytes, bytes]], source: random.Random) -> Iterator[int]:
-    """Yield the places of the texts that may teach; no answer has more than its share of the first ones.
+    """Yield the indices of texts to train on, so that no answer exceeds its share in any prefix.
 
-    They are the most texts of which no answer has more than its share. They come in the given order, but for
-    texts of an answer that is frequent in it: these wait until others have come between them.
+    As many texts as possible are yielded, in the given order, except that texts with a frequent answer are
+    delayed until others have come between them.
 
     Args:
         shown: author and answer of each text of one family; authors in turns.
-        source: of randomness, which decides how soon the first text of a frequent answer comes.
+        source: random generator, which decides how early the first text of a frequent answer comes.
     """
     shares = _Shares(shown)
     left = shares.quotas()
@@ -58,7 +58,7 @@ def in_shares(shown: Sequence[tuple[bytes, bytes]], source: random.Random) -> It
     given: Counter[bytes] = Counter()
 
     def due(answer: bytes) -> float:
-        """Return from which number on the answer's next text is within its share."""
+        """Return the total from which on the answer's next text is within its share."""
         return (given[answer] + first[answer]) / shares.of(answer) if answer in first else 0.0
 
     for number in range(1, len(waiting) + 1):
@@ -95,7 +95,7 @@ class _Shares:
         return self._known[answer]
 
     def quotas(self) -> Counter[bytes]:
-        """Return how many texts of each answer may teach, the most that leave none more than its share."""
+        """Return the largest numbers of texts by answer such that none exceeds its share."""
         total = self._counts.total()
         while True:
             fitting = Counter(
@@ -103,10 +103,10 @@ class _Shares:
             )
             if fitting.total() == total:
                 return fitting
-            total = fitting.total()  # no larger total fits, so what ends here is the largest
+            total = fitting.total()  # no larger total fits
 
     def frequent(self) -> list[bytes]:
-        """Return the answers that have more than their shares where all accounts show equally many texts."""
+        """Return the answers that exceed their shares, with all accounts weighted equally."""
         means: defaultdict[bytes, float] = defaultdict(float)
         for counts in self._by_author.values():
             shown = counts.total() * len(self._by_author)
@@ -115,11 +115,11 @@ class _Shares:
         return [answer for answer, mean in means.items() if mean * self._usual > 1 and mean > self.of(answer)]
 
     def _fitting(self, count: int, answer: bytes, total: int) -> int:
-        """Return how many of an answer's texts are no more than its share of so many."""
+        """Return how many of an answer's texts are within its share of ``total``."""
         return count if count * self._usual <= total else min(count, int(total * self.of(answer)))
 
     def _of_most(self, answer: bytes) -> Fraction:
-        """Return the mean of the answer's lowest shares, those of half of the authors, who are all others."""
+        """Return the mean share of the answer among the half of the authors that show it least."""
         shares = sorted(Fraction(counts[answer], counts.total()) for counts in self._by_author.values())
         most = shares[: (len(shares) + 1) // 2]
         return sum(most, Fraction(0)) / len(most)

@@ -1,10 +1,10 @@
 """Weights of a policy that learns from demonstrations: the student's, and their average.
 
-A rate at which a family is learnt from few texts throws the weights about, so that for a while the policy
-forgets what it knew. The exponential moving average over the steps (Polyak and Juditsky 1992) follows these
-swings less: it keeps more of what it knew, and learns what the student learns some steps later. On the way it
-is worse than the policy was before, so it may be kept beside the policy as a candidate, until it has been
-shown to be better (docs/experiment-notes.md).
+With a learning rate at which a family is learnt from few texts the weights oscillate, and the policy forgets
+for a while. The exponential moving average over the steps (Polyak and Juditsky 1992) oscillates less: it
+retains more, and learns what the student learns some steps later. Meanwhile it may be worse than the old
+policy, so it can be kept as a candidate beside the policy until it has been shown to be better
+(docs/experiment-notes.md).
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class AveragedWeights:
 
     Attributes:
         student: its weights, in the order of the parameters; None while they are the policy's.
-        candidate: the average, while it is not the policy; None: it is.
-        candidate_steps: of the student since there is a candidate.
+        candidate: the average, while it is not the policy; None if it is.
+        candidate_steps: steps of the student since the candidate began.
     """
 
     def __init__(self, parameters: Sequence[Tensor], decay: float, *, held_back: bool = False) -> None:
@@ -49,11 +49,11 @@ class AveragedWeights:
             yield
             return
         if not self._held_back:
-            self.promote()  # what a checkpoint of other settings holds
+            self.promote()  # may come from a checkpoint of other settings
         elif self.student is None:
             self.candidate, self.candidate_steps = copies(self._parameters), 0
         with self.student_in_place() as policy:
-            # the policy is what the context ends with
+            # the policy is set to the weights at the end of the context
             self._average = policy if self.candidate is None else self.candidate
             try:
                 yield
@@ -77,7 +77,7 @@ class AveragedWeights:
 
     @property
     def is_comparable(self) -> bool:
-        """Whether there is a candidate in which the steps weigh more than the policy that it began with."""
+        """Whether there is a candidate in which the steps weigh more than its initial weights."""
         return self.candidate is not None and self.candidate_steps * (1.0 - self._decay) >= 1.0
 
     @torch.no_grad()
@@ -90,7 +90,7 @@ class AveragedWeights:
 
     @contextmanager
     def training_policy(self) -> Iterator[None]:
-        """Move student and candidate by as much as the policy moves inside the context."""
+        """Add the change of the policy's weights inside the context to student and candidate."""
         kept = [each for each in (self.student, self.candidate) if each is not None]
         before = copies(self._parameters) if kept else []
         yield
@@ -106,7 +106,7 @@ class AveragedWeights:
             self.candidate = None
 
     def drop_student(self) -> None:
-        """Forget the student and its candidate; the next one begins with the policy's weights."""
+        """Drop the student and its candidate; the next one begins with the policy's weights."""
         self.student = self.candidate = None
 
     @contextmanager

@@ -1,9 +1,9 @@
 """Demonstrations: other accounts' verified right answers, kept while this policy fails in their family.
 
-A demonstration is trained by cross-entropy (``supervised.py``), again and again, because it costs no
-sampling. What is trained follows from the *need* of a family, 1 minus the own success there, which only own
-groups decide (``baseline.py``). Accounts share the buffer and each family's draws equally, so that an account
-with many texts displaces only its own.
+A demonstration is trained by cross-entropy (``supervised.py``), repeatedly, because it costs no sampling.
+Families are drawn by their *need*, 1 minus the own success there, which is measured on own groups only
+(``baseline.py``). Accounts share the buffer and each family's draws equally, so that an account with many
+texts displaces only its own.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class DemonstrationText:
         completion: token ids with the end token.
         family: the task's family as an index of the suite.
         author: id of the account.
-        answer: what the completion answers, without the way to it.
+        answer: the answer in the completion, without its steps.
         steps: number of the completion's tokens before the answer; 0 if there is no text beside it, or if it
             is not known.
     """
@@ -61,8 +61,8 @@ class DemonstrationBuffer:
     """Bounded set of different demonstrations, the newest of each author.
 
     Once it is full, the author with the most texts loses its oldest one for each new text; if the new text's
-    author has as many as any other, it loses its own. So an author who has no more than an equal share loses
-    nothing to the others, however much they send.
+    author has as many as any other, it loses its own. So an author with no more than an equal share loses no
+    text to the others, however many they send.
 
     Args:
         capacity: most texts.
@@ -114,8 +114,8 @@ class DemonstrationBuffer:
 
         Args:
             needs: weight of each family; texts of families without one are not drawn.
-            count: of texts; fewer if the families have no more.
-            source: of randomness.
+            count: most texts; fewer if the families have no more.
+            source: random generator.
         """
         waiting = {family: self._in_turns(family, source) for family in sorted(needs) if needs[family] > 0.0}
         drawn: list[DemonstrationText] = []
@@ -160,7 +160,7 @@ class DemonstrationBuffer:
             del self._texts[author]
 
     def _in_turns(self, family: int, source: random.Random) -> Iterator[DemonstrationText]:
-        """Yield a family's texts; accounts take turns until they have no more."""
+        """Yield a family's texts, the accounts in turn."""
         queues = [
             _shuffled([text for text in own.values() if text.family == family], source)
             for own in self._texts.values()
@@ -185,10 +185,10 @@ def own_right_answers(groups: Iterable[TrainingGroup]) -> Iterator[Demonstration
 
 
 def balanced(texts: Sequence[DemonstrationText], source: random.Random) -> Iterator[DemonstrationText]:
-    """Yield texts of one family in their order, as far as no answer has more than its share of those yielded.
+    """Yield texts of one family in their order, limiting each answer to its share (``answer_shares``).
 
-    An author chooses which tasks it shows. One who shows only those whose answer is "Sunday" is right each
-    time, and would teach that the answer is always "Sunday".
+    An author selects the tasks that it shows. Texts that all have the right answer "Sunday" would otherwise
+    teach that the answer is always "Sunday".
     """
     shown = [(text.author, usual_form(text.answer)) for text in texts]
     return (texts[place] for place in in_shares(shown, source))
@@ -197,9 +197,8 @@ def balanced(texts: Sequence[DemonstrationText], source: random.Random) -> Itera
 def need(baselines: Baselines, family: int, need_below: float) -> float:
     """Return how much demonstrations of a family are needed: 1 minus the own success, or 0 if that is high.
 
-    With fewer than ``MIN_SAMPLES`` own completions, those that are missing count as right. So nothing is
-    needed before the own failures prove it: a family is trained without measurement never, and soon if the
-    first completions are all wrong.
+    With fewer than ``MIN_SAMPLES`` own completions, the missing ones count as right. So a family is never
+    trained without a measurement, and soon if the first completions are all wrong.
 
     Args:
         baselines: own mean rewards.

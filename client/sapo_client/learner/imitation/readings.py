@@ -1,4 +1,4 @@
-"""How the own policy reads the steps of a demonstration before it is trained on it."""
+"""Evaluation of a demonstration's steps under the own policy, before it is trained on them."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from sapo_verification.sampling.step_values import SPLITS
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Rows of a text whose log-probabilities tell what its steps are worth.
+    """The rows whose log-probabilities give the value of a text's steps.
 
     Attributes:
         steps: tokens of the text before its answer.
         whole: the text after its prompt.
-        moved: for each split the steps from there on, after the part of another text before the same split;
-            None without another text, or where a split leaves nothing before it.
+        moved: for each split, the steps after it, preceded by the part of another text before the same split;
+            None without another text, or if nothing precedes the split.
     """
 
     steps: int
@@ -30,17 +30,17 @@ class Reading:
 
     @classmethod
     def of(cls, text: DemonstrationText, other: DemonstrationText | None) -> Reading:
-        """Return the rows of a text with steps, and of what it is compared with."""
+        """Return the rows of a text with steps, compared with another text of the family."""
         moved = tuple(None if other is None else _moved(text, other, split) for split in SPLITS)
         return cls(text.steps, _row(text.prompt, text.completion), moved)
 
     @property
     def rows(self) -> list[TrainingRow]:
-        """The rows whose log-probabilities are wanted."""
+        """The rows whose log-probabilities are needed."""
         return [row for row in (self.whole, *self.moved) if row is not None]
 
     def value(self) -> TextValue:
-        """Return what the steps are worth, once every row has its log-probabilities."""
+        """Return the value of the steps; every row must have its log-probabilities."""
         found = self.whole.old or ()
         steps, answer = found[: self.steps], found[self.steps :]
         likelihood = exp(fmean(steps) + sum(answer))
@@ -52,7 +52,8 @@ class Reading:
 
 
 def _moved(text: DemonstrationText, other: DemonstrationText, split: float) -> TrainingRow | None:
-    """Return a text's steps from a split on, after what another one has before it; None if it has none."""
+    """Return a text's steps after a split, preceded by another text's part before it; None if that is
+    empty."""
     first, others = _place(text.steps, split), _place(other.steps, split)
     if split and not (first and others):
         return None
@@ -68,5 +69,5 @@ def _row(prompt: tuple[int, ...], completion: tuple[int, ...]) -> TrainingRow:
 
 
 def _gain(own: Sequence[float], elsewhere: Sequence[float]) -> float:
-    """Return the nats by which tokens are likelier in their place than elsewhere."""
+    """Return the mean log-probability gain of the tokens, in nats, over the same tokens after other text."""
     return sum(own) - sum(elsewhere)

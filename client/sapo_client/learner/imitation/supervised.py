@@ -1,8 +1,8 @@
 """Supervised steps: cross-entropy on demonstrations, with an optimizer of its own.
 
-Gradients of policy optimisation and of cross-entropy differ by orders of magnitude, so that moments of both
-in one optimizer would let the larger decide the step size of the other. The steps train the student's
-weights. Their average is the policy, or a candidate beside it (``averaging.py``).
+Gradients of policy optimisation and of cross-entropy differ by orders of magnitude, so that in one optimizer
+the larger one would determine the step size of the other. The steps train the student's weights. Their
+average is the policy, or a candidate beside it (``averaging.py``).
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ Draw = tuple[Sequence[DemonstrationText], Sequence[DemonstrationText]]
 """Texts of a supervised step, and own right answers to rehearse beside them."""
 
 LEAST_OWN_ANSWERS: Final = 400
-"""Own right answers that are rehearsed at the least, so that none is shown again and again."""
+"""Least number of own right answers to rehearse, so that none is repeated too often."""
 
 WARMUP_STEPS: Final = 20
-"""Steps over which the rate rises: AdamW's first ones move every weight by all of it."""
+"""Steps over which the rate rises, since AdamW's first steps move every weight by the full rate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +70,11 @@ class SupervisedUpdate:
 
 
 class SupervisedTrainer:
-    """Makes the demonstrations that a step draws likelier.
+    """Trains on demonstrations by cross-entropy.
 
     Args:
-        policy: what is trained, in place.
-        parameters: the trained ones.
+        policy: trained in place.
+        parameters: the trained parameters.
         settings: of the learner.
         gradients: computes them in micro-batches.
         optimizer: of the parameters; None makes an AdamW.
@@ -156,13 +156,14 @@ class SupervisedTrainer:
         return SupervisedUpdate(len(texts), nats, _count_by_family(texts), is_finite)
 
     def values(self, texts: Sequence[DemonstrationText], ranks: RankGroup = ALONE) -> list[TextValue | None]:
-        """Return what each text's steps are worth to the average; None for a text without steps.
+        """Return the value of each text's steps under the averaged weights; None for a text without steps.
 
-        A policy beside which there is a candidate has learned nothing of such steps.
+        These weights are the candidate's if there is one, since the policy has not been trained on such
+        steps.
 
         Args:
             texts: new demonstrations; each is compared with the next one of its family with another prompt.
-            ranks: all call this with the same texts; each computes its share.
+            ranks: all ranks make this call with the same texts; each computes its share.
 
         Raises:
             SapoError: a single row does not fit into memory.
@@ -190,7 +191,7 @@ class SupervisedTrainer:
         )
 
     def _note_logprobs(self, part: list[TrainingRow]) -> None:
-        """Write down the log-probability of each token of the rows' completions."""
+        """Store the log-probability of each token in the rows."""
         for row, found in zip(part, self._logprobs(part).tolist(), strict=True):
             row.old = tuple(found[: len(row.completion)])
 
@@ -205,12 +206,12 @@ class SupervisedTrainer:
 
 @dataclass(frozen=True, slots=True)
 class SupervisedSchedule:
-    """How fast demonstrations are learnt.
+    """Number and rate of supervised steps.
 
     Attributes:
         steps: most supervised steps per training step.
         rate: learning rate.
-        averaging: decay of the average of the weights; 0: the last weights count.
+        averaging: decay of the average of the weights; 0 uses the last weights.
     """
 
     steps: int
@@ -218,9 +219,9 @@ class SupervisedSchedule:
     averaging: float
 
     def steps_for(self, held: int, per_step: int) -> int:
-        """Return the steps of a round: at most so many that each text held is trained once.
+        """Return the steps of a round: at most so many that each text in the buffer is trained once.
 
-        A policy that is shown few texts again and again remembers them, and forgets the rest.
+        Repeating few texts would make the policy memorise them and forget the rest.
 
         Args:
             held: texts in the buffer.
@@ -229,19 +230,19 @@ class SupervisedSchedule:
         return min(self.steps, ceil(held / per_step))
 
     def own_answers(self, per_step: int) -> int:
-        """Return how many own right answers are worth holding: those of two rounds."""
+        """Return how many own right answers to keep: those of two rounds."""
         return max(LEAST_OWN_ANSWERS, 2 * self.steps * per_step)
 
     @classmethod
     def of(
         cls, settings: LearnerSettings, parameters: Sequence[Tensor], *, adapted: bool = False
     ) -> SupervisedSchedule:
-        """Return the schedule of the settings, and where they leave it open the one for the model's size.
+        """Return the schedule of the settings, with defaults for the model's size.
 
         Args:
             settings: of the learner.
-            parameters: of the whole model, whose number decides.
-            adapted: whether low-rank adapters are trained in their place.
+            parameters: of the whole model, whose number determines the defaults.
+            adapted: whether low-rank adapters are trained instead.
         """
         default = default_schedule(parameters, shows_steps=settings.shows_steps)
         steps, averaging = settings.demonstration_steps, settings.demonstration_averaging

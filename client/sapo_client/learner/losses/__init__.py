@@ -1,1 +1,1 @@
-"""Losses beside the one of ``grpo.py``, and the gradients of a loss in micro-batches."""
+"""Losses other than that of ``grpo.py``, and the gradients of a loss in micro-batches."""

@@ -27,13 +27,13 @@ MAX_GRADIENT_NORM: Final = 1.0
 T = TypeVar("T")
 
 RowLoss = Callable[[list[TrainingRow]], tuple[Tensor, float]]
-"""Returns a micro-batch's part of the loss, a scalar, and of a figure that is added up beside it."""
+"""Returns a micro-batch's part of the loss, a scalar, and of a second figure that is summed."""
 
 RowMeasurement = Callable[[list[TrainingRow]], None]
-"""Writes down what it finds of a micro-batch's rows; it may see a row again."""
+"""Stores measurements in a micro-batch's rows; it may be called again with the same row."""
 
 FurtherRows = Callable[[], Sequence[TrainingRow]]
-"""Returns more rows, shortest first; the gradient of the rows before is at the parameters then."""
+"""Returns more rows, shortest first; when it is called the parameters hold the first rows' gradient."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Accumulated:
 
     Attributes:
         loss: sum of the micro-batches' parts.
-        figure: the same of the figure beside the loss.
+        figure: sum of the second figure.
         norm: of the gradient, before gradient clipping.
     """
 
@@ -65,17 +65,17 @@ class DealtPart:
 
 
 class Gradients(Protocol):
-    """Computes gradients of losses over rows, and leaves them where an optimizer finds them."""
+    """Computes gradients of losses over rows, and leaves them at the parameters for an optimizer."""
 
     @property
     def halvings(self) -> int:
-        """How often memory ran out."""
+        """How often memory ran out, each time halving the micro-batch."""
         ...
 
     def compute(
         self, rows: Sequence[TrainingRow], loss: RowLoss, then: FurtherRows | None = None
     ) -> Accumulated:
-        """Compute the gradient over rows, shortest first, and over further ones that follow from it."""
+        """Compute the gradient over rows, shortest first, and over further rows that depend on it."""
         ...
 
     def measure(self, rows: Sequence[TrainingRow], measurement: RowMeasurement) -> None:
@@ -95,7 +95,7 @@ class GradientAccumulator:
         parameters: the trained ones.
         watchdog: memory plan.
         bfloat16: whether products are computed in bfloat16; None: on CUDA only.
-        ranks: over which rows are dealt and gradients added up.
+        ranks: processes over which rows are divided and gradients summed.
     """
 
     def __init__(
@@ -185,7 +185,7 @@ class GradientAccumulator:
     def _dealt(self, rows: Sequence[TrainingRow]) -> Iterator[DealtPart]:
         """Yield this rank's share of the rows in micro-batches that fit, as many on each rank.
 
-        All ranks must run as many forward and backward passes, for each gathers weights from all of them.
+        All ranks must run equally many forward and backward passes, since each pass gathers weights from all.
         """
         parts = list(self._micro_batches(self._ranks.deal(rows)))
         idle = self._ranks.largest(len(parts)) - len(parts)

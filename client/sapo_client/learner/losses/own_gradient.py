@@ -1,13 +1,13 @@
-"""Agreement: which completions of others this node's own groups speak for.
+"""Gradient agreement: whether training on a completion of another node also improves the own success.
 
-A right answer of another node makes its text likelier, a wrong one makes its text less likely. What that does
-to the own success nobody sees from the text: padding behind right answers, or wrong answers in the format in
-which the own policy is right, cost their author nothing. But the own groups of this step and the last ones
-have gradients, which say what raises the own success. So the weights are moved a little along their mean, and
-the log-probability of each completion of others is compared before and after. A completion *agrees* if it
-became likelier and its advantage is positive, or less likely and its advantage is negative: to first order,
-training it does not lower what the own groups raise. A group whose completions together do not agree is left
-out whole.
+Training raises the probability of another node's right answers and lowers that of its wrong ones. The text
+does not show what that does to the own success: padding after right answers, or wrong answers in the format
+in which the own policy is right, cost their author nothing. But the gradients of the own groups of this step
+and the last ones point to a higher own success. So the weights are moved a little along the mean of these
+gradients, and the log-probability of each completion of others is compared before and after. A completion
+*agrees* if it became more probable and its advantage is positive, or less probable and its advantage is
+negative: to first order, training on it does not undo what the own groups gain. A group that does not agree
+as a whole is left out.
 
 This is the sign of the inner product of two gradients, as in A-GEM (arXiv 1812.00420) and in TracIn (arXiv
 2002.08484), by a difference of two forward passes in place of a backward pass for each completion.
@@ -29,18 +29,18 @@ from sapo_client.learner.ranks.shard import whole_tensor
 from sapo_client.learner.snapshot import copies, write
 
 RELATIVE_SHIFT: Final = 1e-4
-"""Length of the move, relative to that of all trained weights. Log-probabilities of completions change by
-some tenths then: well above the rounding of 16 bits, and well below what bends the slope."""
+"""Norm of the move, relative to that of all trained weights. Log-probabilities of completions then change by
+some tenths: well above the rounding of 16 bits, and small enough for a linear approximation."""
 
 DECAY: Final = 0.9
-"""Of the mean at each step: of a step's four own groups few have an advantage, and one alone says little."""
+"""Decay of the mean per step; the few groups with an advantage in one step are too noisy alone."""
 
 Measure = Callable[[Sequence[TrainingRow]], Sequence[float]]
-"""Returns each row's log-probability under the weights as they are."""
+"""Returns each row's log-probability under the present weights."""
 
 
 class OwnGradient:
-    """Mean of the own groups' gradients, and what agrees with it.
+    """Mean of the own groups' gradients, and the test of agreement with it.
 
     Args:
         parameters: the trained ones.
@@ -60,10 +60,7 @@ class OwnGradient:
 
     @torch.no_grad()
     def note(self, rows: int) -> None:
-        """Add the gradient at the parameters, of so many own rows, to the mean.
-
-        Its length does not count, which depends on how losses are scaled.
-        """
+        """Add the normalised gradient at the parameters, of ``rows`` own rows, to the mean."""
         gradients = [_gradient(parameter) for parameter in self._parameters]
         slope = _length(gradients)
         if not 0.0 < slope < math.inf:
@@ -78,7 +75,7 @@ class OwnGradient:
 
         Args:
             rows: of others, all completions of each group.
-            measure: of log-probabilities; it is called twice.
+            measure: computes log-probabilities; it is called twice.
         """
         gains = self._gains(rows, measure) if self.mean and rows else [0.0] * len(rows)
         by_group: dict[int, float] = defaultdict(float)
@@ -86,14 +83,14 @@ class OwnGradient:
             by_group[row.group] += gain
         agreeing = []
         for row, gain in zip(rows, gains, strict=True):
-            if gain > 0.0 and by_group[row.group] > 0.0:  # neither is true of what is not a number
+            if gain > 0.0 and by_group[row.group] > 0.0:  # NaN compares as false
                 agreeing.append(row)
             else:
                 row.weight = 0.0
         return agreeing
 
     def _gains(self, rows: Sequence[TrainingRow], measure: Measure) -> list[float]:
-        """Return by how much each row's advantage times log-probability grows with a step along the mean."""
+        """Return the increase of each row's advantage times log-probability for a step along the mean."""
         before = measure(rows)
         with self._shifted():
             after = measure(rows)
@@ -114,7 +111,7 @@ class OwnGradient:
 
 
 def _length(tensors: Sequence[Tensor]) -> float:
-    """Return the norm of tensors taken together; of sharded ones, of the whole tensors."""
+    """Return the joint norm of tensors; of sharded ones, that of the whole tensors."""
     return float(whole_tensor(torch.nn.utils.get_total_norm(tensors)))
 
 

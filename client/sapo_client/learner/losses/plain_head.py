@@ -1,7 +1,7 @@
-"""Whether a model's logits are its head's product with the decoder's hidden states, and nothing more.
+"""Test whether a model's logits are exactly its head applied to the decoder's hidden states.
 
-Architectures cap or scale logits after the head, or compute a layer before it, and name the settings of that
-in ever other ways. So the model itself is asked, once, with a few tokens.
+Some architectures cap or scale logits after the head, or insert a layer before it, and their settings for
+that have no common names. So it is tested on the model itself, once, with a few tokens.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _PROBED: Final = 8
 """Tokens of the probe."""
 
 _LARGE: Final = 1000.0
-"""Largest logit of the probe: a cap at 30 hardly changes the small logits of an untrained model."""
+"""Largest logit of the probe, so that a cap (such as 30) has a visible effect on an untrained model."""
 
 _TOLERANCE: Final = 1e-2
 """Relative to the largest value; 16-bit types round by up to a hundredth of that."""
@@ -38,8 +38,8 @@ def is_plain_head(base: Any, head: nn.Linear) -> bool:
 
 @torch.no_grad()
 def _probe(base: Any, head: nn.Linear) -> bool:
-    """Compare what goes into the head with the hidden states, and what comes out with the logits."""
-    if base.base_model is base:  # it does not say which of its parts is the decoder
+    """Compare the head's input with the hidden states, and its output with the logits."""
+    if base.base_model is base:  # the model does not name its decoder
         return False
     seen: list[tuple[Tensor, Tensor]] = []
 

@@ -1,1 +1,1 @@
-"""One learner in several processes, its ranks: what they share, how they start, and how they end together."""
+"""A learner in several processes (ranks): communication, start, and common end."""

@@ -1,4 +1,4 @@
-"""`python -m sapo_client.learner.ranks`: a rank beside rank 0, which starts it and whose end ends it."""
+"""`python -m sapo_client.learner.ranks`: a rank other than 0; rank 0 starts it, and it ends with rank 0."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def main() -> None:
     try:
         follow(ranks)
     except SapoError:
-        threading.Event().wait()  # the leader tells the node, which ends it, and so this rank
+        threading.Event().wait()  # the leader reports it to the node, which ends the leader and so this rank
     except (MicroBatchTooLarge, RankLost) as error:
         end_of_process(error, ranks.rank)
 

@@ -28,7 +28,7 @@ IDLE: Final = timedelta(days=365)
 
 @dataclass(frozen=True, slots=True)
 class RankGroup:
-    """This process's place among a learner's ranks.
+    """This process among a learner's ranks.
 
     Attributes:
         rank: number of this process, from 0.

@@ -1,7 +1,7 @@
-"""Start of a learner's ranks on one machine, and their end: when one ends, all do.
+"""Start of a learner's ranks on one machine; when one rank ends, all do.
 
 The learner's process is rank 0. It starts the others with ``RANK`` and ``WORLD_SIZE`` in their environment,
-and each holds the end of a pipe from it: when rank 0 ends, however it does, the pipe ends and so do they.
+and each holds the end of a pipe from it: when rank 0 ends in any way, the pipe is closed and they end too.
 When another rank ends, a thread of rank 0 sees it and ends rank 0; the node then restarts all of them from
 the checkpoint. Ranks meet in a file, and gloo listens on the loopback interface only.
 """
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _INTERFACE: Final = "lo0" if sys.platform == "darwin" else "lo"
 LOOPBACK: Final = {"GLOO_SOCKET_IFNAME": _INTERFACE, "NCCL_SOCKET_IFNAME": _INTERFACE}
-"""On one machine nothing of the group can be reached from another one."""
+"""Loopback interface: on one machine the ranks must not be reachable from other machines."""
 
 MEETING: Final = "SAPO_RANKS_FILE"
 """Environment variable of a rank: the file in which the ranks find each other."""
@@ -44,19 +44,19 @@ REASON: Final = "SAPO_RANKS_REASON"
 """Environment variable of a rank: the descriptor to which it writes why it ends."""
 
 _OTHERS_SECONDS: Final = 0.5
-"""After the end of one rank, for the end of another that was its cause."""
+"""Wait after the end of one rank for the end of another one that caused it."""
 
 _CAUSE_SECONDS: Final = 20.0
-"""For the end of another rank, after a message to it failed."""
+"""Wait for the end of another rank after a message to it failed."""
 
 _REASON_BYTES: Final = 500
 
 _ending = threading.Lock()
-"""Held by the thread that ends this process, so that its words are the last in the log."""
+"""Held by the thread that ends this process, so that its message is the last line in the log."""
 
 
 class RankLost(Exception):
-    """A rank has ended, or did not do what the others did; all of them must be restarted."""
+    """A rank has ended or diverged from the others; all of them must be restarted."""
 
 
 def number_of_ranks(settings: LearnerSettings) -> int:
@@ -125,7 +125,7 @@ class RankEnd:
     Attributes:
         rank: its number.
         code: exit status, negative for a signal.
-        reason: its own words; empty if it had none, as when another rank's end was its cause.
+        reason: its own message; empty if it gave none, as when another rank's end caused its own.
     """
 
     rank: int
@@ -134,7 +134,7 @@ class RankEnd:
 
     @property
     def is_out_of_memory(self) -> bool:
-        """Whether it remembers smaller micro-batches for its next start."""
+        """Whether memory ran out, so that it uses smaller micro-batches after the next start."""
         return self.code == OUT_OF_MEMORY
 
     def in_words(self) -> str:
@@ -189,12 +189,12 @@ def join(meeting: str, *, rank: int, size: int, on_gpu: bool) -> RankGroup:
         timeout=IDLE,
     )
     ranks = RankGroup(rank, size, leader=0, on_host=size, mesh=make_mesh(size, on_gpu=on_gpu))
-    ranks.largest(0)  # all are there: nobody needs the file any more
+    ranks.largest(0)  # all ranks have joined, so the file is not needed any more
     return ranks
 
 
 def end_of_process(error: BaseException, rank: int) -> NoReturn:
-    """End this rank because of an error; what it prints last is what the node shows."""
+    """End this rank because of an error, which it prints last, since the node shows the last line."""
     _tell(str(error))
     _ending.acquire()
     _print(f"rank {rank}: {error}")
@@ -219,11 +219,11 @@ def uses_gpu(settings: LearnerSettings) -> bool:
 
 
 def report_end(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Print the error that ends another rank than 0, and tell rank 0 of it, unless another end caused it."""
+    """Print the error that ends a rank other than 0, and report it to rank 0 unless another end caused it."""
     if _is_lost_connection(error):
         threading.Event().wait(
             _CAUSE_SECONDS
-        )  # rank 0 ends before that, and so does this one, without a word
+        )  # rank 0 ends before that, and so does this one, without a message
     else:
         _tell(f"{kind.__name__}: {error}")
     sys.__excepthook__(kind, error, trace)
@@ -235,7 +235,7 @@ def _print(words: str) -> None:
 
 
 def _tell(reason: str) -> None:
-    """Tell rank 0, if it has started this rank, why this one ends."""
+    """Report the reason for this rank's end to rank 0, if rank 0 has started it."""
     if (descriptor := os.environ.get(REASON)) is not None:
         os.write(int(descriptor), " ".join(reason.split())[:_REASON_BYTES].encode())
 
@@ -246,7 +246,7 @@ def _is_lost_connection(error: BaseException) -> bool:
 
 
 def _report(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Print the error that ends rank 0; if it follows from the end of another, leave the last words to it."""
+    """Print the error that ends rank 0, unless the end of another rank caused it, which is then reported."""
     with _ending:
         sys.__excepthook__(kind, error, trace)
     if _is_lost_connection(error):
@@ -259,7 +259,7 @@ def _end_with(one: OtherRank, others: Sequence[OtherRank]) -> None:
     """Wait until another rank ends, then end this process, and so all of them."""
     one.process.wait()
     threading.Event().wait(_OTHERS_SECONDS)
-    _ending.acquire()  # for ever: what follows are the last words
+    _ending.acquire()  # never released: the message below is the last line
     end = cause([each.end() for each in others if each.process.poll() is not None])
     _print(end.in_words())
     os._exit(OUT_OF_MEMORY if end.is_out_of_memory else ExitCode.BUG)

@@ -1,8 +1,8 @@
 """Memory that runs out on one of several ranks.
 
-A single process halves its micro-batches and computes the step again. A rank cannot: the others wait for it
-in a collective, for ever. So it remembers the half in a file and ends; all ranks are restarted from the
-checkpoint, and from then on its micro-batches are as large as remembered.
+A single process halves its micro-batches and computes the step again. A rank cannot, since the others wait
+for it in a collective. So it writes the halved size to a file and ends; all ranks are restarted from the
+checkpoint, and it then uses that size.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class RememberedTokens:
         """Return the remembered number, or None if there is none."""
         try:
             return int(self._path.read_text(encoding="ascii"))
-        except (FileNotFoundError, ValueError):  # a torn file: memory is planned anew
+        except (FileNotFoundError, ValueError):  # a damaged file: memory is planned again
             return None
 
     def write(self, tokens: int) -> None:

@@ -1,4 +1,4 @@
-"""What answers a learner's calls: a service here, on a server, or the leader of several ranks."""
+"""Creation of the object that handles a learner's calls: local, on a server, or of several ranks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sapo_client.learner.settings import LearnerSettings
 
 
 def open_calls(settings: LearnerSettings) -> Calls:
-    """Return what answers the calls of a learner; with several ranks, start the others.
+    """Return the object that handles the calls of a learner; with several ranks, start the others.
 
     Raises:
         SapoError: the service cannot start, or there are fewer GPUs than ranks.

@@ -1,8 +1,8 @@
 """Calls of a learner with several ranks: the leader passes each on, and every rank runs it.
 
-The leader is the learner's process as the node knows it; it alone reads requests and replies. What a rank
-refuses with a ``SapoError`` all ranks must refuse, because they run the same call on the same state; where
-only some do, the state has come apart and all ranks are restarted.
+The leader is the learner's process that the node has started; only it reads requests and replies. All ranks
+run the same call on the same state, so a ``SapoError`` must be raised by all; if only some raise it, their
+states have diverged, and all ranks are restarted.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from sapo_client.learner.settings import LearnerSettings
 from sapo_client.learner.wire import Message
 
 REFUSAL_SECONDS: Final = 20.0
-"""A rank that refuses a call waits so long for the others to refuse it; else they wait for it for ever."""
+"""A rank that refuses a call waits so long for the others to refuse it too."""
 
 
 class Leader:
@@ -50,7 +50,7 @@ class Leader:
         return self._service.about()
 
     def call(self, name: str, arguments: dict[str, Any]) -> Message:
-        """Let all ranks run a call; return this one's result.
+        """Run a call on all ranks; return this one's result.
 
         Raises:
             SapoError: all ranks refuse it.
@@ -79,12 +79,12 @@ def follow(ranks: RankGroup) -> NoReturn:
 
 
 def together(ranks: RankGroup, action: Callable[[], Any], *, starts: bool = False) -> Any:
-    """Run what all ranks run now; return the result if none refuses.
+    """Run an action on all ranks; return this rank's result if none refuses.
 
     Args:
         ranks: of the learner.
         action: of this rank.
-        starts: whether one refusal is everybody's, because there is no state yet that could come apart.
+        starts: whether one refusal suffices, because there is no state yet that could diverge.
 
     Raises:
         SapoError: all ranks refuse, or one at the start.

@@ -1,4 +1,4 @@
-"""Requests of a node, answered one after another."""
+"""Serving of a node's requests, one after another."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sapo_client.learner.wire import Message, pack
 
 
 class Calls(Protocol):
-    """What answers the node's calls: a service, or the leader of several ranks."""
+    """Interface of the handler of the node's calls: a service, or the leader of several ranks."""
 
     def about(self) -> Message:
         """Return the reply to the start of a learner."""
@@ -37,7 +37,7 @@ def quiet_libraries() -> None:
 def serve(
     waiting: queue.SimpleQueue[Message], replies: BinaryIO, open_calls: Callable[[LearnerSettings], Calls]
 ) -> None:
-    """Answer requests one after another; the first one starts what answers them."""
+    """Answer requests one after another; the first one opens the handler."""
     service: Calls | None = None
     while True:
         request = waiting.get()
@@ -61,7 +61,7 @@ def _write(replies: BinaryIO, message: Message) -> None:
 
 
 def refusal_message(error: SapoError) -> Message:
-    """Return an error that a person sees as plain values, from which ``SapoError`` makes it again."""
+    """Return a ``SapoError`` as plain values, from which it can be restored."""
     return {
         "text": error.text,
         "hint": error.hint,

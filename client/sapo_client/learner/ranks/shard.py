@@ -1,4 +1,4 @@
-"""Sharding of a model over a learner's ranks by FSDP2, and the way between shards and whole tensors.
+"""Sharding of a model over a learner's ranks by FSDP2, and conversion between shards and whole tensors.
 
 Every rank computes the gradient of its own rows' part of the loss, and the loss is divided by the whole
 batch's denominator already. So gradients are added up. FSDP2 averages by default, which would divide them by

@@ -1,4 +1,4 @@
-"""Model whose weights are on a server: what the rest of the learner needs of one."""
+"""Stand-in for a model whose weights are on a server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What servers of a learner reply: parsed once, strictly, for every token and number of it is trained on."""
+"""Strict parsing of replies of a learner's servers, since the learner trains on every number in them."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ SERVER_AWAY: Final = "server_away"
 """Health finding of a server that does not answer, or fails."""
 
 PASSING: Final = (408, 425, 429)
-"""Status codes beside those from 500 on with which a server asks to be asked again."""
+"""Status codes below 500 that mean that the request should be repeated later."""
 
 _ROUNDING: Final = 1e-3
-"""By which a log-probability may exceed 0."""
+"""Rounding error by which a log-probability may exceed 0."""
 
 
 def away(where: str, why: object) -> SapoError:
-    """Return the error of a server that does not answer or fails, which is waited for."""
+    """Return the transient error of a server that does not answer or fails."""
     return SapoError(
         f"{where} does not answer: {why}",
         hint="see that the server runs, and that learner.endpoint is its address; a running node tries again",
@@ -31,24 +31,24 @@ def away(where: str, why: object) -> SapoError:
 
 
 def unusable(where: str, why: str, *, hint: str) -> SapoError:
-    """Return the error of a server whose replies nobody may train on."""
-    return SapoError(f"{where} sends what cannot be used: {why}", hint=hint, exit_code=ExitCode.CONFIG)
+    """Return the error of a server whose replies are invalid."""
+    return SapoError(f"{where} sent an invalid reply: {why}", hint=hint, exit_code=ExitCode.CONFIG)
 
 
 def is_passing(status: int) -> bool:
-    """Whether a refusal with this status code may be over later."""
+    """Whether a refusal with this status code may be temporary."""
     return status >= 500 or status in PASSING
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a completion must be like.
+    """The requirements on a completion.
 
     Attributes:
         where: name of the server, for errors.
-        most_tokens: that were asked for.
+        most_tokens: requested limit of tokens.
         vocabulary: number of the model's token ids.
-        hint: what to do about a server that sends something else.
+        hint: advice for a server that sends something else.
     """
 
     where: str
@@ -69,7 +69,7 @@ class Asked:
             raise self._refused(f"{len(tokens)} tokens with {len(logprobs)} log-probabilities")
         most = self.most_tokens
         if not 1 <= len(tokens) <= most:
-            raise self._refused(f"a completion of {len(tokens)} tokens where at most {most} were asked")
+            raise self._refused(f"a completion of {len(tokens)} tokens; at most {most} were requested")
         for token in tokens:
             if not 0 <= token < self.vocabulary:
                 raise self._refused(f"the token id {token}; the model has {self.vocabulary}")
@@ -85,7 +85,7 @@ class Asked:
             SapoError: there are not.
         """
         if found != asked:
-            raise self._refused(f"{found} completions where {asked} were asked")
+            raise self._refused(f"{found} completions; {asked} were requested")
 
     def _refused(self, why: str) -> SapoError:
         return unusable(self.where, why, hint=self.hint)

@@ -1,4 +1,4 @@
-"""Calls of the Tinker API: a LoRA model that is trained and sampled on somebody else's machine.
+"""Calls of the Tinker API: a LoRA model that is trained and sampled on a server.
 
 The API is Thinking Machines'; others serve it, too, also on own GPUs. ``tinker`` is an extra
 (``pip install sapo-swarm[tinker]``). Its log-probabilities are those of temperature 1, and its AdamW gets the
@@ -48,8 +48,8 @@ class TinkerServer:
         SapoError: the package is missing, or the server refuses, or does not answer (transient).
 
     Every method raises ``SapoError``: a transient one if the server does not answer or fails, another one if
-    it refuses or replies something that cannot be used. Afterwards the model there may have got some of what
-    was sent and not all: open it anew.
+    it refuses or replies something that cannot be used. After an error the server may have executed a part of
+    the call: open the model again.
     """
 
     def __init__(self, settings: LearnerSettings) -> None:
@@ -187,7 +187,7 @@ class TinkerServer:
         found = [len(values) for values in logprobs]
         wanted = [len(prompt) + len(completion) - 1 for prompt, completion in rows]
         if found != wanted:
-            why = f"log-probabilities of rows of {found} tokens where {wanted} were asked"
+            why = f"log-probabilities of rows of {found} tokens; {wanted} were requested"
             raise unusable(self._where, why, hint=_OTHER_SERVER)
         if not all(bool(torch.isfinite(values.detach()).all()) for values in logprobs):
             raise unusable(self._where, "log-probabilities that are not finite", hint=_OTHER_SERVER)
@@ -201,10 +201,10 @@ class TinkerServer:
 
     @contextmanager
     def _answering(self, failing: str) -> Iterator[None]:
-        """Tell errors of the API as a person can use them.
+        """Translate errors of the API into ``SapoError``.
 
         Args:
-            failing: what the server does if it refuses, in words.
+            failing: what the server fails to do, as a phrase for the message.
         """
         try:
             yield
@@ -218,7 +218,7 @@ class TinkerServer:
             ) from error
 
     def _is_passing(self, error: Exception) -> bool:
-        """Whether an error of the API may be over later."""
+        """Whether an error of the API may be temporary."""
         if isinstance(error, self._api.APIStatusError):
             return is_passing(error.status_code)
         if isinstance(error, self._api.RequestFailedError):

@@ -79,7 +79,7 @@ class TinkerService(Service):
 
 
 class ReopenedTinker:
-    """Calls of a learner on a Tinker server; after a failure there they go on from the last checkpoint.
+    """Calls of a learner on a Tinker server; after a failure there they continue from the last checkpoint.
 
     A call that failed may have reached the model there in part, and the server may have ended its session.
 

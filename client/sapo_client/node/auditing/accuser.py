@@ -1,4 +1,4 @@
-"""An auditor's accusations: a proof of equivocation costs an account its bond, where one is asked for."""
+"""An auditor's accusations: with a bond gate, a proof of equivocation costs the account its bond."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ if TYPE_CHECKING:
 _LOOK_SECONDS: Final = 2.0
 
 MOST_IN_EPOCH: Final = 16
-"""Accusations that an auditor pays for in an epoch: many small bonds must not use up its coins."""
+"""Accusations that an auditor sends in an epoch, so that many small bonds do not use up its coins for
+fees."""
 
 
 class Accuser:
     """Service that accuses the accounts against which this auditor holds a proof.
 
-    The contract burns a bond when a quorum of auditors has accused its account: it cannot check the two
-    signatures itself. Bonds that are worth less than a point in an epoch are left alone.
+    The contract cannot check the two Ed25519 signatures, so it burns a bond when a quorum of auditors has
+    accused its account. Bonds too small for a point in an epoch are not accused.
     """
 
     def __init__(
@@ -54,13 +55,13 @@ class Accuser:
         self._accused = 0
 
     async def run(self) -> None:
-        """Accuse until cancelled; may be run again after that. Without a gate there is nothing to do."""
+        """Accuse until cancelled; may be run again after that. Returns at once without a bond gate."""
         while isinstance(self._manifest.gate, BondGate):
             await self.look()
             await trio.sleep(_LOOK_SECONDS)
 
     async def look(self) -> None:
-        """Accuse by every proof that is new here; those beyond the most of an epoch wait for the next one."""
+        """Accuse by every new proof; those beyond ``MOST_IN_EPOCH`` wait for the next epoch."""
         now = epoch_at(self._manifest, max(self._clock(), self._manifest.genesis_seconds))
         if now != self._epoch:
             self._epoch, self._accused = now, 0
@@ -70,7 +71,7 @@ class Accuser:
             if (epoch, account) in self._looked_at or account == self._own:
                 continue
             if epoch > begun:
-                continue  # the contract's clock is that of its last block
+                continue  # the contract's time is that of the last block
             if self._own not in self._auditors(epoch):
                 continue  # the contract counts the auditors of that epoch
             if self._accused >= MOST_IN_EPOCH:
@@ -82,6 +83,6 @@ class Accuser:
                 self._events.write("accused", epoch=epoch, account=account, proof=proof)
 
     def _epoch_on_chain(self) -> int:
-        """Return an epoch that has begun for the chain, too."""
+        """Return the present epoch by the chain's time."""
         manifest = self._manifest
         return epoch_at(manifest, max(self._clock() - manifest.finality_seconds, manifest.genesis_seconds))

@@ -1,16 +1,16 @@
-"""The auditors' agreement on an epoch: what one of them proposes, approves and posts, without any I/O.
+"""The auditors' agreement on an epoch (Byzantine fault tolerant), without network or chain access.
 
 Of n auditors f = floor((n - 1) / 3) may lie, crash or be silent, and n - f agree:
 
-1. A proposal names at least n - f tallies and is their settlement. Nobody demands more than that: of those
-   tallies f at most lie, so their lower median lies within the honest ones.
-2. An auditor approves one proposal per turn, and may approve another one in a later turn. So a turn that its
-   proposer wastes costs a turn, and the turn of an honest proposer suffices.
-3. Whoever holds n - f approvals of one proposal posts it. The chain takes the first posting of an epoch.
-4. A posting whose leaves nobody showed in time is rejected for ever, true as it may be. The same settlement
-   is proposed again in a later turn: the turn is part of the proposal, and so of its root's archive digest.
+1. A proposal names at least n - f tallies and is their settlement. At most f of these tallies are false, so
+their lower median lies within the range of the honest ones. 2. An auditor approves one proposal per turn, and
+may approve another one in a later turn. So a faulty proposer delays the agreement by one turn, and one honest
+proposer suffices. 3. Whoever holds n - f approvals of one proposal posts it. The chain takes the first
+posting of an epoch. 4. A posting whose leaves were not shown on request in time is rejected for ever, even if
+it was correct. The same settlement can be proposed again in a later turn, since the turn is part of the
+proposal, and so of its root's archive digest.
 
-The pages of a proposal with many accounts follow from its tallies and its base: nobody asks for them.
+The pages of a proposal with many accounts are computed from its tallies and its base, not requested.
 
 The specification, with a sketch of the proof, is section 7 of ``protocol/README.md``.
 """
@@ -48,19 +48,20 @@ from sapo_verification.signing.database import ApprovalMark, SigningDatabase
 from sapo_verification.working import Working, at_once, part
 
 _TRAVEL_SHARE: Final = 0.5
-"""Of a grace: a tally that came so long ago has reached everybody, or is known to be one of two."""
+"""Part of a grace after which a received tally has reached every node, with a conflicting one if there is
+any."""
 
 
 _KEPT_SETTLEMENTS: Final = 4
 _KEPT_VERDICTS: Final = 1024
 
 _Ground = tuple[Digest, int, int]
-"""What a verdict on a proposal depends on: base root, granted points, and what the store holds."""
+"""What a verdict on a proposal depends on: base root, granted points, and the revision of the store."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Settled:
-    """What tallies settle to.
+    """The settlement of some tallies.
 
     Attributes:
         pages: those that list the shares, if they do not fit into a message.
@@ -71,16 +72,16 @@ class _Settled:
 
     @property
     def grants(self) -> bool:
-        """Whether anybody gets a point."""
+        """Whether any account gets a point."""
         return any(share.points for share in self.shares)
 
 
 @dataclass(frozen=True, slots=True)
 class AgreementTerms:
-    """What the chain fixes about the agreement.
+    """Parameters of the agreement that the chain fixes.
 
     Attributes:
-        auditors: returns those of an epoch, ascending.
+        auditors: returns the auditors of an epoch, ascending.
         quorum: how many tallies a proposal needs, and how many approvals a posting.
         points_cap: most points of one account in one epoch.
         epoch_budget: most points of one epoch.
@@ -94,15 +95,15 @@ class AgreementTerms:
 
 @dataclass(frozen=True, slots=True)
 class ChainState:
-    """What the chain holds at a moment.
+    """The relevant state of the chain at one time.
 
     Attributes:
         last: root of the last final epoch, if there is one.
         live: root that can still be challenged, if there is one.
         granted_points: points of all final epochs that were not recalled: the sum of the last one's root.
         bonded: the auditors whose signatures count.
-        next_epoch: the first epoch that the chain still takes: above all that were ever final, or recalled.
-        rejected: digests of roots that it takes no more, as far as it was asked.
+        next_epoch: the first epoch that the chain still accepts: above all that were ever final, or recalled.
+        rejected: digests of rejected roots, as far as the chain was asked.
     """
 
     last: EpochRoot | None
@@ -128,10 +129,10 @@ class Postable:
 
 @dataclass(frozen=True, slots=True)
 class AgreementStep:
-    """What an auditor does next.
+    """An auditor's next actions.
 
     Attributes:
-        messages: stored already, to be published.
+        messages: to be published; they are stored already.
         postings: to be sent to the chain.
     """
 
@@ -140,11 +141,11 @@ class AgreementStep:
 
 
 class Agreement:
-    """One auditor's part in the agreement; it survives in its stores, so a restarted one goes on.
+    """One auditor's part in the agreement; its state is in the stores, so it continues after a restart.
 
     Args:
-        account_key: the secret of the auditor's account.
-        signing: where an approval is recorded before it is signed.
+        account_key: the secret key of the auditor's account, 32 bytes.
+        signing: records each approval before it is signed.
     """
 
     def __init__(
@@ -173,7 +174,7 @@ class Agreement:
         """Return the epochs that have ended, are not final and can still be settled, oldest first.
 
         Args:
-            next_epoch: the first one that the chain still takes, as far as it was asked.
+            next_epoch: the first one that the chain still accepts, as far as it was asked.
         """
         current = epoch_at(self._manifest, max(now_seconds, self._manifest.genesis_seconds))
         return range(max(0, current - SETTLED_EPOCHS, last.epoch + 1 if last else 0, next_epoch), current)
@@ -220,11 +221,11 @@ class Agreement:
         return (yield from self._sealing(Kind.TALLY, tally, now_seconds, pages))
 
     def step(self, now_seconds: float, state: ChainState) -> AgreementStep:
-        """Return what this auditor does now; approvals are recorded and messages stored before that.
+        """Return this auditor's next actions; approvals are recorded and messages stored before it returns.
 
-        The chain takes epochs in order: each waits for the one before it and for its tallies, unless that has
-        nothing to settle.
-        While a posting is live everybody waits, because the next proposal builds on its result.
+        The chain accepts epochs in order, so each epoch waits until the one before it is settled, or known to
+        have nothing to settle. While a posting is live all auditors wait, because the next proposal builds on
+        its result.
         """
         return at_once(self.stepping(now_seconds, state))
 
@@ -256,9 +257,9 @@ class Agreement:
         return AgreementStep(tuple(messages), tuple(postings))
 
     def _may_have_something_to_settle(self, epoch: int) -> Working[bool]:
-        """Whether an epoch comes to points, or some of its tallies do while those of a quorum are not here.
+        """Whether an epoch grants points, or may do so when missing tallies of a quorum arrive.
 
-        Tallies may be late; the next epoch can be settled for a whole epoch longer.
+        It is worth waiting for late tallies, since the next epoch can be settled for a whole epoch longer.
         """
         tallies = self._contributions.tallies(epoch)
         if len(tallies) < self._terms.quorum:
@@ -276,7 +277,8 @@ class Agreement:
     def _settlement(
         self, tallies: Mapping[ContentId, Tally], base_root: Digest, previous: Mapping[Account, int]
     ) -> Working[_Settled]:
-        """Return what tallies settle to on top of what was granted before; the last ones are kept."""
+        """Return the settlement of tallies on top of the points granted before; the last results are
+        cached."""
         key = tuple(sorted(tallies)), base_root
         if key not in self._settled:
             work = partial(_settle, [*tallies.values()], previous, self._limits)
@@ -287,10 +289,10 @@ class Agreement:
         return self._settled[key]
 
     def _complete(self, epoch: int, state: ChainState, now_seconds: float) -> Working[None]:
-        """Work out the pages of those proposals that are the settlement of their tallies."""
+        """Compute the missing pages of those proposals that are the settlement of their tallies."""
         for content_id, proposal in self._contributions.incomplete_proposals(epoch).items():
             if (content_id, state.base_root) in self._completed:
-                continue  # its pages list something else than the settlement
+                continue  # the pages that it names are not those of the settlement
             named = ((id_, self._contributions.tally(id_)) for id_ in proposal.tallies)
             tallies = {id_: tally for id_, tally in named if tally is not None and tally.epoch == epoch}
             previous = cumulative_points(self._contributions, state.last)
@@ -307,7 +309,7 @@ class Agreement:
     def _propose(
         self, epoch: int, turn: int, state: ChainState, now_seconds: float
     ) -> Working[Sequence[SignedEnvelope]]:
-        """Propose the settlement of the tallies that everybody has by now, once per turn, and approve it."""
+        """Propose the settlement of the tallies that every node has by now, once per turn, and approve it."""
         own = (p.account == self._author.account and p.turn == turn for p in self._proposals(epoch).values())
         travel_seconds = _TRAVEL_SHARE * grace_seconds(self._manifest)
         tallies = self._contributions.settled_tallies(epoch, now_seconds - travel_seconds)
@@ -337,7 +339,7 @@ class Agreement:
     def _approve_all(
         self, epoch: int, turn: int, state: ChainState, now_seconds: float
     ) -> Working[Sequence[SignedEnvelope]]:
-        """Approve what was proposed in each turn so far, in their order, unless a later turn was approved."""
+        """Approve the proposal of each turn so far, in order, unless one of a later turn was approved."""
         approvals: list[SignedEnvelope] = []
         for content_id, proposal in self._proposals(epoch).items():
             if proposal.turn <= turn:
@@ -381,10 +383,10 @@ class Agreement:
     def _is_valid(
         self, content_id: ContentId, proposal: Proposal, root: EpochRoot, state: ChainState
     ) -> Working[bool]:
-        """Whether a proposal settles the tallies that it names, on the base that the chain holds.
+        """Whether a proposal is the settlement of the tallies that it names, on the chain's base.
 
-        What the chain has granted must be the sum of that base. Otherwise a false sum became final, and every
-        root on top of it, also an honest one, could be proven false to the contract.
+        The points granted on the chain must be the sum of that base. Otherwise a false sum has become final,
+        and every root on top of it, honest ones included, could be proven false to the contract.
         """
         ground = state.base_root, state.granted_points, self._contributions.revision
         known = self._verdicts.get(content_id)
@@ -414,10 +416,11 @@ class Agreement:
         return (yield from part(len(proposal.shares), check))
 
     def _postings(self, epoch: int, turn: int, state: ChainState) -> Iterator[Postable]:
-        """Yield what a quorum approved first; its proposer posts it at once, all of them a turn later.
+        """Yield the first proposal with a quorum of approvals; its proposer posts it at once, the others a
+        turn later.
 
-        The proposer posts no more signatures than count, for each of them costs gas. Should the chain refuse
-        that, because a signer has taken out its bond in between, a later posting carries all of them.
+        The proposer posts only as many signatures as needed, since each costs gas. If the chain refuses that,
+        because a signer has withdrawn its bond meanwhile, a later posting carries all signatures.
         """
         for proposal, postable in self._agreed(epoch, state):
             if turn > proposal.turn:
@@ -427,7 +430,7 @@ class Agreement:
             return
 
     def _agreed(self, epoch: int, state: ChainState) -> list[tuple[Proposal, Postable]]:
-        """Return the proposals that the chain would take now, by turn."""
+        """Return the proposals that the chain would accept now, by turn."""
         agreed = []
         for content_id, proposal in self._proposals(epoch).items():
             root = self._contributions.epoch_root(content_id)

@@ -1,7 +1,8 @@
 """Audits of a random share of the admitted rollouts, so that reputation does not depend on the sampler.
 
 Audits get a bounded share of the checkers' time: after each audit there is a pause in proportion to its
-duration. So whatever is sent, the rest of the time remains for the checks of own and sampled rollouts.
+duration. So the rest of the time always remains for the checks of own and sampled rollouts, whatever is
+received.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class AuditShares:
 
 
 AUDITORS_SHARES: Final = AuditShares(rollouts=1.0, time=0.5)
-"""An auditor has to count every rollout; the other half of the time is for its own rounds."""
+"""Shares of an auditor, which has to check every rollout; half of the time is left for its own rounds."""
 
 
 class Audit(SilentObserver):
@@ -69,7 +70,7 @@ class Audit(SilentObserver):
             await trio.sleep(took_seconds * self._pause_per_second)
 
     async def _audit(self, admitted: AdmittedRollout) -> None:
-        """Verify one rollout; one without advantage, or refused, leaves the pool."""
+        """Verify one rollout; an uninformative or refused one is removed from the pool."""
         try:
             verified = await self._engine.verify(admitted)
         except RemoteProtocolError as error:

@@ -3,12 +3,12 @@
 After an epoch has ended, and a grace period for messages on their way:
 
 1. every auditor publishes its tally;
-2. the auditor whose turn it is proposes the settlement of the tallies it holds; if nothing is
-   posted in time, the next one proposes;
-3. every auditor approves what follows from the tallies that the proposal names, once per turn;
+2. the auditor whose turn it is proposes the settlement of the tallies it holds; if nothing is posted in time,
+   the next one proposes;
+3. every auditor approves the proposal if it follows from the tallies that it names, once per turn;
 4. an auditor that holds a quorum of approvals posts the root, the proposer first.
 
-What it says is decided in ``agreement.py``. Nodes that are no auditors only store the contributions, which
+``agreement.py`` decides each of these steps. Nodes of other accounts only store the contributions, which
 prove their shares, and watch the postings.
 """
 
@@ -34,9 +34,9 @@ from sapo_client.node.auditing.watchtower import LedgerWatchtower, WatchtowerPar
 from sapo_client.node.gossip.handlers import GossipHandlers
 from sapo_client.node.gossip.sync import MAX_ANSWER_BYTES
 from sapo_client.node.runtime.beacons import Beacons
-from sapo_client.node.runtime.beside import beside
 from sapo_client.node.runtime.clock import Clock
 from sapo_client.node.runtime.context import Author
+from sapo_client.node.runtime.offload import offload
 from sapo_client.node.runtime.telemetry import Telemetry
 from sapo_client.swarm.transport import Transport
 from sapo_protocol.contributions import parse_approval, parse_proposal
@@ -59,23 +59,23 @@ if TYPE_CHECKING:
 _LEAST_LOOK_SECONDS: Final = 0.5
 
 _FOLLOW_SECONDS: Final = 2.0
-"""Interval at which the chain is asked for a new record where postings have short windows."""
+"""Shortest interval of asking the chain for a new record; it is used if challenge windows are short."""
 
 _LOOKS_PER_EPOCH: Final = 16
 _LONGEST_PAUSE_SECONDS: Final = 30.0
-"""Of the announcements of replacements."""
+"""Longest pause between two readings of the announced replacements of auditors."""
 
 _EARLIER_LEDGER: Final = (
     "the swarm's ledger is of an earlier version of sapo: its points can be claimed, not audited"
 )
 
 _SERVED_EPOCHS: Final = 16
-"""Epochs whose contributions a new peer is sent; a claim needs those of the last one."""
+"""Epochs whose contributions are sent to a new peer; a claim needs those of the last one."""
 
 
 @dataclass(frozen=True, slots=True)
 class AuditorParts:
-    """The parts that an auditor works with; without an account key it only follows."""
+    """The parts that an auditor works with; without an account key it only follows the settlement."""
 
     author: Author
     account_key: bytes | None
@@ -130,16 +130,16 @@ class AuditorParts:
 
 
 class AuditedEpochs(Protocol):
-    """What an auditor has found out about ended epochs: of every group, or of those that were drawn."""
+    """Results of an auditor's checks of ended epochs: of every group, or of the drawn ones."""
 
     async def run(self) -> None:
         """Audit until cancelled, or return where another service does; may be run again."""
 
     def is_known(self, epoch: int) -> bool:
-        """Whether what is counted, and how it is paid, is known."""
+        """Whether it is known which groups of an epoch are counted and how they are paid."""
 
     def is_done(self, epoch: int) -> bool:
-        """Whether all that is counted is audited."""
+        """Whether all counted groups of an epoch are audited."""
 
     def points(
         self, epoch: int, live: Collection[Account], units: Mapping[Account, Fraction] | None, /
@@ -148,7 +148,8 @@ class AuditedEpochs(Protocol):
 
         Args:
             live: the accounts that are registered now.
-            units: what each account counts by the swarm's gate; None where every account counts in full.
+            units: each account's part of a whole account by the swarm's gate; None if every account counts in
+                full.
         """
 
     def evidence_root(self, epoch: int) -> Digest:
@@ -212,7 +213,7 @@ class Auditor:
             nursery.start_soon(self._learn_replacements)
             nursery.start_soon(self._pages.run)
             nursery.start_soon(parts.watchtower().run)
-            if parts.account_key is not None:  # also where it is an auditor of later epochs alone
+            if parts.account_key is not None:  # also for an auditor of later epochs only
                 if await parts.ledger.can_settle():
                     nursery.start_soon(self._audit, parts.account_key, terms)
                     nursery.start_soon(parts.accuser().run)
@@ -234,7 +235,7 @@ class Auditor:
         return AgreementTerms(auditors=parts.auditors, quorum=quorum, points_cap=cap, epoch_budget=budget)
 
     async def _learn_replacements(self) -> None:
-        """Read from time to time who replaces an auditor, long before it does."""
+        """Read the announced replacements of auditors periodically, long before they take effect."""
         pause_seconds = min(_LONGEST_PAUSE_SECONDS, self._parts.manifest.epoch_seconds / _LOOKS_PER_EPOCH)
         while True:
             await trio.sleep(max(_FOLLOW_SECONDS, pause_seconds))
@@ -264,17 +265,17 @@ class Auditor:
                 if found is not None:
                     self._obtain(found.root, is_final=found is record)
             if record is not None and record.root.epoch > self._scrutinised:
-                await beside(parts.contributions.reading(record.root.epoch))
+                await offload(parts.contributions.reading(record.root.epoch))
                 self._scrutinise(record.root)
             if record is not None:  # every time: its proposal may arrive long after it
                 proposal = ContentId(record.root.archive_digest)
-                await beside(parts.contributions.reading_proposal(proposal))
+                await offload(parts.contributions.reading_proposal(proposal))
                 shares = cumulative_points(parts.contributions, record.root) or {}
                 self.points = shares.get(parts.author.account, self.points)
             await trio.sleep(watching_pause_seconds(self._challenge_seconds, _FOLLOW_SECONDS))
 
     def _obtain(self, root: EpochRoot, *, is_final: bool) -> None:
-        """Ask the peers for the proposal behind a posting if it is missing, but not all the time."""
+        """Ask the peers for the proposal behind a posting if it is missing, with pauses."""
         proposal = ContentId(root.archive_digest)
         self._parts.contributions.note_posted(root.epoch, proposal, is_final=is_final)
         pause_seconds = grace_seconds(self._parts.manifest)
@@ -302,7 +303,7 @@ class Auditor:
             await trio.sleep(self._pause_seconds(is_posted=is_posted))
 
     def _pause_seconds(self, *, is_posted: bool) -> float:
-        """Return when to look again; an epoch that ends meanwhile is not waited for."""
+        """Return the seconds until the next look, at most until the present epoch ends."""
         manifest, now_seconds = self._parts.manifest, self._parts.clock()
         if not is_posted:
             return settling_pause_seconds(grace_seconds(manifest), _LEAST_LOOK_SECONDS)
@@ -323,7 +324,7 @@ class Auditor:
         if not unsettled:
             return False
         state = await self._state(unsettled)
-        step = await beside(agreement.stepping(parts.clock(), state))
+        step = await offload(agreement.stepping(parts.clock(), state))
         for envelope in step.messages:
             await self._publish(envelope)
         for posting in step.postings:
@@ -343,12 +344,12 @@ class Auditor:
         )
 
     async def _state(self, epochs: range) -> ChainState:
-        """Return the chain's state; bonds are asked for only where a proposal may need them."""
+        """Return the chain's state; bonds are read only if a proposal may need them."""
         ledger, last = self._parts.ledger, self._last
         live = await ledger.live_record()
         expiry_seconds = self._challenge_seconds + self._parts.manifest.epoch_seconds
         if live is not None and self._parts.clock() >= live.posted_at_seconds + expiry_seconds:
-            live = None  # nobody made it final: it gives way to the next posting
+            live = None  # no node finalised it: the next posting replaces it
         granted = sum_of(last.cumulative_root) if last else 0
         is_proposed = any(self._parts.contributions.proposals(epoch) for epoch in epochs)
         auditors = self._known.within(epochs[0], epochs[-1])
@@ -358,10 +359,10 @@ class Auditor:
         return ChainState(last, root, granted, bonded, next_epoch, self._rejected)
 
     def _may_count(self, epoch: int) -> bool:
-        """Whether an epoch's late messages are in, and all that was admitted is audited or was waited for.
+        """Whether an epoch can be tallied: late messages are in, and admitted rollouts audited or out of
+        time.
 
-        Only the newest ended epoch is counted. A restarted auditor audits again what it had not finished; its
-        tally waits for that as well.
+        Only the newest ended epoch is tallied. A restarted auditor first finishes the audits that it had not.
         """
         parts = self._parts
         grace, begin = grace_seconds(parts.manifest), tally_seconds(parts.manifest)
@@ -379,7 +380,7 @@ class Auditor:
         live = {account for account, _ in await parts.ledger.live_accounts()}
         points, root = self.audited.points(epoch, live, units), self.audited.evidence_root(epoch)
         outcomes = parts.engine.count.outcomes(epoch, live, len(parts.manifest.suite.families), units)
-        await self._publish(await beside(agreement.tallying(epoch, points, root, parts.clock(), outcomes)))
+        await self._publish(await offload(agreement.tallying(epoch, points, root, parts.clock(), outcomes)))
         by_account = {str(account): count for account, count in points}
         parts.telemetry.events.write("tally", epoch=epoch, points=by_account)
 
@@ -404,7 +405,8 @@ class Auditor:
             )
 
     def _scrutinise(self, root: EpochRoot) -> None:
-        """Tell what became of the auditors' tallies, once the messages behind a final root are here."""
+        """Report whether the auditors' tallies were counted, once the messages behind a final root are
+        here."""
         found = scrutinise(self._parts.contributions, root)
         if found is not None:
             self._scrutinised = root.epoch

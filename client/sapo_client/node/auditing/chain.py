@@ -1,4 +1,4 @@
-"""The chain as a node sees it, and its absence."""
+"""The interface of the chain that a node needs, and its null object for a swarm without one."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ class ChainRole(Protocol):
         """Return the roots final in that block, ascending: from an epoch on, and the last before it."""
 
     async def bonds_before(self, timestamp_seconds: int) -> Mapping[Account, int]:
-        """Return what counts of each account's bond in that block."""
+        """Return each account's effective bond in that block, in the token's smallest denomination."""
 
     async def successions(self) -> tuple[Announcement, ...]:
         """Return the successors that the ledger announces, ascending by activation."""
 
     async def look(self, now: Callable[[], float], *, claims: bool) -> ChainLook:
-        """Return what the chain shows of this node's account and of the time."""
+        """Return the state of this node's account and the chain's time."""
 
     @property
     def chain_seconds(self) -> int:
-        """The time of the newest block that a look has seen, Unix seconds; 0 before it."""
+        """The time of the newest block seen by ``look``, Unix seconds; 0 before the first."""
 
     def status(self) -> LedgerStatus:
         """Return the state of this node's own transactions."""
@@ -43,7 +43,7 @@ class ChainRole(Protocol):
 
 
 class NoChain:
-    """The role in a swarm without a chain: beacons follow from the manifest alone, and nothing is sent."""
+    """The null object for a swarm without a chain: beacons are derived from the manifest, nothing is sent."""
 
     async def block_hash_before(self, timestamp_seconds: int) -> bytes:
         """Return the empty hash, from which the beacons of such a swarm are derived."""
@@ -66,7 +66,7 @@ class NoChain:
         return ()
 
     async def look(self, now: Callable[[], float], *, claims: bool) -> ChainLook:
-        """Return a view that shows nothing."""
+        """Return an empty view."""
         return ChainLook()
 
     @property

@@ -22,10 +22,10 @@ from sapo_verification.admission.contribution_store import ContributionStore
 from sapo_verification.working import Working, part
 
 _Tree = tuple[Callable[[EpochRoot], Digest], Callable[[Sequence[Share]], Entries]]
-"""One of the trees of a posting: its root, and what it holds."""
+"""One of the trees of a posting: its root, and its entries."""
 
 _Proposed = Sequence[tuple[EpochRoot, Sequence[Share]]]
-"""The root that each proposal of an epoch stands for, and its shares."""
+"""Epoch root and shares of each proposal of an epoch."""
 
 _POINTS: _Tree = (lambda root: root.contribution_root, point_entries)
 _BASE: _Tree = (lambda root: root.base_root, base_entries)
@@ -48,32 +48,32 @@ class Dispute:
 
 @dataclass(frozen=True, slots=True)
 class PostedTrees:
-    """The trees of a posting, as far as the stored contributions tell; None where they do not."""
+    """The trees of a posting, each None if the stored contributions do not contain it."""
 
     before: SumTree | None
     points: SumTree | None
     after: SumTree | None
 
     def places(self, account: Account) -> AccountPlaces | None:
-        """Return an account's places in all three trees, if all are known."""
+        """Return an account's proofs in all three trees, or None if a tree is unknown."""
         if self.before is None or self.points is None or self.after is None:
             return None
         before, points, after = (tree.place(account) for tree in (self.before, self.points, self.after))
         return AccountPlaces(account, before, points, after)
 
     def placing(self, account: Account) -> Working[AccountPlaces | None]:
-        """Return what ``places`` does; with 100,000 accounts the first ones take seconds."""
+        """Do what ``places`` does; with 100,000 accounts the first call takes seconds."""
         rows = sum(len(tree.entries) for tree in (self.before, self.points, self.after) if tree is not None)
         return (yield from part(rows, partial(self.places, account)))
 
 
 def posted_trees(dispute: Dispute, contributions: ContributionStore) -> PostedTrees:
-    """Return the trees behind a posting from the proposals that have them."""
+    """Return the trees behind a posting, built from the stored proposals with these roots."""
     return posting_search(dispute, contributions)()
 
 
 def posting_search(dispute: Dispute, contributions: ContributionStore) -> Callable[[], PostedTrees]:
-    """Return what builds the trees behind a posting without the store."""
+    """Return a function that builds the trees behind a posting without access to the store."""
     last = dispute.last
     proposed = _proposed(contributions, dispute.root.epoch)
     return partial(_trees_among, dispute, proposed, _proposed(contributions, last.epoch) if last else [])
@@ -90,7 +90,7 @@ def _trees_among(dispute: Dispute, proposed: _Proposed, earlier: _Proposed) -> P
 
 
 def final_trees(root: EpochRoot, contributions: ContributionStore) -> PostedTrees:
-    """Return the trees behind the root of a final epoch, from the proposals that have them."""
+    """Return the trees behind the root of a final epoch, built from the stored proposals with these roots."""
     proposed = _proposed(contributions, root.epoch)
     return PostedTrees(
         before=_under(root.base_root, proposed, _BASE),
@@ -148,7 +148,7 @@ def _proposed(contributions: ContributionStore, epoch: int) -> _Proposed:
 
 
 def _under(root: Digest, proposed: _Proposed, tree: _Tree) -> SumTree | None:
-    """Return the tree under a root from the shares that have it, or None if none have."""
+    """Return the tree with a root, from the shares of a proposal that have it, or None if there are none."""
     root_of, entries_of = tree
     if root == EMPTY_ROOT:
         return SumTree(())

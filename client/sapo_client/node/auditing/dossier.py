@@ -75,14 +75,14 @@ class Dossier:
         """Parse the text of a dossier's file.
 
         Raises:
-            SapoError: it is no dossier.
+            SapoError: it is not a dossier.
         """
         try:
             file = _File.model_validate(json.loads(require_shallow(text)))
             return cls(SwarmId(file.swarm_id), file.epoch, tuple(file.certificates), tuple(file.messages))
         except (ValidationError, ValueError, LocalProtocolError) as error:
             raise SapoError(
-                "the file is no epoch dossier",
+                "the file is not an epoch dossier",
                 hint="name a file that `sapo ledger export EPOCH FILE` wrote",
                 exit_code=ExitCode.USAGE,
             ) from error
@@ -123,5 +123,5 @@ def _keys(dossier: Dossier, manifest: Manifest) -> Iterator[tuple[NodeId, Accoun
             certificate = open_certificate(envelope, manifest.binding_domain)
             if (
                 certificate.not_after_seconds > after
-            ):  # it may also be a later one: nodes renew them at every start
+            ):  # a later certificate is fine: nodes renew them at every start
                 yield certificate.node, certificate.account

@@ -1,4 +1,4 @@
-"""The auditor's count where every group is audited: unless the swarm was founded with audits by sample."""
+"""The auditor's count in a swarm without audits by sample, in which every group is audited."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from sapo_verification.engine import Engine
 
 
 class EveryGroup:
-    """Points of ended epochs, of all groups that the service ``Audit`` has verified."""
+    """Points of ended epochs, from all groups that the service ``Audit`` has verified."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     async def run(self) -> None:
-        """Return at once: ``Audit`` verifies what is queued, also in a node that is no auditor."""
+        """Return at once: ``Audit``, which runs in every node, verifies the queued rollouts."""
 
     def is_known(self, epoch: int) -> bool:
         """Whether the levels by which groups of an epoch are paid are known."""
         return self._engine.levels.is_known(epoch)
 
     def is_done(self, epoch: int) -> bool:
-        """Whether all that was admitted is verified."""
+        """Whether all admitted rollouts of an epoch are verified."""
         return not self._engine.audits.unaudited(epoch)
 
     def points(

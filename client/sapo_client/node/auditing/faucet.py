@@ -1,4 +1,4 @@
-"""Coins for a newcomer: while his account has none to register with, the swarm's faucet is asked for some."""
+"""Requests to the swarm's faucet while the account has no coins to register with."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 
 _LOOK_SECONDS: Final = 30.0
-"""Between two looks at the balance while it is empty; coins of an earlier request need some blocks."""
+"""Interval between two readings of an empty balance; coins of an earlier request arrive after some blocks."""
 
 _ASK_SECONDS: Final = 600.0
-"""Between two requests: a faucet serves an account once a day."""
+"""Interval between two requests; a faucet serves an account once a day."""
 
 _REQUEST_SECONDS: Final = 90.0
-"""A faucet answers when its transaction is mined."""
+"""Time-out of a request; a faucet answers when its transaction is mined."""
 
 _MOST_ANSWER: Final = 4096
 
@@ -36,8 +36,8 @@ class FaucetRequest:
     """Service that asks a faucet for coins until the account holds some.
 
     Args:
-        url: where the faucet is asked.
-        show: takes a line for the terminal.
+        url: of the faucet.
+        show: called with each line for the terminal.
     """
 
     url: str
@@ -63,7 +63,7 @@ class FaucetRequest:
             await trio.sleep(_LOOK_SECONDS)
 
     async def _holds_coins(self) -> bool | None:
-        """Whether the account holds coins; none while the chain does not answer."""
+        """Whether the account holds coins; None while the chain does not answer."""
         try:
             return bool((await self.ledger.look(self.clock, claims=False)).coins_wei)
         except LedgerError as error:
@@ -71,7 +71,7 @@ class FaucetRequest:
             return None
 
     async def ask(self) -> str:
-        """Ask once; return in words what came of it."""
+        """Ask once; return the outcome as a sentence for the terminal."""
         import httpx
 
         try:
@@ -92,7 +92,7 @@ class FaucetRequest:
 
 
 def _why(content: bytes) -> str:
-    """Return the printable reason in a refusal, which is text of a stranger."""
+    """Return the reason in a refusal, reduced to printable characters since the text is untrusted."""
     try:
         why = json.loads(content)["error"]
     except (ValueError, KeyError, TypeError):

@@ -1,4 +1,4 @@
-"""The peers that an auditor asks for drawn groups: who may hold them first, and none more than it answers."""
+"""Selection of the peers that an auditor asks for drawn groups, within the limits of each peer."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from sapo_protocol.identifiers import NodeId
 from sapo_verification.engine import Engine
 
 ASKED_OF_PEER: Final = Rate(per_second=2, burst=8)
-"""Requests; a peer takes five a second and twenty at once, and other services ask it too."""
+"""Rate of requests to a peer; a peer accepts five per second, twenty at once, from all services together."""
 
 MOST_AT_ONCE: Final = 2
-"""Requests to one peer: one that never answers holds up no more accounts."""
+"""Concurrent requests to one peer, so that a silent one does not delay more accounts."""
 
 _REST_SECONDS: Final = 2.0
 _LONGEST_REST_SECONDS: Final = 64.0
@@ -28,7 +28,7 @@ _MOST_PEERS: Final = 1024
 
 
 class Holders:
-    """The connected peers by what they may hold, and how much each of them is asked."""
+    """The connected peers, the groups they may hold, and the requests to each of them."""
 
     def __init__(self, engine: Engine, transport: Transport) -> None:
         self._engine = engine
@@ -41,7 +41,7 @@ class Holders:
         self._carried: dict[tuple[str, int], frozenset[int]] = {}
 
     def look(self) -> None:
-        """Take note of who is connected now."""
+        """Update the set of connected peers."""
         self._peers = tuple(peer.peer_id for peer in self._transport.peers())
         present = set(self._peers)
         self._failed = {peer: count for peer, count in self._failed.items() if peer in present}
@@ -49,12 +49,12 @@ class Holders:
         self._carried.clear()
 
     def take(self, commitment: Commitment, asked: int) -> str | None:
-        """Return the peer that is asked next for an account's groups, or none while none may be asked.
+        """Return the peer to ask next for an account's groups; None while none may be asked.
 
-        First the author's node, then in turns the nodes that hear the account's island, then all others.
+        First the author's node, then in turn the nodes that carry the account's island, then all others.
 
         Args:
-            asked: how many were asked for them before.
+            asked: number of peers asked before.
         """
         order = self._order(commitment)
         now_seconds = trio.current_time()
@@ -68,7 +68,7 @@ class Holders:
 
     @contextmanager
     def asking(self, peer_id: str) -> Iterator[None]:
-        """Count a request to a peer while it lasts; after a failure it is left alone for a while."""
+        """Count a request to a peer while it lasts; after a failure the peer is not asked for a while."""
         self._asking[peer_id] = self._asking.get(peer_id, 0) + 1
         try:
             yield
@@ -94,7 +94,8 @@ class Holders:
         return [author] * (author in self._peers) + _turned(near, first) + _turned(far, first)
 
     def _hears(self, peer_id: str, epoch: int) -> frozenset[int]:
-        """Return the islands whose rollouts of an epoch a peer hears, as far as its accounts are known."""
+        """Return the islands to whose rollouts a peer subscribes in an epoch, as far as its accounts are
+        known."""
         if (known := self._carried.get((peer_id, epoch))) is not None:
             return known
         key, islands = key_from_peer_id(peer_id), self._engine.islands

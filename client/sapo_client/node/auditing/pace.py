@@ -1,7 +1,7 @@
-"""How often a node asks the chain about postings. Pure.
+"""How often a node reads the postings on the chain. Pure functions.
 
-Each look is several questions to every endpoint, by all nodes of a swarm. Public endpoints serve a stranger
-some ten thousand questions a day, so a node looks as often as windows and turns need and no more.
+Each reading is several RPC requests to every endpoint, from every node of a swarm. Public endpoints serve a
+client some ten thousand requests a day, so a node reads only as often as challenge windows and turns require.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ LOOKS_PER_WINDOW: Final = 60
 LOOKS_PER_GRACE: Final = 16
 
 LONGEST_PAUSE_SECONDS: Final = 30.0
-"""The grace of long epochs: nothing that others wait for takes longer."""
+"""The grace of long epochs, the longest time for which other nodes wait in a step."""
 
 
 def watching_pause_seconds(
     challenge_seconds: float, least_seconds: float, until_due_seconds: float = math.inf
 ) -> float:
-    """Return the pause between two looks at what is posted.
+    """Return the seconds between two readings of the postings.
 
     Args:
-        challenge_seconds: for which a posting can be challenged.
+        challenge_seconds: time for which a posting can be challenged.
         least_seconds: the shortest pause.
-        until_due_seconds: time until a node has something to do itself, which it does not sleep over.
+        until_due_seconds: time until this node has to act itself; the pause is not longer.
     """
     return max(
         least_seconds, min(LONGEST_PAUSE_SECONDS, challenge_seconds / LOOKS_PER_WINDOW, until_due_seconds)
@@ -32,10 +32,10 @@ def watching_pause_seconds(
 
 
 def settling_pause_seconds(grace_seconds: float, least_seconds: float) -> float:
-    """Return the pause between two looks of an auditor while an ended epoch waits to be posted.
+    """Return the seconds between two readings by an auditor while an ended epoch is not posted yet.
 
     Args:
-        grace_seconds: for which auditors wait for each other in a step.
-        least_seconds: the pause where epochs are short.
+        grace_seconds: time for which auditors wait for each other in a step.
+        least_seconds: the shortest pause.
     """
     return max(least_seconds, grace_seconds / LOOKS_PER_GRACE)

@@ -1,9 +1,10 @@
-"""A node's part in the questions about final epochs: it answers them, asks them, and has epochs recalled.
+"""Data availability of final epochs: questions about their leaves, answers, and recalls.
 
-A quorum of liars may make a root final whose leaves it shows to nobody, while nobody asks for them. Nothing
-honest can be added to such a root. As long as all nodes still hold everybody's pages, an account with points
-to lose asks for its leaves in the oldest of such epochs. If nobody shows them, the ledger goes on from the
-root before, and the honest auditors with it. A question for which nobody had epochs recalled in time lapses.
+A dishonest quorum may finalise a root without publishing its leaves, if nobody asks for them in time. Honest
+auditors cannot add a proposal to such a root. While all nodes still hold the pages of earlier epochs, an
+account with points to lose asks on the ledger for its leaves in the oldest of such epochs. If nobody shows
+them, the epoch is recalled: the ledger and the honest auditors continue from the root before it. A question
+that is not followed by a recall in time lapses.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from typing import TYPE_CHECKING, Final
 from sapo_client.ledger.errors import LedgerError
 from sapo_client.node.auditing.disputes import PostedTrees, final_trees
 from sapo_client.node.auditing.settlement import cumulative_points
-from sapo_client.node.runtime.beside import beside
 from sapo_client.node.runtime.clock import Clock
+from sapo_client.node.runtime.offload import offload
 from sapo_client.observe.events import EventLog
 from sapo_protocol.identifiers import Account, ContentId, Digest
 from sapo_verification.admission.contribution_store import ContributionStore
@@ -27,14 +28,14 @@ if TYPE_CHECKING:
     from sapo_client.ledger.service import LedgerClient
 
 _LOOKED_AT: Final = 16
-"""Final epochs: more than become final while they can be asked about."""
+"""Final epochs that are examined: more than become final while questions about them are possible."""
 
 _LOOKS: Final = 8
-"""In each challenge window, which is how long a question waits for its answer."""
+"""Readings in each challenge window, which is how long a question waits for its answer."""
 
 
 class FinalEpochs:
-    """What a node asks and answers about final epochs."""
+    """A node's questions and answers about final epochs."""
 
     def __init__(
         self,
@@ -57,11 +58,11 @@ class FinalEpochs:
         self._trees: tuple[Digest, PostedTrees] | None = None
 
     async def look(self, challenge_seconds: int, *, is_auditor: bool) -> None:
-        """Answer, ask and have recalled what is due; often enough for every question.
+        """Answer, ask and recall what is due now; to be called often enough for every question.
 
         Raises:
-            LedgerError: the chain does not answer. Where it names all but the questions about an epoch, an
-                event says so, and the other epochs are looked at.
+            LedgerError: the chain does not answer. If only the questions about one epoch cannot be read, an
+                event reports it, and the other epochs are examined.
         """
         now = self._clock()
         if now < self._due_seconds:
@@ -79,21 +80,22 @@ class FinalEpochs:
     async def _answer(
         self, newest_first: Sequence[FinalRecord], wait_seconds: float, early_seconds: float
     ) -> None:
-        """Show leaves that anyone has asked for in the oldest epoch, or have it recalled if nobody does.
+        """Show the leaves that were asked for in the oldest epoch with questions, or recall it if none were
+        shown in time.
 
         Args:
-            wait_seconds: for which a question waits for its answer, and then for the recall.
-            early_seconds: before the end of the first wait, in which this node answers.
+            wait_seconds: time for which a question waits for its answer, and then for the recall.
+            early_seconds: this node answers so long before the end of the first wait.
         """
         final = newest_first[-1]
         for account, question in ((await self._questions_about(final)) or {}).items():
-            places = await beside(self._trees_of(final).placing(account))
+            places = await offload(self._trees_of(final).placing(account))
             if places is not None:
                 if self._clock() >= question.deadline_seconds - early_seconds:
                     await self._ledger.leaves.answer_final(final, places, question)
                     self._events.write("leaf_shown", epoch=final.record.root.epoch, account=account)
             elif self._clock() >= question.deadline_seconds + wait_seconds:
-                if self._account in (account, question.asker):  # about it nothing can be asked meanwhile
+                if self._account in (account, question.asker):  # no question about it is possible meanwhile
                     await self._ledger.leaves.refund_final(final, account, question)
                     self._events.write("question_lapsed", epoch=final.record.root.epoch, account=account)
             elif self._clock() >= question.deadline_seconds:
@@ -101,14 +103,16 @@ class FinalEpochs:
                 self._events.write("leaf_hidden", epoch=final.record.root.epoch, account=account)
 
     async def _ask(self, newest_first: Sequence[FinalRecord], patience_seconds: float) -> None:
-        """Ask for this account's leaves in the oldest epoch since the last one that this node can explain.
+        """Ask for this account's leaves in the oldest epoch after the last one whose settlement this node
+        holds.
 
-        The pages of the last final epoch are fetched first: so long as they may be on their way, nothing is.
+        The pages of the last final epoch are requested from peers first; nothing is asked while they may
+        still arrive.
         """
         now = self._clock()
         if newest_first:
             last = ContentId(newest_first[0].record.root.archive_digest)
-            await beside(self._contributions.reading_proposal(last))
+            await offload(self._contributions.reading_proposal(last))
         hidden = [*takewhile(lambda final: not self._is_known(final), newest_first)]
         if not hidden:
             self._hidden_since = None
@@ -128,7 +132,7 @@ class FinalEpochs:
             self._events.write("leaf_asked", epoch=final.record.root.epoch, account=self._account)
 
     async def _has_points(self, newest_first: Sequence[FinalRecord], hidden: int) -> bool:
-        """Whether this account had unclaimed points in the last epoch that this node can explain."""
+        """Whether this account had unclaimed points in the last epoch whose settlement this node holds."""
         if hidden == len(newest_first):
             return False
         granted = cumulative_points(self._contributions, newest_first[hidden].record.root) or {}
@@ -141,7 +145,7 @@ class FinalEpochs:
         return any(questions is None or self._account in questions for questions in found)
 
     async def _questions_about(self, final: FinalRecord) -> Mapping[Account, LeafQuestion] | None:
-        """Return the open questions about an epoch; none, and an event, if the chain does not say."""
+        """Return the open questions about an epoch; None, and an event, if the chain does not answer."""
         try:
             return await self._ledger.leaves.of_final(final)
         except LedgerError as error:
@@ -151,7 +155,7 @@ class FinalEpochs:
             return None
 
     def _is_known(self, final: FinalRecord) -> bool:
-        """Whether this node holds the settlement of an epoch, which shows everybody's leaves."""
+        """Whether this node holds the settlement of an epoch, which contains all leaves."""
         root = final.record.root
         return self._contributions.epoch_root(ContentId(root.archive_digest)) == root
 

@@ -10,7 +10,7 @@ import trio
 
 from sapo_client.node.gossip.own_certificate import CERTIFICATE_SECONDS
 from sapo_client.node.runtime.clock import Clock
-from sapo_client.node.runtime.statements import Signer, Words, registration_words
+from sapo_client.node.runtime.statements import SignedFields, Signer, describe_registration
 from sapo_protocol.identifiers import NodeId
 from sapo_protocol.manifest import Manifest
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sapo_client.observe.events import EventLog
 
 _MARGIN_SECONDS: Final = CERTIFICATE_SECONDS // 2
-"""Renewed this long before its end, so that a chain that is down or expensive for days does no harm."""
+"""A claim is renewed this long before its end, so that some days without the chain do no harm."""
 
 _LOOK_SECONDS: Final = 600.0
 
@@ -39,7 +39,7 @@ class Registration:
     """Service that keeps the claim on the node key valid.
 
     Args:
-        show: takes the transaction that is about to be signed, to show it to the node's owner.
+        show: called with the transaction that is about to be signed, to show it to the node's owner.
     """
 
     manifest: Manifest
@@ -48,7 +48,7 @@ class Registration:
     ledger: LedgerClient
     events: EventLog
     clock: Clock
-    show: Callable[[Words], None]
+    show: Callable[[SignedFields], None]
 
     async def run(self) -> None:
         """Renew the claim when necessary until cancelled; may be run again after that."""
@@ -62,8 +62,8 @@ class Registration:
         if is_fresh(await self.ledger.registered_until(self.node), now):
             return
         if await self.ledger.pending("register"):
-            return  # one that was queued before, perhaps by an earlier run, is as good
+            return  # also one that was queued before, perhaps by an earlier run
         not_after = end_of_new(now)
-        self.show(registration_words(self.signer, self.manifest, self.node, not_after))
+        self.show(describe_registration(self.signer, self.manifest, self.node, not_after))
         await self.ledger.register(self.node, not_after)
         self.events.write("registration", node=self.node, not_after=not_after)

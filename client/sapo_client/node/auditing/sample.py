@@ -33,11 +33,12 @@ _LOOK_SECONDS: Final = 0.5
 
 _PATIENCE_SHARE: Final = 1 / 6
 _LEAST_PATIENCE_SECONDS: Final = 2.0
-"""For an answer, of the two graces in which all have to come: a dozen peers in turn may be silent."""
+"""Time-out of an answer, a small part of the two graces for all answers, so that a dozen silent peers are
+tolerated."""
 
 
 class DrawChain(Protocol):
-    """What a draw needs of a chain."""
+    """The functions of a chain that a draw needs."""
 
     async def block_hash_from(self, timestamp_seconds: int) -> bytes:
         """Return the hash of the first block from a moment in the past on."""
@@ -48,11 +49,11 @@ class DrawChain(Protocol):
 
 @dataclass(slots=True)
 class _Account:
-    """An audited account, what was shown of it, and how many peers were asked.
+    """An audited account, its opened groups, and the number of peers that were asked.
 
     Attributes:
-        due_seconds: when the next one is asked, on trio's clock.
-        is_asking: whether one is asked now, or what it has shown is checked.
+        due_seconds: when the next peer is asked, on trio's clock.
+        is_asking: whether a request is running, or its response is being checked.
     """
 
     drawn: DrawnAccount
@@ -63,24 +64,24 @@ class _Account:
 
     @property
     def missing(self) -> tuple[int, ...]:
-        """The drawn slots that nobody has shown yet."""
+        """The drawn slots that no peer has opened yet."""
         return tuple(slot for slot in self.drawn.slots if slot not in self.judged)
 
     @property
     def failed(self) -> int:
-        """Drawn groups that are not paid, or that nobody has shown."""
+        """Number of drawn groups that are not payable or were not opened."""
         return len(self.missing) + sum(group.is_payable is False for group in self.judged.values())
 
     @property
     def undecided(self) -> int:
-        """Drawn groups that this node was too busy for."""
+        """Number of drawn groups that this node was too busy to check."""
         return sum(group.is_payable is None for group in self.judged.values())
 
 
 class SampleAudit:
     """Service that audits the newest ended epoch, in a swarm with audits by sample.
 
-    What it knows of an epoch is lost with the process: a restarted auditor asks again.
+    Its results are in memory only: a restarted auditor asks again.
     """
 
     def __init__(
@@ -109,7 +110,7 @@ class SampleAudit:
 
     async def run(self) -> None:
         """Audit until cancelled; may be run again after that."""
-        async with trio.open_nursery() as nursery:  # a peer that does not answer delays nobody else
+        async with trio.open_nursery() as nursery:  # a peer that does not answer delays no other one
             while True:
                 await self._look(nursery)
                 await trio.sleep(_LOOK_SECONDS)
@@ -119,7 +120,7 @@ class SampleAudit:
         return epoch == self._epoch and self._accounts is not None
 
     def is_done(self, epoch: int) -> bool:
-        """Whether every drawn group of an epoch was shown and checked."""
+        """Whether every drawn group of an epoch was opened and checked."""
         return self.is_known(epoch) and not any(one.missing for one in self._accounts or ())
 
     def points(
@@ -130,7 +131,8 @@ class SampleAudit:
         An account that was registered at the draw is paid, whether or not it still is.
 
         Args:
-            units: what each account counts by the swarm's gate; None where every account counts in full.
+            units: each account's part of a whole account by the swarm's gate; None if every account counts in
+                full.
         """
         counted = [
             (
@@ -147,14 +149,14 @@ class SampleAudit:
         return merkle.root(sorted(map(Digest, paid)))
 
     def judged(self, epoch: int) -> tuple[JudgedGroup, ...]:
-        """Return the drawn groups of an epoch that were shown and checked."""
+        """Return the drawn groups of an epoch that were opened and checked."""
         return tuple(group for one in self._of(epoch) for group in one.judged.values())
 
     def _of(self, epoch: int) -> tuple[_Account, ...]:
         return (self._accounts or ()) if epoch == self._epoch else ()
 
     async def _look(self, nursery: trio.Nursery) -> None:
-        """Draw once that can be done, and go on with every drawn account that is due."""
+        """Make the draw as soon as possible, then continue with every drawn account that is due."""
         manifest, now_seconds = self._engine.manifest, self._clock()
         epoch = epoch_at(manifest, max(now_seconds, manifest.genesis_seconds)) - 1
         if epoch < 0:
@@ -164,7 +166,7 @@ class SampleAudit:
         if self._accounts is None:
             if now_seconds < draw_seconds(manifest, epoch) + manifest.finality_seconds:
                 return
-            await self._beacons.obtain(epoch)  # tasks are derived from it, and no rollout asked for it yet
+            await self._beacons.obtain(epoch)  # tasks are derived from it
             self._accounts = await self._draw(epoch)
         self._holders.look()
         due = [
@@ -172,7 +174,7 @@ class SampleAudit:
             for one in self._of(epoch)
             if one.missing and not one.is_asking and one.due_seconds <= trio.current_time()
         ]
-        for account in sorted(due, key=lambda one: one.asked):  # nobody waits for who shows nothing
+        for account in sorted(due, key=lambda one: one.asked):  # it is not waited for any longer
             account.is_asking = True
             nursery.start_soon(self._audit, account)
 
@@ -182,7 +184,7 @@ class SampleAudit:
         try:
             block_hash = await self._ledger.block_hash_from(math.ceil(draw_seconds(manifest, epoch)))
             registered = {account for account, _ in await self._ledger.live_accounts()}
-        except LedgerError as error:  # all are temporary
+        except LedgerError as error:  # all of these are temporary
             if str(error) != self._reported:
                 self._reported = str(error)
                 self._events.write("ledger_error", text=f"no draw for epoch {epoch} yet: {error}")
@@ -193,7 +195,7 @@ class SampleAudit:
         return tuple(map(_Account, drawn))
 
     async def _audit(self, account: _Account) -> None:
-        """Take what is here of an account's drawn groups, and ask one peer for the others."""
+        """Check the drawn groups of an account that are stored here, and ask one peer for the others."""
         commitment = account.drawn.commitment
         request = GroupRequest(commitment.account, commitment.epoch, account.missing)
         try:
@@ -206,7 +208,7 @@ class SampleAudit:
             account.is_asking = False
 
     async def _ask(self, account: _Account, request: GroupRequest) -> tuple[OpenedGroup, ...]:
-        """Return what the next peer shows, or nothing while all of them are asked as much as they answer."""
+        """Return the groups that the next peer opens; none while all peers are at their limits."""
         peer_id = self._holders.take(account.drawn.commitment, account.asked)
         if peer_id is None:
             return ()

@@ -1,4 +1,4 @@
-"""What became of each auditor's tally of a final epoch: counted, too late, or far from the others."""
+"""Classification of the auditors' tallies of a final epoch: counted, late, or far from the others."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class TallyScrutiny:
 
     Attributes:
         counted: auditors whose tallies the final proposal names.
-        late: auditors whose tallies came after that proposal.
-        apart: by auditor, by how many points its tally lies outside the counted ones, summed over the
-            accounts; auditors whose tallies lie within them are left out.
+        late: auditors whose tallies arrived after that proposal.
+        apart: points by which an auditor's tally lies outside the range of the counted ones, summed over the
+            accounts, by auditor; tallies within the range are left out.
     """
 
     counted: tuple[Account, ...]
@@ -28,7 +28,8 @@ class TallyScrutiny:
 
 
 def scrutinise(contributions: ContributionStore, root: EpochRoot) -> TallyScrutiny | None:
-    """Return what became of the tallies of an epoch, or None while a message behind its root is missing."""
+    """Return the classification of the tallies of an epoch; None while a message behind its root is
+    missing."""
     content_id = ContentId(root.archive_digest)
     proposal = contributions.proposal(content_id)
     proposed_seconds = contributions.received_seconds(content_id)

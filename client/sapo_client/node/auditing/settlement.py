@@ -1,4 +1,4 @@
-"""Settlement from this node's store: ``sapo_protocol.settlement`` with the tallies looked up."""
+"""``sapo_protocol.settlement`` applied to this node's store of contributions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["cumulative_points", "grace_seconds", "last_record", "settlement_chec
 def cumulative_points(
     contributions: ContributionStore, last: EpochRoot | None
 ) -> Mapping[Account, int] | None:
-    """Return everybody's points as of the last final epoch, or None if this node missed its proposal."""
+    """Return all accounts' points as of the last final epoch, or None if its proposal is missing."""
     if last is None:
         return {}
     proposal = contributions.proposal(ContentId(last.archive_digest))
@@ -53,9 +53,9 @@ def settlement_check(
     root_of: merkle.RootOf = merkle.sum_root,
     base_root: Digest | None = None,
 ) -> Callable[[], bool]:
-    """Return a check that the stored tallies named by a proposal settle to it, on top of the chain's root.
+    """Return a function that checks whether a proposal is the settlement of the tallies that it names.
 
-    It tells False, too, where this node misses a message behind it. It reads no store, so it may run in a
+    It returns False, too, if a message behind the proposal is missing. It reads no store, so it may run in a
     thread: with 100,000 accounts it takes a second.
 
     Args:

@@ -1,4 +1,4 @@
-"""A node's services on its swarm's ledger: sending, registration, settlement; and a null object."""
+"""A node's services on its swarm's ledger (sending, registration, settlement), and their null object."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class LedgerRole(Protocol):
 
 
 class NoLedger:
-    """The role in a swarm without a chain, or of a node that writes nothing to it."""
+    """The null object for a swarm without a chain, or for a node that does not write to it."""
 
     points = 0
 

@@ -1,8 +1,8 @@
 """The watchtower: every node's part in keeping the ledger honest.
 
 A live posting is compared with the contributions that this node holds. If it can be proved false to the
-contract, it is challenged, whoever signed it; if this node comes to the same root, the posting is finalised
-after its challenge window; otherwise it is reported to the operator and left to other nodes. Auditors that
+contract, this node challenges it. If this node computes the same root, it finalises the posting after the
+challenge window. Otherwise it reports the posting to the operator and leaves it to other nodes. Auditors that
 sign two roots in one turn are challenged, too.
 """
 
@@ -27,8 +27,8 @@ from sapo_client.node.auditing.disputes import (
 from sapo_client.node.auditing.pace import watching_pause_seconds
 from sapo_client.node.auditing.recall import FinalEpochs
 from sapo_client.node.auditing.settlement import cumulative_points, grace_seconds, settlement_check
-from sapo_client.node.runtime.beside import beside
 from sapo_client.node.runtime.clock import Clock
+from sapo_client.node.runtime.offload import offload
 from sapo_client.observe.events import EventLog
 from sapo_protocol.constants import SETTLED_EPOCHS
 from sapo_protocol.epochs import epoch_at
@@ -45,14 +45,14 @@ if TYPE_CHECKING:
     from sapo_protocol.eip712 import EpochRoot
 
 _LEAST_LOOK_SECONDS: Final = 1.0
-"""Between two looks at a posting whose window is short."""
+"""Shortest interval between two examinations of a posting, for short windows."""
 
 _SEARCHED_EPOCHS: Final = SETTLED_EPOCHS + 1
 """Ended epochs that are searched for equivocations: approvals come while their epoch can be settled."""
 
 
 _GROUPS: Final = 16
-"""Groups of nodes that finalise one after another, so that not every node pays for the same transaction."""
+"""Number of groups of nodes that act one after another, so that not all pay for the same transaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +74,12 @@ class WatchtowerParts:
 
 @dataclass(frozen=True, slots=True)
 class _Opinion:
-    """What a node makes of a live posting.
+    """A node's conclusion about a live posting.
 
     Attributes:
-        proof: that it is false, if there is one; on a ledger of version 0.1.0 none is looked for.
-        is_explained: whether this node comes to the same root.
-        trees: what is known of its trees.
+        proof: that it is false, if there is one; None on a ledger of version 0.1.0.
+        is_explained: whether this node computes the same root.
+        trees: its trees, as far as they are known.
     """
 
     proof: FraudProof | None
@@ -88,7 +88,7 @@ class _Opinion:
 
     @property
     def stands(self) -> bool:
-        """Whether nothing that is received later can change it."""
+        """Whether it is final: no later message can change it."""
         return self.proof is not None or self.is_explained
 
 
@@ -122,10 +122,10 @@ class LedgerWatchtower:
     async def look(self) -> None:
         """Examine signatures, final epochs and the live posting once; queue the transactions that follow.
 
-        Each of the three is examined, whatever the chain refuses to say about another.
+        Each of the three is examined even if reading another from the chain fails.
 
         Raises:
-            LedgerError: the chain did not say what one of them takes.
+            LedgerError: reading one of them from the chain failed.
         """
         if not self._quorum:
             await self._learn_terms()
@@ -139,7 +139,7 @@ class LedgerWatchtower:
             raise next((error for error in failed if not error.transient), failed[0])
 
     def _pause_seconds(self) -> float:
-        """Return when to look again: soon enough for what this node has to do itself."""
+        """Return the seconds until the next look, early enough for this node's own duties."""
         until_due_seconds = self._due_seconds - self._parts.clock()
         return watching_pause_seconds(self._challenge_seconds, _LEAST_LOOK_SECONDS, until_due_seconds)
 
@@ -171,7 +171,7 @@ class LedgerWatchtower:
         if not await parts.ledger.can_settle():
             return
         for epoch in range(max(0, current - _SEARCHED_EPOCHS), current):
-            await beside(parts.contributions.reading_proposals(epoch))
+            await offload(parts.contributions.reading_proposals(epoch))
             found = equivocations(parts.contributions, epoch, parts.manifest.ledger_domain)
             for (auditor, turn), proof in found.items():
                 if (auditor, epoch, turn) in self._punished:
@@ -179,7 +179,7 @@ class LedgerWatchtower:
                 if not await parts.ledger.has_equivocated(auditor, epoch, turn):
                     await parts.ledger.challenge(epoch, proof)
                     parts.events.write("challenge", epoch=epoch, auditor=auditor, proof=proof.FUNCTION)
-                self._punished.add((auditor, epoch, turn))  # an outage before this is no reason to forget it
+                self._punished.add((auditor, epoch, turn))  # only now: it is tried again after an outage
 
     async def _examine(self, live: EpochRecord) -> None:
         parts = self._parts
@@ -187,7 +187,7 @@ class LedgerWatchtower:
         last = record.root if record else None
         dispute = Dispute(live.root, last, self._points_cap)
         if await parts.ledger.live_record() != live:
-            return  # the state changed between these answers, so they do not fit together
+            return  # the state changed between these requests, so the answers are inconsistent
         opinion = await self._opinion(dispute)
         if opinion.proof is not None:
             self._due_seconds = self._challenge_from_seconds(live)
@@ -203,9 +203,10 @@ class LedgerWatchtower:
                 await parts.ledger.finalise(live)
 
     async def _answer(self, live: EpochRecord, opinion: _Opinion) -> bool:
-        """Show the leaves that anyone has asked for; return whether a question is open.
+        """Show the leaves that were asked for; return whether a question is open.
 
-        An auditor answers at once, another node after half the time: only the first answer earns the bond.
+        An auditor answers at once, another node after half the time, since only the first answer earns the
+        bond.
         """
         parts = self._parts
         if not await parts.ledger.can_settle():
@@ -214,16 +215,17 @@ class LedgerWatchtower:
         is_auditor = parts.account in parts.auditors(live.root.epoch)
         half_seconds = 0.0 if is_auditor else self._challenge_seconds / 2
         for account, question in questions.items():
-            places = await beside(opinion.trees.placing(account)) if opinion.trees else None
+            places = await offload(opinion.trees.placing(account)) if opinion.trees else None
             if places is not None and parts.clock() >= question.deadline_seconds - half_seconds:
                 await parts.ledger.leaves.answer(live, places, question)
                 self._report("leaf_shown", live.root, account=account)
         return bool(questions)
 
     async def _ask(self, live: EpochRecord, last: EpochRoot | None) -> None:
-        """Ask for this account's leaves in a posting that this node cannot explain, if it has points to lose.
+        """Ask for this account's leaves in a posting that this node cannot compute, if it has points to lose.
 
-        Half of the window is left for what is on its way. A question that nobody answers rejects the posting.
+        It waits for half of the window, since messages may still arrive. A question that is not answered
+        rejects the posting.
         """
         parts, end_seconds = self._parts, live.posted_at_seconds + self._challenge_seconds
         if not await parts.ledger.can_settle():
@@ -241,9 +243,9 @@ class LedgerWatchtower:
             self._report("leaf_asked", live.root, account=parts.account)
 
     async def _questions_about(self, live: EpochRecord) -> Mapping[Account, LeafQuestion]:
-        """Return the open questions about the live posting; none, and an event, if the chain does not say.
+        """Return the open questions about the live posting; none, and an event, if the chain does not answer.
 
-        What else is to do does not wait for them: the contract makes nothing final while one is open.
+        The caller can then continue, because the contract finalises nothing while a question is open.
         """
         try:
             return await self._parts.ledger.leaves.of_live(live)
@@ -252,16 +254,16 @@ class LedgerWatchtower:
             return {}
 
     async def _opinion(self, dispute: Dispute) -> _Opinion:
-        """Return what this node makes of a posting; worked out again as long as something may be missing.
+        """Return this node's conclusion about a posting; it is computed again until it is final.
 
-        A proof and an explanation stand, whatever is received later: what they rest on is named by digests.
+        A proof or the same root is final, since everything that it is computed from is fixed by digests.
         """
         known = dispute, self._parts.contributions.revision
         formed = self._formed
         if formed is not None and (formed[0] == known or (formed[0][0] == dispute and formed[1].stands)):
             return formed[1]
         by_turns = await self._parts.ledger.can_settle()
-        opinion = await beside(self._forming(dispute, by_turns=by_turns))
+        opinion = await offload(self._forming(dispute, by_turns=by_turns))
         self._formed = known, opinion
         return opinion
 
@@ -279,12 +281,12 @@ class LedgerWatchtower:
         return _Opinion(proof, is_explained, trees)
 
     def _explaining(self, root: EpochRoot, last: EpochRoot | None, root_of: RootOf) -> Working[bool]:
-        """Whether this node comes to the same root from the tallies behind it."""
+        """Whether this node computes the same root from the tallies behind it."""
         content_id, contributions = ContentId(root.archive_digest), self._parts.contributions
         proposal = contributions.proposal(content_id)
         if proposal is None or any(contributions.tally(tally) is None for tally in proposal.tallies):
             return False
-        is_current = root_of is sum_root  # whose roots the store keeps
+        is_current = root_of is sum_root  # the store caches their roots
         told = contributions.epoch_root(content_id) if is_current else proposal.root(content_id, root_of)
         if told is None or told != root:
             return False
@@ -302,20 +304,22 @@ class LedgerWatchtower:
         return (yield from part(len(proposal.shares), check))
 
     def _challenge_from_seconds(self, live: EpochRecord) -> float:
-        """Return when this node challenges a posting, if no other has: the last one has half of the window.
+        """Return the Unix time from which this node challenges a posting that is not challenged yet.
 
-        A proof that arrives late is the first one's turn as much as the last one's.
+        Nodes take turns in the first half of the window; in the second half all may challenge, also with late
+        proofs.
         """
         turns = len(self._parts.auditors(live.root.epoch)) + _GROUPS
         return live.posted_at_seconds + self._turn(live) * self._challenge_seconds / (2 * turns)
 
     def _final_seconds(self, live: EpochRecord) -> float:
-        """Return when this node finalises a posting."""
+        """Return the Unix time from which this node finalises a posting."""
         wait = self._turn(live) * grace_seconds(self._parts.manifest)
         return live.posted_at_seconds + self._challenge_seconds + wait
 
     def _turn(self, live: EpochRecord) -> int:
-        """Return this node's turn to pay for what one has to: auditors one by one, then groups of nodes."""
+        """Return this node's turn for a transaction that one node has to pay: auditors one by one, then
+        groups."""
         auditors, account = self._parts.auditors(live.root.epoch), self._parts.account
         if account in auditors:
             return (auditors.index(account) - live.root.epoch) % len(auditors)

@@ -1,6 +1,6 @@
-"""Exchange of address records: how a node finds the members of its islands among all nodes of a swarm.
+"""Exchange of address records, by which a node finds the members of its islands among all nodes of a swarm.
 
-Peers that do not serve this protocol are older; they lose nothing but its use.
+Peers of older releases do not serve this protocol; they are not penalised for it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from sapo_client.node.gossip import record_cache
 from sapo_client.node.gossip.island_turns import IslandTurns
 from sapo_client.node.gossip.own_certificate import OwnCertificate
 from sapo_client.node.gossip.ratings import Ratings
-from sapo_client.node.gossip.record_directory import RecordDirectory, Teller
+from sapo_client.node.gossip.record_directory import RecordDirectory, RecordSource
 from sapo_client.node.runtime.clock import Clock
 from sapo_client.swarm.addresses import PeerAddress, parse_address, scope_of
 from sapo_client.swarm.limits import DialLimits
@@ -44,28 +44,29 @@ from sapo_verification.engine import Engine
 from sapo_verification.types import AdmittedRollout
 
 LOOK_SECONDS: Final = 5.0
-"""Between two looks, and between two requests while members of the own islands are missing."""
+"""Interval of the service, and of requests while members of the own islands are missing."""
 
 WAIT_SECONDS: Final = 0.5
-"""Until the next look while no peer is connected, or one was not asked yet."""
+"""Interval of the service while no peer is connected, or one was not asked yet."""
 
 REST_SECONDS: Final = 60.0
-"""Between two requests otherwise: others still have to learn of this node."""
+"""Interval of requests otherwise; a request also tells the peer this node's addresses."""
 
 
 _RECALL_SECONDS: Final = 300.0
-"""For which records of before the last start are looked at."""
+"""How long after the start the saved records are tried."""
 
 _LOG = logging.getLogger(__name__)
 
 
 class RecordExchange:
-    """Service that tells peers of this node, asks them for members of its islands, and has those dialled.
+    """Service that sends peers this node's record, asks them for members of its islands, and has those
+    dialled.
 
     It does nothing in a swarm that is not divided.
 
     Args:
-        file: keeps records for the next start; unset for none.
+        file: keeps records for the next start; None keeps none.
     """
 
     def __init__(
@@ -135,18 +136,18 @@ class RecordExchange:
         return LOOK_SECONDS if peers and peers.keys() <= self._asked_seconds.keys() else WAIT_SECONDS
 
     def heard(self, admitted: AdmittedRollout, forwarder: str) -> None:
-        """Note a new rollout that came by gossip, and the peer that was the first to bring it."""
+        """Record that a new rollout came by gossip, and the peer that delivered it first."""
         home = self._engine.islands.home(admitted.account, admitted.rollout.epoch)
         if home is not None:
             author = peer_id_from_key(admitted.rollout.node)
             self._relays.came(home, author, forwarder, time.monotonic())
 
     def published(self, island: int) -> None:
-        """Note that this node has published an own rollout on an island."""
+        """Record that this node has published an own rollout on an island."""
         self._relays.published(island, time.monotonic())
 
     def _short(self) -> dict[int, Shortage]:
-        """Return the islands of which this node hears too little."""
+        """Return the islands of which this node receives too few rollouts."""
         connected = [peer.peer_id for peer in self._transport.peers()]
         return self._relays.shortages(self._engine.islands.carried, connected, time.monotonic())
 
@@ -162,7 +163,7 @@ class RecordExchange:
         except TransportError:
             return  # it is older, or just left
         for message in parse_records(answer):
-            self.directory.take(message, _teller(peer), self._clock())
+            self.directory.take(message, _source(peer), self._clock())
             await trio.lowlevel.checkpoint()
 
     async def _answer(self, peer_id: str, request: bytes) -> bytes:
@@ -173,18 +174,20 @@ class RecordExchange:
             return to_records(())
         now_seconds = self._clock()
         if asked.own is not None and self._is_of(asked.own, peer_id):
-            self.directory.take(asked.own, _teller(peer), now_seconds)
+            self.directory.take(asked.own, _source(peer), now_seconds)
         return to_records(self.directory.answer(asked.islands, peer.remote_host, now_seconds))
 
     def _recall(self) -> tuple[FoundPeer, ...]:
-        """Keep the records of before the last start that still count; return who is worth a try besides.
+        """Take over the saved records that are still valid; return the nodes of others that may still be
+        reachable.
 
-        The islands of some are known only when their beacons are, so all are looked at for some minutes.
+        The islands of some are known only when their beacons are, so the saved records are tried for some
+        minutes.
         """
         if trio.current_time() - self._started_seconds > _RECALL_SECONDS:
             self._recalled = ()
         carried, now_seconds = self._engine.islands.carried, self._clock()
-        found = (self.directory.recall(message, teller, now_seconds) for message, teller in self._recalled)
+        found = (self.directory.recall(message, source, now_seconds) for message, source in self._recalled)
         old = (replace(peer, islands=peer.islands & carried) for peer in found if peer is not None)
         return tuple(peer for peer in old if peer.islands)
 
@@ -203,16 +206,18 @@ class RecordExchange:
         return self.directory.members(self._engine.islands.carried, self._clock())
 
     def _to_ask(self) -> dict[str, PeerInfo]:
-        """Return the peers that may be asked: those that this node chose, or all if it chose none.
+        """Return the peers that may be asked: those to which this node connected itself, or all if there are
+        none.
 
-        Attackers can connect in any number, and would then give most of the answers.
+        Otherwise attackers, which can connect in any number, would give most of the answers.
         """
         peers = {peer.peer_id: peer for peer in self._transport.peers() if peer.remote_host is not None}
         chosen = {each: peer for each, peer in peers.items() if peer.direction is Direction.OUTBOUND}
         return chosen or peers
 
     def _is_of(self, message: bytes, peer_id: str) -> bool:
-        """Whether a record is that of the peer: others would cost him no key that connects."""
+        """Whether a record is the peer's own: for another node's record the peer would need no key of its
+        own."""
         record = parse_record(message, self._engine.manifest.swarm_id)
         return record is not None and peer_id_from_key(record.node) == peer_id
 
@@ -226,9 +231,9 @@ class RecordExchange:
         return any(islands.count(epoch) not in (None, 1) for epoch in islands.epochs_at(self._clock()))
 
     def _lacking(self, members: Iterable[FoundPeer]) -> frozenset[int]:
-        """Return the islands of which this node has not chosen as many members as it wants.
+        """Return the islands of which this node has not dialled as many members as it wants.
 
-        Members that connect by themselves count for nothing, as in `SoughtPeers`.
+        Members that connected themselves are not counted, as in `SoughtPeers`.
         """
         carried = self._engine.islands.carried
         chosen = {peer.peer_id for peer in self._transport.peers() if peer.direction is Direction.OUTBOUND}
@@ -237,10 +242,10 @@ class RecordExchange:
         return frozenset(island for island in carried if counts[island] < wanted)
 
     def _own_record(self, host: str) -> bytes | None:
-        """Return the own record for a peer at an IP address; None if it could not use the addresses.
+        """Return the own record for a peer at an IP address; None if the peer could not use the addresses.
 
-        Those at which peers reached it are told too: a node may listen on all interfaces, or behind a router
-        that forwards a port.
+        It includes the addresses at which peers have reached this node, which may listen on all interfaces,
+        or behind a router that forwards a port.
         """
         known = (*self._transport.addresses, *self._transport.reached_at())
         told = widest(dict.fromkeys(_specified(known)))
@@ -249,18 +254,18 @@ class RecordExchange:
         return self._own_certificate.record(tuple(map(str, told[:MAX_RECORD_ADDRESSES])))
 
 
-def _teller(peer: PeerInfo) -> Teller:
-    return Teller(peer.peer_id, peer.remote_host or "", peer.direction is Direction.OUTBOUND)
+def _source(peer: PeerInfo) -> RecordSource:
+    return RecordSource(peer.peer_id, peer.remote_host or "", peer.direction is Direction.OUTBOUND)
 
 
 def _specified(texts: Iterable[str]) -> tuple[PeerAddress, ...]:
-    """Return the addresses that do not stand for all interfaces."""
+    """Return the addresses that are not unspecified (such as 0.0.0.0)."""
     parsed = (parse_address(text) for text in texts)
     return tuple(address for address in parsed if address is not None and not address.unspecified)
 
 
 def widest(addresses: Iterable[PeerAddress]) -> tuple[PeerAddress, ...]:
-    """Return the addresses of the widest scope among them: a record is passed on to anybody within it."""
+    """Return the addresses of the widest scope among them, in which the record may be forwarded."""
     listed = tuple(addresses)
     scope = max((scope_of(address.host) for address in listed), default=None)
     return tuple(address for address in listed if scope_of(address.host) == scope)

@@ -7,7 +7,7 @@ from sapo_client.node.gossip.own_certificate import OwnCertificate
 from sapo_client.node.runtime.beacons import Beacons
 from sapo_client.node.runtime.context import NodeContext
 from sapo_client.node.runtime.paid_accounts import FinalRootsBefore
-from sapo_client.node.runtime.statements import show_signed, statement_words
+from sapo_client.node.runtime.statements import describe_statement, show_signed
 from sapo_protocol.eip712 import NodeBinding
 from sapo_verification.engine import Engine
 
@@ -19,7 +19,7 @@ def open_gossip(
     identity, manifest = context.identity, context.manifest
 
     def show(binding: NodeBinding) -> None:
-        show_signed(statement_words(binding, manifest.binding_domain))
+        show_signed(describe_statement(binding, manifest.binding_domain))
 
     certificate = OwnCertificate(
         node_seed=identity.node_seed,
@@ -41,4 +41,4 @@ def open_gossip(
 
 
 def _show_nothing(_: NodeBinding) -> None:
-    """Leave out the certificate of a node that trains alone, which nobody is sent."""
+    """Do nothing: a node that trains alone sends its certificate to no other node."""

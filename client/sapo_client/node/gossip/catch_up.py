@@ -1,8 +1,8 @@
-"""Catch-up of a node that was away: ids from every peer, then what it lacks, each rollout from one of them.
+"""Catch-up of a node that was away: ids from every peer, then each missing rollout from one of them.
 
-Nothing in a list is believed, and nothing is decided by it but what is fetched. What comes is validated like
-gossip, and blames the peer that sent it like gossip. A peer whose answers are of no use is asked no further
-while it is connected; that costs it nothing else, for none of it proves a fault.
+A list only decides what is fetched. Fetched rollouts are validated like gossip, with the same penalties for
+the peer that sent them. A peer whose answers are useless is not asked any more while it is connected; it has
+no other penalty, since useless answers do not prove a fault.
 """
 
 from __future__ import annotations
@@ -42,47 +42,47 @@ from sapo_verification.admission.arrivals import Received
 from sapo_verification.engine import Engine
 
 MOST_FAULTS: Final = 3
-"""Answers of no use until a peer is asked no further."""
+"""Useless answers after which a peer is not asked any more."""
 
 MOST_BUSY: Final = 60
-"""Answers `BUSY`: five minutes."""
+"""Answers `BUSY` after which a peer is not asked any more: five minutes of them."""
 
 MOST_PAGES: Final = 64
-"""Of one peer and epoch: 65,536 rollouts, far more than any island's."""
+"""Pages of one peer and epoch: 65,536 rollouts, far more than an island has."""
 
 ASKED_OF_PEER: Final = Rate(per_second=2, burst=8)
-"""Requests; a peer takes five a second and twenty at once, and other services ask it too."""
+"""Rate of requests to a peer; a peer accepts five per second, twenty at once, from all services together."""
 
 ARRIVALS: Final = TransportLimits().messages
-"""Rollouts of all peers together: what one connection may bring by gossip."""
+"""Rate of rollouts of all peers together: as much as one connection may deliver by gossip."""
 
 MOST_DECIDED: Final = 16_384
-"""Rollouts that were fetched, did not count, and are not fetched from the next peer again."""
+"""Fetched rollouts remembered as refused, so that they are not fetched from the next peer again."""
 
 _OF_ONE_COPY: Final = frozenset({Rule.ENVELOPE_RESERVED, Rule.KIND_RESERVED, Rule.AUTHOR_INTRODUCED})
-"""Rules whose breach says nothing about other copies: the author's certificate may come from another peer."""
+"""Rules that one copy may break and another not: the author's certificate may come from another peer."""
 
 _LOOK_SECONDS: Final = 0.5
 
 Receive = Callable[[bytes, str], Received]
-"""Validates a rollout that a peer, given by its id, sent on request."""
+"""Validates a rollout from the peer with an id."""
 
 AskForCertificates = Callable[[str, Sequence[NodeId]], Awaitable[None]]
-"""Asks a peer for the certificates of some nodes, and validates what comes."""
+"""Asks a peer for the certificates of some nodes, and validates them."""
 
 
 class _EndedError(Exception):
-    """A peer that is asked no further."""
+    """A peer is not asked any more."""
 
 
 @dataclass(slots=True)
 class _Talk:
-    """What is asked of one peer.
+    """The state of catching up from one peer.
 
     Attributes:
-        asked: limits the requests to it.
-        listed: how many rollouts it listed that were lacking.
-        brought: how many of them it sent that were accepted.
+        asked: rate limit of the requests to it.
+        listed: number of rollouts in its lists that were missing here.
+        brought: number of them that it sent and that were accepted.
     """
 
     peer_id: str
@@ -94,7 +94,8 @@ class _Talk:
 
 
 class CatchUp:
-    """Service that asks peers for what this node missed, each once after it was introduced."""
+    """Service that asks each peer, once its certificates are known, for the rollouts that this node
+    missed."""
 
     def __init__(
         self,
@@ -121,11 +122,11 @@ class CatchUp:
         self._arrivals: TokenBucket | None = None
 
     def begin(self, peer_id: str) -> None:
-        """Ask a peer soon, whose certificates are known by now."""
+        """Start to catch up from a peer, whose certificates are known by now."""
         self._due[peer_id] = None
 
     def reconsider(self) -> None:
-        """Fetch again what did not count: it may count now."""
+        """Fetch refused rollouts again, which may be accepted now."""
         self._decided.clear()
 
     async def run(self) -> None:
@@ -152,7 +153,7 @@ class CatchUp:
         except _EndedError:
             self._ended.add(peer_id)
         except trio.Cancelled:
-            self.begin(peer_id)  # where the service runs again
+            self.begin(peer_id)  # when the service runs again
             raise
         finally:
             self._plan.forget(peer_id)
@@ -168,13 +169,13 @@ class CatchUp:
             )
 
     def _timely_epochs(self) -> range:
-        """Return the epochs whose rollouts count now, oldest first: their time is over first."""
+        """Return the epochs whose rollouts are accepted now, oldest first since they expire first."""
         now_seconds = self._clock()
         last = self._engine.epoch(now_seconds)
         return range(max(0, self._engine.epoch(now_seconds - CLOCK_SLACK_SECONDS) - EPOCH_WINDOW), last + 1)
 
     async def _catch_up_on(self, epoch: int, talk: _Talk) -> None:
-        """Fetch what a peer lists of an epoch, a page at a time."""
+        """Fetch the rollouts that a peer lists of an epoch, page by page."""
         after: ContentId | None = None
         for _ in range(MOST_PAGES):
             page = await self._page(epoch, after, talk)
@@ -188,7 +189,8 @@ class CatchUp:
             after = page.next
 
     def _is_decided(self, content_id: ContentId) -> bool:
-        """Whether a rollout was decided on: it did not count, or was admitted and then dropped for room."""
+        """Whether a rollout was decided: it was refused, or admitted and then dropped because the space was
+        full."""
         return content_id in self._decided or self._engine.admission.has_seen(content_id)
 
     async def _page(self, epoch: int, after: ContentId | None, talk: _Talk) -> IdPage:
@@ -203,7 +205,8 @@ class CatchUp:
             await trio.sleep(self._after(None if page is None else page.status, talk))
 
     async def _fetch_listed(self, talk: _Talk) -> None:
-        """Fetch until nothing is lacking that the peer lists: from it, or by what others are asked for."""
+        """Wait until none of the rollouts that the peer lists is missing, fetching them from it or from
+        others."""
         while self._plan.has(talk.peer_id):
             ids = self._plan.take(talk.peer_id, trio.current_time())
             if not ids:
@@ -218,7 +221,7 @@ class CatchUp:
             await trio.sleep(pause_seconds)
 
     async def _fetch(self, ids: Sequence[ContentId], talk: _Talk) -> float:
-        """Fetch rollouts from a peer; return how long it is to be left alone then."""
+        """Fetch rollouts from a peer; return the seconds until it may be asked again."""
         lacking = self._engine.envelopes.lacking(ids)
         for content_id in ids:
             if content_id not in lacking:  # it came by gossip meanwhile
@@ -234,7 +237,7 @@ class CatchUp:
         return 0.0 if await self._take(given, talk) else self._after(None, talk)
 
     async def _take(self, messages: dict[ContentId, bytes | None], talk: _Talk) -> bool:
-        """Validate what a peer sent for some ids; return whether all of it could be what was asked for."""
+        """Validate what a peer sent for some ids; return whether all messages could be the requested ones."""
         sent = [message for message in messages.values() if message is not None]
         self._count_arrivals(len(sent))
         if unknown := self._unknown_authors(sent):
@@ -242,18 +245,19 @@ class CatchUp:
         is_as_listed = True
         for content_id, message in messages.items():
             await trio.lowlevel.checkpoint()
-            if content_id not in self._plan:  # another peer was asked as well, and was quicker
+            if content_id not in self._plan:  # it came from another peer meanwhile
                 continue
             received = None if message is None else self._receive_if(message, content_id, talk)
             self._decide(content_id, received, talk)
             if received is None or received.verdict is Verdict.REJECT:
                 is_as_listed = False
-                if not self._is_present(talk.peer_id):  # it was disconnected for that
+                if not self._is_present(talk.peer_id):  # the transport has disconnected it for that
                     break
         return is_as_listed
 
     def _unknown_authors(self, messages: Iterable[bytes]) -> tuple[NodeId, ...]:
-        """Return the nodes of rollouts whose certificates are missing: who admitted them has one."""
+        """Return the authors of rollouts whose certificates are missing here; the peer that admitted them has
+        these."""
         found: dict[NodeId, None] = {}
         for message in messages:
             with suppress(RemoteProtocolError):  # refused below
@@ -264,11 +268,11 @@ class CatchUp:
         return tuple(found)
 
     def _receive_if(self, message: bytes, wanted: ContentId, talk: _Talk) -> Received | None:
-        """Validate a message; one that is well formed, but not the one that was asked for, is dropped."""
+        """Validate a message; a well-formed message that was not requested is dropped."""
         try:
             if parse_envelope(message, self._engine.manifest.swarm_id).content_id != wanted:
                 return None
-        except RemoteProtocolError:  # the decision says what it costs whom
+        except RemoteProtocolError:  # the decision includes the penalties
             pass
         received = self._receive(message, talk.peer_id)
         if received.verdict is Verdict.REJECT:
@@ -276,10 +280,10 @@ class CatchUp:
         return received
 
     def _decide(self, content_id: ContentId, received: Received | None, talk: _Talk) -> None:
-        """Fetch a rollout no more, or from another peer alone if another copy of it could count.
+        """Mark a rollout as decided, or as missing at this peer if another copy of it could be accepted.
 
-        An id covers all but the signature and what is reserved in an envelope: without a fault there every
-        copy is judged the same.
+        The id covers all but the signature and the reserved fields of an envelope. If these are not at fault,
+        the decision is the same for every copy.
         """
         if received is None or received.verdict is Verdict.REJECT or received.rule in _OF_ONE_COPY:
             self._plan.missed(talk.peer_id, content_id)
@@ -293,7 +297,7 @@ class CatchUp:
             del self._decided[next(iter(self._decided))]
 
     async def _ask(self, protocol: str, request: bytes, most_bytes: int, talk: _Talk) -> bytes | None:
-        """Return a peer's answer within the limits of this node, or none if there is none."""
+        """Return a peer's answer to a request within the rate limits, or None if there is no answer."""
         await self._wait(talk)
         try:
             return await self._transport.request(
@@ -303,7 +307,7 @@ class CatchUp:
             return None  # it does not serve this protocol, is slow, or just left
 
     async def _wait(self, talk: _Talk) -> None:
-        """Wait until the peer may be asked, and as much more may come as came too much."""
+        """Wait until the rate limits of requests to the peer and of arriving rollouts allow a request."""
         while (pause := self._pause_seconds(talk)) > 0:
             await trio.sleep(pause)
         talk.asked.spend(1, trio.current_time())
@@ -318,13 +322,13 @@ class CatchUp:
             self._arrivals.spend(count, trio.current_time())
 
     def _after(self, status: CatchUpStatus | None, talk: _Talk) -> float:
-        """Return how long a peer is left alone that gave nothing of use: longer after each such answer.
+        """Return the seconds until a peer may be asked again after a useless answer; more after each.
 
         Args:
-            status: what it said; none for an answer that was late, malformed, wrong or incomplete.
+            status: of its answer; None if the answer was late, malformed, wrong or incomplete.
 
         Raises:
-            _EndedError: it is asked no further.
+            _EndedError: it is not asked any more.
         """
         if status is CatchUpStatus.BUSY and talk.busy < MOST_BUSY:
             talk.busy += 1

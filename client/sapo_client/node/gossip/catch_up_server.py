@@ -1,7 +1,7 @@
-"""Answers to peers that catch up: ids of rollouts, and rollouts by their ids, within what this node uploads.
+"""Server side of catch-up: ids of rollouts, and rollouts by their ids, within limits of upload.
 
-Peer ids are free, so limits are those of networks. Who is vouched for, or was chosen by this node, has an
-upload of their own: strangers in any number leave it to them.
+Peer ids are free, so the limits are per network. Peers that are vouched for, or that this node dialled, have
+a separate limit, which other peers, however many, cannot use up.
 """
 
 from __future__ import annotations
@@ -33,36 +33,36 @@ from sapo_protocol.topics import newest_protocol, rollout_ids_protocol, rollouts
 from sapo_verification.engine import Engine
 
 UPLOAD: Final = Rate(per_second=256 * 1024, burst=4 * 2**20)
-"""To all peers of one kind: 2 Mbit/s; the islands' gossip takes 2 to 3."""
+"""Limit for all peers of one kind together: 2 Mbit/s; the islands' gossip takes 2 to 3."""
 
 UPLOAD_TO_NETWORK: Final = Rate(per_second=128 * 1024, burst=2 * 2**20)
-"""To one network: 30 rollouts of 4 KiB a second, 500 at once."""
+"""Limit for one network: 30 rollouts of 4 KiB per second, 500 at once."""
 
 LEAST_COST: Final = 1024
-"""Bytes as which a rollout counts at least, held or not: to look for it costs time too."""
+"""Least bytes charged for a requested rollout, held or not, since the look-up costs time."""
 
 LISTING_COST: Final = 32 * 1024
-"""Bytes as which a list counts: as many as a full one has."""
+"""Bytes charged for a list: those of a full one."""
 
 LOOKED_THROUGH: Final = 8192
-"""Stored rollouts for one list: a request costs no more, however many there are of other islands."""
+"""Stored rollouts read for one list, which bounds its cost if most of them are of other islands."""
 
 NEWEST: Final = 128
-"""Rollouts for a node of release 0.1.0: enough for its first batches."""
+"""Rollouts sent to a node of release 0.1.0: enough for its first batches."""
 
 _FRAMING: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class _Upload:
-    """What may be sent to one peer: within that of its kind, and that of its network."""
+    """The upload limits of one peer: that of its kind, and that of its network."""
 
     together: TokenBucket
     networks: KeyedBuckets
     network: str
 
     def take(self, size_bytes: int) -> bool:
-        """Whether so much may be sent now; if so, it counts as sent."""
+        """Whether so much may be sent now; if so, it is charged."""
         now_seconds = trio.current_time()
         if self.together.available(now_seconds) < size_bytes:
             return False
@@ -98,7 +98,7 @@ class CatchUpServer:
         return self._page(asked).to_bytes()
 
     def _page(self, asked: IdRequest) -> IdPage:
-        """Return the ids that are asked for among the next rollouts that are looked through."""
+        """Return the requested ids among the next ``LOOKED_THROUGH`` stored rollouts."""
         rows = self._engine.envelopes.listed(asked.epoch, asked.after, LOOKED_THROUGH)
         there = (content_id for content_id, account in rows if self._is_asked(account, asked))
         ids = tuple(islice(there, MAX_LISTED))

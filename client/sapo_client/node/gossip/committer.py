@@ -1,4 +1,4 @@
-"""Commitments: what this account wants to be paid for, once per epoch, and the groups behind them."""
+"""Sending of the own account's commitments, once per epoch, and answers with the groups behind them."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from sapo_verification.engine import Engine
 _LOOK_SECONDS: Final = 0.5
 
 _TRAVEL_SHARE: Final = 0.5
-"""Of a grace before the deadline: rollouts of the own account's other machines come before, and the
-commitment reaches every auditor behind it."""
+"""Part of a grace before the deadline at which the commitment is sent: late enough for rollouts of the
+account's other machines, early enough to reach every auditor."""
 
 
 class Committer:
     """Service that sends the own account's commitments and answers requests for drawn groups.
 
-    In a swarm whose manifest asks for no audits by sample it has nothing to do.
+    It does nothing in a swarm without audits by sample.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Committer:
             await trio.sleep(_LOOK_SECONDS)
 
     async def _look(self) -> None:
-        """Send the commitment of the epoch that has just ended, again if nobody has received it."""
+        """Send the commitment of the epoch that has just ended; send it again if no peer has received it."""
         manifest, now_seconds = self._engine.manifest, self._clock()
         epoch = epoch_at(manifest, max(now_seconds, manifest.genesis_seconds)) - 1
         left = deadline_seconds(manifest, epoch) - now_seconds
@@ -77,7 +77,8 @@ class Committer:
             self._sent = epoch
 
     def _message(self, epoch: int, now_seconds: float) -> bytes | None:
-        """Return the own commitment of an epoch, stored before it is sent: a second one would void both."""
+        """Return the own commitment of an epoch; it is stored before it is sent, since a second one would
+        void both."""
         own, sampled = self._engine.own, self._engine.sampled
         if sampled.commitments.has(own, epoch):
             return sampled.commitments.message(own, epoch)

@@ -1,8 +1,8 @@
-"""Which rollouts that this node lacks are fetched from which of the peers that list them. Pure.
+"""Assignment of missing rollouts to the peers that list them. No I/O.
 
-Each is fetched from one peer at a time; from another one as well if it has not come for some seconds, so that
-a slow peer delays nothing for long. Those that few peers list are fetched first: what only one peer has may
-leave with it, and rollouts that do not exist cost only the time of those who list them.
+Each rollout is fetched from one peer at a time, and from another one as well if it has not arrived after some
+seconds, so that a slow peer delays nothing for long. Rollouts that few peers list are fetched first: the only
+peer with a rollout may disconnect, and ids that do not exist are then asked only of the peers that list them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from sapo_protocol.identifiers import ContentId
 from sapo_protocol.islands.catch_up import MAX_FETCHED
 
 PATIENCE_SECONDS: Final = 3.0
-"""Until another peer is asked as well; less than the transport's time-out, more than a round trip."""
+"""Time until another peer is asked as well; less than the transport's time-out, more than a round trip."""
 
 
 @dataclass(slots=True)
@@ -26,7 +26,7 @@ class _Lacking:
 
 
 class FetchPlan:
-    """Rollouts that are lacking, by content id, and the peers that list them."""
+    """Missing rollouts by content id, and the peers that list them."""
 
     def __init__(self) -> None:
         self._lacking: dict[ContentId, _Lacking] = {}
@@ -39,18 +39,19 @@ class FetchPlan:
         return content_id in self._lacking
 
     def add(self, peer_id: str, ids: Iterable[ContentId]) -> None:
-        """Take note that a peer lists rollouts that this node lacks."""
+        """Record that a peer lists rollouts that this node lacks."""
         listed = self._listed.setdefault(peer_id, {})
         for content_id in ids:
             self._lacking.setdefault(content_id, _Lacking()).listers.add(peer_id)
             listed[content_id] = None
 
     def has(self, peer_id: str) -> bool:
-        """Whether the peer lists anything that is still lacking."""
+        """Whether the peer lists a rollout that is still missing."""
         return bool(self._listed.get(peer_id))
 
     def take(self, peer_id: str, now_seconds: float) -> tuple[ContentId, ...]:
-        """Return what the peer is to be asked for now; others ask for none of it for some seconds."""
+        """Return the ids to request from the peer now; no other peer is asked for them for
+        ``PATIENCE_SECONDS``."""
         free = [each for each in self._listed.get(peer_id, ()) if self._is_free(each, now_seconds)]
         taken = sorted(free, key=lambda each: len(self._lacking[each].listers))[:MAX_FETCHED]
         for content_id in taken:
@@ -59,20 +60,20 @@ class FetchPlan:
         return tuple(taken)
 
     def release(self, peer_id: str, ids: Iterable[ContentId]) -> None:
-        """Leave what a peer was asked for to any peer that lists it, this one included."""
+        """Allow requests of these ids to any peer again, this one included."""
         for content_id in ids:
             lacking = self._lacking.get(content_id)
             if lacking is not None and lacking.asked == peer_id:
                 lacking.asked = None
 
     def decided(self, content_id: ContentId) -> None:
-        """Fetch a rollout no more: it is here, or another copy of it would not count either."""
+        """Remove a rollout: it is here, or every copy of it would be refused."""
         lacking = self._lacking.pop(content_id, None)
         for peer_id in lacking.listers if lacking else ():
             del self._listed[peer_id][content_id]
 
     def missed(self, peer_id: str, content_id: ContentId) -> None:
-        """Ask a peer for a rollout no more."""
+        """Do not ask this peer for a rollout any more."""
         if content_id not in self._listed.get(peer_id, ()):
             return
         del self._listed[peer_id][content_id]
@@ -82,7 +83,7 @@ class FetchPlan:
             del self._lacking[content_id]
 
     def forget(self, peer_id: str) -> None:
-        """Ask a peer for nothing more."""
+        """Remove a peer."""
         ids = tuple(self._listed.get(peer_id, ()))
         self.release(peer_id, ids)
         for content_id in ids:

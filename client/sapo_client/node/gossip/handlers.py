@@ -51,16 +51,16 @@ from sapo_verification.engine import Engine
 from sapo_verification.types import AdmittedRollout
 
 _REPEAT_SECONDS: Final = 60.0
-"""The own certificate is repeated, because nodes beyond the direct peers may have joined."""
+"""Interval of publishing the own certificate again, for nodes that have joined beyond the direct peers."""
 
 
 class GossipHandlers:
-    """Connection of the transport's topics and protocols to the engine; keeps no trust state of its own.
+    """Handlers that pass messages of the transport's topics and protocols to the engine; without trust state.
 
     Args:
-        beacons: needed in a swarm of islands, whose homes follow from them.
-        final_roots_before: needed where the number of islands follows the chain.
-        records_file: keeps address records for the next start; unset for none.
+        beacons: needed in a swarm with islands, to derive homes.
+        final_roots_before: needed if the number of islands is derived from the chain.
+        records_file: keeps address records for the next start; None keeps none.
     """
 
     def __init__(
@@ -186,28 +186,28 @@ class GossipHandlers:
         )
 
     def open_contributions(self, recent: Callable[[], tuple[bytes, ...]]) -> None:
-        """Take part in the exchange of contributions; the engine must know the auditors by now.
+        """Join the exchange of contributions; the engine must know the auditors before.
 
         Args:
-            recent: returns the contributions that a new peer is sent.
+            recent: returns the contributions to send to a new peer.
         """
         self._serve(contributions_protocol(self._swarm_id), recent)
         self._sync.add(contributions_protocol(self._swarm_id), self.validate_contribution)
-        if not self.hears_contributions:  # a topic has one validator, also after the ledger's restart
+        if not self.hears_contributions:  # join only once, also when the ledger's service was restarted
             self.hears_contributions = True
             self._transport.subscribe(self._contributions, self.validate_contribution)
 
     def ask_for_contributions(self) -> None:
-        """Ask all peers for their contributions again: one that the chain names is missing here."""
+        """Ask all peers for their contributions again, because one that the chain names is missing here."""
         self._sync.repeat(contributions_protocol(self._swarm_id))
 
     def repeat_requests(self) -> None:
-        """Ask all peers once more for all that they hold: some of it could not be judged before."""
+        """Send all requests to all peers once more, because some messages could not be decided before."""
         self._catch_up.reconsider()
         self._sync.repeat_all()
 
     async def publish(self, admitted: AdmittedRollout, message: bytes) -> None:
-        """Send an own rollout, with its message, that the engine has admitted."""
+        """Publish an own rollout that the engine has admitted; ``message`` is its encoding."""
         await self._publisher.publish(admitted, message)
 
     @property
@@ -220,7 +220,8 @@ class GossipHandlers:
         return self._receive(self._certificates, message, forwarder, live=False).verdict
 
     def _is_of(self, message: bytes, nodes: Collection[NodeId]) -> bool:
-        """Whether a message is a certificate of one of the nodes; what is none is left to be refused."""
+        """Whether a message is a certificate of one of the nodes, or no certificate (which validation
+        refuses)."""
         try:
             envelope = parse_envelope(message, self._swarm_id)
             return parse_certificate(open_payload(envelope, Kind.CERTIFICATE)).node in nodes
@@ -244,7 +245,7 @@ class GossipHandlers:
         return self._receive(self._rollouts, message, forwarder, live=False)
 
     def _topics_of(self, island: int, rollouts: bool) -> dict[str, Validator]:
-        """Return the topics of an island with their validators, that of its rollouts if it is wanted."""
+        """Return the topics of an island with their validators, that of its rollouts if ``rollouts``."""
         names = [certificates_topic, equivocations_topic]
         if rollouts:
             names.append(rollouts_topic)
@@ -285,7 +286,7 @@ class GossipHandlers:
             return
         if forwarder != peer_id_from_key(admitted.rollout.node):
             return
-        if len(self._located) >= MAX_CERTIFICATES:  # accounts cost nothing to create: forget, and look again
+        if len(self._located) >= MAX_CERTIFICATES:  # bounded, since accounts cost nothing to create
             self._located.clear()
         self._located.add(account)
         for peer in self._transport.peers():
@@ -302,7 +303,7 @@ class GossipHandlers:
         self._transport.serve(protocol, answer)
 
     async def _answer_certificates(self, peer_id: str, request: bytes) -> bytes:
-        """Answer with the certificates of the nodes that a request names, or with the newest that fit."""
+        """Answer with the certificates of the requested nodes, or of all with the newest that fit."""
         certificates, wanted = self._engine.certificates, parse_request(request)
         known = certificates.envelopes_of(wanted) if wanted else certificates.envelopes()
         return self.uploads.response(peer_id, known)
@@ -321,13 +322,13 @@ class GossipHandlers:
                 await self._moved.wait()
 
     def keep_certificate_valid(self) -> None:
-        """Renew the own certificate if it does not count now: the clock may have been set back behind it."""
+        """Renew the own certificate if it is not valid now: the clock may have been set back."""
         if self._own_certificate.is_due:
             self._admit_own_certificate()
             self._moved.set()
 
     def _admit_own_certificate(self) -> bytes:
-        """Admit the own certificate here, for own rollouts are admitted like any other, and return it."""
+        """Admit and return the own certificate, which is needed for the admission of own rollouts."""
         message = self._own_certificate.message()
         with suppress(RemoteProtocolError):  # known
             self._engine.certificates.admit(message, self._clock())

@@ -1,4 +1,4 @@
-"""Of which islands a node asks its peers next, where it carries more than fit into a question. Pure."""
+"""Selection of the islands of the next request, for a node that carries more than fit into one. No I/O."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from sapo_protocol.islands.address_record import MAX_ASKED_ISLANDS
 
 
 class IslandTurns:
-    """Remembers when each island was asked for.
+    """The order in which the islands are asked for.
 
-    Half of a question is for the islands with fewest members, so that those without any are filled first.
-    The other half is for those that were asked for longest ago: islands on which nobody lives would
-    otherwise keep all others from being asked for.
+    Half of a request is for the islands with fewest known members. The other half is for those that were
+    asked for longest ago, since otherwise islands without any members would take all requests.
     """
 
     def __init__(self) -> None:
@@ -20,10 +19,10 @@ class IslandTurns:
         self._questions = 0
 
     def next(self, carried: Collection[int], members: Mapping[int, int]) -> tuple[int, ...]:
-        """Return the islands of the next question, at most eight, sorted.
+        """Return the islands of the next request, at most eight, sorted.
 
         Args:
-            members: how many members of each island are at hand.
+            members: number of known members of each island.
         """
         self._asked = {island: when for island, when in self._asked.items() if island in carried}
         self._questions += 1

@@ -1,4 +1,4 @@
-"""Keeps a node on the islands that it has to carry, from epoch to epoch."""
+"""Joining and leaving of islands, so that a node carries the right ones in every epoch."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ _LOOK_SECONDS: Final = 0.5
 """Islands change when an epoch begins; half a second is the clocks' tolerance."""
 
 TopicsOf = Callable[[int, bool], dict[str, Validator]]
-"""The topics of an island, each with its validator; that of its rollouts only if it is wanted."""
+"""Returns the topics of an island with their validators; that of rollouts only if the flag is set."""
 
 
 class IslandKeeper:
-    """Service that joins and leaves the topics of islands, and tells the engine which ones are carried.
+    """Service that joins and leaves the topics of islands, and informs the engine of the carried ones.
 
-    A swarm that is not divided has island 0 alone, which is joined at once and never left.
+    A swarm that is not divided has only island 0, which is joined at once and never left.
 
     Args:
-        beacons: recalls the beacons that decide homes; needed in a swarm of islands alone.
-        paid: tells how many accounts were paid, where the number of islands follows the chain.
+        beacons: obtains the beacons that determine homes; needed only in a swarm with islands.
+        paid: provides the numbers of paid accounts, if the number of islands is derived from the chain.
         moved: called when the homes of the own account have changed.
-        joined: called when an island was joined: its members' certificates are missing here.
+        joined: called when an island was joined, since its members' certificates are missing here.
     """
 
     def __init__(
@@ -59,14 +59,14 @@ class IslandKeeper:
         self._homes: set[int | None] = set()
 
     def join_known(self) -> None:
-        """Join what is known to be due now: island 0 where there is no other."""
+        """Join the islands that are known to be due now: island 0 in a swarm that is not divided."""
         if self._engine.manifest.islands is None:
             self._join(frozenset({0}), frozenset({0}))
         else:
             self._follow(self._clock())
 
     async def run(self) -> None:
-        """Follow the islands until cancelled, if there are several; may be run again after that."""
+        """Join and leave islands until cancelled, if there are several; may be run again after that."""
         while self._engine.manifest.islands is not None:
             now_seconds = self._clock()
             epochs = self._engine.islands.epochs_at(now_seconds)
@@ -90,7 +90,7 @@ class IslandKeeper:
         near = islands.due(self._node, own, now_seconds)
         due = islands.all_at(now_seconds) if own in islands.everywhere else near
         if self._engine.manifest.audits is None:
-            near = due  # else an auditor hears the commitments of all, and rollouts as every node does
+            near = due  # else an auditor receives all commitments, but rollouts as any node
         if due and ((due, near) != (islands.carried, islands.rollouts) or not self._joined):
             self._join(due, near)
         homes = {islands.home(own, epoch) for epoch in islands.carried_epochs(now_seconds)}
@@ -99,16 +99,16 @@ class IslandKeeper:
             self._moved()
 
     def _join(self, due: frozenset[int], near: frozenset[int]) -> None:
-        """Join all topics of some islands, those of rollouts only of the near ones."""
+        """Join the topics of the ``due`` islands, those of rollouts only of the ``near`` ones."""
         self._engine.carry(due, near)
         topics: dict[str, Validator] = {}
         for island in sorted(due):
             topics |= self._topics_of(island, island in near)
-        if topics.keys() - self._joined:  # also at the first time: peers may have been asked before
+        if topics.keys() - self._joined:  # also the first time: peers may have been asked before
             self._tell_joined()
         for topic in sorted(self._joined - topics.keys()):
             self._transport.unsubscribe(topic)
         for topic, validator in topics.items():
-            if topic not in self._joined:  # a topic has one validator, also after this service's restart
+            if topic not in self._joined:  # join only once, also when this service was restarted
                 self._transport.subscribe(topic, validator)
         self._joined = set(topics)

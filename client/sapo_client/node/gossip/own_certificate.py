@@ -15,17 +15,17 @@ from sapo_protocol.islands.address_record import issue_record
 from sapo_protocol.manifest import Manifest
 
 CERTIFICATE_SECONDS: Final = 30 * 24 * 3600
-"""A lost key is valid for at most a month."""
+"""Validity of a certificate, which limits the use of a stolen key to a month."""
 
 _BACKDATED_SECONDS: Final = 60
-"""Peers' clocks may be behind ours."""
+"""The validity begins so long before now, since peers' clocks may be behind."""
 
 
 class OwnCertificate:
-    """The signed certificate of this node, renewed at half its time or when the clock has left its period.
+    """The signed certificate of this node, renewed after half of its validity or if it is not valid now.
 
     Args:
-        show: takes each binding that the account signs, to show it to the owner.
+        show: called with each binding that the account signs, to show it to the owner.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class OwnCertificate:
 
     @property
     def is_due(self) -> bool:
-        """Whether the certificate is not valid now, or half of its time is over."""
+        """Whether the certificate is not valid now, or half of its validity has passed."""
         return not self._not_before_seconds <= int(self._clock()) < self._renew_at_seconds
 
     def message(self) -> bytes:
@@ -67,7 +67,7 @@ class OwnCertificate:
         return issue_record(self._node_seed, self.message(), self._manifest.swarm_id, made_seconds, addresses)
 
     def seal(self, kind: Kind, payload: bytes) -> bytes:
-        """Return a message of this node around a payload."""
+        """Return a message of this node with a payload, signed with the node's key."""
         return seal(kind, self._manifest.swarm_id, payload, self._node_seed).to_bytes()
 
     def _renew(self, now_seconds: int) -> None:

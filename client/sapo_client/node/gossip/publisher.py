@@ -16,7 +16,8 @@ from sapo_verification.standing import Standing
 from sapo_verification.types import AdmittedRollout
 
 _MOST_PROOFS: Final = 64
-"""Proofs that wait to be sent, one per account and epoch; those beyond it are found by other nodes too."""
+"""Proofs that wait to be sent, one per account and epoch; more are dropped, since other nodes find them
+too."""
 
 
 _RETRY_SECONDS: Final = 1.0
@@ -56,9 +57,9 @@ class Publisher:
                 await self._transport.publish(equivocations_topic(self._swarm_id, island), message)
 
     async def publish(self, admitted: AdmittedRollout, message: bytes) -> None:
-        """Send the message of an own rollout, which is admitted, once the home of its epoch is known.
+        """Publish the message of an admitted own rollout once the home island of its epoch is known.
 
-        Without the bond that the swarm's gate asks for nothing is sent: every node would drop it.
+        An account without the bond that the gate requires sends nothing, since every node would drop it.
         """
         if not self._standing.units_of(admitted.account, admitted.rollout.epoch):
             return

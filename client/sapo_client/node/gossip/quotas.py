@@ -1,4 +1,4 @@
-"""What a connection may bring follows from the quotas of the accounts that are heard here."""
+"""The transport's limit of rollouts per connection, derived from the quotas of the relevant accounts."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from sapo_verification.engine import Engine
 _LIMITS: Final = TransportLimits()
 
 SHORTEST_EPOCH_SECONDS: Final = 600
-"""Slots of a shorter epoch, as a swarm on one machine has, are spread over this time: nobody makes a thousand
-groups in a minute, and a limit that allowed it would take a flood for traffic."""
+"""The slots of a shorter epoch (as in a swarm on one machine) are spread over this time: no account makes a
+thousand groups in a minute, and a limit that allowed it would not stop a flood."""
 
 
 class HeardQuotas:
-    """Tells the transport how many rollouts the accounts that this node hears may send.
+    """Sets the transport's limit from the number of rollouts that the relevant accounts may send.
 
-    They are those of which it knows a certificate, and that live on an island which it carries, or may soon.
-    Under a gate only accounts with something behind it count: all others are free.
+    These are the accounts with a known certificate whose home is, or soon may be, an island that this node
+    carries. Under a gate only accounts that meet it are counted, since all others cost nothing.
     """
 
     def __init__(self, engine: Engine, transport: Transport, clock: Clock) -> None:
@@ -32,7 +32,7 @@ class HeardQuotas:
         self._told_for: tuple[int, bool, int, frozenset[int]] | None = None
 
     def look(self) -> None:
-        """Tell the transport if anything changed that the quotas rest on."""
+        """Update the transport's limit if anything that it depends on has changed."""
         engine, epoch = self._engine, self._engine.epoch(self._clock())
         rests_on = epoch, engine.standing.is_known(epoch), len(engine.certificates), engine.islands.carried
         if rests_on != self._told_for:
@@ -40,10 +40,10 @@ class HeardQuotas:
             self._transport.expect(self.per_second())
 
     def per_second(self) -> float:
-        """Return how many rollouts a second they may send, all together.
+        """Return how many rollouts per second they may send, all together.
 
-        Nobody is counted where it makes no difference: whether an account is heard costs 16 us, and there
-        may be thousands.
+        The accounts are not counted if it makes no difference: the check takes 16 us for each of perhaps
+        thousands.
         """
         manifest, epoch = self._engine.manifest, self._engine.epoch(self._clock())
         accounts = {account for _, account in self._engine.certificates.pairs()}

@@ -1,7 +1,7 @@
-"""Ratings of peers from a node's own audits: the application's part of their transport score.
+"""Ratings of peers from a node's own audits: the application-specific part of their gossip score.
 
 The transport sets the bounds and the effects of a score (`swarm/limits.py`): a rating alone disconnects no
-peer, so that a node whose checks are broken does not leave the swarm.
+peer, so that a node whose checks are broken stays in the swarm.
 """
 
 from __future__ import annotations
@@ -18,18 +18,19 @@ from sapo_verification.admission.certificates import CertificateStore
 from sapo_verification.reputation.evidence import PRIOR_BAD, PRIOR_GOOD, Reputation
 
 BANNED: Final = -15.0
-"""With one rejected message in addition, the connection ends."""
+"""Rating of a peer with a banned account; with one rejected message in addition it is disconnected."""
 
 _DRAW_EPOCHS: Final = 4
-"""Epochs for which a draw of kept places is valid: a connection should outlast its certificate's epoch."""
+"""Epochs for which a random draw of vouched accounts is valid, so that connections last for several
+epochs."""
 
 TRUSTED: Final = 5.0
-"""Trust keeps a peer in the mesh; it does not make up for a fault."""
+"""Largest rating: it keeps a peer in the mesh, but does not offset a fault."""
 
 
 @dataclass(frozen=True, slots=True)
 class Vouched:
-    """Peers that are vouched for: by what their accounts earned here, or by their bonds alone."""
+    """Peers that are vouched for: by the reputation of their accounts here, or only by their bonds."""
 
     earned: frozenset[str]
     bonded: frozenset[str]
@@ -44,7 +45,7 @@ class Ratings:
         self._key = secrets.token_bytes(32)
 
     def of(self, peer_ids: Iterable[str], epoch: int) -> Mapping[str, float]:
-        """Return the rating of every peer with a known account; with several accounts, the worst one's."""
+        """Return the rating of every peer with a known account; with several accounts, the lowest."""
         rated: dict[str, float] = {}
         for peer_id in peer_ids:
             if accounts := self._accounts(peer_id):
@@ -54,11 +55,11 @@ class Ratings:
     def vouched(self, epoch: int, others: Iterable[tuple[NodeId, Account]] = ()) -> Vouched:
         """Return the peers, connected or not, of which an account is vouched for and none is banned.
 
-        Under a gate that asks for a bond an account with a part of one is drawn by that part, so that
+        Under a bond gate an account with a part of a whole bond is drawn with that probability, so that
         accounts which share a bond have the places of one account.
 
         Args:
-            others: nodes with their accounts beside those whose certificates are stored.
+            others: further nodes with their accounts, whose certificates are not stored.
         """
         standing, pairs = self._certificates.standing, {*self._certificates.pairs(), *others}
         accounts = {account for _, account in pairs}
@@ -71,10 +72,11 @@ class Ratings:
         return Vouched(frozenset(map(peer_id_from_key, earned)), frozenset(map(peer_id_from_key, bonded)))
 
     def vouches_for(self, account: Account, epoch: int) -> bool:
-        """Whether keeping many accounts like this one has a price: it has a bond, or earned a weight here.
+        """Whether an account is vouched for: it has a bond, or has earned a weight here, both of which have a
+        cost.
 
-        A weight takes twenty groups that passed, so any weight above 0 was paid for. An account with a part
-        of a bond is drawn by that part, and a banned one is not vouched for.
+        A weight above 0 takes twenty groups that passed. An account with a part of a bond is drawn with that
+        probability, and a banned one is not vouched for.
         """
         if self._reputation.is_banned(account, epoch) or not self._is_drawn(account, epoch):
             return False
@@ -98,7 +100,7 @@ class Ratings:
         return self._certificates.accounts_of(NodeId(key)) if key else ()
 
     def _rating(self, account: Account, epoch: int) -> float:
-        """Return an account's rating: 0 for a newcomer or a weak policy, for only faults count against it."""
+        """Return an account's rating: 0 for a newcomer or a weak policy, negative only after faults."""
         if self._reputation.is_banned(account, epoch):
             return BANNED
         evidence = self._reputation.evidence(account, epoch)

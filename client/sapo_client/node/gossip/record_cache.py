@@ -1,4 +1,4 @@
-"""File of address records for the next start, as they were signed: nothing in it is believed unread."""
+"""File of signed address records for the next start; they are validated again when they are used."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from sapo_client.node.gossip.record_directory import Teller
+from sapo_client.node.gossip.record_directory import RecordSource
 from sapo_protocol.decoding import decode
 from sapo_protocol.encoding import encode
 from sapo_protocol.errors import RemoteProtocolError
@@ -19,8 +19,8 @@ _VALUES_EACH: Final = 5
 _MOST_BYTES: Final = MOST_SAVED * (MAX_RECORD_BYTES + 256)
 _NOBODY: Final = ""
 
-SavedRecord = tuple[bytes, Teller]
-"""A record, and to whom it is ascribed."""
+SavedRecord = tuple[bytes, RecordSource]
+"""A record, and the peer to which it is attributed."""
 
 
 def load(path: Path) -> tuple[SavedRecord, ...]:
@@ -47,7 +47,7 @@ def save(path: Path, records: Iterable[SavedRecord]) -> None:
     Raises:
         OSError: it cannot be written.
     """
-    rows = [(message, teller.host, int(teller.chosen)) for message, teller in records]
+    rows = [(message, source.host, int(source.chosen)) for message, source in records]
     path.parent.mkdir(parents=True, exist_ok=True)
     scratch = path.with_name(path.name + ".new")
     scratch.write_bytes(encode(tuple(rows[:MOST_SAVED])))
@@ -57,5 +57,5 @@ def save(path: Path, records: Iterable[SavedRecord]) -> None:
 def _parse(row: object) -> SavedRecord | None:
     match row:
         case (bytes() as message, str() as host, int() as chosen):
-            return message, Teller(_NOBODY, host, bool(chosen))
+            return message, RecordSource(_NOBODY, host, bool(chosen))
     return None

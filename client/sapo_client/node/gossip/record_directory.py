@@ -1,7 +1,7 @@
-"""The newest valid address record of each known node, bounded by island, account and source. Pure.
+"""The newest valid address record of each known node, bounded by island, account and source. No I/O.
 
-Keys and, without a gate, accounts cost nothing, so records can be made in any number. Where an island is full
-`RecordPlaces` says which record gives way.
+Keys and, without a gate, accounts cost nothing, so records can be made in any number. If an island is full,
+`RecordPlaces` decides which record is dropped.
 """
 
 from __future__ import annotations
@@ -27,26 +27,27 @@ MOST_OF_ACCOUNT: Final = 4  # as many nodes as count for an account
 MOST_RECORDS: Final = 1024  # 2 MiB; all that 64 islands may have, and a part of those of more
 
 CHECKS_OF_SOURCE: Final = Rate(per_second=1.0, burst=64)
-"""Records of one network whose signatures are checked: about half a millisecond each."""
+"""Rate of checked records per network; the signatures of one take about half a millisecond."""
 
 PLACED_SECONDS: Final = 30.0
-"""Between two computations of all islands and of who is vouched for: any peer may ask."""
+"""Interval of computing all islands and vouched accounts, whose cost any peer's request could cause
+otherwise."""
 
 RECALLED_SECONDS: Final = 7 * 24 * 3600
-"""How old a record of before the last start may be: a server's address lasts for months, others change."""
+"""Largest age of a saved record: a server's address may be valid for months, others change."""
 
 _MOST_SOURCES: Final = 256
 
 IslandsOf = Callable[[NodeId, Account, float], frozenset[int]]
-"""The islands that a node of an account carries at a time, as far as they are known."""
+"""Returns the known islands that a node of an account carries at a time."""
 
 Vouches = Callable[[Account], bool]
-"""Whether an account is vouched for: keeping many such accounts has a price."""
+"""Whether an account is vouched for, so that having many such accounts has a cost."""
 
 
 @dataclass(frozen=True, slots=True)
-class Teller:
-    """A peer that sends a record: the IP address from which it is connected, whether this node chose it."""
+class RecordSource:
+    """A peer that sends a record: its IP address, and whether this node chose to connect to it."""
 
     peer_id: str
     host: str
@@ -55,12 +56,13 @@ class Teller:
 
 @dataclass(slots=True)
 class _Kept:
-    """A record, and to whom it is ascribed: to one who is chosen, to its own node, or to its first teller."""
+    """A record, and the peer to which it is attributed: a chosen one, the record's own node, or the first
+    sender."""
 
     record: AddressRecord
     addresses: tuple[PeerAddress, ...]
     host: str
-    ascribed: Teller
+    ascribed: RecordSource
     islands: frozenset[int]
     vouched: bool
 
@@ -70,10 +72,10 @@ class RecordDirectory:
 
     Args:
         own: the own node key, whose records are not kept.
-        islands_of: says on which islands a node is; nothing that a record says counts for that.
-        vouches: says which accounts are vouched for; nobody's unless given.
-        carried: the islands that this node carries: their records go last.
-        most_records: of all islands together.
+        islands_of: returns the islands of a node; a record itself cannot state them.
+        vouches: whether an account is vouched for; by default none is.
+        carried: returns the islands that this node carries, whose records are dropped last.
+        most_records: limit for all islands together.
     """
 
     def __init__(
@@ -105,15 +107,15 @@ class RecordDirectory:
         return len(self._kept)
 
     def pairs(self) -> tuple[tuple[NodeId, Account], ...]:
-        """Return every node of which a record is kept with its account."""
+        """Return node id and account of every record."""
         return tuple((node, kept.record.certificate.account) for node, kept in self._kept.items())
 
-    def take(self, message: bytes, teller: Teller, now_seconds: float) -> bool:
+    def take(self, message: bytes, source: RecordSource, now_seconds: float) -> bool:
         """Keep a record if it is valid, newer than what is known of its node, and there is room for it.
 
-        It is ascribed to its first teller, until the node tells it itself or a peer does that this node
-        chose: else whoever is quick to pass records on would decide with whose they count. A record that is
-        known already is looked at for that alone.
+        It is attributed to its first sender, until the node itself sends it or a peer does that this node
+        chose; otherwise the fastest forwarder would become the source of many records. For a record that is
+        known already only this is updated.
 
         Returns:
             Whether it is kept.
@@ -124,36 +126,36 @@ class RecordDirectory:
         known = self._kept.get(unchecked.node)
         if known is not None and unchecked.made_seconds <= known.record.made_seconds:
             if known.record.message == message:
-                known.ascribed = _ascribed(known, teller, unchecked.node)
+                known.ascribed = _ascribed(known, source, unchecked.node)
             return False
-        addresses = _usable(unchecked.addresses, unchecked.node, teller.host)
-        if not addresses or not self._checks.take(network_of(teller.host), now_seconds):
+        addresses = _usable(unchecked.addresses, unchecked.node, source.host)
+        if not addresses or not self._checks.take(network_of(source.host), now_seconds):
             return False
         record = open_record(unchecked, self._swarm_id, self._domain)
         if record is None or not record.counts_at(now_seconds):
             return False
-        return self._keep(record, addresses, teller, now_seconds)
+        return self._keep(record, addresses, source, now_seconds)
 
-    def recall(self, message: bytes, teller: Teller, now_seconds: float) -> FoundPeer | None:
-        """Take a record of before the last start, checked like any other.
+    def recall(self, message: bytes, source: RecordSource, now_seconds: float) -> FoundPeer | None:
+        """Take a saved record, checked like any other.
 
-        One that does not count any more is not kept, and so not passed on; its addresses are worth a try.
+        An expired one is not kept, and so not sent to peers, but its addresses are returned to be dialled.
 
         Args:
-            teller: to whom it was ascribed.
+            source: the peer to which it was attributed.
 
         Returns:
-            The node to dial, unless the record is kept, or wrong, or too old, or its islands are unknown.
+            The node to dial; None if the record is kept, invalid or too old, or if its islands are unknown.
         """
         unchecked = parse_record(message, self._swarm_id)
         if unchecked is None or unchecked.node == self._own or unchecked.node in self._kept:
             return None
-        addresses = _usable(unchecked.addresses, unchecked.node, teller.host)
+        addresses = _usable(unchecked.addresses, unchecked.node, source.host)
         record = open_record(unchecked, self._swarm_id, self._domain) if addresses else None
         if record is None or not record.certificate.covers(now_seconds):
             return None
         if record.counts_at(now_seconds):
-            self._keep(record, addresses, teller, now_seconds)
+            self._keep(record, addresses, source, now_seconds)
             return None
         if not 0 <= now_seconds - record.made_seconds < RECALLED_SECONDS:
             return None
@@ -161,34 +163,40 @@ class RecordDirectory:
         return FoundPeer(
             peer_id=peer_id_from_key(unchecked.node),
             addresses=tuple(map(str, addresses)),
-            teller=teller.host,
+            source_host=source.host,
             islands=islands,
-            source=network_group_of(teller.host),
+            source=network_group_of(source.host),
         )
 
-    def saved(self, islands: Iterable[int], now_seconds: float) -> tuple[tuple[bytes, Teller], ...]:
-        """Return the records of nodes on the islands for the next start, and to whom each is ascribed."""
+    def saved(self, islands: Iterable[int], now_seconds: float) -> tuple[tuple[bytes, RecordSource], ...]:
+        """Return the records of nodes on the islands, for the next start, each with the peer of its
+        attribution."""
         return tuple(
             (kept.record.message, kept.ascribed) for _, kept in self._on(frozenset(islands), now_seconds)
         )
 
     def _keep(
-        self, record: AddressRecord, addresses: tuple[PeerAddress, ...], teller: Teller, now_seconds: float
+        self,
+        record: AddressRecord,
+        addresses: tuple[PeerAddress, ...],
+        source: RecordSource,
+        now_seconds: float,
     ) -> bool:
-        """Keep a record that was checked if there is room for it; whether it is kept."""
+        """Keep a checked record if there is room for it; return whether it is kept."""
         certificate = record.certificate
         islands = self._islands_of(certificate.node, certificate.account, now_seconds)
         if not islands:
             return False
         known = self._kept.pop(certificate.node, None)
-        ascribed, vouched = _ascribed(known, teller, certificate.node), self._vouches(certificate.account)
-        kept = _Kept(record, addresses, teller.host, ascribed, islands, vouched)
+        ascribed, vouched = _ascribed(known, source, certificate.node), self._vouches(certificate.account)
+        kept = _Kept(record, addresses, source.host, ascribed, islands, vouched)
         self._kept[certificate.node] = kept
         self._bound(kept)
         return certificate.node in self._kept
 
     def members(self, islands: Iterable[int], now_seconds: float) -> tuple[FoundPeer, ...]:
-        """Return the nodes that are on one of the islands, in a random order, each with those it is on."""
+        """Return the nodes that are on any of the islands, in random order, each with its islands among
+        them."""
         wanted = frozenset(islands)
         return tuple(
             FoundPeer(
@@ -202,9 +210,9 @@ class RecordDirectory:
         )
 
     def answer(self, islands: Iterable[int], asker: str, now_seconds: float) -> tuple[bytes, ...]:
-        """Return records of nodes on the islands, for a peer at an IP address to which they mean the same.
+        """Return records of nodes on the islands whose addresses are valid for a peer at an IP address.
 
-        Where there are too many each island has as many as another.
+        If there are too many, the islands get equal numbers.
         """
         asked = frozenset(islands)
         fitting = [
@@ -217,9 +225,9 @@ class RecordDirectory:
         return tuple(islice(dict.fromkeys(kept.record.message for kept in in_turns), MAX_RECORDS))
 
     def _on(self, islands: frozenset[int], now_seconds: float) -> list[tuple[NodeId, _Kept]]:
-        """Return what is kept of nodes on the islands now; what does not count any more is forgotten.
+        """Return the records of nodes on the islands now, and drop expired ones.
 
-        A node of which no island is known any more, since a beacon is missing, is kept: it is on none.
+        A node whose islands are unknown, because a beacon is missing, is kept, and on no island.
         """
         self._kept = {n: kept for n, kept in self._kept.items() if kept.record.counts_at(now_seconds)}
         if abs(now_seconds - self._placed_seconds) >= PLACED_SECONDS:
@@ -233,7 +241,7 @@ class RecordDirectory:
         return found
 
     def _bound(self, newest: _Kept) -> None:
-        """Forget records where the newest one makes too many of them."""
+        """Drop records where the newest one exceeds a limit."""
         account = newest.record.certificate.account
         own = [node for node, kept in self._kept.items() if kept.record.certificate.account == account]
         for node in own[:-MOST_OF_ACCOUNT]:
@@ -249,7 +257,7 @@ class RecordDirectory:
         return [node for node, kept in self._kept.items() if island in kept.islands]
 
     def _of_the_fullest(self) -> list[NodeId]:
-        """Return the nodes of the fullest island, one that this node does not carry if there is any."""
+        """Return the nodes of the island with most records, preferably one that this node does not carry."""
         carried = self._carried()
         foreign = {node: kept for node, kept in self._kept.items() if not kept.islands & carried}
         listed = foreign or self._kept
@@ -270,19 +278,19 @@ class RecordDirectory:
         )
 
 
-def _ascribed(known: _Kept | None, teller: Teller, node: NodeId) -> Teller:
-    """Return to whom a record is ascribed when a peer tells it, which may be known already."""
-    if known is None or (teller.chosen and not known.ascribed.chosen):
-        return teller
-    first_hand = teller.peer_id == peer_id_from_key(node)
-    return teller if first_hand and teller.chosen is known.ascribed.chosen else known.ascribed
+def _ascribed(known: _Kept | None, source: RecordSource, node: NodeId) -> RecordSource:
+    """Return the attribution of a record, which may be known already, after a peer has sent it."""
+    if known is None or (source.chosen and not known.ascribed.chosen):
+        return source
+    first_hand = source.peer_id == peer_id_from_key(node)
+    return source if first_hand and source.chosen is known.ascribed.chosen else known.ascribed
 
 
-def _usable(texts: Iterable[str], node: NodeId, teller: str) -> tuple[PeerAddress, ...]:
-    """Return a record's addresses, or none if one cannot be dialled or may mean another host here."""
+def _usable(texts: Iterable[str], node: NodeId, source: str) -> tuple[PeerAddress, ...]:
+    """Return a record's addresses; none if one of them cannot be dialled or may mean another host here."""
     peer_id = peer_id_from_key(node)
     parsed = tuple(address for address in map(parse_address, texts) if address is not None)
     for address in parsed:
-        if address.unspecified or address.peer_id != peer_id or not address.means_the_same(teller):
+        if address.unspecified or address.peer_id != peer_id or not address.means_the_same(source):
             return ()
     return parsed

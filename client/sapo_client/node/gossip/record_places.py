@@ -1,15 +1,14 @@
-"""Which address records have the places of an island. Pure.
+"""Selection of the address records that are kept of an island (eclipse resistance). No I/O.
 
-Keys, accounts without a bond and the addresses in a record cost nothing; bonds, earned weight, networks to
-connect from and being chosen by a node do. So the places are shared by these:
+Keys, accounts without a bond and the addresses in a record cost an attacker nothing; bonds, earned weight,
+addresses in many networks and being dialled by a node are costly. So the places are shared by these:
 
-* Half are kept for accounts that are vouched for, a quarter for records told by peers that the node chose,
-  and a quarter for all others, so that newcomers are found.
-* Among those that are vouched for each account has a record before one has a second. Among the others each
-  network that records came from has one before any has a second, however many records it told.
-* What one kind leaves free goes to those of which the owner has fewest, and then in the order of the kinds.
-* Ties are decided by a secret of this node: whoever tells more often, earlier or later gains nothing, and
-  what one node forgets another one keeps.
+* Half are reserved for accounts that are vouched for, a quarter for records from peers that the node chose,
+and a quarter for all others, so that newcomers are found. * Among vouched accounts, each account gets one
+record before any gets a second. Among the others, each network that sent records gets one before any gets a
+second, however many it sent. * Places that one kind leaves free go to records whose owner has fewest, then in
+the order of the kinds. * Ties are decided by a keyed hash with a secret of this node: sending more often,
+earlier or later gains nothing, and different nodes keep different records.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ MOST_ON_ISLAND: Final = 16
 
 
 class Grounds(IntEnum):
-    """Why a record is kept, the best grounds first."""
+    """The reason for keeping a record, the best first: vouched account, chosen peer, or any other peer."""
 
     VOUCHED = 0
     CHOSEN = 1
@@ -35,15 +34,15 @@ class Grounds(IntEnum):
 
 
 KEPT_PLACES: Final = {Grounds.VOUCHED: 8, Grounds.CHOSEN: 4, Grounds.CAME: 4}
-"""Of an island, for records on each of the grounds; they add up to all."""
+"""Reserved places of an island by grounds; they add up to ``MOST_ON_ISLAND``."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlaceClaim:
-    """A record as its place is decided by it.
+    """The properties of a record that decide whether it is kept.
 
     Attributes:
-        group: the group of networks of the peer that told it.
+        group: the group of networks of the peer to which it is attributed.
     """
 
     node: NodeId
@@ -54,11 +53,11 @@ class PlaceClaim:
 
 @dataclass(frozen=True, slots=True, order=True)
 class _Seated:
-    """A record in the order in which records are kept.
+    """Sort key of a record: smaller ones are kept.
 
     Attributes:
-        seat: how many records of the same owner come before it.
-        owner: the lot of what costs its owner something.
+        seat: number of records of the same owner before it.
+        owner: keyed hash of the owner, see ``_owner``.
     """
 
     seat: int
@@ -68,17 +67,17 @@ class _Seated:
 
 
 class RecordPlaces:
-    """Order of the records of an island, which depends on a secret.
+    """The order in which the records of an island are dropped, which depends on a secret.
 
     Args:
-        secret: at least 16 bytes that nobody else knows.
+        secret: at least 16 random bytes that no other node knows.
     """
 
     def __init__(self, secret: bytes) -> None:
         self._secret = secret
 
     def last(self, claims: Iterable[PlaceClaim]) -> NodeId:
-        """Return the node whose record is the first to be forgotten.
+        """Return the node whose record is dropped first.
 
         Raises:
             ValueError: there are none.
@@ -91,7 +90,7 @@ class RecordPlaces:
         return max(beyond or [each for line in seated.values() for each in line]).node
 
     def _in_order(self, line: Iterable[PlaceClaim]) -> list[_Seated]:
-        """Return records on the same grounds, those that are kept longest first."""
+        """Return records with the same grounds, in the order in which they are kept."""
         seats: Counter[bytes] = Counter()
         ordered: list[_Seated] = []
         for claim in sorted(line, key=lambda each: self._lot(each.node)):
@@ -101,7 +100,8 @@ class RecordPlaces:
         return sorted(ordered)
 
     def _owner(self, claim: PlaceClaim) -> bytes:
-        """Return the lot of what costs its owner something: his account if vouched for, else his network."""
+        """Return the keyed hash of a record's owner: the account if vouched for, else the sender's
+        network."""
         if claim.grounds is Grounds.VOUCHED:
             return self._lot(b"account" + claim.account)
         return self._lot(b"network" + claim.group.encode())

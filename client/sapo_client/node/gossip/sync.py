@@ -1,7 +1,7 @@
 """Requests to each new peer for what this node may have missed: certificates, proofs, contributions.
 
 The protocols are used in a fixed order, because without the certificates nothing else can be admitted. A peer
-that does not answer, or not correctly, is asked again after a growing pause; it may only be starting.
+that does not answer, or not correctly, is asked again after a growing pause, since it may just be starting.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class PeerSync:
     """Service that sends every peer one request on every protocol.
 
     Args:
-        validators: by protocol, in the order in which they are asked; each takes the messages of an answer.
-        is_of: whether a message of the first protocol is a certificate of one of some nodes, or none at all.
+        validators: by protocol, in the order of the requests; each is called with the messages of a response.
+        is_of: whether a message is a certificate of one of some nodes, or not a certificate.
         introduced: called with the id of each peer that has answered on the first protocol.
     """
 
@@ -73,32 +73,32 @@ class PeerSync:
         self._busy: set[str] = set()
 
     def add(self, protocol: str, validator: Validator) -> None:
-        """Ask every peer, also those already connected, on an additional protocol."""
+        """Send every peer, also those already connected, a request on an additional protocol."""
         self._validators[protocol] = validator
 
     def repeat(self, protocol: str) -> None:
-        """Ask every peer on a protocol once more."""
+        """Send every peer a request on a protocol once more."""
         for requests in self._requests.values():
             requests[protocol] = _Request()
 
     def repeat_all(self) -> None:
-        """Ask every peer on every protocol once more."""
+        """Send every peer a request on every protocol once more."""
         for protocol in self._validators:
             self.repeat(protocol)
 
     def ask_for(self, node: NodeId, peer_id: str) -> None:
-        """Ask a peer soon for the certificate of a node, of which it forwarded a message."""
+        """Ask a peer soon for the certificate of a node, of which the peer has forwarded a message."""
         wanted = self._wanted.setdefault(peer_id, {})
         if len(wanted) < MAX_WANTED:
             wanted[node] = None
 
     def has_come(self, node: NodeId) -> None:
-        """Ask nobody for the certificate of a node any more: it is known."""
+        """Stop asking for the certificate of a node, which has arrived."""
         for wanted in self._wanted.values():
             wanted.pop(node, None)
 
     async def fetch_certificates(self, peer_id: str, nodes: Sequence[NodeId]) -> None:
-        """Ask a peer now for the certificates of at most ``MAX_WANTED`` nodes, and validate what comes."""
+        """Request the certificates of at most ``MAX_WANTED`` nodes from a peer now, and validate them."""
         try:
             await self._fetch(peer_id, self._first, nodes)
         except (TransportError, RemoteProtocolError) as error:
@@ -116,7 +116,7 @@ class PeerSync:
                 await trio.sleep(_LOOK_SECONDS)
 
     async def _ask_alone(self, peer_id: str, wanted: Sequence[NodeId]) -> None:
-        """Ask a peer, which is not asked a second time meanwhile."""
+        """Ask a peer, at most once at a time."""
         self._busy.add(peer_id)
         try:
             await self._ask(peer_id, wanted)
@@ -131,7 +131,8 @@ class PeerSync:
         self._telemetry.metrics.peers(len(present))
 
     async def _ask(self, peer_id: str, wanted: Sequence[NodeId]) -> None:
-        """Ask a peer in order on the protocols it has not answered yet, and for the wanted certificates."""
+        """Send a peer the requests that it has not answered yet, in order, and ask for the wanted
+        certificates."""
         requests = self._requests.setdefault(peer_id, defaultdict(_Request))
         for protocol in tuple(self._validators):
             request = requests[protocol]
@@ -152,13 +153,13 @@ class PeerSync:
             request.answered = True
 
     async def _fetch(self, peer_id: str, protocol: str, wanted: Sequence[NodeId]) -> None:
-        """Request a peer's messages and validate them, up to the first one that no honest node forwards.
+        """Request a peer's messages and validate them, up to the first REJECT.
 
-        Of an answer to a request for the certificates of some nodes, those of other nodes are dropped unread.
+        Certificates of nodes other than the requested ones are dropped without validation.
 
         Raises:
-            TransportError: it does not answer, or forwards such a message.
-            RemoteProtocolError: its answer is not well formed.
+            TransportError: it does not answer, or a message is a REJECT.
+            RemoteProtocolError: its answer is malformed.
         """
         asked = to_request(wanted) if wanted else b""
         answer = await self._transport.request(peer_id, protocol, asked, max_response_bytes=MAX_ANSWER_BYTES)

@@ -1,12 +1,13 @@
-"""Messages of authors whose certificate is missing, kept until it comes, and when ignored ones came. Pure.
+"""Buffer of messages whose author's certificate is missing, and arrival times of ignored messages. No I/O.
 
-A newcomer's first rollout, and the first one that a node hears after it joined an island, may come before
-the author's certificate. It is ignored then (R5.1), and gossip does not bring it again. Its forwarders are
-asked for the certificate, so the message is kept for the seconds that this takes and judged once more.
+A newcomer's first rollout, and the first one that a node receives after it joined an island, may arrive
+before the author's certificate. It is ignored then (R5.1), and gossip does not deliver it again. Its
+forwarders are asked for the certificate, so the message is kept for the seconds that this takes and validated
+once more.
 
-Nobody vouches for such messages. So a forwarder has a few places, and where all places together are full, who
-has most bytes in them loses its oldest one. A message that several forwarded is in a place of each of them,
-and is kept while it has one: an attacker pushes out no message that somebody else forwarded, too.
+Such messages may be forged. So each forwarder has a few places, and if all places are full, the forwarder
+with most bytes loses its oldest message. A message from several forwarders has a place of each of them and is
+kept while it has one, so an attacker cannot displace a message that another peer forwarded as well.
 """
 
 from __future__ import annotations
@@ -23,23 +24,24 @@ MOST_OF_A_FORWARDER: Final = 16
 MOST_BYTES: Final = 2 * 2**20
 
 KEPT_SECONDS: Final = 30.0
-"""Longer than a request for a certificate may take."""
+"""Time for which a message is kept: longer than a request for a certificate may take."""
 
 MOST_REMEMBERED: Final = 16_384
-"""Ignored messages whose arrival is remembered: as many as the screen of copies remembers."""
+"""Ignored messages whose arrival time is kept: as many as the near-duplicate screen keeps."""
 
 REMEMBERED_SECONDS: Final = 600.0
-"""For which an ignored message may still become acceptable: its author's clock or certificate was wrong."""
+"""Time in which an ignored message may still become acceptable, after a wrong clock or certificate of its
+author."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unintroduced:
-    """A message whose author is unknown.
+    """A message whose author's certificate is missing.
 
     Attributes:
-        forwarder: who sent it first.
-        node: the author, whose certificate is missing.
-        expires_seconds: when it is given up.
+        forwarder: the peer that sent it first.
+        node: the author.
+        expires_seconds: when it is dropped.
     """
 
     topic: str
@@ -63,7 +65,7 @@ class UnintroducedMessages:
         return len(self._waiting)
 
     def add(self, topic: str, message: bytes, forwarder: str, node: NodeId, now_seconds: float) -> None:
-        """Keep a message; a known one stays as it is, and is kept for this forwarder as well."""
+        """Keep a message; one that is kept already gets a place of this forwarder as well."""
         self._give_up(now_seconds)
         identity = message_id(topic, message)
         if forwarder in self._forwarders.get(identity, ()) or len(message) > MOST_BYTES:
@@ -82,7 +84,7 @@ class UnintroducedMessages:
             self._drop_oldest(max(self._bytes, key=self._bytes.__getitem__))
 
     def take(self, node: NodeId, now_seconds: float) -> tuple[Unintroduced, ...]:
-        """Return the messages of a node, oldest first, which are kept no longer."""
+        """Remove and return the messages of a node, oldest first."""
         self._give_up(now_seconds)
         found = [identity for identity, waiting in self._waiting.items() if waiting.node == node]
         return tuple(self._remove(identity) for identity in found)
@@ -104,7 +106,7 @@ class UnintroducedMessages:
         self._drop(next(iter(self._of[forwarder])), forwarder)
 
     def _drop(self, identity: bytes, forwarder: str) -> None:
-        """Free a forwarder's place of a message; without any place the message is kept no longer."""
+        """Free a forwarder's place of a message, and drop the message if it has no other place."""
         size = len(self._waiting[identity].message)
         self._bytes[forwarder] -= size
         del self._of[forwarder][identity]

@@ -1,4 +1,4 @@
-"""Selection of a node's backend, which answers prompts and trains, from the configuration."""
+"""Creation of the configured backend, which samples completions and trains."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from sapo_client.learner.sizing.presets import completion_tokens
 from sapo_protocol.suite import Suite
 
 MOST_STEPS_KEPT: Final = 256
-"""Own groups of a step of 32 completions with 512 tokens take about a megabyte."""
+"""Limit of ``own_steps_kept``; own groups of a step with 32 completions of 512 tokens take about a
+megabyte."""
 
 
 def open_backend(
@@ -32,9 +33,9 @@ def open_backend(
     """Return the configured backend, not running yet.
 
     Args:
-        suite: decides with the model how long completions may get, unless the configuration does, and how
+        suite: with the model it determines the length of completions, unless that is configured, and how
             demonstrations are learnt.
-        own_steps_kept: steps whose own groups the canary's shadow may need.
+        own_steps_kept: number of last steps whose own groups are kept for the canary's shadow.
         reinforces: whether others' text enters the policy gradient.
 
     Raises:
@@ -58,12 +59,13 @@ def open_backend(
 
 
 def longest_completion(suite: Suite) -> int:
-    """Return the bytes of the longest completion that these tasks allow."""
+    """Return the largest number of bytes of a completion that the suite's families allow."""
     return max(family.max_completion_bytes for family in suite.families)
 
 
 def tokens_for(suite: Suite) -> int:
-    """Return a limit of tokens per completion that cuts off no answer of these tasks, of an unknown model."""
+    """Return a limit of tokens per completion that truncates no answer to these tasks, for an unknown
+    tokenizer."""
     return completion_tokens(longest_completion(suite), vocabulary=0, window=None)
 
 
@@ -76,7 +78,7 @@ def learner_settings(
     fresh: bool,
     reinforces: bool = False,
 ) -> LearnerSettings:
-    """Return the learner's settings; each node has its own seed, or all would generate the same text.
+    """Return the learner's settings; ``seed`` must differ between nodes, or all would sample the same text.
 
     Args:
         reinforces: whether others' text enters the policy gradient.
@@ -125,7 +127,7 @@ def learner_settings(
 
 
 def _threads(config: LearnerConfig) -> int:
-    """Return the number of the learner's threads: at least one, whatever is left to others."""
+    """Return the number of the learner's threads, at least one."""
     if config.leave_cores is None:
         return config.threads
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

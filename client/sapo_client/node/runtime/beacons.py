@@ -17,19 +17,19 @@ from sapo_protocol.identifiers import Digest
 from sapo_protocol.manifest import Manifest
 
 BlockHashBefore = Callable[[int], Awaitable[bytes]]
-"""The hash of the last block that is older than a Unix time."""
+"""Returns the hash of the last block that is older than a Unix time."""
 
 _KEPT_EPOCHS: Final = 8
-"""Rollouts of older epochs are no longer admitted."""
+"""Epochs whose beacons are kept; rollouts of older epochs are no longer admitted."""
 
 _PROVED_EPOCHS: Final = PROOF_EPOCHS + 2
-"""On islands, homes are also needed of epochs that proofs are still accepted of."""
+"""The same in a swarm with islands, where homes are needed for all epochs of which proofs are accepted."""
 
 _RETRY_SECONDS: Final = 1.0
 
 
 class BeaconChain(Protocol):
-    """What beacons and records need of a chain."""
+    """The functions of a chain that beacons and records need."""
 
     async def block_hash_before(self, timestamp_seconds: int) -> bytes:
         """Return the hash of the last block before a moment in the past."""
@@ -39,19 +39,19 @@ class BeaconChain(Protocol):
 
 
 def open_beacons(manifest: Manifest, chain: BeaconChain, events: EventLog) -> Beacons:
-    """Return the beacons of a swarm, with its records; their archive is still to be set."""
+    """Return the beacons of a swarm, with its records, whose ``archive`` has to be set later."""
     records = Records(manifest, chain.final_root_before, no_archive)
     return Beacons(manifest, chain.block_hash_before, events, records)
 
 
 class Beacons:
-    """Beacons by epoch; a swarm with a chain never falls back to those without one.
+    """Beacons by epoch; a swarm with a chain never uses beacons that are derived without it.
 
     Args:
-        records: the records in force, obtained along with the beacons; needed where there are ladders.
+        records: the records in force, obtained together with the beacons; needed with ladders.
 
     Attributes:
-        holds_terms: whether this node knows which terms are in force in an epoch; may be set later.
+        holds_terms: whether this node knows the terms in force in an epoch; may be set later.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Beacons:
         self._events = events
         self._known: dict[int, Digest] = {}
         self._begun: set[int] = set()
-        """Epochs that are written down as events: those whose beacon was obtained, not only recalled."""
+        """Epochs that were written as events: those whose beacon was obtained, not only recalled."""
         self._recalled: int | None = None
         self._kept = _KEPT_EPOCHS
         if manifest.islands is not None:
@@ -86,10 +86,10 @@ class Beacons:
         return max(self._known.items(), default=None)
 
     async def obtain(self, epoch: int) -> Digest:
-        """Return the beacon of an epoch, once the record in force in it is here, too.
+        """Return the beacon of an epoch once it and the record in force are known.
 
-        Wait while the chain is unreachable or has no block for it yet, and while the record's proposal is
-        asked for.
+        Waits while the chain is unreachable or has no block for it yet, and while the record's proposal is
+        requested.
         """
         known = self.known(epoch)
         is_begun = epoch in self._begun and self.holds_terms(epoch)
@@ -103,15 +103,15 @@ class Beacons:
                 self._known[epoch] = beacon(self._manifest.swarm_id, epoch, block_hash)
             self._note_begun(epoch)
             while not self.holds_terms(epoch):
-                self._report(f"no terms for epoch {epoch} yet: the ledger's announcements are read")
+                self._report(f"no terms for epoch {epoch} yet: reading the ledger's announcements")
                 await trio.sleep(_RETRY_SECONDS)
             while self.records.known(epoch) is None:
-                self._report(f"no record for epoch {epoch} yet: its proposal is asked for")
+                self._report(f"no record for epoch {epoch} yet: requesting its proposal from peers")
                 await trio.sleep(_RETRY_SECONDS)
             return self._known[epoch]
 
     def _note_begun(self, epoch: int) -> None:
-        """Write down an epoch once, and forget what is too old in it."""
+        """Write the event of an epoch once, and drop what is too old in it."""
         if epoch in self._begun:
             return
         self._begun.add(epoch)
@@ -121,9 +121,9 @@ class Beacons:
             del self._known[old]
 
     async def recall(self, epoch: int) -> None:
-        """Obtain the beacons of islands in an epoch: of those before it, newest first, that may decide them.
+        """Obtain the beacons of earlier epochs that determine the islands of an epoch, newest first.
 
-        They are not written down as events: of an epoch that begins, ``obtain`` does that.
+        No events are written for them; ``obtain`` does this when an epoch begins.
         """
         if self._recalled == epoch:
             return
@@ -132,7 +132,7 @@ class Beacons:
             if before in self._known:
                 continue
             if (block_hash := await self._ask(before)) is None:
-                return  # the chain is away: the caller comes again
+                return  # the chain is unreachable: the caller tries again
             self._known[before] = beacon(self._manifest.swarm_id, before, block_hash)
         self._recalled = epoch
 
@@ -142,7 +142,7 @@ class Beacons:
             before = start - self._manifest.finality_seconds
             block_hash = await self._block_hash_before(before)
             await self.records.learn(epoch, before)
-        except LedgerError as error:  # unreachable, behind, or asked slightly too early: all are temporary
+        except LedgerError as error:  # unreachable, behind, or asked too early: temporary
             self._report(f"no beacon for epoch {epoch} yet: {error}")
             return None
         self._reported = None

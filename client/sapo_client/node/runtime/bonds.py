@@ -1,4 +1,4 @@
-"""The accounts' bonds or attestations of each epoch, read from the chain where the gate asks for them."""
+"""The accounts' bonds or attestations of each epoch, read from the chain if the gate requires them."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from sapo_protocol.terms.gate import EasGate
 from sapo_verification.standing import Standing
 
 BondsBefore = Callable[[int], Awaitable[Mapping[Account, int]]]
-"""What counts of each account's bond in the last block older than a Unix time."""
+"""Returns each account's effective bond in the last block older than a Unix time."""
 
 _LOOK_SECONDS: Final = 1.0
 
 _LONGEST_PAUSE_SECONDS: Final = 30.0
-"""Between two tries to read what could not be read: a search for a block is some twenty questions."""
+"""Longest pause between attempts to read bonds: the search for a block takes some twenty RPC requests."""
 
 
 class BondReader:
-    """Service that learns the bonds of an epoch as soon as the chain can say them.
+    """Service that reads the bonds of an epoch as soon as the chain has them.
 
-    It is apart from the beacons: a node that cannot read bonds trains on, and goes by those of the last epoch
-    that it could read; its tallies wait.
+    It is independent of the beacons: a node that cannot read bonds continues to train with those of the last
+    epoch that it could read; its tallies wait.
 
     Args:
-        standing: is told the bonds.
+        standing: receives the bonds.
         own: this node's account.
     """
 
@@ -59,7 +59,7 @@ class BondReader:
         self._unread_since = 0.0
 
     async def run(self) -> None:
-        """Read bonds until cancelled; may be run again after that. Without a gate there is nothing to do."""
+        """Read bonds until cancelled; may be run again after that. Returns at once without a gate."""
         pause_seconds = _LOOK_SECONDS
         while self._standing.has_gate:
             read = await self.look()
@@ -67,9 +67,10 @@ class BondReader:
             await trio.sleep(pause_seconds)
 
     async def look(self) -> bool:
-        """Read the bonds of the present epoch and the one before, unless known; return whether both are.
+        """Read the unknown bonds of the present epoch and the one before; return whether both are known.
 
-        Those of the one before are needed for its tally, and may be older than the chain in a young swarm.
+        Those of the previous epoch are needed for its tally; in a young swarm that epoch may be older than
+        the chain.
         """
         if (now_seconds := self._clock()) < self._manifest.genesis_seconds:
             return True
@@ -80,20 +81,20 @@ class BondReader:
         return trouble is None and before is None
 
     async def _learn(self, epoch: int) -> str | None:
-        """Learn the bonds of an epoch unless they are known; return why it is impossible now, if it is."""
+        """Read the bonds of an epoch unless they are known; return the reason if it is impossible now."""
         if self._standing.is_known(epoch):
             return None
         before = epoch_start_seconds(self._manifest, epoch) - self._manifest.finality_seconds
         try:
             bonded = await self._bonds_before(before)
-        except LedgerError as error:  # unreachable, behind, hiding something: all are temporary
+        except LedgerError as error:  # unreachable, behind, or incomplete: all of these are temporary
             return str(error)
         self._standing.learn(epoch, bonded)
         self._events.write("bonds", epoch=epoch, accounts=len(bonded))
         return None
 
     def facts(self) -> BondFacts | None:
-        """Return what the node's health shows of the bonds; none without a gate."""
+        """Return the facts on the bonds for the health report; None without a gate."""
         if not self._standing.has_gate:
             return None
         current = epoch_at(self._manifest, max(self._clock(), self._manifest.genesis_seconds))
@@ -104,11 +105,12 @@ class BondReader:
         return BondFacts(str(self._own), part, unread, self._trouble, self._attesters)
 
     def _note(self, epoch: int, trouble: str | None) -> None:
-        """Take why the present epoch's bonds cannot be read; it is reported once, however long it lasts."""
+        """Record and report, once, the reason why the present epoch's bonds cannot be read."""
         if trouble is not None and self._trouble is None:
             self._unread_since = trio.current_time()
         if trouble not in (None, self._trouble):
             self._events.write(
-                "ledger_error", text=f"what the gate asks for is not known yet for epoch {epoch}: {trouble}"
+                "ledger_error",
+                text=f"no bonds or attestations for epoch {epoch} yet: {trouble}",
             )
         self._trouble = trouble

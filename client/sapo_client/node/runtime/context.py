@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Author:
-    """The key that signs this node's messages, and the account for which they count."""
+    """The key that signs this node's messages, and the account that they belong to."""
 
     seed: bytes
     node: NodeId
@@ -33,9 +33,9 @@ class NodeContext:
     """The shared parts from which all parts of a node are opened.
 
     Attributes:
-        clock: the time by which the node lives; no jump of the wall clock before it is believed.
-        clock_watch: says whether the wall clock is believed.
-        rng: has a seed of its own on every node, or all nodes would choose alike.
+        clock: the node's time in Unix seconds: the wall clock, without jumps that are not confirmed yet.
+        clock_watch: decides whether the wall clock is confirmed.
+        rng: seeded differently on every node, so that nodes choose independently.
         fresh: begin with the configured model although checkpoints exist.
     """
 
@@ -62,8 +62,8 @@ class NodeContext:
         return self.telemetry.events
 
     def draw_on_from(self, step: int) -> None:
-        """Let further draws follow from the policy's step, or every start would draw what the first one drew.
+        """Seed the random generator again with seed, identity and the policy's step.
 
-        They stay a function of seed, identity and step.
+        Otherwise every start would repeat the draws of the first one.
         """
         self.rng.seed(f"{self.config.learner.seed}:{self.identity.node_id}:{step}")

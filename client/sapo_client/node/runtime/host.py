@@ -19,7 +19,7 @@ from sapo_protocol.manifest import Manifest
 
 
 def require_addresses(config: Config) -> None:
-    """Raise unless the configured addresses can be used; nothing is opened, so it costs nothing to ask.
+    """Raise unless the configured addresses can be used; no socket stays open.
 
     The library sets SO_REUSEPORT on its sockets. Without this check two nodes could listen on one port, and
     each would receive a part of the other's connections.
@@ -110,13 +110,13 @@ async def start_transport(nursery: trio.Nursery, transport: Transport) -> None:
 
 
 def say_joined(swarm: str, name: str, addresses: Sequence[str]) -> None:
-    """Print which swarm a node has joined under which name, and where it listens."""
+    """Print the swarm that a node has joined, its name and its listening addresses."""
     say(f"joined {swarm} as {name}")
     for address in addresses:
         say(f"  listening on {address}{_on_all_interfaces(address)}")
 
 
 def _on_all_interfaces(address: str) -> str:
-    """Return a note for an unspecified address, which other machines cannot dial as it is."""
+    """Return a note on an unspecified address, which other machines cannot dial."""
     everywhere = address.startswith(("/ip4/0.0.0.0/", "/ip6/::/"))
     return " (every interface: others dial this machine's own address)" if everywhere else ""

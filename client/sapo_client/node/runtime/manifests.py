@@ -23,7 +23,7 @@ def read_manifest(path: Path) -> Manifest:
     """Return the manifest in a file.
 
     Raises:
-        SapoError: there is no file, or it is no valid manifest.
+        SapoError: there is no file, or it is not a valid manifest.
     """
     try:
         return manifest_from_json(path.read_text(encoding="utf-8"))
@@ -35,7 +35,7 @@ def read_manifest(path: Path) -> Manifest:
         ) from error
     except (LocalProtocolError, UnicodeDecodeError) as error:
         raise SapoError(
-            f"{path} is no manifest: {error}",
+            f"{path} is not a manifest: {error}",
             hint="ask whoever runs the swarm for the file again; it must not be edited",
             exit_code=ExitCode.CONFIG,
         ) from error
@@ -55,7 +55,7 @@ def settle_manifest(chosen: Path | None, data: DataDir) -> Manifest:
 
 
 def kept_manifest(data: DataDir) -> Manifest:
-    """Return the manifest of a data directory's swarm, with the successors that its node obeys.
+    """Return the manifest of a data directory's swarm, with the successors that its node follows.
 
     Raises:
         SapoError: there is none, or it cannot be read.
@@ -67,14 +67,14 @@ def take_manifest(manifest: Manifest, data: DataDir, *, source: str) -> None:
     """Store the manifest of a data directory, which must belong to no other swarm.
 
     Args:
-        source: what the manifest was read from, for the message.
+        source: where the manifest was read from, for the error message.
 
     Raises:
         SapoError: the directory belongs to another swarm.
     """
     kept = read_manifest(data.manifest) if data.manifest.exists() else manifest
     if kept.swarm_id != manifest.swarm_id and is_alone(kept):
-        _leave_alone(data)  # the policy that was trained alone goes on in the swarm
+        _leave_alone(data)  # the policy that was trained alone is kept for the swarm
     elif kept.swarm_id != manifest.swarm_id:
         raise SapoError(
             f"{data.root} belongs to another swarm than {source}",
@@ -104,7 +104,7 @@ def settle_alone(data: DataDir, make: Callable[[], Manifest]) -> None:
 
 
 def keep_manifest(manifest: Manifest, data: DataDir) -> None:
-    """Store the manifest of a data directory atomically: with half of one it could not be used any more."""
+    """Store the manifest of a data directory atomically, since a truncated one would make it unusable."""
     scratch = data.manifest.with_suffix(".new")
     scratch.write_text(manifest_to_json(manifest), encoding="utf-8")
     scratch.replace(data.manifest)
@@ -116,7 +116,7 @@ def is_alone(manifest: Manifest) -> bool:
 
 
 def _leave_alone(data: DataDir) -> None:
-    """Set the database of a node that trained alone aside: another swarm knows nothing that is in it."""
+    """Rename the database of a node that trained alone, which is of no use in a swarm."""
     for ending in ("", "-wal", "-shm"):
         part = data.root / f"{data.database.name}{ending}"
         if part.exists():
@@ -146,7 +146,8 @@ def _no_swarm() -> SapoError:
 
 
 class TasksUnknown(SapoError):
-    """The tasks could not be derived now, on a machine that is too busy for it; a later try may succeed."""
+    """The tasks could not be derived, perhaps because the machine is too busy; a later attempt may
+    succeed."""
 
     transient = True
 
@@ -156,7 +157,7 @@ def require_same_suite(manifest: Manifest) -> None:
 
     Raises:
         TasksUnknown: the jail did not derive them in time, or does not work here.
-        SapoError: its tasks would differ from those of other nodes, or an extra is missing that derives them.
+        SapoError: its tasks would differ from those of other nodes, or an extra that they need is missing.
     """
     extras.require_families([each.name for each in manifest.suite.families], exit_code=ExitCode.CONFIG)
     try:

@@ -1,6 +1,6 @@
-"""How many accounts were paid in the final epochs on which the number of islands rests.
+"""The numbers of paid accounts in final epochs, from which the number of islands is derived.
 
-The chain names the final epochs and the proposal of each. Peers send the proposals, which digests prove.
+The final epochs and the digests of their proposals are read from the chain; peers send the proposals.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 import trio
 
 from sapo_client.ledger.errors import LedgerError
-from sapo_client.node.runtime.beside import beside
+from sapo_client.node.runtime.offload import offload
 from sapo_client.observe.events import EventLog
 from sapo_protocol.eip712 import EpochRoot
 from sapo_protocol.epochs import epoch_start_seconds
@@ -22,20 +22,21 @@ from sapo_protocol.settlement import grace_seconds
 from sapo_verification.engine import Engine
 
 FinalRootsBefore = Callable[[int, int], Awaitable[Sequence[EpochRoot]]]
-"""The roots that are final in the last block older than a Unix time, ascending: those of epochs from a number
-on, and the last one before it."""
+"""Returns the roots that are final in the last block older than a Unix time, ascending: those from an epoch
+on, and the last one before that epoch."""
 
 _KEPT_EPOCHS: Final = 64
 
 _BEFORE_ANY_FINAL: Final = 2
-"""No epoch is final before the end of epoch 0, so the chain is not asked about these first epochs: nodes meet
-before genesis."""
+"""First epochs, before which no epoch can be final; for these the chain is not read, so that nodes can
+connect before genesis."""
 
 
 class PaidAccounts:
-    """Tells the engine's islands how many accounts were paid, as soon as that is known for an epoch.
+    """Provides the engine's islands with the numbers of paid accounts, as soon as they are known for an
+    epoch.
 
-    In a swarm whose number of islands does not follow the chain there is nothing to tell.
+    It does nothing in a swarm with a constant number of islands.
 
     Args:
         ask: asks the peers for their contributions again.
@@ -62,19 +63,20 @@ class PaidAccounts:
         self._written: int | None = None
 
     async def learn(self, epochs: Iterable[int]) -> None:
-        """Learn of these epochs what is not known yet; the caller comes again for what is not known then.
+        """Obtain the unknown numbers of these epochs, as far as possible now; the caller tries again for the
+        rest.
 
-        The newest comes first: what decides older ones is older than the chain in its first epochs.
+        The newest epoch comes first; for older ones the needed block may be older than the chain.
         """
         for epoch in sorted(epochs, reverse=True):
             if self._islands.knows(epoch):
                 continue
             if (roots := await self._counted_roots(epoch)) is None:
-                return  # the chain is away
+                return  # the chain is unreachable
             paid = [await self._paid_in(root) for root in roots]
             known = [accounts for accounts in paid if accounts is not None]
             if len(known) < len(paid):
-                self._report(f"no number of islands for epoch {epoch} yet: its proposals are asked for")
+                self._report(f"no number of islands for epoch {epoch} yet: requesting proposals from peers")
                 self._ask()
                 continue
             before = self._islands.count(epoch - 1)
@@ -84,9 +86,9 @@ class PaidAccounts:
                 self._events.write("islands", epoch=epoch, count=count, paid=known)
 
     async def _counted_roots(self, epoch: int) -> tuple[EpochRoot, ...] | None:
-        """Return the roots of the epochs that count, oldest first, or none while the chain is away.
+        """Return the roots of the counted epochs, oldest first; None while the chain is unreachable.
 
-        They are kept as they are first shown: what is recalled later counts nevertheless.
+        The first answer is kept, even if an epoch is recalled later.
         """
         if epoch <= _BEFORE_ANY_FINAL:
             return ()
@@ -96,7 +98,7 @@ class PaidAccounts:
                 shown = await self._final_roots_before(
                     start - self._manifest.finality_seconds, first_counted(epoch)
                 )
-            except LedgerError as error:  # unreachable, behind, or in disagreement: all are temporary
+            except LedgerError as error:  # unreachable, behind, in disagreement: temporary
                 self._report(f"no number of islands for epoch {epoch} yet: {error}")
                 return None
             counted = counted_epochs([root.epoch for root in shown], epoch)
@@ -105,12 +107,12 @@ class PaidAccounts:
         return self._roots[epoch]
 
     async def _paid_in(self, root: EpochRoot) -> int | None:
-        """Return how many accounts have points in a final epoch, or none while its proposal is not here."""
+        """Return how many accounts have points in a final epoch; None while its proposal is missing."""
         name = ContentId(root.archive_digest)
         if name not in self._paid:
             self._contributions.note_earlier_final(root.epoch, name)
             # a proposal may name a hundred thousand accounts
-            if (accounts := await beside(self._contributions.counting_paid(name))) is None:
+            if (accounts := await offload(self._contributions.counting_paid(name))) is None:
                 return None
             if len(self._paid) >= _KEPT_EPOCHS:
                 self._paid.clear()
@@ -118,7 +120,7 @@ class PaidAccounts:
         return self._paid[name]
 
     def _ask(self) -> None:
-        """Ask the peers for the proposals that are missing, but not all the time."""
+        """Ask the peers for the missing proposals, with pauses."""
         now = trio.current_time()
         if now >= self._asked_seconds + grace_seconds(self._manifest):
             self._asked_seconds = now

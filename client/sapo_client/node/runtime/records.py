@@ -1,4 +1,4 @@
-"""The records in force: which proposal's record an epoch's mix of levels follows, in a swarm with ladders."""
+"""The records in force, which determine an epoch's mix of levels in a swarm with ladders."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from sapo_protocol.settlement import first_record
 from sapo_protocol.terms.difficulty import Record
 
 FinalRootBefore = Callable[[int], Awaitable[EpochRoot | None]]
-"""The root of the last epoch that is final in the last block older than a Unix time, if there is one."""
+"""Returns the root of the last epoch that is final in the last block older than a Unix time, if any."""
 
 Archive = Callable[[ContentId], Record | None]
-"""The record in a proposal, or none while this node does not hold it."""
+"""Returns the record in a proposal; None while this node does not hold the proposal."""
 
 _KEPT_EPOCHS: Final = 8
-"""Rollouts of older epochs are no longer admitted."""
+"""Epochs whose records are kept; rollouts of older epochs are no longer admitted."""
 
 
 class Records:
-    """Records by epoch; without ladders there is nothing to know.
+    """Records by epoch; empty without ladders.
 
     Args:
-        archive: may be set later, before the first epoch is asked for.
+        archive: may be set later, before the first call of ``known``.
     """
 
     def __init__(self, manifest: Manifest, final_root_before: FinalRootBefore, archive: Archive) -> None:
@@ -45,10 +45,10 @@ class Records:
         return self._first if root is None else self.archive(ContentId(root.archive_digest))
 
     async def learn(self, epoch: int, before_seconds: int) -> None:
-        """Learn from the chain whose record is in force in an epoch.
+        """Read from the chain which proposal's record is in force in an epoch.
 
         Args:
-            before_seconds: the block on which the epoch's beacon rests is the last one before this time.
+            before_seconds: Unix time; the last block before it is the one of the epoch's beacon.
         """
         if not self._has_ladders or epoch in self._roots:
             return

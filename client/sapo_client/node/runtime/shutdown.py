@@ -1,4 +1,4 @@
-"""Stop in two stages: the first signal drains and saves a checkpoint, the second ends the process; pauses."""
+"""Stop in two stages (the first signal drains and saves a checkpoint, the second ends the process); pause."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CODES = {
 
 
 class Pause:
-    """Whether the operator has paused training; what serves and admits goes on."""
+    """Whether the operator has paused training; all other services continue."""
 
     def __init__(self) -> None:
         self._over: trio.Event | None = None
@@ -30,7 +30,7 @@ class Pause:
         return self._over is not None
 
     def set(self, paused: bool) -> None:
-        """Pause before the next round, or go on."""
+        """Pause before the next round, or resume."""
         if paused and self._over is None:
             self._over = trio.Event()
         elif not paused and self._over is not None:
@@ -69,11 +69,11 @@ class Shutdown:
             self.hurried.set()
 
     async def watch_signals(self) -> None:
-        """Drain at the first SIGINT, SIGTERM or SIGHUP, and end the process at the second, unless a SIGHUP.
+        """Drain at the first SIGINT, SIGTERM or SIGHUP; end the process at the second, unless it is a SIGHUP.
 
-        A terminal that is closed may send SIGHUP twice, by its shell and by the kernel: nobody is in a hurry.
-        Where SIGHUP was ignored at the start, as under `nohup`, it stays so. Only a process's main thread
-        receives signals: a node in another one is stopped by its program.
+        A closed terminal may send SIGHUP twice (from the shell and the kernel), which is not a wish to end at
+        once. If SIGHUP is ignored at the start, as under `nohup`, it stays ignored. Only the main thread
+        receives signals: a node in another thread is stopped by its program.
         """
         if threading.current_thread() is not threading.main_thread():
             return

@@ -1,7 +1,7 @@
-"""Whether a data directory signed in an epoch that is still to come, as after a clock that was far ahead.
+"""Detection of a data directory that has signed in a future epoch, because its clock was far ahead.
 
-Its mark of signed slots only rises, and knows the newest epoch alone: in every earlier one, slots may have
-been signed that a second content would contradict. So the account signs nothing until that epoch is here.
+The signing watermark covers only the newest epoch; in every earlier epoch a second content for a signed slot
+would be possible. So the account signs nothing until that epoch begins.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from sapo_verification.signing.database import SigningDatabase
 def epoch_signed_ahead(
     signing: SigningDatabase, manifest: Manifest, account: Account, now_seconds: float
 ) -> int | None:
-    """Return the epoch before which an account may sign nothing here; none if that is not a later one."""
+    """Return the future epoch before which an account must not sign here; None if there is none."""
     mark = signing.mark(manifest.swarm_id, account)
     now = epoch_at(manifest, max(now_seconds, manifest.genesis_seconds))
     return mark.epoch if mark is not None and mark.epoch > now else None

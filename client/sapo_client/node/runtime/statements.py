@@ -1,4 +1,4 @@
-"""Readable descriptions of what an account is about to sign, for its owner."""
+"""Readable descriptions of the statements and transactions that an account signs, for its owner."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from sapo_protocol.manifest import Manifest
 
 _MOMENTS: Final = frozenset({"not_before", "not_after"})
 
-Words = Mapping[str, Any]
+SignedFields = Mapping[str, Any]
 """Names and values, in the order in which they are signed."""
 
 
-def statement_words(statement: Statement, domain: Domain) -> Words:
+def describe_statement(statement: Statement, domain: Domain) -> SignedFields:
     """Return an EIP-712 statement's signed fields and its digest, to be compared with a wallet's."""
     fields = readable(statement, domain)
     moments = {name: _moment(value) for name, value in fields.items() if name in _MOMENTS}
@@ -36,15 +36,15 @@ class Signer:
     account: Account
 
 
-def transaction_words(
-    function: str, signer: Signer, contract: Account | None, fields: Words, follows: str
-) -> Words:
+def describe_transaction(
+    function: str, signer: Signer, contract: Account | None, fields: SignedFields, follows: str
+) -> SignedFields:
     """Return a transaction's function, arguments and consequences.
 
     Args:
         function: its name with the contract, like ``NodeRegistry.revoke``.
         contract: its address.
-        follows: the consequences in words, for readers who do not know the contract.
+        follows: the consequences, for readers who do not know the contract.
     """
     return {
         "transaction": function,
@@ -56,34 +56,34 @@ def transaction_words(
     }
 
 
-def registration_words(signer: Signer, manifest: Manifest, node: NodeId, not_after: int) -> Words:
+def describe_registration(signer: Signer, manifest: Manifest, node: NodeId, not_after: int) -> SignedFields:
     """Return the transaction that claims a node key for an account."""
     fields = {"node key": "0x" + node.hex(), "not after": _moment(not_after)}
     follows = "what this key shares counts for the account, until then or until it is revoked"
-    return transaction_words(
+    return describe_transaction(
         "NodeRegistry.register", signer, contract=manifest.registry, fields=fields, follows=follows
     )
 
 
-def revocation_words(signer: Signer, manifest: Manifest, node: NodeId) -> Words:
+def describe_revocation(signer: Signer, manifest: Manifest, node: NodeId) -> SignedFields:
     """Return the transaction that ends an account's claim on a node key."""
     follows = "the account claims this key no more; its certificate counts until it ends"
     fields = {"node key": "0x" + node.hex()}
-    return transaction_words(
+    return describe_transaction(
         "NodeRegistry.revoke", signer, contract=manifest.registry, fields=fields, follows=follows
     )
 
 
-def lines(words: Words) -> list[str]:
+def format_fields(fields: SignedFields) -> list[str]:
     """Return a statement or transaction as text, one line per value."""
-    width = max(map(len, words))
-    return [f"  {name:<{width}}  {value}" for name, value in words.items()]
+    width = max(map(len, fields))
+    return [f"  {name:<{width}}  {value}" for name, value in fields.items()]
 
 
 def _moment(seconds: int) -> str:
     return f"{datetime.fromtimestamp(seconds, UTC).isoformat()} ({seconds})"
 
 
-def show_signed(words: Words) -> None:
-    """Print what the account signs; its operator is not asked while a node runs."""
-    say("\n".join(("this account signs:", *lines(words))))
+def show_signed(fields: SignedFields) -> None:
+    """Print what the account signs; a running node does not ask for consent."""
+    say("\n".join(("this account signs:", *format_fields(fields))))

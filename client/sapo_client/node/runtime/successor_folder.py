@@ -1,4 +1,4 @@
-"""The successors that a data directory holds: documents by digest, and those that the node obeys."""
+"""The successor documents in a data directory, and the list of those that the node follows."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _Entries = TypeAdapter(list[tuple[int, str]])
 
 
 class SuccessorFolder:
-    """Documents as files that are named by their digests; a file that has another digest is none of them."""
+    """Documents as files named by their digests; a file whose digest differs from its name is ignored."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
 
     def document(self, digest: Digest) -> bytes | None:
-        """Return the document of a digest, if it is held."""
+        """Return the document with a digest; None if it is not held."""
         try:
             document = (self._root / f"{digest}.json").read_bytes()
         except FileNotFoundError:
@@ -47,15 +47,15 @@ class SuccessorFolder:
         return digest
 
     def obey(self, successions: Iterable[tuple[int, Digest]]) -> None:
-        """Write down which documents are obeyed from which epoch on, ascending."""
+        """Store the epochs from which on documents are followed, with their digests, ascending."""
         entries = [(epoch, str(digest)) for epoch, digest in successions]
         self._write(_OBEYED, _Entries.dump_json(entries))
 
     def obeyed(self) -> list[tuple[int, Digest]]:
-        """Return which documents are obeyed from which epoch on, ascending.
+        """Return the epochs from which on documents are followed, with their digests, ascending.
 
         Raises:
-            SapoError: the file that says so is damaged.
+            SapoError: the file is damaged.
         """
         file = self._root / _OBEYED
         try:
@@ -67,7 +67,7 @@ class SuccessorFolder:
             raise _damaged(file) from error
 
     def apply(self, manifest: Manifest) -> Manifest:
-        """Return a swarm's first manifest with the successors that are obeyed.
+        """Return a swarm's first manifest with the successors that are followed.
 
         Raises:
             SapoError: one of them is missing, damaged, or of another swarm or release.
@@ -80,7 +80,7 @@ class SuccessorFolder:
                 manifest = manifest.succeeded_by(epoch, successor_from_json(document))
             except LocalProtocolError as error:
                 raise SapoError(
-                    f"the successor {file} cannot be obeyed: {error}",
+                    f"the successor {file} cannot be followed: {error}",
                     hint="install the newest release of sapo, or remove the folder: it is fetched again",
                     exit_code=ExitCode.CONFIG,
                 ) from error
@@ -94,7 +94,7 @@ class SuccessorFolder:
 
 
 def what_changes(manifest: Manifest, successor: Successor) -> list[str]:
-    """Return the differences between a swarm's newest terms and a successor of them, in words."""
+    """Return the differences between a swarm's newest terms and a successor, as text, one each."""
     families, before = successor.suite.families, len(manifest.suite.families)
     limits = manifest.limits
     was_retired = manifest.successions[-1].successor.retired if manifest.successions else ()

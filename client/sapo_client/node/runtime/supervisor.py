@@ -20,10 +20,10 @@ Service = Callable[[], Awaitable[None]]
 
 FIRST_PAUSE_SECONDS: Final = 0.5
 LONGEST_PAUSE_SECONDS: Final = 60.0
-"""A failing service is restarted for ever, in the end once a minute."""
+"""Longest pause: a failing service is restarted for ever, at least once a minute."""
 
 HEALTHY_SECONDS: Final = 120.0
-"""After a run of this length the pause starts again from the shortest."""
+"""After a run of at least this length the next pause is the shortest."""
 
 
 class Supervisor:
@@ -36,7 +36,7 @@ class Supervisor:
         """Run a service until it returns, and restart it when it fails.
 
         Raises:
-            SapoError: the service needs its operator to act, and cannot continue by itself later.
+            SapoError: the operator has to act; the service cannot recover by itself.
         """
         pause_seconds = FIRST_PAUSE_SECONDS
         while True:
@@ -46,7 +46,7 @@ class Supervisor:
                 return
             except Exception as error:  # noqa: BLE001  # the one place
                 self._report(name, error)
-            except BaseExceptionGroup as group:  # for example, it failed while it was being cancelled
+            except BaseExceptionGroup as group:  # such as a failure during cancellation
                 failed, ended = group.split(Exception)
                 if failed is not None:
                     self._report(name, failed)
@@ -58,7 +58,7 @@ class Supervisor:
             pause_seconds = min(2 * pause_seconds, LONGEST_PAUSE_SECONDS)
 
     def note_bug(self, error: Exception) -> None:
-        """Report an error of one of our own callbacks, which lost a message but stopped no service."""
+        """Report an error in a callback of this program: a message was lost, but no service stopped."""
         self._write("callback", error, waits_for=disk_full(error, self._events.folder))
 
     def _report(self, name: str, error: Exception) -> None:
@@ -81,7 +81,7 @@ class Supervisor:
 
 
 def find_sapo_error(error: BaseException) -> SapoError | None:
-    """Return the ``SapoError`` in an exception, however deep it is inside exception groups; None if none."""
+    """Return the ``SapoError`` in an exception, at any depth of exception groups; None if there is none."""
     if isinstance(error, SapoError):
         return error
     if isinstance(error, BaseExceptionGroup):

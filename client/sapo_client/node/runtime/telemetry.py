@@ -36,10 +36,10 @@ RECENT_ROLLOUTS: Final = 512
 class Telemetry:
     """Observer that writes every decision to the event file, the metrics and the counters.
 
-    Of refused messages the event file has some in full and the number of the others.
+    Of refused messages the event file contains some in full, and the number of the others.
 
     Args:
-        clock: returns seconds that never go back.
+        clock: monotonic, in seconds.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Telemetry:
         self._order: deque[ContentId] = deque()
 
     async def track(self) -> None:
-        """Keep the tracker fed, if one is configured; return at once otherwise."""
+        """Send figures to the tracker until cancelled; return at once if none is configured."""
         if self.tracking is not None:
             await self.tracking.run()
 
@@ -94,11 +94,12 @@ class Telemetry:
         self.messages_refused += count
         self._write_refusal(
             Rule.CONNECTION_BUDGET, forwarder, message=None, content_id=None, account=None,
-            count=count, detail="more than its connection may carry",
+            count=count, detail="the peer exceeded the limit of its connection",
         )  # fmt: skip
 
     def _write_refusal(self, rule: Rule, forwarder: str, **fields: object) -> None:
-        """Write or count the refusal of a message; the page shows the latest of each peer either way."""
+        """Write or only count the refusal of a message; the page shows the latest of each peer in any
+        case."""
         named = {"reason": rule.reason, "rule": rule.number, "stage": rule.stage, "forwarder": forwarder}
         refusal = named | fields
         if not self.refusal_events.write(refusal):
@@ -134,7 +135,7 @@ class Telemetry:
         )
 
     def queued(self, admitted: AdmittedRollout) -> None:
-        """Do nothing: most rollouts are queued."""
+        """Do nothing, since most rollouts are queued."""
 
     def displaced(self, admitted: AdmittedRollout) -> None:
         """Report a rollout that will not be audited."""
@@ -153,7 +154,7 @@ class Telemetry:
         )  # fmt: skip
 
     def proved(self, proof: EquivocationProof, source: str | None) -> None:
-        """Report a proof of equivocation; no source means that this node found it."""
+        """Report a proof of equivocation; ``source`` is None if this node made it."""
         epoch, account, slot = proof.place
         self.metrics.refused(Reason.EQUIVOCATION)
         self.events.write("equivocation_proved", account=account, epoch=epoch, slot=slot, forwarder=source)
@@ -173,7 +174,7 @@ class Telemetry:
         )
 
     def sampled(self, rollout: VerifiedRollout, use: str) -> None:
-        """Report a rollout that entered a batch, and whether it was reinforced, practised or imitated."""
+        """Report a rollout that entered a batch, and its use: reinforced, practised or imitated."""
         self._update(rollout.content_id, use)
 
     def rollouts(self) -> tuple[RolloutReport, ...]:

@@ -1,4 +1,4 @@
-"""The figures of every step, for the tracker that the setting ``observe.tracker`` names."""
+"""Export of every step's figures to the tracker of the setting ``observe.tracker``."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from sapo_client.paths import DataDir
 
 WAITING: Final = 1024
-"""Steps that may wait for the tracker; what does not fit is not tracked, and training goes on."""
+"""Steps that may wait for the tracker; further ones are dropped, so that training never waits."""
 
 _PATIENCE_SECONDS: Final = 20.0
-"""Longest time in which the tracker writes what it has, at the end."""
+"""Longest time at the end for the tracker to write the waiting steps."""
 
 FIGURES: Final = (
     "reward", "batch_reward", "loss", "gradient_norm", "external_weight", "pool", "pool_accounts", "peers",
     "seconds",
 )  # fmt: skip
-"""Fields of a step's event that are numbers; see `docs/reference/metrics.md` for what else is measured."""
+"""Numeric fields of a step's event; see `docs/reference/metrics.md` for other measurements."""
 
 
 class TrackerEnded(Exception):
@@ -35,10 +35,10 @@ class TrackerEnded(Exception):
 
 
 class Tracking:
-    """Feeds the tracker's process; does nothing if none is configured.
+    """Sends figures to the tracker's process; does nothing if none is configured.
 
     Args:
-        run: name of the run, the same after a restart.
+        run: name of the run, unchanged after a restart.
 
     Raises:
         SapoError: the tracker is not installed.
@@ -56,11 +56,11 @@ class Tracking:
 
     @property
     def waiting(self) -> int:
-        """Steps that wait for the tracker's process."""
+        """Number of steps that wait for the tracker's process."""
         return self._send.statistics().current_buffer_used
 
     def note(self, event: str, fields: Mapping[str, object]) -> None:
-        """Take an event of the node; a step's figures go to the tracker."""
+        """Record an event of the node; a step's figures are queued for the tracker."""
         if event != "step" or self._config.tracker == "none":
             return
         step = fields["step"]
@@ -71,10 +71,10 @@ class Tracking:
             self.missed += 1
 
     async def run(self) -> None:
-        """Keep the tracker's process fed until cancelled.
+        """Run the tracker's process and send it figures until cancelled.
 
         Raises:
-            TrackerEnded: it died; its log says why.
+            TrackerEnded: the process ended by itself; its log says why.
         """
         if self._config.tracker == "none":
             return

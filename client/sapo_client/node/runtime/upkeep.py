@@ -1,8 +1,8 @@
-"""Work that would block the event loop for longer than a message does, kept out of it.
+"""Prevention of long pauses of the event loop.
 
-Writers of the database only append to a log. Copying that log into the file waits for the disk, tens of
-milliseconds at a time under a flood: a thread does it. And a full garbage collection visits every object,
-of which imports alone create two hundred thousand: those are excluded once.
+Writers of the database only append to the write-ahead log. The checkpoint, which waits for the disk, tens of
+milliseconds under a flood, is made in a thread. A full garbage collection visits every object, of which
+imports alone create two hundred thousand; these are excluded with ``gc.freeze``.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ import trio
 from sapo_verification.store import checkpoint
 
 _INTERVAL_SECONDS: Final = 1.0
-"""In this time a flood of a thousand hostile answers a second writes 2 MB."""
+"""Interval of checkpoints; a flood of a thousand hostile answers per second writes 2 MB in this time."""
 
 
 async def keep_log_short(database: Path) -> None:
-    """Copy the log into the database file once a second until cancelled."""
+    """Checkpoint the database once a second until cancelled."""
     while True:
         await trio.to_thread.run_sync(checkpoint, database)
         await trio.sleep(_INTERVAL_SECONDS)
@@ -30,7 +30,7 @@ async def keep_log_short(database: Path) -> None:
 
 @contextmanager
 def start_up_set_aside() -> Iterator[None]:
-    """Exclude all objects that exist now from garbage collections inside the block."""
+    """Exclude all objects that exist on entry from garbage collections inside the block."""
     gc.collect()
     gc.freeze()
     try:

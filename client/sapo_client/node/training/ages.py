@@ -15,7 +15,7 @@ class PoolAges:
         self._seen: dict[ContentId, int] = {}
 
     def look(self, waiting: Iterable[ContentId], step: int) -> None:
-        """See what waits before a round; what waits no more is forgotten."""
+        """Record the waiting rollouts before a round, and forget those that do not wait any more."""
         self._seen = {each: self._seen.get(each, step) for each in waiting}
 
     def mean(self, rollouts: Collection[ContentId], step: int) -> float:

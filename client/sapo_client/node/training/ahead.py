@@ -1,8 +1,8 @@
 """Own groups of the next round, sampled while the present one trains (``learner.overlap``).
 
-They are one step older than groups that are sampled in their own round. Nobody has seen them until that round
-publishes them; a node that stops before it drops them. A learner that dies during a step loses them, and
-their slots are answered in the next round.
+They are one step older than groups that are sampled in their own round. They are published in that round; a
+node that stops before drops them. If the learner crashes during a step they are lost, and their slots are
+answered in the next round.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Ahead:
 
     Args:
         learner: samples and trains at the same time.
-        completions: of a group.
+        completions: number of completions of a group.
     """
 
     def __init__(self, learner: SamplingAhead, completions: int) -> None:
@@ -31,17 +31,17 @@ class Ahead:
         self._answered: list[tuple[Slot, Generation]] = []
 
     def take_answered(self) -> list[tuple[Slot, Generation]]:
-        """Return the groups that were sampled in the last step, once."""
+        """Return and remove the groups that were sampled in the last step."""
         taken, self._answered = self._answered, []
         return taken
 
     def take_unanswered(self) -> list[Slot]:
-        """Return the slots whose answers a crash of the learner lost, once."""
+        """Return and remove the slots whose answers were lost in a crash of the learner."""
         taken, self._unanswered = self._unanswered, []
         return taken
 
     def lose(self, slots: Sequence[Slot]) -> None:
-        """Record slots whose answers a crash of the learner lost before anybody saw them."""
+        """Record slots whose answers were lost in a crash of the learner before they were published."""
         self._unanswered = list(slots)
 
     async def train(
@@ -55,7 +55,7 @@ class Ahead:
             posed: slots of the next round with their prompts.
 
         Raises:
-            LearnerCrashed: neither was done.
+            LearnerCrashed: neither the step nor the answers were completed.
         """
         self._unanswered = [slot for slot, _ in posed]
         report, generations = await self._learner.train_ahead(

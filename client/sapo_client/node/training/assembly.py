@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def sampling_policy(config: Config) -> SamplingPolicy:
-    """Return how batches are mixed; a node that does not train uses nothing of others."""
+    """Return the configured sampling policy; a node that does not train uses no rollouts of others."""
     trains = config.learner.trains
     return SamplingPolicy(
         local_groups=config.learner.local_groups,
@@ -65,7 +65,7 @@ def _strategy(name: str) -> str | SamplingStrategy:
 def _task_sampler(name: str | None) -> TaskSampler | None:
     """Return the task sampler of a plug-in, if one is set.
 
-    Whatever else than a family's index it returns stops the node.
+    A return value that is not a family's index stops the node.
     """
     if name is None:
         return None

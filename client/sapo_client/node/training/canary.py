@@ -1,21 +1,20 @@
 """The canary: held-out items that show when training on others' text has harmed the policy.
 
-Every so many rounds the policy answers fresh items greedily; the answers are not published. Their seeds
-follow from the node's secret key, so no attacker can leave them unharmed. So does its *shadow*: a policy that
-was the same one and has been trained since on the own groups alone, on no text of others. Others' text has
+Every ``every_rounds`` rounds the policy answers fresh items greedily; the answers are not published. The
+items' seeds are derived from the node's secret key, so an attacker cannot spare these items. The *shadow*
+answers them too: a copy of the policy that has since been trained on the own groups only. Others' text has
 done harm if
 
-* the shadow gets more items right, beyond chance (over all items since they were the same);
-* the policy says what few accounts planted (``others_text``).
+* the shadow gets significantly more items right (over all items since both were equal);
+* the policy repeats text that few accounts planted (``others_text``).
 
-Then the shadow becomes the policy, so that nothing that was learned from own text is lost. Accounts that
-planted text are quarantined: nothing of theirs is trained, and what the others showed is soon learned again.
-If there are none, what all accounts in question have shown since, or have waiting, is dropped. After a lower
-reward no external text is used; each later check that passes lets in a quarter more of the external groups
-and demonstrations. It also ends the oldest quarantine.
+Then the shadow becomes the policy, so that nothing that was learned from own groups is lost. Accounts that
+planted text are quarantined: nothing of theirs is trained. If none are found, the used and waiting text of
+all accounts in question is dropped. After a lower reward no external text is used; each later check that
+passes admits a quarter more of the external groups and demonstrations, and ends the oldest quarantine.
 
-Where others' text has helped, beyond chance, the policy becomes the shadow, and so it does where nothing was
-found in ``canary_state.MOST_COMPARISONS`` checks.
+If others' text has helped significantly, or if nothing was found in ``canary_state.MOST_COMPARISONS`` checks,
+the shadow is set to the policy.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
 
 _SEED_BITS: Final = 31
 _MOST_DRAWS: Final = 4
-"""Draws per item: a few seeds of some families have no task."""
+"""Attempts per item, since a few seeds of some families have no task."""
 
 
 Items = Sequence[tuple[Task, str]]
@@ -63,7 +62,7 @@ class Checkers(Protocol):
 
 
 class Monitored(Protocol):
-    """What the canary needs of a learner; see ``Backend``."""
+    """The functions of a learner that the canary needs; see ``Backend``."""
 
     @property
     def step(self) -> int:
@@ -75,15 +74,15 @@ class Monitored(Protocol):
         ...
 
     async def keep_good(self) -> None:
-        """Keep the present policy, to which ``roll_back`` returns."""
+        """Keep the present policy as the one to which ``roll_back`` returns."""
         ...
 
     async def roll_back(self, planters: Collection[Account] = ()) -> None:
-        """Return to the policy that was last kept as good."""
+        """Restore the policy that was last kept as good."""
         ...
 
     async def shadow(self, prompts: Sequence[str]) -> tuple[bytes, ...]:
-        """Train the good policy on the own groups since this was last done, and return its answers."""
+        """Train the good policy on the own groups since the last call, and return its answers."""
         ...
 
 
@@ -92,7 +91,7 @@ class CanarySettings:
     """Settings of the canary.
 
     Attributes:
-        every_rounds: rounds between two checks; 0 for none at all.
+        every_rounds: rounds between two checks; 0 disables the canary.
         items: held-out items per check, over all families.
     """
 
@@ -105,7 +104,7 @@ class _Answers:
     """Answers to the items with their rewards, in the items' order.
 
     Attributes:
-        rewards: None for an answer that this node was too busy to check: it is left out of a comparison.
+        rewards: None for an answer that this node was too busy to check; it is left out of comparisons.
     """
 
     texts: tuple[bytes, ...]
@@ -120,12 +119,12 @@ class _Answers:
 
 @dataclass(frozen=True, slots=True)
 class _Gap:
-    """What others' text changed between the shadow and the policy, on the items of one check.
+    """The differences between the shadow and the policy on the items of one check.
 
     Attributes:
         shadow: share of right answers of the shadow.
-        lost: items that only the shadow gets right.
-        won: items that only the policy gets right.
+        lost: number of items that only the shadow gets right.
+        won: number of items that only the policy gets right.
         planted: text that few accounts planted.
     """
 
@@ -140,7 +139,7 @@ class CanaryParts:
     """The parts that the canary works with.
 
     Attributes:
-        secret: known to this node only; the items follow from it.
+        secret: known to this node only; the items are derived from it.
         families: number of families in the suite.
     """
 
@@ -166,7 +165,7 @@ class CanaryRole(Protocol):
 
 
 class NoCanary:
-    """The role without a monitor: in an experiment, or in a node that does not train."""
+    """The null object, for an experiment or a node that does not train."""
 
     async def open(self) -> None:
         """Do nothing."""
@@ -189,10 +188,10 @@ class Canary:
         self._epoch = 0
 
     async def open(self) -> None:
-        """Keep the policy as it is before the first round; later calls do nothing.
+        """Keep the policy before the first round as the good one; later calls do nothing.
 
         Raises:
-            LearnerCrashed: nothing was prepared; call again.
+            LearnerCrashed: nothing was kept; call again.
         """
         if self._watch is not None or not self._settings.every_rounds:
             return
@@ -267,14 +266,16 @@ class Canary:
         )
 
     async def _accept(self, watch: CanaryState, *, has_others: bool) -> CanaryState:
-        """Keep the policy where it has nothing to prove any more; return the new state."""
+        """Keep the policy as the good one if the comparison is decided or has no purpose; return the new
+        state."""
         if watch.has_won or watch.is_undecided or not has_others:
             await self._parts.learner.keep_good()
-            watch = self._same_again(watch)
+            watch = self._reset_comparison(watch)
         return watch.passed()
 
     async def _roll_back(self, watch: CanaryState, answers: _Answers, gap: _Gap) -> CanaryState:
-        """Restore the shadow, quarantine who planted text, close if reward was lost; return the new state."""
+        """Restore the shadow, quarantine planters, stop external text if reward was lost; return the new
+        state."""
         planters = gap.planted.accounts
         await self._parts.learner.roll_back(planters)
         accounts = planters or {account for _, account in self._window} | self._imitated
@@ -294,18 +295,18 @@ class Canary:
             imitated=sorted(self._imitated),
             dropped=sum(self._parts.pool.take(content_id) for content_id in waiting),
         )
-        after = self._same_again(watch).quarantining(planters)
+        after = self._reset_comparison(watch).quarantining(planters)
         return after.set_back() if watch.has_lost else after
 
-    def _same_again(self, watch: CanaryState) -> CanaryState:
-        """Begin to compare anew, for policy and shadow have become the same; return the new state."""
+    def _reset_comparison(self, watch: CanaryState) -> CanaryState:
+        """Restart the comparison, since policy and shadow have become equal; return the new state."""
         self._window.clear()
         self._imitated.clear()
-        self._others.same_again()
-        return watch.same_again()
+        self._others.reset_comparison()
+        return watch.reset_comparison()
 
     def _apply(self, watch: CanaryState) -> None:
-        """Let this be the state, and the sampler follow it."""
+        """Set and store the state, and update the sampler."""
         self._watch = watch
         sampler, families = self._parts.sampler, range(self._parts.families)
         sampler.opening = watch.opening
@@ -323,7 +324,7 @@ class Canary:
         for (task, _), text in zip(items, texts, strict=True):
             try:
                 rewards.append((await self._parts.checkers.check(task, (text,))).rewards[0])
-            except CheckFailed as error:  # an answer that breaks its checker earns nothing
+            except CheckFailed as error:  # an answer on which the checker fails has reward 0
                 rewards.append(None if error.reason.decides_nothing else 0.0)
         return _Answers(texts, tuple(rewards))
 
@@ -343,7 +344,7 @@ class Canary:
 
 
 def _texts(batch: SampledBatch) -> Iterator[tuple[Account, int, bytes]]:
-    """Yield the texts of others that a batch teaches, with authors and families; wrong ones it does not."""
+    """Yield author, family and text of others' completions that a batch trains towards (only right ones)."""
     for rollout in batch.external:
         for completion in rollout.right:
             yield rollout.account, rollout.task.family, completion

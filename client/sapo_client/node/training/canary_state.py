@@ -14,20 +14,20 @@ from sapo_protocol.identifiers import Account
 from sapo_verification.sampling.sampler import OPEN
 
 SURE_RATIO: Final = 100.0
-"""Of two likelihoods. A policy that is as good as its shadow exceeds it with a chance of 1 %, however often
-one looks (Ville's inequality)."""
+"""Threshold of the likelihood ratio. If the policy is as good as its shadow, the ratio ever exceeds it with a
+probability of 1 %, however often it is checked (Ville's inequality)."""
 
 MOST_COMPARISONS: Final = 20
-"""Checks without a verdict after which the policy becomes the shadow: what happened long ago would hide what
-begins now."""
+"""Checks without a decision after which the comparison restarts, so that old results do not hide a new
+effect."""
 
 MOST_SETBACKS: Final = 7
 
 MOST_NATS: Final = 700.0
-"""Of evidence; the exponential function of a little more is no floating point number."""
+"""Largest log evidence; the exponential of a little more overflows a float."""
 
 MOST_QUARANTINED: Final = 64
-"""Accounts; the one that was found first is released for another. Each check that passes releases one."""
+"""Accounts in quarantine; beyond it the oldest is released. Each check that passes releases one, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +35,14 @@ class CanaryState:
     """State of the canary.
 
     Attributes:
-        opening: how many of ``OPEN`` parts of others' text are used.
-        checks: so far; each has items of its own.
-        comparisons: checks since policy and shadow were the same.
-        lost: items in those that only the shadow got right.
-        won: items in those that only the policy got right.
-        setbacks: how often others' text did harm and nobody knew whose, since it was of use.
+        opening: how many of ``OPEN`` steps of others' text are used.
+        checks: number of checks so far; each has different items.
+        comparisons: checks since policy and shadow were equal.
+        lost: items in those checks that only the shadow got right.
+        won: items in those checks that only the policy got right.
+        setbacks: how often others' text did harm without a known author, since it last helped.
         waits: checks until more of it is used.
-        quarantined: accounts of which nothing is trained, the first found first.
+        quarantined: accounts of which nothing is trained, the oldest first.
     """
 
     opening: int = OPEN
@@ -55,7 +55,7 @@ class CanaryState:
     quarantined: tuple[Account, ...] = ()
 
     def compared(self, lost: int, won: int) -> CanaryState:
-        """Return the state after a check in which so many items were lost and won against the shadow."""
+        """Return the state after a check with these numbers of lost and won items."""
         return replace(
             self,
             checks=self.checks + 1,
@@ -64,20 +64,21 @@ class CanaryState:
             won=self.won + won,
         )
 
-    def same_again(self) -> CanaryState:
-        """Return the state when policy and shadow have become the same; use of others' text ends setbacks."""
+    def reset_comparison(self) -> CanaryState:
+        """Return the state after policy and shadow became equal; if others' text helped, setbacks are
+        reset."""
         setbacks = 0 if self.has_won else self.setbacks
         return replace(self, comparisons=0, lost=0, won=0, setbacks=setbacks)
 
     def passed(self) -> CanaryState:
-        """Return the state after a check without harm: one more part is used, unless that has to wait."""
+        """Return the state after a check without harm: one more step is used, unless it has to wait."""
         released = replace(self, quarantined=self.quarantined[1:])
         if self.waits:
             return replace(released, waits=self.waits - 1)
         return replace(released, opening=min(OPEN, self.opening + 1))
 
     def set_back(self) -> CanaryState:
-        """Return the state after harm by text of nobody knows whom: each time none is used for longer."""
+        """Return the state after harm by unknown authors: no text is used, each time for longer."""
         setbacks = min(self.setbacks + 1, MOST_SETBACKS)
         return replace(self, opening=0, setbacks=setbacks, waits=2**setbacks // 2)
 
@@ -88,17 +89,17 @@ class CanaryState:
 
     @property
     def has_lost(self) -> bool:
-        """Whether the policy is worse than its shadow, beyond chance."""
+        """Whether the policy is significantly worse than its shadow."""
         return evidence(self.lost, self.won) > SURE_RATIO
 
     @property
     def has_won(self) -> bool:
-        """Whether the policy is better than its shadow, beyond chance."""
+        """Whether the policy is significantly better than its shadow."""
         return evidence(self.won, self.lost) > SURE_RATIO
 
     @property
     def is_undecided(self) -> bool:
-        """Whether policy and shadow have been alike for so long that any difference is small."""
+        """Whether there was no decision for ``MOST_COMPARISONS`` checks, so that any difference is small."""
         return self.comparisons >= MOST_COMPARISONS
 
 
@@ -135,32 +136,32 @@ class CanaryFile:
 
 
 def evidence(more: int, less: int) -> float:
-    """Return how much likelier the outcomes of fair comparisons are if one side wins more often.
+    """Return the likelihood ratio for the hypothesis that one side wins more often, against a fair coin.
 
-    The numerator is the mean likelihood over all chances between a half and one, so that the value is a
-    martingale while both sides are equal: it may be looked at after each check.
+    The numerator is the mean likelihood over all win probabilities from a half to one, so that the ratio is a
+    martingale while both sides are equal (an e-value), and may be checked after every item.
     """
     among = more + less
     if among == 0:
         return 1.0
-    # in logarithms, for the likelihoods of thousands of items are no floating point numbers
+    # in logarithms, since the likelihood of thousands of items underflows
     tail = _log_tail(more, among + 1)
     nats = tail + (among + 1) * math.log(2) - math.log(among + 1) - log_comb(among, more)
     return math.exp(min(MOST_NATS, nats))
 
 
 def log_comb(among: int, count: int) -> float:
-    """Return the logarithm of the number of ways to choose so many."""
+    """Return the logarithm of the binomial coefficient."""
     return math.lgamma(among + 1) - math.lgamma(count + 1) - math.lgamma(among - count + 1)
 
 
 def log_sum(logs: Iterable[float]) -> float:
-    """Return the logarithm of the sum of numbers that are given by their logarithms."""
+    """Return log(sum(exp(logs))), without overflow."""
     known = list(logs)
     highest = max(known)
     return highest + math.log(math.fsum(math.exp(each - highest) for each in known))
 
 
 def _log_tail(most: int, among: int) -> float:
-    """Return the logarithm of the chance that at most so many fair coins show heads."""
+    """Return the logarithm of the probability that at most ``most`` of ``among`` fair coins show heads."""
     return log_sum(log_comb(among, count) for count in range(most + 1)) - among * math.log(2)

@@ -1,13 +1,13 @@
 """Doppelganger protection: a node listens for another process with its identity before it signs.
 
-Two processes with one identity put two contents into one slot, which is equivocation and costs the
-account its reputation; a lock on the key file covers only this machine. So a node listens first at every
+Two processes with one identity sign two contents for one slot, which is an equivocation and costs the account
+its reputation; a lock on the key file covers only this machine. So a node listens first at every
 start: a rollout under the own key that this data directory never signed, or one of the own account in a slot
 of the own share, proves a second machine, a copied directory, or a lost signing history. The node then
-refuses to sign (as Ethereum's validators do), also when it is found later than at the start.
+refuses to sign (as Ethereum's validators do), also when it detects this later than at the start.
 
 The wait is skipped after a clean stop if the signing database shows a signature of this or the previous
-epoch: then this directory was the one that signed, a short time ago. Not detected are a process that sends
+epoch: then the recent signatures are from this directory. Not detected are a process that sends
 nothing, or cannot reach this node, during the wait, and a copy that was made after a clean stop.
 """
 
@@ -39,7 +39,7 @@ class DoppelgangerParts:
     """The parts that doppelganger protection works with.
 
     Attributes:
-        seconds: how long to listen once a peer is connected.
+        seconds: time to listen once a peer is connected.
         stopped_clean: whether the last run of this data directory ended cleanly.
     """
 
@@ -56,7 +56,7 @@ class DoppelgangerParts:
 
 
 class Doppelganger(SilentObserver):
-    """Observer of admitted rollouts that prevents signing once another process signed as this node."""
+    """Observer of admitted rollouts that prevents signing after another process has signed as this node."""
 
     def __init__(self, parts: DoppelgangerParts) -> None:
         self._parts = parts
@@ -66,7 +66,7 @@ class Doppelganger(SilentObserver):
         self._signed_as = ""
 
     def admitted(self, admitted: AdmittedRollout, message: bytes, source: str) -> None:
-        """Examine a rollout of the own account that came from outside and was not known here."""
+        """Examine a received rollout of the own account that was not known here."""
         rollout = admitted.rollout
         if rollout.account != self._parts.account:
             return
@@ -78,7 +78,7 @@ class Doppelganger(SilentObserver):
             self._record(admitted, f"this account, in a slot of machine {self._parts.share}")
 
     async def require_alone(self, draining: trio.Event) -> None:
-        """Return when the node may sign: at the first call after listening, later at once.
+        """Return when the node may sign: at the first call after listening, at later calls at once.
 
         Raises:
             SapoError: another process signs with this identity (exit code 4).
@@ -104,7 +104,7 @@ class Doppelganger(SilentObserver):
             await _first_of(self._found, draining)
 
     async def _wait_for_peer(self, draining: trio.Event) -> None:
-        """Return when a peer is connected: without a peer the absence of messages proves nothing."""
+        """Return when a peer is connected, since without a peer the absence of messages proves nothing."""
         while not (self._parts.transport.peers() or self._found.is_set() or draining.is_set()):
             await trio.sleep(_LOOK_SECONDS)
 
@@ -114,7 +114,8 @@ class Doppelganger(SilentObserver):
         return recent and self._parts.stopped_clean
 
     def _signed_here(self, epoch: int, slot: int) -> bool:
-        """Whether the database records a signature for the slot; a power cut may have lost the rollout."""
+        """Whether the signing database covers the slot; the rollout itself may have been lost in a power
+        failure."""
         mark = self._mark()
         return (
             mark is not None

@@ -1,4 +1,4 @@
-"""In which epoch the next round is: the clock is believed, its beacons are here, it may be signed in."""
+"""The epoch of the next round: the clock is confirmed, its beacons are known, and it may be signed in."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from sapo_protocol.constants import EPOCH_WINDOW
 from sapo_protocol.epochs import epoch_at
 
 _LOOK_SECONDS: Final = 1.0
-"""Between two looks at the clock, which may be set at any time."""
+"""Interval of reading the clock, which may be set at any time."""
 
 
 class EpochTurns:
     """Waits for the present epoch's beacons, and drops what is too old in it.
 
     Args:
-        private: rounds of this node alone, while that takes long.
+        private: private rounds, which run while the wait is long.
     """
 
     def __init__(self, parts: RoundParts, private: PrivateRounds) -> None:
@@ -33,27 +33,27 @@ class EpochTurns:
         """Wait for the beacons that the current epoch needs, and train privately if that takes long.
 
         Returns:
-            The epoch; None if ``is_over``, or if it is not known any more or ended meanwhile.
+            The epoch; None if ``is_over``, or if the epoch is not known any more or has ended meanwhile.
         """
         settled = trio.Event()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._settle, settled, draining)
             nursery.start_soon(self._keep_turning)
             await self._private.run(settled, is_over)
-            nursery.cancel_scope.cancel()  # of steps that are done before the chain is back
+            nursery.cancel_scope.cancel()  # the private rounds may have made the last step
         epoch = self._epoch_to_sign_in()
         if epoch is None or is_over() or self._parts.beacons.known(epoch) is None:
             return None  # the last private round may end in the next epoch
         return epoch
 
     def turn_to(self, epoch: int) -> None:
-        """Drop what is too old in a new epoch."""
+        """Drop data that is too old in a new epoch."""
         if epoch != self._forgotten:
             self._forgotten = epoch
             self._parts.engine.forget(epoch)
 
     async def turn_during(self, wait: Callable[[], Awaitable[None]]) -> None:
-        """Wait while no round runs, and drop what becomes too old meanwhile."""
+        """Wait while no round runs, dropping data that becomes too old meanwhile."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._keep_turning)
             await wait()
@@ -75,7 +75,7 @@ class EpochTurns:
         settled.set()
 
     async def _obtained(self) -> bool:
-        """Obtain the beacons of the current epoch; return whether it still is the current one then."""
+        """Obtain the beacons of the current epoch; return whether it is still the current one afterwards."""
         while (epoch := self._epoch_to_sign_in()) is None:
             await trio.sleep(_LOOK_SECONDS)
         async with trio.open_nursery() as nursery:
@@ -91,13 +91,13 @@ class EpochTurns:
         scope.cancel()
 
     def _epoch_to_sign_in(self) -> int | None:
-        """Return the current epoch; None where it is not known, and where a later one was signed in."""
+        """Return the current epoch; None if it is unknown, or if a later one was signed in."""
         parts = self._parts
         ahead = epoch_signed_ahead(parts.signing, parts.manifest, parts.author.account, parts.clock())
         return self._epoch() if ahead is None else None
 
     def _epoch(self) -> int | None:
-        """Return the current epoch; None before genesis, and while the clock is not believed."""
+        """Return the current epoch; None before genesis, and while the clock is not confirmed."""
         parts = self._parts
         if not parts.clock_watch.is_believed or parts.clock() < parts.manifest.genesis_seconds:
             return None

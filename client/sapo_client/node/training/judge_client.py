@@ -1,9 +1,10 @@
-"""The judge's questions: tasks that a node can neither choose nor train on, and answers once each.
+"""The judge: tasks that a node can neither choose nor train on, each answered once after a step.
 
 The SAPO paper's open demo asks a node for one answer after each round, scores it and sums the rewards.
-Here no judge is asked: a question follows from the epoch's beacon, the account and the step, at a slot above
-the quota, which no rollout may use. So anyone can derive it and score its answer again (`sapo lab judge`).
-That the answer is the policy's first one cannot be checked: use this to compare one's own nodes only.
+Here there is no server: a question is derived from the epoch's beacon, the account and the step, at a slot
+above the quota, which no rollout may use. So anyone can derive it and score its answer again (`sapo lab
+judge`). It cannot be checked that the answer is the policy's first one, so use this only to compare your own
+nodes.
 """
 
 from __future__ import annotations
@@ -39,14 +40,14 @@ class Checking(Protocol):
 
 
 class JudgeRole(Protocol):
-    """Service that puts a question to the policy between rounds."""
+    """Service that asks the policy a question between rounds."""
 
     async def after(self, step: int, epoch: int, beacon: Digest) -> None:
         """Ask the question of a step, if it has one."""
 
 
 class NoJudge:
-    """The role where no judge is configured."""
+    """The null object if no judge is configured."""
 
     async def after(self, step: int, epoch: int, beacon: Digest) -> None:
         """Do nothing."""

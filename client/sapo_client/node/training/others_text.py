@@ -1,9 +1,10 @@
-"""What the policy says more often than it would alone, and than most accounts do: planted text.
+"""Detection of planted text: features of answers that few accounts have taught the policy.
 
-A policy that learns from others speaks like them, so that a changed text is no sign of harm. It is one if
-three things are true of some feature of the answers, a run of four characters or a length: the policy shows
-it more often than its shadow, which trains on own text alone; more often than most of the accounts whose text
-it was trained on; and some of those accounts show it more often than most. These planted it.
+A policy that learns from others writes like them, so that changed text alone is no sign of harm. A feature (a
+run of four characters, or a length) counts as planted if three conditions hold: the policy shows it more
+often than its shadow, which trains on own groups only; the policy shows it more often than most of the
+accounts whose text it was trained on; and some of those accounts show it more often than most. These accounts
+planted it.
 """
 
 from __future__ import annotations
@@ -27,25 +28,26 @@ if TYPE_CHECKING:
     from sapo_protocol.identifiers import Account
 
 CHANCE: Final = 0.001
-"""Chance that a count seems to be above a usual share where it is not."""
+"""Significance level: the probability that a count wrongly seems to be above the usual share."""
 
 FADE_TEXTS: Final = 128
-"""At so many texts all counts of an account and a family are halved: what it showed long ago fades."""
+"""At so many texts all counts of an account and a family are halved, so that old text fades."""
 
 WIDTH: Final = 4_096
 """12 KiB of counts per account and family; see ``RecurringRuns``."""
 
 MOST_FEATURES: Final = 256
-"""Of a text; of a longer one a keyed sample, in which a phrase of a dozen characters hardly hides."""
+"""Features of a text; of a longer text a keyed sample, which is likely to contain a part of any long
+phrase."""
 
 RARE: Final = 0.02
-"""Share of an account's texts with a feature that is not worth a comparison: counts are estimates."""
+"""Least share of texts with a feature that is compared, since counts are estimates."""
 
 LEAST_TEXTS: Final = 4
-"""Of an account with a feature; fewer are never beyond chance among a dozen accounts, and most have fewer."""
+"""Texts of an account with a feature; fewer are never significant among a dozen accounts."""
 
 LENGTH_RATIO: Final = 1.25
-"""Of each length that is a feature to the next shorter one."""
+"""Ratio of each length that is a feature to the next shorter one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +61,11 @@ class AnswerPair:
 
 @dataclass(frozen=True, slots=True)
 class PlantedText:
-    """What others' text has planted.
+    """Planted text that was found.
 
     Attributes:
-        answers: of the policy that hold a planted feature, where the shadow's does not.
-        accounts: that show such a feature far more often than most.
+        answers: number of the policy's answers with a planted feature that the shadow's answer lacks.
+        accounts: those that show such a feature far more often than most.
     """
 
     answers: int
@@ -74,7 +76,7 @@ NOTHING: Final = PlantedText(0, frozenset())
 
 
 class OthersText:
-    """Features of the text of others that this node was trained on, by account and family.
+    """Features of others' text on which this node was trained, by account and family.
 
     Args:
         key: at most 64 random bytes that no other node knows.
@@ -85,7 +87,7 @@ class OthersText:
         self._tallies: defaultdict[int, _Tally] = defaultdict(_Tally)
 
     async def learn(self, texts: Iterable[tuple[Account, int, bytes]]) -> None:
-        """Count the features of texts that enter a training step; other tasks run in between.
+        """Count the features of texts that enter a training step, yielding to other tasks in between.
 
         Args:
             texts: author, family and completion of each.
@@ -95,22 +97,23 @@ class OthersText:
             await trio.lowlevel.checkpoint()
 
     def accounts(self) -> frozenset[Account]:
-        """Return the accounts whose text is remembered."""
+        """Return the accounts with counted text."""
         return self._counts.accounts()
 
     def weigh(self, weights: Mapping[Account, float]) -> None:
-        """Let accounts weigh as much when they are compared; one without a weight has none."""
+        """Set the weights of accounts in comparisons; an account without one has weight 0."""
         self._counts.weigh(weights)
 
-    def same_again(self) -> None:
-        """Forget all answers: policy and shadow have become the same."""
+    def reset_comparison(self) -> None:
+        """Drop all answers, since policy and shadow have become equal."""
         self._tallies.clear()
 
     async def planted(self, pairs: Sequence[AnswerPair]) -> PlantedText:
-        """Return what of the policy's answers was planted, and by whom; other tasks run in between.
+        """Return the planted text in the policy's answers and its authors, yielding to other tasks in
+        between.
 
         Args:
-            pairs: of one check; those of earlier ones count as well, until ``same_again``.
+            pairs: of one check; those of earlier checks since ``reset_comparison`` count as well.
         """
         families = {family: self._usual(family) for family in {each.family for each in pairs}}
         known = [pair for pair in pairs if families[pair.family].is_known]
@@ -158,13 +161,13 @@ class OthersText:
 
 @dataclass(slots=True)
 class _Tally:
-    """Answers to the items of a family since policy and shadow were the same.
+    """Counts over the answers to the items of a family since policy and shadow were equal.
 
     Attributes:
         asked: number of items.
-        shown: of the policy's answers, by a suspicious feature that they hold.
-        more: of these, those whose feature the shadow's answer does not hold.
-        less: the other way round.
+        shown: by suspicious feature, the number of the policy's answers with it.
+        more: of these, those whose shadow answer lacks the feature.
+        less: the number of shadow answers with the feature whose policy answer lacks it.
     """
 
     asked: int = 0
@@ -173,7 +176,7 @@ class _Tally:
     less: Counter[int] = field(default_factory=Counter)
 
     def add(self, policy: Set[int], shadow: Set[int], usual: _Usual) -> None:
-        """Count a pair of answers; of features only those that some accounts show unusually often."""
+        """Count a pair of answers, with those features that some accounts show unusually often."""
         self.asked += 1
         self.shown.update(feature for feature in policy if usual.is_suspicious(feature))
         self.more.update(feature for feature in policy - shadow if usual.is_suspicious(feature))
@@ -193,20 +196,20 @@ class _Usual:
         return len(self._accounts) > LEAST_OTHERS
 
     def share(self, feature: int) -> float:
-        """Return the weighted median of the accounts' shares, of two the larger; at least ``RARE``."""
+        """Return the weighted (upper) median of the accounts' shares, at least ``RARE``."""
         shares = [
             (counts.share(feature), self._weights[account]) for account, counts in self._accounts.items()
         ]
         return max(RARE, at_half_of_the_weight(sorted(shares, reverse=True)))
 
     def is_suspicious(self, feature: int) -> bool:
-        """Whether some accounts show a feature more often than the median one, beyond chance."""
+        """Whether some accounts show a feature significantly more often than the median one."""
         if feature not in self._suspicious:
             self._suspicious[feature] = any(self.accounts_above(feature, 1))
         return self._suspicious[feature]
 
     def accounts_above(self, feature: int, tests: int) -> Iterator[Account]:
-        """Yield the accounts that show a feature more often than the median one, beyond chance."""
+        """Yield the accounts that show a feature significantly more often than the median one."""
         shown = {account: each.count(feature) for account, each in self._accounts.items()}
         if max(shown.values()) < LEAST_TEXTS:
             return
@@ -217,7 +220,8 @@ class _Usual:
 
 
 def is_above(count: int, among: int, share: float, tests: int = 1) -> bool:
-    """Whether a count is above a share of all, beyond the chance of so many tests (binomial test)."""
+    """Whether a count of ``among`` is significantly above a share (binomial test, corrected for
+    ``tests``)."""
     if count <= among * share or share >= 1.0:
         return False
     log_share, log_rest = log(share), log1p(-share)

@@ -1,9 +1,9 @@
-"""Own training of this node alone: the chain is away, the clock not believed, or a later epoch signed in.
+"""Private rounds: training without publication, while the node cannot sign in the present epoch.
 
-A new epoch's tasks follow from a block of the chain. Without it, this node draws tasks of the last epoch
-whose beacon it knows (after a start without the chain: of the swarm id), in slots behind the swarm's: no
-task is one that counts. It answers and scores them, and trains on them; nothing of it is signed, published,
-audited or paid. It ends as soon as the chain answers, the clock is sure, and the epoch may be signed in.
+This is the case while the chain is unreachable, the clock is not confirmed, or a later epoch was signed in.
+The node then draws tasks from the last known beacon (after a start without the chain: from the swarm id), in
+slots above the swarm's, which no rollout may use. It answers, scores and trains on them; nothing is signed,
+published, audited or paid. Private rounds end as soon as the node can sign again.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from sapo_verification.types import PrivateGroup, SampledBatch
 _LOG = logging.getLogger(__name__)
 
 PATIENCE_SECONDS: Final = 10.0
-"""Wait for a beacon before training goes on without it; a chain in order answers in a second or two."""
+"""Wait for a beacon before private rounds begin; a working chain answers within a second or two."""
 
 _SLOT_BITS: Final = 31
 
 
 class PrivateRounds:
-    """Rounds whose answers nobody is sent.
+    """Rounds whose answers are not published.
 
     Args:
-        trained: takes epoch, batch, report and duration of each.
-        crashed: takes a crash of the learner, which was restarted.
+        trained: called with epoch, batch, report and duration in seconds of each.
+        crashed: called with a crash of the learner, which was restarted.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class PrivateRounds:
         self._crashed = crashed
 
     async def run(self, arrived: trio.Event, is_over: Callable[[], bool]) -> None:
-        """Train until the beacon has arrived or ``is_over``; do nothing for ``PATIENCE_SECONDS``."""
+        """Train until the beacon has arrived or ``is_over``, after a wait of ``PATIENCE_SECONDS``."""
         with trio.move_on_after(PATIENCE_SECONDS):
             await arrived.wait()
         if arrived.is_set():
@@ -68,7 +68,7 @@ class PrivateRounds:
         events.write("training_shared")
 
     def _is_before_genesis(self) -> bool:
-        """Whether a swarm without a chain has not begun, by a clock that is believed."""
+        """Whether a swarm without a chain has not begun yet, by a confirmed clock."""
         parts = self._parts
         early = parts.clock() < parts.manifest.genesis_seconds
         return early and not parts.manifest.has_chain and parts.clock_watch.is_believed
@@ -111,5 +111,5 @@ class PrivateRounds:
         newest = parts.beacons.newest
         known = beacon(manifest.swarm_id, 0, b"") if newest is None else newest[1]
         family = parts.rng.choice(manifest.families_at(self._epoch()))
-        slot = (1 << _SLOT_BITS) + parts.rng.getrandbits(_SLOT_BITS)  # far behind those that are assigned
+        slot = (1 << _SLOT_BITS) + parts.rng.getrandbits(_SLOT_BITS)  # far above those that are assigned
         return assigned_task(manifest.swarm_id, known, account=parts.author.account, family=family, slot=slot)

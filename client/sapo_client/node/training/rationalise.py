@@ -1,8 +1,8 @@
-"""Own steps to an answer that is given: the answer as a hint while sampling, and training without it.
+"""Rationalisation as in STaR (arXiv 2203.14465): own steps to a given answer.
 
-Rationalisation as in STaR (arXiv 2203.14465). Of a stranger nothing but the answer to a task is used, and of
-a task generator nothing else can be: it knows no steps. So with the generator's answers this is the best that
-a node can do without anybody's text.
+The policy samples with the answer as a hint in the prompt, and trains on right completions without the hint.
+Of another account only the answer to a task is used. A task generator has no steps either, so with the
+generator's answers this is an upper bound of what a node can reach without others' text.
 """
 
 from __future__ import annotations
@@ -22,21 +22,22 @@ HINT: Final = "(the answer is {answer})"
 
 
 def hinted(prompt: str, answer: str) -> str:
-    """Return a prompt with the answer behind the question, before the line ends at which answers begin."""
+    """Return a prompt with the answer as a hint after the question, before the final line ends."""
     question = prompt.rstrip("\n")
     return f"{question} {HINT.format(answer=answer)}{prompt[len(question) :]}"
 
 
 class Rationaliser:
-    """Replaces demonstrations by own completions that come to the same answer."""
+    """Replaces demonstrations by own completions with the same answer."""
 
     def __init__(self, learner: Sampling, checkers: Checkers, events: EventLog) -> None:
         self._learner = learner
         self._checkers = checkers
         self._events = events
 
-    async def own_ways(self, shown: Sequence[Demonstration]) -> tuple[Demonstration, ...]:
-        """Return the demonstrations with an own completion each, without those where it was wrong."""
+    async def own_solutions(self, shown: Sequence[Demonstration]) -> tuple[Demonstration, ...]:
+        """Return the demonstrations with own completions instead of others', without those that were
+        wrong."""
         prompts = [hinted(each.prompt, each.answer.decode("utf-8", errors="replace")) for each in shown]
         generations = await self._learner.generate(prompts, completions_per_prompt=1)
         found = []

@@ -1,9 +1,9 @@
 """Rehearsal: own right answers in families that this node has solved, trained beside demonstrations.
 
-A policy that is only shown what it does not know forgets what it knew (McCloskey and Cohen 1989). So before
-demonstrations are trained in earnest, the policy answers tasks of the families that it has solved, one answer
-each, and the right ones are kept (learning without forgetting, arXiv 1606.09282). The tasks are drawn here: a
-stranger's choice of tasks would choose what is kept in mind.
+A policy that is trained only on what it does not know forgets what it knew (catastrophic forgetting,
+McCloskey and Cohen 1989). So before demonstrations are trained at full weight, the policy answers tasks of
+the families that it has solved, one answer each, and the right ones are kept (learning without forgetting,
+arXiv 1606.09282). The tasks are drawn by this node, so that no other account can choose what is retained.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from sapo_verification.jail.checkers import CheckFailed
 from sapo_verification.types import OwnAnswer
 
 SOLVED: Final = 0.3
-"""Own share of right answers from which a family is worth keeping in mind."""
+"""Own share of right answers from which on a family counts as solved and is rehearsed."""
 
 MOST_TASKS: Final = 384
-"""Answered per round: a small policy is shown texts in earnest after a few rounds only."""
+"""Tasks answered per round; demonstrations are trained at full weight only after a few rounds anyway."""
 
 
 class Sampling(Protocol):
@@ -40,7 +40,7 @@ class Sampling(Protocol):
 class Rehearsal:
     """Samples own answers to own tasks while the learner wants more right ones.
 
-    It wants none before it is shown demonstrations, so a node that learns alone samples none.
+    It wants none before its first demonstrations, so a node that learns alone samples none.
 
     Args:
         families: number of families in the suite.
@@ -48,7 +48,7 @@ class Rehearsal:
         rng: draws the tasks.
 
     Attributes:
-        missing: right answers that the learner wants beside those that it holds.
+        missing: number of right answers that the learner wants in addition to those that it holds.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Rehearsal:
         self.missing = 0
 
     async def answers(self) -> tuple[OwnAnswer, ...]:
-        """Return right answers; none if none are missing, or if no family is solved, or every one is."""
+        """Return right answers; none if none are missing, or if no family or every family is solved."""
         solved = [family for family in range(self._families) if self._success(family) >= SOLVED]
         if not self.missing or len(solved) in (0, self._families):
             return ()
@@ -93,7 +93,7 @@ class Rehearsal:
 
 
 async def posed(checkers: Checkers, tasks: Iterable[Task]) -> list[tuple[Task, str]]:
-    """Return the tasks that have a prompt, with it; some seeds have none."""
+    """Return the tasks with their prompts, without those whose seed has no item."""
     found = []
     for task in tasks:
         try:
@@ -106,9 +106,7 @@ async def posed(checkers: Checkers, tasks: Iterable[Task]) -> list[tuple[Task, s
 async def is_right(
     checkers: Checkers, task: Task, completion: bytes, on_failure: Callable[[Task, CheckFailed], None]
 ) -> bool | None:
-    """Return whether an own completion is right; one that cannot be checked is not.
-
-    None if this node was too busy to check it.
+    """Return whether an own completion is right, False if the check fails, None if this node was too busy.
 
     Args:
         on_failure: called if it cannot be checked.

@@ -1,4 +1,4 @@
-"""What a training round works with: the parts of the node, and a slot with its task."""
+"""The parts of the node that a training round uses, and a slot with its task."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Prompts(Protocol):
 
 
 class DemonstrationSource(Protocol):
-    """Interface that hands out right answers to imitate; the engine's are those of other accounts."""
+    """Interface that returns right answers to imitate; the engine returns those of other accounts."""
 
     def demonstrate(self, epoch: int, rng: random.Random) -> tuple[Demonstration, ...]:
         """See ``Engine.demonstrate``."""
@@ -57,18 +57,18 @@ class DemonstrationSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RoundParts:
-    """The parts that a round works with.
+    """The parts that a round uses.
 
     Attributes:
-        clock_watch: says whether the clock is believed.
-        canary: detects harm that external text does.
-        judge: asks the policy in between, if a judge is configured.
-        demonstrations: right answers to imitate, if the sampling policy does.
-        rehearsal: own right answers to train beside them.
-        promotion: lets the weights that they have trained be the policy's when they are better.
-        rationaliser: writes own steps to answers of others, if the sampling policy has it.
-        ahead: samples the next round while the present one trains; None: each round samples its own.
-        redraws: most own groups of a round that are sampled to replace ones without advantage.
+        clock_watch: decides whether the clock is confirmed.
+        canary: detects harm by external text.
+        judge: asks the policy a question between rounds, if a judge is configured.
+        demonstrations: source of right answers to imitate, if the sampling policy does.
+        rehearsal: source of own right answers to train together with them.
+        promotion: makes the weights trained on them the policy when they are better.
+        rationaliser: writes own steps to answers of others, if the sampling policy does.
+        ahead: samples the next round while the present one trains; None if each round samples its own.
+        redraws: most own groups of a round that are sampled again to replace ones without advantage.
     """
 
     author: Author

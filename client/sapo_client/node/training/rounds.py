@@ -42,7 +42,7 @@ _TREND_ROUNDS = 20
 """Rounds over which the status line's trend is computed."""
 
 _SLOW_FACTOR: Final = 4.0
-"""A round that takes this many times as long as its predecessors' median is worth a line in the log."""
+"""A round that takes this many times as long as the median of the last rounds is logged."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ class Rounds:
         self.last_reward: float | None = None
 
     async def run(self, last_step: int | None, draining: trio.Event, pause: Pause | None = None) -> None:
-        """Run rounds until the policy has done its last step or the node drains; wait where it is paused."""
+        """Run rounds until the policy has made its last step or the node drains; wait while it is paused."""
         self._stop_step = last_step
         while not self._is_over(draining):
             if pause is not None and pause.holds:
@@ -90,11 +90,11 @@ class Rounds:
         self._report_restart(self._parts.learner.step, str(error))
 
     def _report_idle_restart(self) -> None:
-        """Report a learner's restart that interrupted no call, before the first step after it."""
+        """Report a restart of the learner between two calls, before the first step after it."""
         if self._parts.learner.restarts > self._restarts:
             self._restarts = self._parts.learner.restarts
             why = self._parts.learner.last_death
-            self._report_restart(self._last_step, f"the learner died between two calls: {why}")
+            self._report_restart(self._last_step, f"the learner ended between two calls: {why}")
 
     def _report_restart(self, step: int, why: str) -> None:
         self._parts.telemetry.events.write("learner_restarted", step=step, why=why)
@@ -148,7 +148,8 @@ class Rounds:
         await parts.judge.after(report.step, epoch, await parts.beacons.obtain(epoch))
 
     def _take_slots(self, epoch: int, count: int) -> list[Slot]:
-        """Take new slots, each with a family drawn uniformly, as in the paper, or by what can be learned."""
+        """Reserve new slots, each with a family drawn uniformly as in the paper, or by what can be
+        learned."""
         if count <= 0:
             return []
         parts, manifest, account = self._parts, self._parts.manifest, self._parts.author.account
@@ -186,7 +187,7 @@ class Rounds:
             await draining.wait()
 
     def _take_ahead(self) -> tuple[list[tuple[Slot, Generation]], list[Slot]]:
-        """Return groups that were sampled during the last step, and slots whose groups were lost there."""
+        """Return the groups that were sampled during the last step, and the slots whose groups were lost."""
         if self._ahead is None:
             return [], []
         return self._ahead.take_answered(), self._ahead.take_unanswered()
@@ -199,7 +200,8 @@ class Rounds:
         next_slots: int,
         draining: trio.Event,
     ) -> StepReport:
-        """Train a step; with overlap, answer as many slots of the next round meanwhile, if there is one."""
+        """Train a step; with overlap, answer ``next_slots`` slots of the next round meanwhile, if there is
+        one."""
         learner, last_step = self._parts.learner, self._stop_step
         is_last = draining.is_set() or (last_step is not None and learner.step + 1 >= last_step)
         if self._ahead is None or is_last:
@@ -210,7 +212,8 @@ class Rounds:
     async def _answer(
         self, answered: list[tuple[Slot, Generation]], slots: Sequence[Slot]
     ) -> list[tuple[Slot, Generation]]:
-        """Answer slots beside those that were answered ahead; a crash loses all of them to the next round."""
+        """Answer the slots that were not answered ahead; after a crash all of them wait for the next
+        round."""
         try:
             return answered + await self._answers(await self._posed(slots))
         except LearnerCrashed:
@@ -219,7 +222,7 @@ class Rounds:
             raise
 
     async def _posed(self, slots: Sequence[Slot]) -> list[tuple[Slot, str]]:
-        """Return the slots that have a prompt, with it."""
+        """Return the slots that have a prompt, with their prompts."""
         return [(slot, prompt) for slot in slots if (prompt := await self._prompt(slot)) is not None]
 
     async def _answers(self, posed: Sequence[tuple[Slot, str]]) -> list[tuple[Slot, Generation]]:
@@ -232,7 +235,7 @@ class Rounds:
     async def _published(
         self, answered: Sequence[tuple[Slot, Generation]]
     ) -> tuple[list[VerifiedRollout], Mapping[ContentId, int]]:
-        """Publish own groups, and verify them in the same way as those of others.
+        """Publish own groups, and verify them like those of others.
 
         Returns:
             The verified rollouts, and the learner's handle of each.
@@ -279,12 +282,13 @@ class Rounds:
         return tuple(practised), handles
 
     async def _demonstrate(self, epoch: int) -> tuple[Demonstration, ...]:
-        """Return right answers to learn, of others or own ones with theirs as hints, if they are used."""
+        """Return right answers to imitate: of others, or own ones with others' answers as hints, if
+        configured."""
         parts, use = self._parts, self._parts.policy.text_use
         if not use.demonstrates:
             return ()
         shown = parts.demonstrations.demonstrate(epoch, parts.rng)
-        return await parts.rationaliser.own_ways(shown) if use.rationalises and shown else shown
+        return await parts.rationaliser.own_solutions(shown) if use.rationalises and shown else shown
 
     async def _redrawn(
         self, epoch: int, local: list[VerifiedRollout], handles: Mapping[ContentId, int]
@@ -301,7 +305,7 @@ class Rounds:
         return local, handles
 
     async def _prompt(self, slot: Slot) -> str | None:
-        """Return the prompt of a slot's task, or None: some seeds have none (a division by zero, say)."""
+        """Return the prompt of a slot's task; None if the seed has no item (such as a division by zero)."""
         try:
             return await self._parts.checkers.prompt(slot.task)
         except CheckFailed as error:
@@ -309,13 +313,13 @@ class Rounds:
             return None
 
     def _skip(self, slot: Slot, reason: str, detail: str) -> None:
-        """Tell that a slot's task is not answered."""
+        """Report that a slot's task is not answered."""
         family = self._parts.manifest.suite.families[slot.task.family].name
         fields = {"slot": slot.slot, "family": family, "reason": reason, "detail": detail}
         self._parts.telemetry.events.write("slot_skipped", **fields)
 
     async def _publish(self, slot: Slot, generation: Generation) -> VerifiedRollout:
-        """Sign and publish an own group, unless others would hold its text against the account."""
+        """Sign, publish and verify an own group, unless other nodes would penalise its text."""
         parts, author = self._parts, self._parts.author
         family = parts.manifest.suite.families[slot.task.family]
         if (fault := group_fault(family, generation.completions)) is not None:
@@ -392,7 +396,7 @@ class Rounds:
     def _note_slow(self, step: int, seconds: float) -> None:
         usual = median(self._seconds) if self._seconds else seconds
         if seconds > _SLOW_FACTOR * usual:
-            _LOG.info("step %d took %.1f s; %.1f s are usual", step, seconds, usual)
+            _LOG.info("step %d took %.1f s; the median is %.1f s", step, seconds, usual)
         self._seconds.append(seconds)
 
     def _show_round(
@@ -434,7 +438,7 @@ def _ids(waiting: Iterable[AdmittedRollout]) -> list[ContentId]:
 
 
 def _used(batch: SampledBatch) -> list[tuple[VerifiedRollout, str]]:
-    """Return the rollouts of others that a batch uses, each once, and what for."""
+    """Return the rollouts of others that a batch uses, each once, with their use."""
     uses = [
         *((rollout, "reinforced") for rollout in batch.external),
         *((group.hint, "practised") for group in batch.practised),
@@ -444,7 +448,7 @@ def _used(batch: SampledBatch) -> list[tuple[VerifiedRollout, str]]:
 
 
 def _judged(texts: Sequence[Demonstration], values: Sequence[TextValue | None]) -> Iterator[JudgedSteps]:
-    """Yield what the steps of texts are worth, if an account wrote them and it is known."""
+    """Yield the values of the steps of those texts that an account wrote and that have a value."""
     for text, value in zip(texts, values, strict=True):
         if text.source is not None and value is not None:
             yield text.account, text.family, StepValue(value[0], tuple(value[1]))

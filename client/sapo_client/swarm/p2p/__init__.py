@@ -1,6 +1,6 @@
-"""Transport over py-libp2p 0.8.1, with a mend for each fault of that release, one subject per file.
+"""Transport over py-libp2p 0.8.1, with a fix for each fault of that release, one subject per file.
 
-`docs/upstream/py-libp2p/` holds the same mends as patches.
+`docs/upstream/py-libp2p/` holds the same fixes as patches.
 
 | file | stock library | here |
 | --- | --- | --- |

@@ -1,4 +1,4 @@
-"""Table of connections that frees what it takes, refuses banned peers and keeps places for vouched ones.
+"""Table of connections that releases its slots, refuses banned peers and reserves places for vouched ones.
 
 Stock holds the slot and the task of every inbound connection until the whole swarm ends: after as many
 connections as there are slots, no peer can connect any more. Closing a peer there also forgets a
@@ -112,9 +112,10 @@ class GuardedSwarm(Swarm):
         return await super().add_conn(muxed_conn, direction)
 
     def _is_one_stranger_too_many(self, peer_id: str) -> bool:
-        """Whether all places for peers like one that connects are taken; there is none for who earned trust.
+        """Whether all places for the kind of the connecting peer are taken; peers with earned trust always
+        have one.
 
-        Bonded peers share half of the kept places with strangers, so that bonds cannot buy all of them.
+        Bonded peers may take half of the reserved places, so that bonds cannot buy all of them.
         """
         if self._vouched.has_earned(peer_id):
             return False

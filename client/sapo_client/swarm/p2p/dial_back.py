@@ -1,4 +1,4 @@
-"""Asks peers to dial this node back, and dials those that ask."""
+"""The reachability probe: asks peers to dial this node back, and dials peers that ask."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ from sapo_client.swarm.transport import TransportError
 _LOG = logging.getLogger(__name__)
 
 FIRST_SECONDS: Final = 5.0
-"""After the start: connections need a moment."""
+"""Delay of the first request after the start, until there are connections."""
 
 MOST_SECONDS: Final = 900.0
-"""Between two questions of a node that knows: routers and addresses change rarely."""
+"""Interval of requests once the state is known, since routers and addresses change rarely."""
 
 _HELLO: Final = b"\x13/multistream/1.0.0\n"
-"""What every libp2p node says first; anything else at that port is another program."""
+"""The first bytes of every libp2p node; anything else at that port is another program."""
 
 _PER_HOST: Final = Rate(per_second=1 / 60, burst=3)
-"""Dials to one IP address; a few nodes may share it."""
+"""Rate of dials to one IP address, which a few nodes may share."""
 
 _MOST_HOSTS: Final = 1024
 _MOST_AT_ONCE: Final = 4
@@ -50,13 +50,12 @@ class DialBack:
     """Both sides of the reachability probe.
 
     Args:
-        requests: where the question is asked and answered.
+        requests: sends and serves the protocol's requests.
         connected: the ids of all peers.
-        chosen: those to which this node opened a connection: an attacker chooses to connect, not to be
-            chosen.
+        chosen: the ids of those to which this node opened the connection, which an attacker cannot force.
         remote_host: the IP address at the other end of a peer's connection.
         own_addresses: the addresses at which this node listens, or that it announces.
-        announced: the announced ones alone.
+        announced: only the announced ones.
         forwarded: returns the port that a router says it forwards to this node.
     """
 
@@ -87,7 +86,7 @@ class DialBack:
         requests.serve(PROTOCOL, self._answer)
 
     async def run(self) -> None:
-        """Ask one peer after the other, rarely once the answers agree, until stopped."""
+        """Ask one peer after another, rarely once the answers agree, until stopped."""
         pause_seconds = FIRST_SECONDS
         with self._scope:
             while True:
@@ -103,15 +102,15 @@ class DialBack:
         self._scope.cancel()
 
     def begin_anew(self) -> None:
-        """Forget what peers found, and ask again at once: the port to dial has changed."""
+        """Drop all answers and ask again at once, because the port to dial has changed."""
         self.answers.forget()
         self._asked_seconds = {}
         self._wake.set()
 
     def state(self) -> Reachability:
-        """Return what the answers come to; while they say nothing, what the connections of others prove.
+        """Return the state by the answers; without enough of them, by inbound connections.
 
-        A node to which everybody connects has chosen nobody whom it could ask.
+        A node that only has inbound connections has chosen no peer that it could ask.
         """
         said = self.answers.state()
         if said is Reachability.UNKNOWN and is_proven(*self._hosts()):

@@ -1,7 +1,7 @@
 """Discovery of peers: a dialler and a peer exchange.
 
-The dialler looks at the address book twice a second and dials what is due. The exchange asks the peer
-that was asked longest ago for the addresses it knows: often while connections are new, rarely later.
+The dialler reads the address book twice a second and dials the due peers. The exchange asks the peer that was
+asked longest ago for its known addresses: often while connections are new, rarely later.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Discovery:
     """Dialler and peer exchange of one node.
 
     Attributes:
-        reached_at: returns the addresses at which peers reached this node; set by those who ask them.
+        reached_at: returns the addresses at which peers reached this node; set after construction.
     """
 
     def __init__(
@@ -72,9 +72,9 @@ class Discovery:
                 nursery.start_soon(self._exchange_peers)
 
     def stop(self) -> None:
-        """Stop dialling, and save the addresses of peers that were met.
+        """Stop dialling, and save the first-hand addresses.
 
-        Hearsay is not saved: what is read at the next start counts as first-hand.
+        Hearsay is not saved, since saved addresses count as first-hand at the next start.
         """
         self._scope.cancel()
         if self._cache is not None:
@@ -117,7 +117,7 @@ class Discovery:
             now_seconds = trio.current_time()
             leaving = self._book.giving_way(self.connected(), self.chosen(), now_seconds)
             if leaving is not None:
-                _LOG.info("%s brings nothing and gives way to another member of its island", leaving)
+                _LOG.info("%s forwards nothing and is replaced by another member of its island", leaving)
                 await self._host.disconnect(ID.from_base58(leaving))
             for address in self._book.due(self.connected(), self.chosen(), now_seconds):
                 self._book.dialling(address.peer_id, now_seconds)
@@ -199,16 +199,16 @@ class Discovery:
         return [address for address in addresses if address.means_the_same(host)]
 
     def learn_of_neighbours(self, addresses: Iterable[PeerAddress], source: str) -> None:
-        """Take addresses that were found in the local network as hearsay."""
+        """Add addresses that were found in the local network as hearsay."""
         self._book.learn(addresses, source)
 
     def seek(self, found: Iterable[FoundPeer], short: Mapping[int, Shortage] = NOTHING_SHORT) -> None:
-        """Take signed addresses of peers that the application wants; some of them are dialled first."""
+        """Add signed addresses of peers that the application wants; some of them are dialled first."""
         sought = {}
         for peer in found:
             parsed = filter(None, map(parse_address, peer.addresses))
             own = [address for address in parsed if address.peer_id == peer.peer_id]
-            self._book.learn_signed(self._for(peer.teller, own), peer.teller)
+            self._book.learn_signed(self._for(peer.source_host, own), peer.source_host)
             sought[peer.peer_id] = SoughtFor(peer.islands, peer.source)
         self._book.seek(sought, short)
 

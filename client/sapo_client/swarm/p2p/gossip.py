@@ -82,7 +82,7 @@ class GossipService(Pubsub):
         return self.router.forward(rpc_pb2.Message(data=data, topicIDs=[topic]), came_from=None)
 
     def expect(self, quota_per_second: float) -> None:
-        """Let each peer send what follows from the quotas of all accounts that are heard here."""
+        """Set each peer's rate limits from the quotas of all accounts on the subscribed topics."""
         self._meter.expect(quota_per_second, trio.current_time())
 
     # Reading
@@ -125,7 +125,7 @@ class GossipService(Pubsub):
             self._forget_all_subscriptions(peer)
 
     async def _pause(self, peer_id: str) -> None:
-        """Drop one RPC of a flood, blame its sender a little, and stop reading for a moment."""
+        """Drop one RPC of a flood, apply a small penalty, and stop reading for a moment."""
         self._discipline.note_flood(peer_id, trio.current_time(), proven=self._meter.proves_flood)
         await trio.sleep(self._limits.flood_pause_seconds)
 
@@ -163,7 +163,7 @@ class GossipService(Pubsub):
     # Writing
 
     async def _handle_new_peer(self, peer_id: ID) -> None:
-        """Open the stream that we write to; a newer connection ends the attempt on an older one."""
+        """Open the outbound stream; a newer connection ends the attempt on an older one."""
         if peer_id in self._registering:
             self._registering[peer_id].cancel()
         if self._is_stale(peer_id):

@@ -51,7 +51,7 @@ class Host(BasicHost):
         self.multiselect_client = BoundedMultiselectClient()
 
     def _schedule_identify(self, peer_id: ID, *, reason: str) -> None:
-        """Do not ask: peers describe themselves through our own peer exchange."""
+        """Do nothing: addresses are exchanged by our own peer exchange."""
 
     def listening(self) -> list[Multiaddr]:
         """Return the full addresses at which this host listens."""
@@ -59,15 +59,15 @@ class Host(BasicHost):
         return [address.encapsulate(own) for address in super().get_transport_addrs()]
 
     def get_addrs(self) -> list[Multiaddr]:
-        """Return what identify and gossip's signed records say to every peer, near or far.
+        """Return the addresses that identify and gossip's signed records send to every peer: the public ones.
 
-        The addresses of this machine and of its local networks are none of a stranger's business; the peer
-        exchange says them to those to whom they mean the same.
+        Addresses of this machine and of local networks are sent by the peer exchange, only to peers within
+        them.
         """
         return [address for address in self.listening() if _is_for_everybody(address)]
 
     def get_transport_addrs(self) -> list[Multiaddr]:
-        """Return what identify says where `get_addrs` is empty: nothing more."""
+        """Return what identify sends if `get_addrs` is empty: nothing more."""
         return []
 
 
@@ -125,7 +125,8 @@ def _connection_config(limits: TransportLimits, dial: DialLimits) -> ConnectionC
 
 
 def quiet() -> None:
-    """Keep the library's logs out of ours unless they were asked for: a lost connection is an error to it."""
+    """Remove the library's logs from ours unless they were requested, since it logs lost connections as
+    errors."""
     for name in logging.root.manager.loggerDict:
         if name.startswith("libp2p."):
             logging.getLogger(name).setLevel(logging.NOTSET)  # some set a level of their own

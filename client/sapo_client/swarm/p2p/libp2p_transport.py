@@ -245,7 +245,7 @@ class Libp2pTransport:
             self._nursery.start_soon(self._gossip.subscribe, topic)
 
     def unsubscribe(self, topic: str) -> None:
-        """Hear and forward a topic no longer; peers are told."""
+        """Leave a topic, and announce that to peers."""
         self._intake.unsubscribe(topic)
         if self._nursery is not None:
             self._nursery.start_soon(self._gossip.unsubscribe, topic)
@@ -267,7 +267,7 @@ class Libp2pTransport:
         return await self._requests.ask(peer_id, protocol, payload, max_response_bytes=max_response_bytes)
 
     def blame(self, peer_id: str) -> None:
-        """Count a message that no node forwards against the peer that sent it on request."""
+        """Penalise the peer that sent a REJECT message on request."""
         self._intake.blame(peer_id, trio.current_time())
 
     def rate(self, ratings: Mapping[str, float]) -> None:
@@ -279,15 +279,16 @@ class Libp2pTransport:
         self._vouched.replace(earned, bonded)
 
     def expect(self, quota_per_second: float) -> None:
-        """Let each connection bring what follows from the quotas of all accounts that are heard here."""
+        """Set each connection's rate limits from the quotas of all accounts on the subscribed topics."""
         self._gossip.expect(quota_per_second)
 
     def seek(self, found: Iterable[FoundPeer], short: Mapping[int, Shortage] = NOTHING_SHORT) -> None:
-        """Learn these peers as hearsay, and dial some of them beside the usual ones."""
+        """Add the signed addresses of these peers, and dial some of the peers in addition to the usual
+        ones."""
         self._discovery.seek(found, short)
 
     def reachability(self) -> Reachability:
-        """Return what the last answers of peers come to, or their connections prove."""
+        """Return whether peers can connect, by their last answers or their inbound connections."""
         return self._dial_back.state()
 
     def reached_at(self) -> tuple[str, ...]:
@@ -295,7 +296,7 @@ class Libp2pTransport:
         return tuple(map(str, self._dial_back.reached_at(self.peer_id)))
 
     def router(self) -> RouterView | None:
-        """Return what is the case with the router; None if none is to be asked."""
+        """Return the state of the router's port mapping; None if it is not used."""
         return None if self._mapper is None else self._mapper.view
 
     def neighbours(self) -> int | None:

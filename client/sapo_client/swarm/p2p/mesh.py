@@ -12,16 +12,15 @@ repair what was lost. Differences from the stock router, each a fault that was f
   every topic name that a peer invents), and one RPC has one of a kind for a topic;
 * above a rate GRAFTs are not read, since each is answered;
 * IDONTWANT is sent only for messages large enough to pay for it;
-* recent messages are announced to a new subscriber, once per connection and at once, and not sent unasked:
-  most are known to it; and of the peers that announce a message one is asked for it at a time
-  (`swarm/requested.py`);
-* IHAVE goes to all peers beside the mesh in turns, also to those that were pruned: stock draws six of them
-  by lot at each heartbeat, so that a peer of a large node is never told of most messages, and tells a
-  pruned peer nothing for a minute;
-* a mesh that brings too little takes in a peer that had what was lacking, in place of the neighbour that
-  brought least (`swarm/supply.py`), and one that is too large keeps those that bring most; it is
-  smaller where the node sends more than its budget, which then tells fewer peers (`swarm/upload_budget.py`);
-* the adaptive, spam, equivocation and eclipse features, stock's opportunistic grafting and peer
+* recent messages are announced to a new subscriber, once per connection and at once, but not sent without a
+request, since most are known to it; and of the peers that announce a message one is asked for it at a time
+(`swarm/requested.py`); * IHAVE goes to all peers outside the mesh in turn, also to pruned ones: stock draws
+six of them at random at each heartbeat, so that most messages are never announced to a peer of a large node,
+and sends no IHAVE to a pruned peer for a minute; * in a mesh that delivers too few messages, the neighbour
+that delivered least is replaced by a peer that had the missing messages (`swarm/supply.py`), and a mesh that
+is too large keeps those that deliver most; it is smaller if the node sends more than its budget
+(`swarm/upload_budget.py`); * the adaptive, spam, equivocation and eclipse features, stock's opportunistic
+grafting and peer
   replacement are off: they keep full messages without bound, drop honest relays above ten messages a
   second, and change a healthy mesh without need.
 """
@@ -203,7 +202,8 @@ class Mesh(GossipSub):
             await self.emit_iwant([MessageID(one) for one in identities[start : start + _MAX_IDS]], peer)
 
     async def handle_iwant(self, iwant_msg: rpc_pb2.ControlIWant, sender_peer_id: ID) -> None:
-        """Send the messages asked for, each in an RPC of its own; what has no room may be asked for again."""
+        """Send the requested messages, each in an RPC of its own; those without room may be requested
+        again."""
         if not self._check_iwant_rate_limit(sender_peer_id):
             return
         asker = sender_peer_id.to_bytes()
@@ -240,7 +240,7 @@ class Mesh(GossipSub):
             await trio.sleep(self.heartbeat_interval)
 
     def _follow_budget(self) -> None:
-        """Have as many neighbours as what was sent in the last heartbeats allows."""
+        """Adapt the number of neighbours to the upload of the last heartbeats."""
         self.degree_high = self._budget.beat()
         self.degree = min(DEGREE, self.degree_high)
         self.degree_low = min(DEGREE_LOW, self.degree)
@@ -261,7 +261,7 @@ class Mesh(GossipSub):
     def _exchange_neighbours(
         self, grafts: defaultdict[ID, list[str]], prunes: defaultdict[ID, list[str]]
     ) -> None:
-        """Take in peers that were of use, where the mesh brings too little; see `Supply.exchange`."""
+        """Add useful peers to a mesh that delivers too few messages; see `Supply.exchange`."""
         self._supply.keep_topics(self.mesh)
         for topic, neighbours in self.mesh.items():
             candidates = [
@@ -302,9 +302,10 @@ class Mesh(GossipSub):
         return announced
 
     def _select_peers_for_pruning(self, topic: str, num_to_prune: int) -> list[ID]:
-        """Return the neighbours to remove: those with faults, then who brings least, then who is liked least.
+        """Return the neighbours to remove: those with faults, then those that deliver least, then the lowest
+        scores.
 
-        Bringing nothing is no fault, so it costs a place and no score.
+        Delivering nothing is not a fault, so it costs the place in the mesh but no score.
         """
         members = list(self.mesh[topic])
         random.shuffle(members)

@@ -1,15 +1,13 @@
 """Yamux with bounds per connection.
 
 Stock yamux only logs a peer that overruns its receive window and takes any number of streams, so one
-connection can fill the memory. Here a connection that holds more than its share is closed. And stock says a
-farewell to the peer before it ends a stream or a connection, however long the peer takes no data: as long as
-the network between them is cut. Here it says it for a second. Stock pings and lets an unanswered ping pass;
-here a connection over which nothing comes is ended.
+connection can fill the memory. Here a connection that holds more than its share is closed. Before it ends a
+stream or a connection, stock sends a closing frame without a time limit, and hangs while the peer reads
+nothing. Here the limit is a second. Stock ignores an unanswered ping; here a silent connection is ended.
 
 And stock reads as fast as the peer writes, and serves each stream that it opens. A header without data has
-twelve bytes and takes as long to read as one with much; a stream that is opened and reset at once takes 24
-bytes, and a negotiation to serve. So a connection is read so many times a second, and may open so many
-streams.
+twelve bytes and takes as long to process as a large frame; a stream that is opened and reset at once takes 24
+bytes, and a negotiation to serve. So the rates of reads and of new streams per connection are limited.
 """
 
 from __future__ import annotations
@@ -42,7 +40,7 @@ from sapo_client.swarm.rate_limit import TokenBucket
 _FAREWELL_SECONDS: Final = 1.0
 
 _READ_SECONDS: Final = 0.5
-"""In which a node that stood still reads what came meanwhile, before it calls a peer silent."""
+"""Time for a node that was suspended to read buffered data, before it treats a peer as silent."""
 
 
 class BatchingStream(YamuxStream):
@@ -55,7 +53,7 @@ class BatchingStream(YamuxStream):
         return cast(BatchingStream, stream)
 
     async def reset(self) -> None:
-        """End the stream at once; a peer that takes no data is not told."""
+        """End the stream at once; a peer that reads no data is not notified."""
         with trio.move_on_after(_FAREWELL_SECONDS) as scope:
             await super().reset()
         if scope.cancelled_caught:
@@ -71,9 +69,9 @@ class BatchingStream(YamuxStream):
 
 
 class PacedConnection:
-    """A secured connection that is read no more often than the limits allow; whoever reads waits.
+    """A secured connection with a limited rate of reads; a reader waits.
 
-    Nobody is blamed for it: how much comes at a time is also the network's doing.
+    There is no penalty, since the size of each read depends on the network, too.
     """
 
     def __init__(self, connection: ISecureConn, limits: TransportLimits) -> None:
@@ -95,7 +93,7 @@ class BoundedYamux(Yamux):
     """One multiplexed connection within its limits.
 
     Attributes:
-        heard_seconds: when data or the answer to a ping came from the peer last.
+        heard_seconds: time of the last data or ping answer from the peer.
     """
 
     def __init__(
@@ -121,7 +119,7 @@ class BoundedYamux(Yamux):
             await super().start()
 
     async def close(self, error_code: int = GO_AWAY_NORMAL) -> None:
-        """End the connection; a peer that takes no data is not told."""
+        """End the connection; a peer that reads no data is not notified."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._stop_waiting)
             await super().close(error_code)
@@ -132,15 +130,14 @@ class BoundedYamux(Yamux):
         await self._close_socket()
 
     async def _close_socket(self) -> None:
-        """Close the socket under whoever still writes; who reads ends the connection then."""
+        """Close the socket, so that a blocked writer fails; the reader then ends the connection."""
         with ContainExceptions(self._report):
             await self.secured_conn.close()
 
     async def _measure_rtt_loop(self) -> None:
-        """Ping the peer whenever it has said nothing for a while; end the connection if nothing comes then.
+        """Ping the peer after a time without data; end the connection if nothing arrives then.
 
-        A connection whose peer is gone, or has another address by now, would last until TCP gives it up, and
-        gossip would write into it.
+        Otherwise a connection to a peer that is gone or has a new address would last until TCP's time-out.
         """
         async with trio.open_nursery() as nursery:
             while not self.event_shutting_down.is_set():
@@ -157,7 +154,7 @@ class BoundedYamux(Yamux):
             await self.event_shutting_down.wait()
 
     async def _answers(self, nursery: trio.Nursery) -> bool:
-        """Return whether anything comes within the time for an answer to a ping."""
+        """Return whether anything arrives within the time-out of a ping."""
         asked_seconds = trio.current_time()
         self._ping_event = trio.Event()
         nursery.start_soon(self._ping)  # a full buffer holds it up

@@ -1,7 +1,7 @@
 """Negotiation of protocols (multistream-select) in lines of bounded length.
 
-Stock reads as many bytes as a peer announces, up to 2^64: before the handshake it reserves so much memory,
-after it it gathers what arrives. Here a longer line is refused once its length is known.
+Stock reads as many bytes as a peer announces, up to 2^64: before the handshake it allocates that memory,
+after it it buffers what arrives. Here a longer line is refused once its length is known.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MAX_LINE_BYTES: Final = 1024  # as js-libp2p has it; the longest of ours has ab
 
 
 class BoundedCommunicator(MultiselectCommunicator):
-    """Reader and writer of lines; one that no honest peer writes raises `FrameError`."""
+    """Reader and writer of lines; a malformed line raises `FrameError`."""
 
     @staticmethod
     def replacing(communicator: IMultiselectCommunicator) -> BoundedCommunicator:
@@ -45,11 +45,11 @@ class BoundedCommunicator(MultiselectCommunicator):
         try:
             return line[:-1].decode()
         except UnicodeDecodeError as error:
-            raise FrameError("a line of a negotiation is no text") from error
+            raise FrameError("a line of a negotiation is not text") from error
 
 
 class BoundedMultiselect(Multiselect):
-    """The side that is asked; the guard of streams blames who writes what no honest peer does."""
+    """The responding side; the stream guard penalises malformed lines."""
 
     async def negotiate(
         self, communicator: IMultiselectCommunicator, negotiate_timeout: int = DEFAULT_NEGOTIATE_TIMEOUT
@@ -59,7 +59,7 @@ class BoundedMultiselect(Multiselect):
 
 
 class BoundedMultiselectClient(MultiselectClient):
-    """The side that asks."""
+    """The initiating side."""
 
     async def select_one_of(
         self,

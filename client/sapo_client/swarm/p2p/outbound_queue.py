@@ -1,7 +1,7 @@
-"""What waits for one peer, bounded by the number of RPCs and by their bytes.
+"""Outbound queue of one peer, bounded by the number of RPCs and by their bytes.
 
-Stock bounds the number alone. A peer that asks for much and takes nothing, or little, would make a node hold
-that number of the largest messages for it, and as many for each of its peer ids.
+Stock bounds only the number. A peer that requests much and reads nothing could make a node hold that number
+of the largest messages, for each of its peer ids.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from libp2p.pubsub.rpc_queue import PriorityQueue, RpcQueue
 from sapo_client.swarm.limits import TransportLimits
 
 CONTROL_BYTES: Final = 512 * 1024
-"""Beyond the bound, for RPCs without messages: a mesh is repaired also while messages wait."""
+"""Additional bytes for RPCs without messages, so that the mesh is maintained while messages wait."""
 
 
 class OutboundQueue(PriorityQueue):

@@ -1,8 +1,8 @@
 """Request and response on a stream of their own; both length-prefixed and bounded.
 
-Peer ids are free, so nothing that all peers share is held while a peer is waited for. Requests are read, and
-answers are sent, within the few streams of each peer; a place among those that are worked on at the same time
-is taken in between alone.
+Peer ids are free, so no shared resource is held while waiting for a peer. Requests are read, and answers are
+sent, within the few streams of each peer; one of the shared places for concurrent work is held only in
+between.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class _Asker:
     """A peer that has streams open here.
 
     Attributes:
-        answers: bounds its answers that are made or sent at the same time.
+        answers: limits its answers that are computed or sent at the same time.
     """
 
     answers: trio.CapacityLimiter
@@ -135,7 +135,7 @@ class Requests:
         return request
 
     def _note_lapse(self, peer_id: str) -> None:
-        """Blame a peer whose streams lapse more often than those of an honest one on a slow link."""
+        """Penalise a peer whose requests time out more often than an honest one's on a slow link."""
         self._counters.requests_lapsed += 1
         now_seconds = trio.current_time()
         if not self._lapses.take(peer_id, now_seconds):

@@ -1,4 +1,4 @@
-"""Answers gossipsub's questions about peer scores from our own table.
+"""Adapter that gives gossipsub our own peer scores.
 
 Stock blames the forwarder for every message that a validator did not accept, whatever the reason, and
 gives credit for time in the mesh. Here gossipsub's own terms have no weight: nothing that the library
@@ -21,7 +21,7 @@ from sapo_client.swarm.discipline import Discipline
 
 
 class ScoreBridge(PeerScorer):
-    """The scorer that the router asks."""
+    """The router's scorer."""
 
     def __init__(self, discipline: Discipline) -> None:
         super().__init__(ScoreParams())

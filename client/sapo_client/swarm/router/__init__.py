@@ -8,7 +8,7 @@
 | `calls.py` | starts that process and reads its line |
 | `mapper.py` | when to ask, to renew and to give back |
 
-Whoever is in the local network can answer as a router. So its answers are bounded and parsed, they can lead
-to no other host, and what it claims is told to nobody: peers are told the address at which others reached
-this node.
+Any host in the local network can answer as a router. So its answers are bounded and parsed strictly, they
+cannot direct this node to another host, and its claims are not sent to peers, which receive only addresses at
+which other peers reached this node.
 """

@@ -1,4 +1,4 @@
-"""Asks one router, in a process that ends in time and whose line is parsed like a stranger's."""
+"""Requests to one router, in a process with a time limit whose output is parsed as untrusted."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sapo_client.swarm.router.answers import (
 from sapo_client.swarm.router.ssdp import SearchLimits, search
 
 CALL_SECONDS: Final = 20.0
-"""For one router: a few requests, each of which may take five seconds."""
+"""Time limit for one router: a few requests, each of which may take five seconds."""
 
 
 class Routers(Protocol):

@@ -1,7 +1,7 @@
 """The process that talks to one router, with miniupnpc, and writes one line about it.
 
-miniupnpc is written in C, trusts the length that a router names and waits as long as it trickles. Here it has
-little memory, no file, no rights, and a parent that ends it. Called as::
+miniupnpc is written in C, trusts the length that a router states, and waits without limit for slow data. So
+it runs with little memory, no files, no privileges, and a parent with a time limit. Called as::
 
     python -m sapo_client.swarm.router.igd map URL HOST PORT EXTERNAL_PORT
     python -m sapo_client.swarm.router.igd unmap URL EXTERNAL_PORT
@@ -27,7 +27,7 @@ from sapo_client.swarm.router.answers import host_of, ip4
 from sapo_verification.jail import landlock
 
 LEASE_SECONDS: Final = 3600
-"""A router forgets the port this long after a node that ended without a word."""
+"""Lease of the mapping, after which a router removes it if a node ended without doing so."""
 
 _MEMORY_BYTES: Final = 64 * 2**20  # beyond what Python has already mapped; descriptions have some kilobytes
 _CPU_SECONDS: Final = 10
@@ -42,11 +42,11 @@ _OTHER_PORTS: Final = 3
 
 
 class _RefusedError(Exception):
-    """The router said no."""
+    """The router refused."""
 
 
 class _UnusableError(Exception):
-    """What answers does not talk as a router."""
+    """The answer is not that of a router."""
 
 
 def main() -> None:
@@ -61,9 +61,9 @@ def main() -> None:
         else:
             line = _map(router, rest[0], int(rest[1]), int(rest[2]))
     except _RefusedError as error:
-        line = f"refused {_words(error)}"
+        line = f"refused {_message(error)}"
     except _UnusableError as error:
-        line = f"unusable {_words(error)}"
+        line = f"unusable {_message(error)}"
     print(line, flush=True)
 
 
@@ -153,7 +153,7 @@ def _ask(call: Callable[..., object], *arguments: object) -> str:
         raise _RefusedError(error) from error
 
 
-def _words(error: Exception) -> str:
+def _message(error: Exception) -> str:
     """Return what an error says, in letters, digits, spaces and hyphens alone."""
     kept = "".join(sign if sign.isascii() and (sign.isalnum() or sign == "-") else " " for sign in str(error))
     return " ".join(kept.split())[:_MOST_DETAIL].strip() or "without a reason"

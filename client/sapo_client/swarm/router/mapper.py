@@ -1,4 +1,4 @@
-"""Has the router forward a port while peers cannot connect otherwise; renews it, and gives it back."""
+"""Maintains a port mapping of the router while peers cannot connect otherwise."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from sapo_client.swarm.router.calls import Routers
 _LOG = logging.getLogger(__name__)
 
 PATIENCE_SECONDS: Final = 60.0
-"""After the start: peers that can connect have done so by then, and no router needs to be asked."""
+"""Delay after the start, in which peers may connect, so that no mapping is needed."""
 
 LOOK_SECONDS: Final = 5.0
 AGAIN_SECONDS: Final = 900.0
-"""Until a router is asked again that refused, was silent, or forwards a port at which nobody arrives."""
+"""Pause before a router is asked again that refused, was silent, or whose mapping does not work."""
 
 _TELLING: Final = (RouterState.SILENT, RouterState.UNUSABLE, RouterState.REFUSED)
-"""States in which no port is forwarded; that of the latest one is told where several routers answer."""
+"""States without a mapping; with several routers, the order in which they are reported."""
 
 _WAITING: Final = RouterView(RouterState.WAITING)
 _SILENT: Final = RouterView(RouterState.SILENT)
@@ -113,7 +113,7 @@ class PortMapper:
         await self._ask_all(address)
 
     async def _renew(self, address: PeerAddress) -> bool:
-        """Have the port forwarded for longer, unless nobody arrives there; whether the router does."""
+        """Renew the mapping, unless it does not work; return whether the router has renewed it."""
         url, port = self._url, self.view.port
         if url is None or port is None or self._reachability() is Reachability.UNREACHABLE:
             return False
@@ -126,7 +126,7 @@ class PortMapper:
         return True
 
     async def _ask_all(self, address: PeerAddress) -> None:
-        """Have a port forwarded by the first router that does; those of no use so far are asked last."""
+        """Request a mapping from one router after another; those that failed before are asked last."""
         found = await self._routers.find()
         self._useless &= set(map(host_of, found))
         answers = [_SILENT]
@@ -146,7 +146,7 @@ class PortMapper:
         self.view = reply.view
 
     async def _give_up(self) -> None:
-        """Give back a port at which nobody arrives, and note that its router is of no use."""
+        """Remove a mapping that does not work, and remember its router as unusable."""
         if self._url is None or self.view.port is None:
             return
         url, port, self.view = self._url, self.view.port, _WAITING

@@ -1,4 +1,4 @@
-"""Copies of messages between two nodes of a simulated mesh, as observers are told of them."""
+"""Copies of messages between two nodes of a simulated mesh, as reported to observers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import Enum
 
 
 class Way(Enum):
-    """How a copy of a message comes to be sent."""
+    """Why a copy of a message is sent."""
 
     OWN = "from its author"
     FORWARDED = "forwarded in the mesh"

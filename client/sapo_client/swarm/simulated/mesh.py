@@ -100,7 +100,7 @@ class MeshNetwork:
     Attributes:
         uplink_bits_per_second: of every node; copies of a message leave one after another.
         handling_seconds: between the arrival of a message and its forwarding.
-        on_copy: told each copy of a message when it is sent.
+        on_copy: called with each copy of a message when it is sent.
     """
 
     queue: EventQueue
@@ -139,7 +139,7 @@ class MeshNode:
 
     Args:
         accepts_inbound: false behind a NAT: others cannot open connections to it.
-        relays: false for a node that takes messages and passes none on.
+        relays: false for a node that accepts messages and forwards none.
     """
 
     def __init__(
@@ -366,7 +366,7 @@ class MeshNode:
             self._graft(peer_id, topic)
 
     def _exchange(self, topic: str, others: list[str], wanted: int) -> None:
-        """Take a peer in that has proved to be of use, where the mesh brings too little."""
+        """Add a useful peer to a mesh that delivers too few messages."""
         mesh = self._mesh[topic]
         candidates = [one for one in others if one not in mesh and self._may_graft(one, topic)]
         if (found := self._supply.exchange(topic, mesh, candidates, wanted)) is None:
@@ -401,7 +401,7 @@ class MeshNode:
         return self._backs_off_until.get((peer_id, topic), 0.0) <= self._network.queue.now_seconds
 
     def _announce(self, topic: str, others: Sequence[str]) -> None:
-        """Announce the messages of the last heartbeats to peers beside the mesh, in turns (IHAVE)."""
+        """Announce the messages of the last heartbeats to peers outside the mesh, in turn (IHAVE)."""
         if identities := self._recent(topic, _ANNOUNCED_WINDOWS):
             for peer_id in self._supply.to_tell(topic, others, sparingly=self._budget.is_overdrawn):
                 self._tell(peer_id, topic, identities)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,8 +11,10 @@ import pytest
 import trio
 from support.auditor_harness import (
     AUDITORS,
+    FIRST_TURN_SECONDS,
     FOUR_AUDITORS,
     KINDS,
+    TURN_SECONDS,
     WORKERS,
     AuditorHarness,
     World,
@@ -37,27 +39,7 @@ EPOCH = 101
 """A minute after the chain's clock begins."""
 
 COUNTED_SECONDS = 7  # after an epoch's end: its grace is over, tallies go out
-FIRST_TURN_SECONDS = 13  # the second grace is over: the first proposer's turn
-TURN_SECONDS = 6
 ALICE, BOB = WORKERS
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    created = World.create(tmp_path)
-    yield created
-    created.chain.close()
-
-
-async def post(world: World, epoch: int, witness: AuditorHarness) -> None:
-    """Advance the clock, turn by turn, until the epoch is on the chain."""
-    for turn, patience_seconds in ((0, 4), (1, 4), (2, 4), (3, 30), (7, 60)):  # a busy machine takes long
-        world.turn_to(epoch + 1, FIRST_TURN_SECONDS + turn * TURN_SECONDS)
-        with trio.move_on_after(patience_seconds):
-            while (record := await witness.ledger.last_record()) is None or record.root.epoch < epoch:
-                await trio.sleep(0.2)
-            return
-    raise AssertionError(f"epoch {epoch} was not posted")
 
 
 def points(harness: AuditorHarness, epoch: int) -> dict[Account, int]:
@@ -90,7 +72,7 @@ async def test_two_epochs_are_counted_posted_claimed_and_explained(world: World)
         world.turn_to(EPOCH + 1, COUNTED_SECONDS)
         await until(lambda: all(len(harness.contributions.tallies(EPOCH)) == 3 for harness in everybody))
         assert all(points(a, EPOCH) == {ALICE.account: 3, BOB.account: 1} for a in auditors)
-        await post(world, EPOCH, alice)
+        await world.until_posted(EPOCH, alice)
 
         record = await alice.ledger.last_record()
         assert record is not None
@@ -108,7 +90,7 @@ async def test_two_epochs_are_counted_posted_claimed_and_explained(world: World)
         await until(lambda: all(len(a.node.events("verified")) == 7 for a in auditors[1:]))
         world.turn_to(EPOCH + 2, COUNTED_SECONDS)
         await until(lambda: len(alice.contributions.tallies(EPOCH + 1)) == 2)
-        await post(world, EPOCH + 1, alice)
+        await world.until_posted(EPOCH + 1, alice)
         record = await alice.ledger.last_record()
         assert record is not None
         leaves = {ALICE.account: 4, BOB.account: 2}
@@ -184,7 +166,7 @@ async def test_an_epoch_over_its_budget_is_posted_and_pays_everybody_less(tmp_pa
         await until(lambda: all(len(a.node.events("verified")) == 8 for a in auditors))
         world.turn_to(EPOCH + 1, COUNTED_SECONDS)
         await until(lambda: all(len(a.contributions.tallies(EPOCH)) == 3 for a in (*auditors, alice, bob)))
-        await post(world, EPOCH, alice)
+        await world.until_posted(EPOCH, alice)
 
         granted = {ALICE.account: 2, BOB.account: 1}  # 5 · 4 / 8 and 3 · 4 / 8
         record = await alice.ledger.last_record()
@@ -241,7 +223,7 @@ async def test_points_are_known_though_the_proposal_comes_after_the_record(world
         world.hub.partition([alice.node.peer_id])
         world.turn_to(EPOCH + 1, COUNTED_SECONDS)
         await until(lambda: all(len(harness.contributions.tallies(EPOCH)) == 2 for harness in auditors))
-        await post(world, EPOCH, alice)
+        await world.until_posted(EPOCH, alice)
         await until(lambda: alice.node.events("epoch_final"))
         assert alice.auditor.points == 0
 
@@ -300,7 +282,7 @@ async def test_a_liar_gets_no_approval_and_moves_nobodys_points(world: World) ->
         ]
         lie_ids = [await liar.publish_message(proposal) for proposal in lies]
         await until(lambda: all(set(lie_ids) <= set(o.contributions.proposals(EPOCH)) for o in honest))
-        await post(world, EPOCH, alice)
+        await world.until_posted(EPOCH, alice)
 
         record = await alice.ledger.last_record()
         assert record is not None
@@ -346,7 +328,7 @@ async def test_a_liar_that_leaves_out_an_honest_tally_moves_nobodys_points(tmp_p
             )
         )
         await until(lambda: all(denial in harness.contributions.proposals(EPOCH) for harness in honest))
-        await post(world, EPOCH, alice)
+        await world.until_posted(EPOCH, alice)
         record = await alice.ledger.last_record()
         assert record is not None
         assert (shares, record.root.total) == ((Share(ALICE.account, 3, 3),), 3)

@@ -24,12 +24,8 @@ SLOTS = 3
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[AttestedWorld]:
-    created = AttestedWorld.create(tmp_path, workers=(ATTESTED, NOBODY))
-    try:
-        assert isinstance(created, AttestedWorld)
+    with AttestedWorld.running(tmp_path, workers=(ATTESTED, NOBODY)) as created:
         yield created
-    finally:
-        created.chain.close()
 
 
 async def _flood(nobody: AuditorHarness, count: int) -> None:

@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-import trio
 from support.auditor_harness import AUDITORS, AuditorHarness, Funded, World, checking, connect
 from support.ledger import ACCOUNT_EXIT_SECONDS, BOND_UNIT, POINTS_CAP
 from support.nodes import until
@@ -17,8 +16,6 @@ from sapo_protocol.topics import certificates_topic, rollouts_topic
 
 EPOCH = 101
 COUNTED_SECONDS = 7
-FIRST_TURN_SECONDS = 13
-TURN_SECONDS = 6
 
 WHOLE, HALF, OTHER_HALF, NOBODY = (Funded(number) for number in (2, 3, 4, 5))
 BONDED = (WHOLE, HALF, OTHER_HALF)
@@ -28,19 +25,10 @@ SLOTS = 10
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
-    created = World.create(tmp_path, workers=(*BONDED, NOBODY), account_exit_seconds=ACCOUNT_EXIT_SECONDS)
-    yield created
-    created.chain.close()
-
-
-async def _post(world: World, witness: AuditorHarness) -> None:
-    for turn, patience_seconds in ((0, 4), (1, 4), (2, 4), (3, 30), (7, 60)):  # a busy machine takes long
-        world.turn_to(EPOCH + 1, FIRST_TURN_SECONDS + turn * TURN_SECONDS)
-        with trio.move_on_after(patience_seconds):
-            while await witness.ledger.last_record() is None:
-                await trio.sleep(0.2)
-            return
-    raise AssertionError(f"epoch {EPOCH} was not posted")
+    with World.running(
+        tmp_path, workers=(*BONDED, NOBODY), account_exit_seconds=ACCOUNT_EXIT_SECONDS
+    ) as created:
+        yield created
 
 
 async def _flood(nobody: AuditorHarness, count: int) -> None:
@@ -85,7 +73,7 @@ async def test_bonds_are_paid_in_proportion_and_who_has_none_is_ignored(world: W
         expected = {WHOLE.account: SLOTS, HALF.account: POINTS_CAP // 2, OTHER_HALF.account: POINTS_CAP // 2}
         counts = {tuple(tally.points) for tally in auditors[0].contributions.tallies(EPOCH).values()}
         assert counts == {tuple(sorted(expected.items()))}
-        await _post(world, auditors[0])
+        await world.until_posted(EPOCH, auditors[0])
         await until(lambda: [worker.auditor.points for worker in bonded] == [*expected.values()])
         nursery.cancel_scope.cancel()
 

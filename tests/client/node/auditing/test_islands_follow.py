@@ -39,10 +39,9 @@ LAST, JOINED = 107, 106
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
-    created = World.create(tmp_path, workers=CROWD)
-    created.manifest = replace(created.manifest, version=2, islands=TERMS)
-    yield created
-    created.chain.close()
+    with World.running(tmp_path, workers=CROWD) as created:
+        created.manifest = replace(created.manifest, version=2, islands=TERMS)
+        yield created
 
 
 @pytest.mark.long

@@ -8,7 +8,15 @@ from pathlib import Path
 
 import pytest
 import trio
-from support.auditor_harness import AUDITORS, WORKERS, AuditorHarness, World, checking, connect
+from support.auditor_harness import (
+    AUDITORS,
+    FIRST_TURN_SECONDS,
+    WORKERS,
+    AuditorHarness,
+    World,
+    checking,
+    connect,
+)
 from support.nodes import until
 
 from sapo_protocol.contributions import Proposal
@@ -17,7 +25,6 @@ from sapo_protocol.terms.difficulty import Difficulty, LevelRecord, Outcomes
 
 EPOCH = 101
 COUNTED_SECONDS = 7
-FIRST_TURN_SECONDS = 13
 LADDERS = Difficulty(ladders=((0, 1),), step=1000, floor=0, completions=2)
 """One epoch of right answers moves the whole ladder to its next level."""
 
@@ -26,10 +33,9 @@ ALICE, BOB = WORKERS
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
-    created = World.create(tmp_path)
-    created.manifest = replace(created.manifest, version=2, difficulty=LADDERS)
-    yield created
-    created.chain.close()
+    with World.running(tmp_path) as created:
+        created.manifest = replace(created.manifest, version=2, difficulty=LADDERS)
+        yield created
 
 
 def level(harness: AuditorHarness, epoch: int) -> int:

@@ -8,7 +8,16 @@ from pathlib import Path
 
 import pytest
 import trio
-from support.auditor_harness import FOUR_AUDITORS, WORKERS, AuditorHarness, World, checking, connect
+from support.auditor_harness import (
+    FIRST_TURN_SECONDS,
+    FOUR_AUDITORS,
+    TURN_SECONDS,
+    WORKERS,
+    AuditorHarness,
+    World,
+    checking,
+    connect,
+)
 from support.contributions import sealed_by, tally_of
 from support.nodes import until
 
@@ -19,16 +28,13 @@ EPOCH = 101
 """A minute after the chain's clock begins; its first proposer is the auditor numbered 1."""
 
 TALLIED_SECONDS = 10  # after an epoch's end: the tallies go out, whatever is not audited yet
-FIRST_TURN_SECONDS = 13
-TURN_SECONDS = 6
 ALICE = WORKERS[0]
 
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
-    created = World.create(tmp_path, auditors=FOUR_AUDITORS, quorum=3)
-    yield created
-    created.chain.close()
+    with World.running(tmp_path, auditors=FOUR_AUDITORS, quorum=3) as created:
+        yield created
 
 
 async def counted(world: World, honest: list[AuditorHarness], alice: AuditorHarness) -> None:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 
-import pytest
 import trio
 from support.auditor_harness import AuditorHarness, Funded, World
 from support.nodes import until
@@ -14,19 +11,12 @@ from trio.testing import MockClock
 
 from sapo_client.node.auditing.registration import Registration
 from sapo_client.node.gossip.own_certificate import CERTIFICATE_SECONDS
-from sapo_client.node.runtime.statements import Signer, Words, registration_words
+from sapo_client.node.runtime.statements import SignedFields, Signer, describe_registration
 from sapo_verification.jail.checkers import CheckerPool
 
 NEWCOMER = Funded(14)
 DAY_SECONDS = 24 * 3600
 LOOK_SECONDS = 600
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    created = World.create(tmp_path)
-    yield created
-    created.chain.close()
 
 
 class RegistrationHarness:
@@ -36,7 +26,7 @@ class RegistrationHarness:
         self.world = world
         self.harness = AuditorHarness(world, NEWCOMER, CheckerPool(world.manifest.suite), audits=False)
         self.signer = Signer(world.manifest.chain_id, NEWCOMER.account)
-        self.shown: list[Words] = []
+        self.shown: list[SignedFields] = []
         self.registration = Registration(
             manifest=world.manifest,
             signer=self.signer,
@@ -78,7 +68,7 @@ async def test_a_claim_is_made_kept_and_renewed_at_half_its_time(world: World) -
         nursery.cancel_scope.cancel()
     signed = [ends[0], ends[2], ends[4]]
     assert harness.shown == [
-        registration_words(harness.signer, world.manifest, NEWCOMER.node, end) for end in signed
+        describe_registration(harness.signer, world.manifest, NEWCOMER.node, end) for end in signed
     ]
     assert [event["not_after"] for event in harness.harness.node.events("registration")] == signed
     assert world.contracts.registry.live_nodes(NEWCOMER.account) == (NEWCOMER.node,)

@@ -67,9 +67,8 @@ class SampledWorld(World):
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
-    created = SampledWorld.create(tmp_path, auditors=FOUR_AUDITORS, quorum=3, workers=WORKERS)
-    yield created
-    created.chain.close()
+    with SampledWorld.running(tmp_path, auditors=FOUR_AUDITORS, quorum=3, workers=WORKERS) as created:
+        yield created
 
 
 @dataclass

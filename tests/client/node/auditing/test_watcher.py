@@ -10,7 +10,17 @@ from pathlib import Path
 
 import pytest
 import trio
-from support.auditor_harness import CROWD, FOUR_AUDITORS, AuditorHarness, World, agree, checking, connect
+from support.auditor_harness import (
+    CROWD,
+    FIRST_TURN_SECONDS,
+    FOUR_AUDITORS,
+    TURN_SECONDS,
+    AuditorHarness,
+    World,
+    agree,
+    checking,
+    connect,
+)
 from support.ledger import (
     AUDITOR_BOND,
     CHALLENGE_SECONDS,
@@ -39,8 +49,6 @@ pytestmark = pytest.mark.long
 
 EPOCH = 101
 COUNTED_SECONDS = 7
-FIRST_TURN_SECONDS = 13
-TURN_SECONDS = 6
 
 WORK = {CROWD[0].account: 3, CROWD[1].account: 1, CROWD[2].account: 2}
 """Payable rollouts of each worker; the fourth shares none."""

@@ -17,7 +17,7 @@ from sapo_client.node.gossip.record_directory import (
     PLACED_SECONDS,
     RECALLED_SECONDS,
     RecordDirectory,
-    Teller,
+    RecordSource,
 )
 from sapo_client.node.gossip.record_places import KEPT_PLACES, MOST_ON_ISLAND, Grounds
 from sapo_client.swarm.addresses import PeerAddress, network_group_of, parse_address
@@ -41,9 +41,9 @@ def address(who: Identity, host: str = "192.0.2.1", port: int = 4001) -> str:
     return f"/ip4/{host}/tcp/{port}/p2p/{peer_id_from_key(who.node)}"
 
 
-def at(host: str, who: Identity | None = None) -> Teller:
+def at(host: str, who: Identity | None = None) -> RecordSource:
     """Return a peer at an IP address, who is nobody in particular unless given."""
-    return Teller(peer_id_from_key((who or Identity(999)).node), host)
+    return RecordSource(peer_id_from_key((who or Identity(999)).node), host)
 
 
 def record(who: Identity, *addresses: str, made: int = NOW) -> bytes:
@@ -61,9 +61,9 @@ def directory() -> RecordDirectory:
     )
 
 
-def found(who: Identity, *addresses: str, teller: str = TELLER) -> FoundPeer:
-    group = network_group_of(teller)
-    return FoundPeer(peer_id_from_key(who.node), addresses or (address(who),), teller, frozenset({1}), group)
+def found(who: Identity, *addresses: str, source: str = TELLER) -> FoundPeer:
+    group = network_group_of(source)
+    return FoundPeer(peer_id_from_key(who.node), addresses or (address(who),), source, frozenset({1}), group)
 
 
 def test_the_newest_record_of_a_node_is_kept_and_an_old_one_replayed_is_not() -> None:
@@ -274,7 +274,9 @@ def test_accounts_that_are_vouched_for_keep_half_of_an_island_whoever_tells_what
     besiege(known)
     for number in range(40):  # and the attackers are chosen
         who = Identity(2000 + number)
-        known.take(record(who), Teller(peer_id_from_key(who.node), f"140.{number}.7.7", chosen=True), NOW)
+        known.take(
+            record(who), RecordSource(peer_id_from_key(who.node), f"140.{number}.7.7", chosen=True), NOW
+        )
     assert ids(bonded) <= kept_by(known)
     newcomers = kept_by(known) - ids(bonded)
     assert len(newcomers) == MOST_ON_ISLAND - len(bonded)
@@ -350,7 +352,9 @@ def test_an_answer_names_members_of_each_island_that_is_asked_for() -> None:
 def test_records_of_before_the_last_start_are_checked_again(tmp_path: Path) -> None:
     file, before = tmp_path / "kept" / "address-records", directory()
     for number, who in enumerate((ALICE, BOB)):
-        assert before.take(record(who), Teller(peer_id_from_key(who.node), f"203.0.113.{number}", True), NOW)
+        assert before.take(
+            record(who), RecordSource(peer_id_from_key(who.node), f"203.0.113.{number}", True), NOW
+        )
     genuine = before.saved({1}, NOW)
     forged = [
         (issue_record(BOB.seed, who.certificate(MANIFEST).to_bytes(), MANIFEST.swarm_id, NOW, [address(who)]))
@@ -358,11 +362,11 @@ def test_records_of_before_the_last_start_are_checked_again(tmp_path: Path) -> N
     ]
     record_cache.save(file, [*genuine, *((message, at(TELLER)) for message in forged)])
     after = directory()
-    for message, teller in record_cache.load(file):
-        assert after.recall(message, teller, NOW) is None
+    for message, source in record_cache.load(file):
+        assert after.recall(message, source, NOW) is None
     assert kept_by(after) == ids([ALICE, BOB])
     assert {message for message, _ in after.saved({1}, NOW)} == {message for message, _ in genuine}
-    assert all(teller.chosen for _, teller in after.saved({1}, NOW)), "what it is ascribed to stays"
+    assert all(source.chosen for _, source in after.saved({1}, NOW)), "what it is ascribed to stays"
 
 
 def test_a_record_that_ended_while_the_node_was_away_is_dialled_and_not_passed_on() -> None:

@@ -303,7 +303,7 @@ async def test_planted_text_that_costs_no_reward_is_found_and_only_who_planted_i
 
         await hear()  # of who is in quarantine nothing counts any more, from the next check on
         assert await node.canary._others.planted([AnswerPair(0, b"so it is", b"")] * 32) != NOTHING
-        node.canary._others.same_again()
+        node.canary._others.reset_comparison()
         for _ in range(4):
             await node.round(poisoned=True)
         assert len(node.told("rolled_back")) == 1
@@ -383,7 +383,7 @@ def verdicts(policy: Sequence[float], shadow: Sequence[float], seed: int, items:
         if watch.has_lost:
             found.append(check)
         if watch.has_lost or watch.has_won or watch.is_undecided:
-            watch = watch.same_again()
+            watch = watch.reset_comparison()
     return found
 
 
@@ -450,7 +450,7 @@ def test_each_setback_lasts_longer_until_others_text_has_helped() -> None:
             watch, waited = watch.passed(), waited + 1
         checks.append(waited)
     assert checks == [2, 3, 5, 9, 17, 33, 65, 65]
-    assert replace(watch, won=64).same_again().set_back().waits == 1
+    assert replace(watch, won=64).reset_comparison().set_back().waits == 1
 
 
 def test_a_quarantine_ends_with_the_checks_that_pass() -> None:

@@ -146,7 +146,7 @@ async def test_accounts_weigh_as_in_a_batch_and_not_by_their_texts() -> None:
     shown = answers(phrase, column_sums)
     others.weigh(dict.fromkeys((*HONEST, *OTHERS), 1.0))
     assert (await others.planted(shown)).accounts == frozenset(OTHERS)
-    others.same_again()
+    others.reset_comparison()
     others.weigh(dict.fromkeys(HONEST, 1.0) | dict.fromkeys(OTHERS, 2.0))
     assert await others.planted(shown) == NOTHING, "of a majority nobody can be told apart"
     others.weigh(dict.fromkeys(HONEST, 1.0))
@@ -172,7 +172,7 @@ async def test_answers_of_several_checks_count_together() -> None:
     assert found[-1] == frozenset(OTHERS)
     for seed in range(8):
         assert await apart.planted(answers(policy, column_sums, seed=seed)) == NOTHING
-        apart.same_again()
+        apart.reset_comparison()
 
 
 async def test_a_phrase_is_forgotten_with_the_texts_that_follow() -> None:

@@ -43,7 +43,7 @@ def rationaliser(folder: Path) -> Rationaliser:
 def test_right_own_texts_take_the_place_of_the_answers(tmp_path: Path) -> None:
     shown = Oracle(FAMILIES, 24, lambda _family: 1.0).demonstrate(0, random.Random(1))
     assert {each.family for each in shown} == {0, 1}
-    found = trio.run(rationaliser(tmp_path).own_ways, shown)
+    found = trio.run(rationaliser(tmp_path).own_solutions, shown)
     prompts = [hinted(each.prompt, each.answer.decode()) for each in shown]
     assert found == tuple(
         Demonstration(each.task, each.prompt, own_text(prompts[place], place), None)
@@ -65,7 +65,7 @@ def test_an_answer_that_cannot_be_scored_is_left_out(tmp_path: Path) -> None:
     unknown = Demonstration(type(shown.task)(shown.family, 2**40), shown.prompt, shown.completion, None)
     with pytest.raises(CheckFailed):
         trio.run(LocalChecker(FAMILIES).prompt, unknown.task)
-    assert trio.run(rationaliser(tmp_path).own_ways, [unknown]) == ()
+    assert trio.run(rationaliser(tmp_path).own_solutions, [unknown]) == ()
 
 
 TOO_LONG = Refusal(RefusalReason.WINDOW, "the prompt and an answer exceed the window")
@@ -84,5 +84,5 @@ class Narrow(Credulous):
 def test_hinted_prompts_beyond_the_window_are_left_out(tmp_path: Path) -> None:
     shown = Oracle(FAMILIES, 24, lambda _family: 1.0).demonstrate(0, random.Random(1))
     events = EventLog(tmp_path / "events.jsonl", clock=lambda: 0.0)
-    found = trio.run(Rationaliser(Narrow(), LocalChecker(FAMILIES), events).own_ways, shown)
+    found = trio.run(Rationaliser(Narrow(), LocalChecker(FAMILIES), events).own_solutions, shown)
     assert [each.task for each in found] == [shown[1].task]

@@ -1,4 +1,4 @@
-"""The words of `sapo watch`: views of the page as lines of text, for any width from 60 columns on."""
+"""Formatting of `sapo watch`: views of the page as lines of text, for any width from 60 columns on."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def head(status: View) -> str:
 
 
 def health(status: View) -> list[str]:
-    """Return what is wrong, each with what to do."""
+    """Return the findings, each with its hint."""
     found = [f"{each['level']}: {each['text']}\n  {each['hint']}" for each in status["findings"]]
     return found or ["nothing is wrong"]
 
@@ -96,7 +96,7 @@ def rollout_rows(view: View) -> list[tuple[str, ...]]:
 
 
 def rollout_lines(view: View) -> list[str]:
-    """Return one rollout in full: its place, its prompt, its answers and every stage of its verification."""
+    """Return one rollout in full: epoch and slot, prompt, answers and every stage of its verification."""
     mark = {True: "ok  ", False: "fail", None: "-   "}
     return [
         f"rollout {view['content_id']}",

@@ -1,4 +1,4 @@
-"""Long computations beside the event loop."""
+"""Long computations in a worker thread."""
 
 from typing import TypeVar
 
@@ -9,11 +9,11 @@ from sapo_verification.working import Working
 T = TypeVar("T")
 
 
-async def beside(working: Working[T]) -> T:
-    """Run the long parts in a worker thread, all else in this one, and return the result.
+async def offload(working: Working[T]) -> T:
+    """Run the long parts of a computation in a worker thread, the rest in this one, and return the result.
 
-    Other tasks go on meanwhile: Python lets the threads take turns every few milliseconds. When it is
-    cancelled a part that has begun goes on, and nobody waits for it.
+    Other tasks run meanwhile, since Python switches between the threads every few milliseconds. After a
+    cancellation a part that has begun runs on in its thread, and its result is dropped.
     """
     result = None
     while True:

@@ -1,4 +1,4 @@
-"""Long computations beside the event loop: other tasks go on, and what goes wrong arrives."""
+"""Long computations in a worker thread: other tasks go on, and errors are raised to the caller."""
 
 import threading
 from functools import partial
@@ -7,7 +7,7 @@ from operator import add
 import pytest
 import trio
 
-from sapo_client.node.runtime.beside import beside
+from sapo_client.node.runtime.offload import offload
 from sapo_verification.working import Working, at_once
 
 
@@ -20,7 +20,7 @@ def sums(numbers: list[int]) -> Working[int]:
 
 async def test_the_result_is_that_of_all_parts_at_once() -> None:
     for numbers in ([], [4], [1, 2, 3]):
-        assert await beside(sums(numbers)) == at_once(sums(numbers)) == sum(numbers)
+        assert await offload(sums(numbers)) == at_once(sums(numbers)) == sum(numbers)
 
 
 async def test_other_tasks_go_on_while_a_part_runs() -> None:
@@ -36,7 +36,7 @@ async def test_other_tasks_go_on_while_a_part_runs() -> None:
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(release)
-        assert await beside(waiting())
+        assert await offload(waiting())
 
 
 async def test_what_lies_between_the_parts_runs_where_it_is_waited_for() -> None:
@@ -47,7 +47,7 @@ async def test_what_lies_between_the_parts_runs_where_it_is_waited_for() -> None
             threads.append(threading.get_ident())
             threads.append((yield threading.get_ident))
 
-    await beside(noting())
+    await offload(noting())
     own = threading.get_ident()
     assert [thread == own for thread in threads] == [True, False, True, False]
 
@@ -60,16 +60,16 @@ async def test_nobody_waits_for_a_part_after_the_end() -> None:
         return was_released
 
     with trio.move_on_after(0.01) as scope:
-        await beside(waiting())
+        await offload(waiting())
     assert scope.cancelled_caught
     assert not is_released.is_set()
     is_released.set()
 
 
-@pytest.mark.parametrize("run", [beside, at_once])
+@pytest.mark.parametrize("run", [offload, at_once])
 async def test_a_part_that_fails_fails_the_whole(run: object) -> None:
     def failing() -> Working[None]:
         yield lambda: 1 // 0
 
     with pytest.raises(ZeroDivisionError):
-        await beside(failing()) if run is beside else at_once(failing())
+        await offload(failing()) if run is offload else at_once(failing())
