@@ -31,7 +31,7 @@ _RAISED: Final = (
 """What code in a template raises, Jinja's own errors aside."""
 
 _MAX_FRAMES: Final = 2000
-"""Of Python: twice its default. A macro that calls itself 100,000 times, as py_ecc permits, ends the process."""
+"""Of Python: twice its default. Calls that are nested 100,000 deep, as py_ecc permits, end the process."""
 
 _BOUND: Final = Lock()
 """The bound is the interpreter's, and a sampler in another thread renders prompts, too."""

@@ -70,6 +70,19 @@ def _config_error(text: str, hint: str) -> SapoError:
     return SapoError(text, hint=hint, exit_code=ExitCode.CONFIG)
 
 
+def contradicting(
+    name: str, why: str, *, hint: str = "correct it, or copy the model's folder anew"
+) -> SapoError:
+    """Return the error for a ``config.json`` that no model can be built from.
+
+    Args:
+        name: folder or hub name.
+        why: which settings contradict each other; its first line is told.
+        hint: what to do.
+    """
+    return _config_error(f"the config.json of {name!r} contradicts itself: {why.splitlines()[0]}", hint)
+
+
 def known_refusal(name: str, error: BaseException) -> SapoError | None:
     """Return the error of a person for what transformers or the hub raised; None if it is none of these.
 

@@ -18,6 +18,8 @@ UNREADABLE: Final = (
     LookupError,
     TypeError,
     AttributeError,
+    ArithmeticError,
+    AssertionError,
     EOFError,
     UnpicklingError,
 )
