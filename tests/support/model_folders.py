@@ -43,7 +43,7 @@ def service_of(folder: Path, **changes: Any) -> Service:
 
 
 def refusals(folder: Path, *, lora_rank: int = 0) -> list[tuple[str, str]]:
-    """Return text and hint of what the doctor and the learner refuse a folder with; none where one does not."""
+    """Return text and hint of the doctor's refusal of a folder and of the learner's, where they refuse it."""
     found = [
         (check.detail, check.hint) for check in doctored(folder, lora_rank=lora_rank) if check.state == "fail"
     ]

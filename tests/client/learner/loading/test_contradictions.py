@@ -25,9 +25,7 @@ from sapo_client.learner.loading.folder import require_causal_sample
 from sapo_client.learner.policy import load_policy
 
 CORRECT = "correct it, or copy the model's folder anew"
-NOTHING = (
-    "settings of its config.json contradict each other or its weights: correct it, or copy the folder anew"
-)
+NOTHING = "its config.json contradicts itself or its weights: correct it, or copy the folder anew"
 
 CONTRADICTIONS: dict[str, tuple[dict[str, Any], str, str]] = {
     "padding": (
@@ -94,17 +92,17 @@ def save_model(folder: Path, kind: type[PretrainedConfig], **changes: Any) -> Pa
 def test_sizes_with_which_nothing_can_be_computed_are_refused_in_a_line(tmp_path: Path) -> None:
     """A rotation of three of twelve numbers, which come in pairs."""
     folder = save_model(tmp_path / "model", StableLmConfig, **SIZES, partial_rotary_factor=0.25)
-    why = "RuntimeError: The size of tensor a (3) must match the size of tensor b (4) at non-singleton dimension 3"
-    assert refusals(folder) == [(f"the model {str(folder)!r} computes nothing: {why}", NOTHING)] * 2
+    why = "RuntimeError: The size of tensor a (3) must match the size of tensor b (4) at non-singleton"
+    text = f"the model {str(folder)!r} computes nothing: {why} dimension 3"
+    assert refusals(folder) == [(text, NOTHING)] * 2
 
 
 def test_an_encoder_that_is_no_language_model_is_refused(tmp_path: Path) -> None:
     folder = make_policy_folder(tmp_path / "model")
     ReformerConfig(is_decoder=False).save_pretrained(folder)
     why = "AssertionError: If you want to use `ReformerModelWithLMHead` make sure that `is_decoder=True`."
-    assert (
-        refusals(folder) == [(f"the config.json of {str(folder)!r} contradicts itself: {why}", CORRECT)] * 2
-    )
+    text = f"the config.json of {str(folder)!r} contradicts itself: {why}"
+    assert refusals(folder) == [(text, CORRECT)] * 2
 
 
 def test_an_encoder_with_very_large_layers_is_refused_by_the_doctor(tmp_path: Path) -> None:
@@ -135,7 +133,6 @@ WHOLE: dict[str, tuple[type[PretrainedConfig], dict[str, Any]]] = {
     ),
     "attends in every third layer": (
         RecurrentGemmaConfig,
-        ReformerConfig,
         {**SIZES, "num_hidden_layers": 3, "lru_width": 48, "attention_window_size": 16},
     ),
 }
