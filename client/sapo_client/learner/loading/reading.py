@@ -12,6 +12,7 @@ import torch
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.imports import collector_paused
 from sapo_client.learner.loading.ends import named_ends, require_end
+from sapo_client.learner.loading.heads import require_tied_heads
 from sapo_client.learner.loading.hub import hub_trouble
 from sapo_client.learner.loading.prompts import PromptForm, choose_form
 from sapo_client.learner.loading.refusals import known_refusal, require_whole_model
@@ -68,6 +69,7 @@ def read_model(name: str, *, hint: str, **options: Any) -> ReadModel:
     except (*UNREADABLE, SafetensorError) as error:
         raise refusal(name, error, hint=hint) from error
     require_all_weights(name, model, report)
+    require_tied_heads(name, model)
     _require_words(name, tokenizer)
     named = named_ends(model)
     end = require_end(name, tokenizer, named)
