@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
+from support.policies import make_policy_folder
+from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig
 
 from sapo_client.cli.checks import Check, check_model
 from sapo_client.config import Config, LearnerConfig
@@ -28,6 +30,15 @@ def change_weights(
     """Replace the tensors of a folder with one file of weights."""
     file = folder / "model.safetensors"
     save_file(change(load_file(file)), file, metadata={"format": "pt"})
+
+
+def save_model(folder: Path, kind: type[PretrainedConfig], **changes: Any) -> Path:
+    """Save a random model of a kind with the tokenizer of a small policy."""
+    make_policy_folder(folder)
+    own = AutoConfig.from_pretrained(folder)
+    ids = {"vocab_size": own.vocab_size, "eos_token_id": own.eos_token_id, "pad_token_id": own.pad_token_id}
+    AutoModelForCausalLM.from_config(kind(**{**ids, "bos_token_id": None, **changes})).save_pretrained(folder)
+    return folder
 
 
 def doctored(folder: Path, **learner: Any) -> list[Check]:

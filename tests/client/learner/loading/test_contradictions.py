@@ -6,11 +6,17 @@ from typing import Any
 
 import pytest
 import torch
-from support.model_folders import change_json, change_weights, doctored, one_step, refusals, service_of
+from support.model_folders import (
+    change_json,
+    change_weights,
+    doctored,
+    one_step,
+    refusals,
+    save_model,
+    service_of,
+)
 from support.policies import make_policy_folder
 from transformers import (
-    AutoConfig,
-    AutoModelForCausalLM,
     BertConfig,
     PretrainedConfig,
     RecurrentGemmaConfig,
@@ -78,15 +84,6 @@ SIZES: dict[str, Any] = {
     "num_attention_heads": 4,
     "num_key_value_heads": 2,
 }
-
-
-def save_model(folder: Path, kind: type[PretrainedConfig], **changes: Any) -> Path:
-    """Save a random model of a kind with the tokenizer of a small policy."""
-    make_policy_folder(folder)
-    own = AutoConfig.from_pretrained(folder)
-    ids = {"vocab_size": own.vocab_size, "eos_token_id": own.eos_token_id, "pad_token_id": own.pad_token_id}
-    AutoModelForCausalLM.from_config(kind(**{**ids, "bos_token_id": None, **changes})).save_pretrained(folder)
-    return folder
 
 
 def test_sizes_with_which_nothing_can_be_computed_are_refused_in_a_line(tmp_path: Path) -> None:
