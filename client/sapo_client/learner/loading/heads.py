@@ -44,10 +44,9 @@ def require_tied_heads(name: str, model: Any) -> None:
 def _same_in_files(folder: Path, target: str, source: str) -> bool:
     """Whether two tensors have the same values in a folder's files, or one is in none of them."""
     with ExitStack() as stack:
-        found = [_of_name(_tensors(folder, stack), name) for name in (target, source)]
-        if found[0] is None or found[1] is None:
+        one, other = (_of_name(_tensors(folder, stack), name) for name in (target, source))
+        if one is None or other is None:
             return True
-        one, other = found
         count = int(one.get_shape()[0]) if hasattr(one, "get_shape") else len(one)
         return all(
             torch.equal(one[start : start + _ROWS], other[start : start + _ROWS])
