@@ -25,11 +25,19 @@ _ADAPTER: Final = "default"
 _WRAPPED: Final = "base_model.model."
 """What peft puts in front of the names of a model's modules."""
 
+_MAMBA_KINDS: Final = frozenset({"falcon_h1", "falcon_mamba", "mamba", "mamba2", "nemotron_h"})
+"""Model types to whose layers of the names below peft adds no adapters, ``dt_proj`` aside."""
+
+_MAMBA_WEIGHTS: Final = frozenset({"conv1d", "dt_proj", "out_proj"})
+"""Layers of a state space model whose weights are given to its kernels."""
+
 _IN_MEMORY: Final = Path("/dev/shm")  # noqa: S108  # a folder of our own is made in it
 
 
 def add_adapters(model: Any, rank: int) -> Any:
     """Return the model with adapters on every linear layer but the head; only they are trained.
+
+    Layers whose weights are used without calling them, or that return more than a product, get none.
 
     Raises:
         SapoError: the architecture has no such layers.
@@ -40,7 +48,12 @@ def add_adapters(model: Any, rank: int) -> Any:
     from peft import LoraConfig, get_peft_model
 
     config = LoraConfig(
-        r=rank, lora_alpha=2 * rank, lora_dropout=0.0, target_modules="all-linear", task_type="CAUSAL_LM"
+        r=rank,
+        lora_alpha=2 * rank,
+        lora_dropout=0.0,
+        target_modules="all-linear",
+        exclude_modules=_without_adapters(model) or None,
+        task_type="CAUSAL_LM",
     )
     try:
         with warnings.catch_warnings():
@@ -52,6 +65,17 @@ def add_adapters(model: Any, rank: int) -> Any:
             hint="leave learner.lora_rank at 0 to train all parameters",
             exit_code=ExitCode.CONFIG,
         ) from error
+
+
+def _without_adapters(model: Any) -> list[str]:
+    """Return the last names of linear layers to which no adapter can be added."""
+    routers = {
+        name.rpartition(".")[2]
+        for name, module in model.named_modules()
+        if isinstance(module, torch.nn.Linear) and "Router" in type(module).__name__
+    }
+    used = _MAMBA_WEIGHTS if model.config.model_type in _MAMBA_KINDS else frozenset()
+    return sorted(routers | used)
 
 
 def has_adapters(model: Any) -> bool:

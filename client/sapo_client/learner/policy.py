@@ -17,6 +17,7 @@ from sapo_client.learner.cpu.linear import use_fast_linear
 from sapo_client.learner.loading.causality import require_causal, require_numbers
 from sapo_client.learner.loading.prompts import PromptForm, TemplateRaised, render
 from sapo_client.learner.loading.reading import read_model
+from sapo_client.learner.losses.plain_head import has_all_logits
 from sapo_client.learner.sizing.kernels import missing_gpu, require_kernels
 from sapo_client.learner.sizing.precision import loading_options
 
@@ -170,11 +171,13 @@ def _load(name: str, device: torch.device, base: BaseName, *, on_host: bool) -> 
     _disable_dropout(model)
     if device.type == "cpu":
         use_fast_linear(model)
-        tune_malloc(sum(each.nbytes for each in model.parameters()))
     # quantised weights are placed while loading
     model = model if on_host or base == "nf4" else model.to(device)
     require_numbers(name, model)
     require_causal(name, model)
+    if device.type == "cpu":
+        weight_bytes = sum(each.nbytes for each in model.parameters())
+        tune_malloc(weight_bytes, all_logits=has_all_logits(model))
     pad = tokenizer.pad_token_id
     return Policy(
         model=model,

@@ -8,6 +8,18 @@ import torch
 
 from sapo_client.errors import ExitCode, SapoError
 
+RAISED_BY_MODELS: Final = (
+    RuntimeError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    LookupError,
+    ArithmeticError,
+    AssertionError,
+)
+"""What transformers' architectures raise whose configuration contradicts itself or is cut short, or that look
+at values where there are none."""
+
 _TOKENS: Final = 8
 
 _MOST: Final = {torch.float32: 1e-3}
@@ -17,22 +29,44 @@ _MOST_16_BIT: Final = 5e-2
 
 
 def require_numbers(name: str, model: Any) -> None:
-    """Raise if a model's logits are no numbers; a step would be undone each time, and nothing learned.
+    """Raise if a model computes no logits, or no numbers, with which each step would be undone.
 
     Args:
         name: folder or hub name.
         model: of transformers, in evaluation mode.
 
     Raises:
-        SapoError: they are not.
+        SapoError: it does not.
     """
-    first = torch.zeros((1, 1), dtype=torch.long, device=model.device)
-    with torch.no_grad():
-        if not model(input_ids=first, use_cache=False).logits.isnan().any():
-            return
+    two = torch.zeros((1, 2), dtype=torch.long, device=model.device)
+    try:
+        with torch.no_grad():
+            logits = model(input_ids=two, use_cache=False).logits
+    except torch.OutOfMemoryError:
+        raise
+    except RAISED_BY_MODELS as error:
+        raise not_computing(name, error) from error
+    # a logit of minus infinity is a token that is never sampled; of infinity, no probability is a number
+    if not logits.float().log_softmax(-1).isnan().any():
+        return
     raise SapoError(
         f"the model {name!r} computes no numbers (NaN): its weights are damaged, or too large for their type",
         hint="copy the folder anew; with adapters try learner.base = bfloat16 or float32",
+        exit_code=ExitCode.CONFIG,
+    )
+
+
+def not_computing(name: str, error: BaseException) -> SapoError:
+    """Return the error for a model that is built and raises where it computes logits.
+
+    Args:
+        name: folder or hub name.
+        error: what was raised.
+    """
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return SapoError(
+        f"the model {name!r} computes nothing: {type(error).__name__}: {lines[0] if lines else 'no reason'}",
+        hint="its config.json contradicts itself or its weights: correct it, or copy the folder anew",
         exit_code=ExitCode.CONFIG,
     )
 

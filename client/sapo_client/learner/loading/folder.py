@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final
 
-from sapo_client.learner.loading.causality import require_causal
+from sapo_client.learner.loading.causality import RAISED_BY_MODELS, not_computing, require_causal
 from sapo_client.learner.loading.reading import read_model, refusal
 from sapo_client.learner.loading.weights import UNREADABLE
 from sapo_client.learner.sizing.skeleton import make_sample
@@ -20,8 +20,8 @@ _SAMPLE_PARAMETERS: Final = 2**28
 def check_folder(name: str, quantisation: Any) -> None:
     """Read a model as the learner does, but for its tensors' values.
 
-    What only values show is not found: damage inside a tensor. Whether the model is causal is told by one
-    layer with random values, if that is not too large. Of quantised weights the sizes are not compared.
+    What only values show is not found: damage inside a tensor. Whether the model is causal is told by a
+    small sample with random values. Of quantised weights the sizes are not compared.
 
     Args:
         name: folder or hub name; a hub's model is not downloaded, and its architecture alone is looked at.
@@ -34,9 +34,36 @@ def check_folder(name: str, quantisation: Any) -> None:
         _check_quantised(name, quantisation)
     elif Path(name).is_dir():
         read_model(name, hint=_HINT, device_map="meta")
-    sample = make_sample(name, layers=1, vocabulary=_SAMPLE_TOKENS, parameters=_SAMPLE_PARAMETERS)
-    if sample is not None:
-        require_causal(name, sample)
+    require_causal_sample(name)
+
+
+def require_causal_sample(name: str) -> None:
+    """Raise if a sample of a model is not causal, or computes nothing, as the learner would of the whole.
+
+    Some architectures cannot be cut to one layer, and some layers are too large: the samples are tried one
+    after the other until one computes something. If none does, the learner alone finds out.
+
+    Args:
+        name: folder or hub name.
+
+    Raises:
+        SapoError: the learner would refuse it.
+    """
+    for narrow in (False, True):
+        errors = []
+        for layers in (1, 2, None):
+            sample = make_sample(
+                name, layers=layers, vocabulary=_SAMPLE_TOKENS, parameters=_SAMPLE_PARAMETERS, narrow=narrow
+            )
+            try:
+                if sample is not None:
+                    require_causal(name, sample)
+                    return
+            except RAISED_BY_MODELS as error:
+                errors.append(error)
+        # one sample may compute nothing because it was cut, a narrow one because its widths do not fit
+        if len(errors) > 1 and not narrow:
+            raise not_computing(name, errors[0])
 
 
 def _check_quantised(name: str, quantisation: Any) -> None:

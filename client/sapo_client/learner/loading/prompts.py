@@ -6,14 +6,35 @@ some leave out what they do not expect. So the ways are tried once, when the tok
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from enum import StrEnum
+from threading import Lock
 from typing import Any, Final
 
 from sapo_client.errors import ExitCode, SapoError
 
 _MARKER: Final = "Task 4711: 12 + 7 = ?\nAnswer between <answer> and </answer>."
 """Stands for a task's text."""
+
+
+_RAISED: Final = (
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    ArithmeticError,
+    RecursionError,
+    MemoryError,
+)
+"""What code in a template raises, Jinja's own errors aside."""
+
+_MAX_FRAMES: Final = 2000
+"""Of Python: twice its default. Calls that are nested 100,000 deep, as py_ecc permits, end the process."""
+
+_BOUND: Final = Lock()
+"""The bound is the interpreter's, and a sampler in another thread renders prompts, too."""
 
 
 class PromptForm(StrEnum):
@@ -100,14 +121,26 @@ def render(tokenizer: Any, text: str, form: PromptForm) -> str:
 
     if form is PromptForm.BARE:
         return text
+    messages = _MESSAGES[form](text)
     try:
-        return str(
-            tokenizer.apply_chat_template(_MESSAGES[form](text), add_generation_prompt=True, tokenize=False)
-        )
-    except (TemplateError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as error:
+        with _few_frames():
+            return str(tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False))
+    except (TemplateError, *_RAISED) as error:
         lines = str(error).splitlines()
         raise TemplateRaised(
             f"raises {type(error).__name__}: {lines[0] if lines else 'no reason'}",
             hint="mend the model's chat_template.jinja, or remove it",
             exit_code=ExitCode.CONFIG,
         ) from error
+
+
+@contextmanager
+def _few_frames() -> Iterator[None]:
+    """Bound how deep calls are nested meanwhile; packages raise the bound to where the stack ends."""
+    with _BOUND:
+        before = sys.getrecursionlimit()
+        sys.setrecursionlimit(min(before, _MAX_FRAMES))
+        try:
+            yield
+        finally:
+            sys.setrecursionlimit(before)

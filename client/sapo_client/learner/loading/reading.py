@@ -12,9 +12,14 @@ import torch
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.imports import collector_paused
 from sapo_client.learner.loading.ends import named_ends, require_end
+from sapo_client.learner.loading.heads import require_tied_heads
 from sapo_client.learner.loading.hub import hub_trouble
 from sapo_client.learner.loading.prompts import PromptForm, choose_form
-from sapo_client.learner.loading.refusals import known_refusal, require_whole_model
+from sapo_client.learner.loading.refusals import (
+    known_refusal,
+    require_generation_settings,
+    require_whole_model,
+)
 from sapo_client.learner.loading.weights import UNREADABLE, require_all_weights, unreadable
 
 if TYPE_CHECKING:
@@ -54,6 +59,7 @@ def read_model(name: str, *, hint: str, **options: Any) -> ReadModel:
         import_module("transformers.modeling_utils")  # else the first model imports it
 
     require_whole_model(name)
+    require_generation_settings(name)
     try:
         tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
         model, report = AutoModelForCausalLM.from_pretrained(
@@ -68,6 +74,7 @@ def read_model(name: str, *, hint: str, **options: Any) -> ReadModel:
     except (*UNREADABLE, SafetensorError) as error:
         raise refusal(name, error, hint=hint) from error
     require_all_weights(name, model, report)
+    require_tied_heads(name, model)
     _require_words(name, tokenizer)
     named = named_ends(model)
     end = require_end(name, tokenizer, named)

@@ -58,6 +58,42 @@ def require_config(name: str) -> None:
         )
 
 
+def require_generation_settings(name: str) -> None:
+    """Raise if a ``generation_config.json`` cannot be read; a chat model names its end of a turn there.
+
+    Args:
+        name: folder or hub name.
+
+    Raises:
+        SapoError: it is no JSON object, or transformers would refuse it or pass over its end tokens.
+    """
+    from transformers import GenerationConfig
+
+    try:
+        settings = read_json(name, "generation_config.json")
+    except ValueError as error:
+        raise _generation_error(name, f"no valid JSON: {error}") from error
+    if settings is None:
+        return
+    if not isinstance(settings, dict):
+        raise _generation_error(name, "no JSON object")
+    named = settings.get("eos_token_id")
+    ends = named if isinstance(named, list) else [] if named is None else [named]
+    if not all(type(each) is int for each in ends):
+        raise _generation_error(name, f"wrong: eos_token_id is {named!r}, not a token's id or a list of ids")
+    try:
+        GenerationConfig.from_dict(dict(settings))
+    except (ValueError, TypeError, AttributeError, LookupError) as error:
+        raise _generation_error(name, f"wrong: {str(error).splitlines()[0]}") from error
+
+
+def _generation_error(name: str, why: str) -> SapoError:
+    return _config_error(
+        f"the generation_config.json of {name!r} is {why}",
+        "correct it or copy the model's folder anew; its end tokens alone are used",
+    )
+
+
 _TYPES: Final = ("float32", "bfloat16", "float16", "float64", "auto")
 _ANEW_HINT: Final = "copy the model's folder anew"
 _FOLDER_HINT: Final = (
@@ -68,6 +104,19 @@ _GGUF_HINT: Final = "GGUF files cannot be trained: take the model from which the
 
 def _config_error(text: str, hint: str) -> SapoError:
     return SapoError(text, hint=hint, exit_code=ExitCode.CONFIG)
+
+
+def contradicting(
+    name: str, why: str, *, hint: str = "correct it, or copy the model's folder anew"
+) -> SapoError:
+    """Return the error for a ``config.json`` that no model can be built from.
+
+    Args:
+        name: folder or hub name.
+        why: which settings contradict each other; its first line is told.
+        hint: what to do.
+    """
+    return _config_error(f"the config.json of {name!r} contradicts itself: {why.splitlines()[0]}", hint)
 
 
 def known_refusal(name: str, error: BaseException) -> SapoError | None:

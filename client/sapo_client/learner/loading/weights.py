@@ -18,6 +18,8 @@ UNREADABLE: Final = (
     LookupError,
     TypeError,
     AttributeError,
+    ArithmeticError,
+    AssertionError,
     EOFError,
     UnpicklingError,
 )
@@ -84,6 +86,12 @@ def unreadable(name: str, error: BaseException, *, hint: str) -> SapoError:
         why, hint = "it has no tokenizer.json", "copy the tokenizer's files into the folder"
     elif isinstance(error, json.JSONDecodeError) and (damaged := _damaged_json(folder)):
         why, hint = f"{damaged[0]} is no valid JSON: {why}", "copy the folder anew"
+    if why.startswith("Error no file") and not _shards(folder) and (others := _other_weights(folder)):
+        why = f"it has no model.safetensors, but {_some(others)}"
+        hint = "give the weights as transformers' save_pretrained() writes them; other formats are not read"
+    elif why.startswith("Weights only load failed"):
+        why = "its file of weights (.bin) holds more than tensors, and such a file can run code"
+        hint = "take the model in safetensors, or write it anew with save_pretrained() where you trust it"
     if pointers:
         why = f"{pointers[0]} is a pointer of git-lfs, not the file itself"
         hint = "fetch the files themselves: git lfs pull, in the folder's repository"
@@ -95,6 +103,13 @@ def unreadable(name: str, error: BaseException, *, hint: str) -> SapoError:
 def _shards(folder: Path) -> list[Path]:
     """Return the parts in which a folder has its weights."""
     return [*folder.glob("model-*-of-*.safetensors"), *folder.glob("pytorch_model-*-of-*.bin")]
+
+
+def _other_weights(folder: Path) -> list[str]:
+    """Return the names of a folder's files and broken links that may be weights, under other names."""
+    kinds = ("*.safetensors", "*.bin", "*.pth", "*.pt", "*.gguf", "*.h5", "*.msgpack", "*.onnx")
+    found = sorted(each for kind in kinds for each in folder.glob(kind))
+    return [each.name if each.exists() else f"{each.name}, a link to a missing file" for each in found]
 
 
 def _damaged_json(folder: Path) -> list[str]:

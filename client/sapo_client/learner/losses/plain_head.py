@@ -12,6 +12,8 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
+from sapo_client.learner.losses.chunked_head import MIN_VOCABULARY
+
 _PROBED: Final = 8
 """Tokens of the probe."""
 
@@ -22,6 +24,17 @@ _TOLERANCE: Final = 1e-2
 """Relative to the largest value; 16-bit types round by up to a hundredth of that."""
 
 _KNOWN: Final[WeakKeyDictionary[nn.Module, bool]] = WeakKeyDictionary()
+
+
+def has_all_logits(base: Any) -> bool:
+    """Whether all logits of a large vocabulary exist at once in training, and not blocks of them.
+
+    Args:
+        base: model of transformers, not sharded, without adapters.
+    """
+    head = base.get_output_embeddings()
+    is_large = isinstance(head, nn.Linear) and len(head.weight) >= MIN_VOCABULARY
+    return is_large and not is_plain_head(base, head)
 
 
 def is_plain_head(base: Any, head: nn.Linear) -> bool:

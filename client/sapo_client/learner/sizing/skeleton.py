@@ -21,14 +21,20 @@ from torch import Tensor
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.learner.adapters import add_adapters, base_model
 from sapo_client.learner.cpu.fused_layers import is_llama_style
+from sapo_client.learner.loading.causality import RAISED_BY_MODELS
 from sapo_client.learner.loading.files import small_file
 from sapo_client.learner.loading.hub import hub_address, hub_trouble
-from sapo_client.learner.loading.refusals import known_refusal, require_config, require_whole_model
+from sapo_client.learner.loading.refusals import (
+    contradicting,
+    known_refusal,
+    require_config,
+    require_whole_model,
+)
 from sapo_client.learner.policy import PACKAGED
 from sapo_client.learner.sizing.experts import register_first_expert
 
-_NEED_VALUES: Final = (RuntimeError, ValueError, TypeError, AttributeError, IndexError)
-"""What transformers' architectures raise that look at values, or whose configuration cannot be cut short."""
+_NARROW_HEAD: Final = 8
+"""Width of a head of a narrowed sample; even, for positions are encoded in pairs."""
 
 
 class NoForwardPass(Exception):
@@ -77,7 +83,11 @@ def make_skeleton(model: str, *, lora_rank: int = 0) -> Any:
     Raises:
         SapoError: there is no such model, or transformers does not know it.
     """
-    skeleton = _built(model, read_config(model), attn_implementation="eager")
+    config = read_config(model)
+    try:
+        skeleton = _built(model, config, attn_implementation="eager")
+    except RAISED_BY_MODELS as error:
+        raise _contradiction(model, config, error) from error
     with torch.device("meta"):
         return add_adapters(skeleton, lora_rank) if lora_rank else skeleton
 
@@ -100,14 +110,17 @@ def make_thin_skeleton(model: str, layers: int, *, lora_rank: int, dtype: torch.
         return add_adapters(skeleton, lora_rank) if lora_rank else skeleton
 
 
-def make_sample(model: str, *, layers: int, vocabulary: int, parameters: int) -> Any | None:
+def make_sample(
+    model: str, *, layers: int | None, vocabulary: int, parameters: int, narrow: bool = False
+) -> Any | None:
     """Return the first layers of a model of a name with few tokens and random values, on the CPU.
 
     Args:
         model: as for ``load_policy``.
-        layers: how many; of none, the embeddings and the head are left.
+        layers: how many; of none, the embeddings and the head are left; None for all.
         vocabulary: number of its tokens.
         parameters: the most that it may have.
+        narrow: reduce its widths, so that a model of any size is a small one.
 
     Returns:
         None if it has more, or if an architecture cannot be cut short in this way.
@@ -116,27 +129,45 @@ def make_sample(model: str, *, layers: int, vocabulary: int, parameters: int) ->
         SapoError: there is no such model, or transformers does not know it.
     """
     try:
-        config = _thin_config(model, layers)
-        of_text = config.get_text_config(decoder=True)
+        config = copy.deepcopy(read_config(model)) if layers is None else _thin_config(model, layers)
+        of_text = _text_config(config)
         of_text.vocab_size = vocabulary
         if getattr(of_text, "pad_token_id", None) is not None:
             of_text.pad_token_id = min(of_text.pad_token_id, vocabulary - 1)
+        if narrow:
+            _narrow(of_text)
         if sum(each.numel() for each in _built(model, config).parameters()) > parameters:
             return None
         with torch.random.fork_rng(devices=[]):
             return _built(model, config, device="cpu", dtype=torch.float32)
-    except _NEED_VALUES:
+    except RAISED_BY_MODELS:
         return None
+
+
+def _narrow(config: Any) -> None:
+    """Reduce the widths of a configuration, where they have the names that most architectures use."""
+    config.hidden_size = _NARROW_HEAD * config.num_attention_heads
+    for name in list(vars(config)):
+        if name in ("head_dim", "d_kv"):
+            setattr(config, name, _NARROW_HEAD)
+        elif name.endswith(("ffn_dim", "intermediate_size", "d_inner")):
+            setattr(config, name, config.hidden_size)
 
 
 def _thin_config(model: str, layers: int) -> Any:
     """Return a model's configuration with its first layers only."""
     config = copy.deepcopy(read_config(model))
-    of_text = config.get_text_config(decoder=True)
+    of_text = _text_config(config)
     of_text.num_hidden_layers = layers
     if getattr(of_text, "layer_types", None):
         of_text.layer_types = (of_text.layer_types * layers)[:layers]
     return config
+
+
+def _text_config(config: Any) -> Any:
+    """Return the part of a configuration that describes the language model, to be changed."""
+    # of an encoder with a decoder, transformers returns a copy
+    return config if config.is_encoder_decoder else config.get_text_config(decoder=True)
 
 
 def quantisation_of(model: str) -> Any:
@@ -231,7 +262,7 @@ def without_values() -> Iterator[None]:
     """
     try:
         yield
-    except _NEED_VALUES as error:
+    except RAISED_BY_MODELS as error:
         raise NoForwardPass(str(error)) from error
 
 
@@ -283,11 +314,9 @@ def read_config(model: str) -> Any:
                 return AutoConfig.from_pretrained(folder, trust_remote_code=False)
         return AutoConfig.from_pretrained(model, trust_remote_code=False)
     except StrictDataclassError as error:
-        raise SapoError(
-            f"the config.json of {model!r} contradicts itself: {str(error).splitlines()[-1].strip()}",
-            hint="correct it, or copy the model's folder anew",
-            exit_code=ExitCode.CONFIG,
-        ) from error
+        raise contradicting(model, str(error).splitlines()[-1].strip()) from error
+    except (LookupError, TypeError, AttributeError) as error:
+        raise contradicting(model, f"{type(error).__name__}: {error}") from error
     except (OSError, ValueError) as error:
         if known := known_refusal(model, error):
             raise known from error
@@ -306,6 +335,19 @@ def read_config(model: str) -> Any:
             hint=f"give a folder with a config.json, a hub name within reach, {' or '.join(PACKAGED)}",
             exit_code=ExitCode.CONFIG,
         ) from error
+
+
+def _contradiction(model: str, config: Any, error: BaseException) -> SapoError:
+    """Return the error for a configuration from which no model can be built."""
+    of_text = config.get_text_config(decoder=True)
+    pad, vocabulary = (getattr(of_text, name, None) for name in ("pad_token_id", "vocab_size"))
+    if isinstance(pad, int) and isinstance(vocabulary, int) and 0 < vocabulary <= pad:
+        return contradicting(
+            model,
+            f"its padding token {pad} is not in its vocabulary of {vocabulary}",
+            hint="set pad_token_id in it to null; the learner pads with the tokenizer's token",
+        )
+    return contradicting(model, f"{type(error).__name__}: {error}")
 
 
 def _built(model: str, config: Any, *, device: str = "meta", **options: Any) -> Any:

@@ -21,7 +21,7 @@ SCRIPT = """
         return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 
     if sys.argv[1] == "kept":
-        tune_malloc(2**20)
+        tune_malloc(2**20, all_logits=False)
     new_pages(2**26 + 2**16)  # a little larger: glibc reuses a block only if alignment fits into it as well
     print(new_pages(2**26))
 """
@@ -47,7 +47,7 @@ LAYERS = """
         lines = open("/proc/self/status").read().splitlines()
         return next(int(line.split()[1]) // 1024 for line in lines if line.startswith("RssAnon:"))
 
-    tune_malloc(int(sys.argv[1]))
+    tune_malloc(int(sys.argv[1]), all_logits=sys.argv[2:] == ["all"])
     torch.ones(2**23)
     before, kept = resident(), []
     for _ in range(40):
@@ -61,10 +61,11 @@ LAYERS = """
 def test_the_layers_of_a_large_model_take_the_memory_of_one() -> None:
     """Forty blocks of 32 MiB, each freed before the next, and one MiB that stays after each."""
 
-    def grown_mib(weight_bytes: int) -> int:
-        command = [sys.executable, "-c", textwrap.dedent(LAYERS), str(weight_bytes)]
+    def grown_mib(weight_bytes: int, *logits: str) -> int:
+        command = [sys.executable, "-c", textwrap.dedent(LAYERS), str(weight_bytes), *logits]
         return int(subprocess.run(command, capture_output=True, check=True, text=True).stdout)
 
     assert grown_mib(SMALL_MODEL_BYTES) < 100
+    assert grown_mib(SMALL_MODEL_BYTES - 1, "all") < 100
     # Where the kernel puts a heap decides whether freed blocks happen to fit: one process of a few is enough.
     assert any(grown_mib(SMALL_MODEL_BYTES - 1) > 100 for _ in range(8))

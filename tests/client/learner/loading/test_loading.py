@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
+from support.model_folders import change_json, change_weights, doctored
 from support.policies import make_policy_folder
 from transformers import (
     AutoModelForCausalLM,
@@ -24,8 +25,7 @@ from transformers import (
     T5Config,
 )
 
-from sapo_client.cli.checks import Check, check_model
-from sapo_client.config import Config, LearnerConfig
+from sapo_client.cli.checks import Check
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.learner.adapters import save_adapters
 from sapo_client.learner.policy import load_policy
@@ -48,17 +48,6 @@ def skeleton_refusal(folder: Path) -> tuple[str, str, int]:
     with pytest.raises(SapoError) as caught:
         make_skeleton(str(folder))
     return caught.value.text, caught.value.hint, caught.value.exit_code
-
-
-def change_json(file: Path, **changes: Any) -> None:
-    file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
-
-
-def change_weights(
-    folder: Path, change: Callable[[dict[str, torch.Tensor]], dict[str, torch.Tensor]]
-) -> None:
-    file = folder / "model.safetensors"
-    save_file(change(load_file(file)), file, metadata={"format": "pt"})
 
 
 @pytest.mark.parametrize("base", ["float32", "bfloat16"])
@@ -292,11 +281,6 @@ def test_quantised_weights_are_refused_without_adapters(tmp_path: Path, quantise
     )
     assert (caught.value.text, caught.value.hint) == (expected.detail, expected.hint)
     assert doctored(folder) == [expected]
-
-
-def doctored(folder: Path, **learner: Any) -> list[Check]:
-    settings = LearnerConfig(model=str(folder), device="cpu", **learner)
-    return list(check_model(Config(data_dir=folder / "data", learner=settings)))
 
 
 def cut_short(folder: Path) -> None:

@@ -24,6 +24,9 @@ LEAVES_OUT = LOOP + "<{{ m['role'] }}>{{ m['text'] }}{% endfor %}<answer>"
 RAISES = "{{ raise_exception('not for\nyou') }}"
 BROKEN = "{% for m in messages %}"
 ADDS = "{{ messages[0]['content'] + 1 }}"
+CALLS_ITSELF = "{% macro f(x) %}{{ f(x) }}{% endmacro %}{{ f(messages[0]['content']) }}"
+NESTED = "{{ " + "(" * 5000 + "1" + ")" * 5000 + " }}"
+ENORMOUS = "{{ messages[0]['content'] * 10 ** 16 }}"
 
 
 def folder_with(tmp_path: Path, template: str | None) -> Path:
@@ -54,18 +57,31 @@ def test_the_first_form_that_a_template_takes_is_used(
     assert bool(form.notice) is (form in (PromptForm.PARTS, PromptForm.AFTER_SYSTEM))
 
 
+CALLS_ITSELF_FOR_SEVENS = (
+    "{% macro f(x) %}{{ f(x) }}{% endmacro %}"
+    "{% if '1 + 7' in messages[0]['content'] %}{{ f(1) }}{% endif %}" + PLAIN
+)
 SEVENS = "{% if '1 + 7' in messages[0]['content'] %}{{ raise_exception('no sevens') }}{% endif %}" + PLAIN
 TAKEN, RAISED = "1 + 2 =\n", "1 + 7 =\n"
 
 
-def test_texts_for_which_a_template_raises_are_left_out_and_counted(tmp_path: Path) -> None:
-    folder = folder_with(tmp_path, SEVENS)
+@pytest.mark.parametrize(
+    ("template", "reason"),
+    [
+        (SEVENS, "raises TemplateError: no sevens"),
+        (CALLS_ITSELF_FOR_SEVENS, "raises RecursionError: maximum recursion depth exceeded"),
+    ],
+)
+def test_texts_for_which_a_template_raises_are_left_out_and_counted(
+    tmp_path: Path, template: str, reason: str
+) -> None:
+    folder = folder_with(tmp_path, template)
     service = Service(LearnerSettings(str(folder), tmp_path / "run", device="cpu", max_new_tokens=8))
     asked = {"prompts": [RAISED, TAKEN], "completions_per_prompt": 2, "handles": [1, 2]}
     sampled = service.call("generate", asked)
     assert [len(group) for group in sampled["completions"]] == [0, 2]
-    told = ("template", "the model's chat template raises TemplateError: no sevens")
-    assert sampled["refusals"] == {0: told}
+    [(place, (kind, told))] = sampled["refusals"].items()
+    assert (place, kind, told[: 26 + len(reason)]) == (0, "template", f"the model's chat template {reason}")
     assert service.call("evaluate", {"prompts": [RAISED]})["completions"] == [b""]
     shown = {"family": 0, "author": b"7" * 7, "completion": b"19", "answer": b"19"}
     answered = {"completions": [b"3", b"4"], "rewards": [1.0, 0.0], "external": True, "handle": None}
@@ -88,6 +104,9 @@ def test_texts_for_which_a_template_raises_are_left_out_and_counted(tmp_path: Pa
         (RAISES, "raises TemplateError: not for"),
         (BROKEN, "raises TemplateSyntaxError: Unexpected end of template."),
         (ADDS, 'raises TypeError: can only concatenate str (not "int") to str'),
+        (CALLS_ITSELF, "raises RecursionError: maximum recursion depth exceeded"),
+        (NESTED, "raises RecursionError: maximum recursion depth exceeded"),
+        (ENORMOUS, "raises MemoryError: no reason"),
     ],
 )
 def test_a_template_that_never_shows_the_task_is_refused(tmp_path: Path, template: str, reason: str) -> None:

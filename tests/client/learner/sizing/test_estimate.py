@@ -114,6 +114,18 @@ TRIALS = {
     "22 million, all parameters": Trial(
         {"hidden_size": 384, "intermediate_size": 1024, "num_hidden_layers": 6, "vocab_size": 32_000}, {}
     ),
+    "20 million, divided logits": Trial(
+        {
+            "hidden_size": 256,
+            "intermediate_size": 768,
+            "num_hidden_layers": 4,
+            "num_attention_heads": 4,
+            "vocab_size": 64_000,
+            "logits_scaling": 8.0,
+        },
+        {},
+        GraniteConfig,
+    ),
     # above SMALL_MODEL_BYTES: for a smaller model malloc keeps what a step has freed, in gaps of any size
     "80 million, adapters and checkpointing": Trial(
         {"hidden_size": 768, "intermediate_size": 2048, "num_hidden_layers": 10, "vocab_size": 24_000},
