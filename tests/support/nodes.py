@@ -27,6 +27,7 @@ from sapo_client.config import (
 )
 from sapo_client.config_layers import Setting
 from sapo_client.node.app import NodeApp, RunOptions
+from sapo_client.node.roles import NO_ROLES, Roles
 from sapo_client.node.runtime.clock import Clock, steady_clock, wall_clock
 from sapo_client.observe.control_client import ControlClient
 from sapo_client.observe.events import Event, read_events
@@ -152,6 +153,7 @@ class Home:
         clock: Clock = wall_clock,
         steady: Clock | None = None,
         options: RunOptions | None = None,
+        roles: Roles = NO_ROLES,
     ) -> NodeApp:
         """Return a node with this data directory, not running yet.
 
@@ -172,6 +174,7 @@ class Home:
             show=_say_nothing,
             clock=clock,
             steady=steady,
+            roles=roles,
         )
 
     def events(self, *names: str) -> Events:

@@ -181,16 +181,23 @@ class NodeApp:
     @property
     def goes_on(self) -> RunOptions | None:
         """After ``run``: how the node is to be opened again at once, or None if it has ended."""
-        left = None if self._last_step is None else self._last_step - self._learner.step
-        if not self._reopens or (left is not None and left <= 0):
-            return None
-        return replace(self._options, fresh=False, steps=left)
+        return self.left if self._reopens else None
 
     @property
-    def left_early(self) -> int | None:
-        """The exit code of a node that was asked to stop before it had joined; none of any other."""
-        stops = self._shutdown.draining.is_set() and not self._has_joined
-        return self._shutdown.exit_code if stops else None
+    def left(self) -> RunOptions | None:
+        """How the node is to be opened again after a failure; None if it has nothing left to do."""
+        steps = self._options.steps
+        if self._last_step is not None:
+            steps = self._last_step - self._learner.step
+        is_asked_to_stop = self._shutdown.draining.is_set() and not self._reopens
+        if is_asked_to_stop or (steps is not None and steps <= 0):
+            return None
+        return replace(self._options, fresh=self._options.fresh and not self._has_joined, steps=steps)
+
+    @property
+    def exit_code(self) -> int:
+        """Of a node that has nothing left to do."""
+        return self._shutdown.exit_code
 
     @property
     def addresses(self) -> tuple[str, ...]:

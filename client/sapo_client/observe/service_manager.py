@@ -39,8 +39,12 @@ class ServiceManager:
         self._send("READY=1")
 
     def starts_later(self, finding: HealthFinding) -> None:
-        """Tell why the node has not joined yet, and ask for as long as a start may take from now on."""
-        self._send(f"{_status(finding)}\nEXTEND_TIMEOUT_USEC={SERVICE_START_SECONDS * 1_000_000}")
+        """Tell why the node does not run, and ask for as long as a start may take from now on.
+
+        The watchdog is fed for the manager that was told of an earlier start.
+        """
+        patience = f"EXTEND_TIMEOUT_USEC={SERVICE_START_SECONDS * 1_000_000}"
+        self._send(f"{_status(finding)}\n{patience}\nWATCHDOG=1")
 
     def assessed(self, findings: Sequence[HealthFinding], call: CallFacts | None) -> None:
         """Tell the first finding, and feed the watchdog unless the node makes no progress.
