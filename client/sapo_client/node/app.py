@@ -261,6 +261,7 @@ class NodeApp:
             starting.start_soon(nursery.start, self._checkers.run)
             starting.start_soon(nursery.start, self._learner.run)
             starting.start_soon(start_transport, nursery, self._context.transport)
+            starting.start_soon(self._health.look_before_start)
 
     def _keep(self, name: str, service: Service) -> Service:
         return partial(self._supervisor.keep, name, service)

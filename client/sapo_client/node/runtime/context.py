@@ -34,7 +34,7 @@ class NodeContext:
 
     Attributes:
         clock: the time by which the node lives; no jump of the wall clock before it is believed.
-        clock_watch: says whether the wall clock is believed.
+        clock_watch: says whether the wall clock is believed, and which time has passed for certain.
         rng: has a seed of its own on every node, or all nodes would choose alike.
         fresh: begin with the configured model although checkpoints exist.
     """
