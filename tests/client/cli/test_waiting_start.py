@@ -81,6 +81,26 @@ def test_a_node_that_is_started_on_a_full_disk_waits_for_space(
     assert code == 130
 
 
+def test_a_node_whose_standard_error_is_a_file_on_the_full_disk_waits_too(
+    sapo: Run, home: dict[str, str], tmp_path: Path
+) -> None:
+    """Nobody can be told, and what is printed later is in the file."""
+    sapo("keys", "new", "key", "--no-passphrase")
+    folder, errors = tmp_path / "node", tmp_path / "errors"
+    join = shlex.join([SAPO, "join", "--alone", "--identity", "key", "--data-dir", str(folder)])
+    with started(["/bin/sh", "-c", f"ulimit -S -f 0 && exec {join} 2> {errors}"], home) as process:
+        while not (folder / "node.lock").exists():
+            assert process.poll() is None
+        until_told(sapo, folder, "or hangs (another process): it does not answer yet")
+        _, most = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (most, most))
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("round 1 ")
+        code, _ = interrupted(process)
+    assert code == 130
+    assert "stopping after this round" in errors.read_text()
+
+
 def test_a_node_whose_server_is_away_at_its_start_waits_for_it(
     sapo: Run, home: dict[str, str], tmp_path: Path
 ) -> None:
