@@ -78,7 +78,6 @@ class NodeApp:
         steady: seconds of a clock that nobody sets.
     """
 
-    _reopens = False
     _last_step: int | None = None
     _has_joined = False
 
@@ -174,14 +173,12 @@ class NodeApp:
 
     def _reopen(self) -> None:
         """End this node after its round, to be opened again with its data directory's newest terms."""
-        if not self._shutdown.draining.is_set():
-            self._reopens = True
-            self._shutdown.request("the swarm's terms change", ExitCode.DONE)
+        self._shutdown.reopen("the swarm's terms change")
 
     @property
     def goes_on(self) -> RunOptions | None:
         """After ``run``: how the node is to be opened again at once, or None if it has ended."""
-        return self.left if self._reopens else None
+        return self.left if self._shutdown.reopens else None
 
     @property
     def left(self) -> RunOptions | None:
@@ -189,7 +186,7 @@ class NodeApp:
         steps = self._options.steps
         if self._last_step is not None:
             steps = self._last_step - self._learner.step
-        is_asked_to_stop = self._shutdown.draining.is_set() and not self._reopens
+        is_asked_to_stop = self._shutdown.draining.is_set() and not self._shutdown.reopens
         if is_asked_to_stop or (steps is not None and steps <= 0):
             return None
         return replace(self._options, fresh=self._options.fresh and not self._has_joined, steps=steps)

@@ -160,6 +160,22 @@ async def test_of_a_node_that_failed_the_steps_are_left_that_it_has_not_taken(
     assert node.left == RunOptions(steps=9 - node.step)
 
 
+async def test_a_node_that_is_stopped_while_its_terms_change_is_not_opened_again(
+    policy: Path, weekdays: Suite, tmp_path: Path
+) -> None:
+    """Its last round may take minutes, in which the operator stops it."""
+    home = Home(tmp_path, 1, manifest_of(weekdays), policy)
+    node = home.node(MemoryHub())
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(node.run)
+        await until(lambda: home.events("step"))
+        node._reopen()
+        assert node.left == RunOptions()
+        await home.stop()
+    assert (node.goes_on, node.left, node.exit_code) == (None, None, 0)
+    assert [event["why"] for event in home.events("stopped")] == ["sapo stop"]
+
+
 async def test_a_node_that_was_to_end_is_not_waited_for(
     policy: Path, weekdays: Suite, tmp_path: Path
 ) -> None:
