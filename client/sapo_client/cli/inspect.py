@@ -145,8 +145,9 @@ def _show_health(common: Common, data: DataDir) -> None:
     try:
         report = ControlClient(data).health()
     except SapoError as error:
-        if (report := _health_of_awaited(data)) is None:
+        if (awaited := _health_of_awaited(data)) is None:
             raise _or_starting(data, error) from error
+        report = awaited
     if common.as_json:
         common.output.emit(report.model_dump(mode="json"))
     elif not common.quiet:

@@ -117,8 +117,7 @@ def join(
         _accept(common, invitation, config)
         resolved = common.resolve(flags)  # with the settings that the invitation brought
         config = resolved.config
-    waiting = _waiting(config)
-    waiting.through(partial(_settle, config))
+    waiting = _settled(config)
     opened = keystore.load(path, PassphraseSource(config.passphrase_file))
     _LOG.info("identity %s, data %s, model %s", opened.path, config.data_dir, config.learner.model)
     from sapo_client.node.app import RunOptions
@@ -131,12 +130,15 @@ def join(
     raise typer.Exit(_run(start, waiting, context.find_root().obj))
 
 
-def _waiting(config: Config) -> Waiting:
+def _settled(config: Config) -> Waiting:
+    """Wait until the node has what it needs before its passphrase; return what waits for its start."""
     from sapo_client.locks import Lock
     from sapo_client.node.waiting import Waiting
     from sapo_client.paths import DataDir
 
-    return Waiting(Lock.of_directory(DataDir(config.data_dir)))
+    waiting = Waiting(Lock.of_directory(DataDir(config.data_dir)))
+    waiting.through(partial(_settle, config))
+    return waiting
 
 
 def _run(start: Callable[..., int], waiting: Waiting, roles: Roles | None) -> int:

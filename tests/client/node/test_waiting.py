@@ -172,7 +172,7 @@ async def test_a_node_that_is_stopped_while_its_terms_change_is_not_opened_again
         node._reopen()
         assert node.left == RunOptions()
         await home.stop()
-    assert (node.goes_on, node.left, node.exit_code) == (None, None, 0)
+    assert [node.goes_on, node.left, node.exit_code] == [None, None, 0]
     assert [event["why"] for event in home.events("stopped")] == ["sapo stop"]
 
 
