@@ -14,6 +14,7 @@ from sapo.node import Node
 from sapo.rollouts import ScoredRollout
 from sapo.swarm import found_swarm
 from sapo_client.errors import SapoError
+from sapo_client.observe.findings import HealthFinding
 from sapo_client.observe.status import RoundSummary
 
-__all__ = ["Node", "RoundSummary", "SapoError", "ScoredRollout", "found_swarm"]
+__all__ = ["HealthFinding", "Node", "RoundSummary", "SapoError", "ScoredRollout", "found_swarm"]

@@ -23,14 +23,22 @@ if TYPE_CHECKING:
 
     from sapo_client.config import Config
     from sapo_client.keystore import Identity
+    from sapo_client.locks import Lock
     from sapo_client.node.roles import StartedNode
+    from sapo_client.node.waiting import Waiting
+    from sapo_client.observe.findings import HealthFinding
     from sapo_client.observe.status import RoundSummary
     from sapo_client.paths import DataDir
 
 OnRound = TypeVar("OnRound", bound="Callable[[RoundSummary], object]")
+OnWaiting = TypeVar("OnWaiting", bound="Callable[[HealthFinding], object]")
 OnRollout = TypeVar("OnRollout", bound="Callable[[ScoredRollout], object]")
 
 IDENTITY_FILE = "identity.json"
+
+
+class _NotWaited(Exception):
+    """The program ended the node while its start was waited for."""
 
 
 class Node:
@@ -39,6 +47,10 @@ class Node:
     The node has a thread and child processes of its own. Callbacks run on another thread, one at a time and
     in order, and never hold the node up. When a callback raises, the node stops, and the exception comes out
     of ``wait``, ``stop`` or the ``with`` block.
+
+    While the model's server is away or the disk is full, the node says so on standard error, waits, and tries
+    again at least once a minute: at its start, which does not return meanwhile, and later. ``on_waiting`` and
+    `sapo status` say it too; ``stop`` ends it.
 
     Args:
         data_dir: its directory: identity, databases, checkpoints, events. The next start resumes there.
@@ -53,6 +65,7 @@ class Node:
         model: `bundled`, a Hugging Face model, or a folder that holds one; None for the setting's default.
         steps: stop by itself after so many steps; None to train until it is stopped.
         fresh: start with ``model`` although checkpoints exist; these are kept.
+        waits: whether it waits so; otherwise it raises.
         settings: any others by their dotted names, such as ``{"learner.temperature": 0.8}``; see
             docs/reference/configuration.md. Neither the user's file nor environment variables are read.
 
@@ -74,6 +87,7 @@ class Node:
         model: str | Path | None = None,
         steps: int | None = None,
         fresh: bool = False,
+        waits: bool = True,
         settings: Mapping[str, object] | None = None,
     ) -> None:
         own = Path(data_dir) / IDENTITY_FILE
@@ -96,6 +110,8 @@ class Node:
         self._identity = _open_identity(self._config, create=identity is None)
         self._steps = steps
         self._fresh = fresh
+        self._waits = waits
+        self._on_waiting: list[Callable[[HealthFinding], object]] = []
         self._on_round: list[Callable[[RoundSummary], object]] = []
         self._on_external: list[Callable[[ScoredRollout], object]] = []
         self._on_reward: list[Callable[[ScoredRollout], object]] = []
@@ -104,7 +120,7 @@ class Node:
         self._thread = threading.Thread(target=self._run, name="sapo-node", daemon=True)
         self._result: outcome.Outcome[int] | None = None
         self._settled = threading.Event()  # it has started, or it has ended
-        self._stop_wanted = False
+        self._stop_wanted = threading.Event()
         self._app: StartedNode | None = None
         self._token: trio.lowlevel.TrioToken | None = None
 
@@ -116,6 +132,14 @@ class Node:
         It may be used as a decorator, and more than one function may be registered.
         """
         self._on_round.append(function)
+        return function
+
+    def on_waiting(self, function: OnWaiting) -> OnWaiting:
+        """Call a function with what the node waits for, after each try to start; return the function.
+
+        It takes a finding: ``code`` (``server_away`` or ``disk_full``), ``text`` and ``hint``, in words.
+        """
+        self._on_waiting.append(function)
         return function
 
     def on_external(self, function: OnRollout) -> OnRollout:
@@ -217,7 +241,7 @@ class Node:
         """Start it, and return it once it is connected and serves its reports.
 
         Raises:
-            SapoError: it cannot start, or was started before.
+            SapoError: it cannot start and does not wait for what it lacks, or was started before.
         """
         if self.is_started:
             raise SapoError(
@@ -251,7 +275,7 @@ class Node:
 
     def request_stop(self, *, finish: bool = True) -> None:
         """Let it end after the current round and a checkpoint, or at once; return immediately."""
-        self._stop_wanted = True
+        self._stop_wanted.set()
         if self._app is not None and self._token is not None and self.is_running:
             import trio
 
@@ -302,8 +326,33 @@ class Node:
             listener.put(None)
 
     def _run_node(self) -> int:
+        from sapo_client.locks import Lock
+        from sapo_client.node.waiting import Waiting
+        from sapo_client.paths import DataDir
+
+        lock = Lock.of_directory(DataDir(self.data_dir))
+        if not self._waits:
+            return self._prepared(lock, None)()
+        waiting = Waiting(
+            lock,
+            told=partial(self._tell, self._on_waiting),
+            sleep=self._sleep,
+            end="stopping it ends the waiting",
+        )
+        try:
+            return waiting.through(waiting.through(partial(self._prepared, lock, waiting)))
+        except _NotWaited:
+            return int(ExitCode.DONE)
+
+    def _sleep(self, seconds: float) -> None:
+        if self._stop_wanted.wait(seconds):
+            raise _NotWaited
+
+    def _prepared(self, lock: Lock, waiting: Waiting | None) -> Callable[[], int]:
+        """Return the run of the node, once it can start in its directory."""
+        from sapo_client.full_disk import told_of_full_disk
         from sapo_client.node.app import RunOptions
-        from sapo_client.node.bootstrap import require_joinable, run_node
+        from sapo_client.node.bootstrap import NextRun, require_joinable, run_node
         from sapo_client.node.roles import Roles
         from sapo_client.node.runtime.manifests import require_manifest
         from sapo_client.paths import DataDir
@@ -311,7 +360,8 @@ class Node:
         config = self._config
         data = DataDir(config.data_dir).create()
         if config.swarm.alone:
-            _settle_alone(config, data)
+            with told_of_full_disk(data.root):
+                _settle_alone(config, data)
             chosen = None
         else:
             require_joinable(config)
@@ -322,12 +372,15 @@ class Node:
             on_own=partial(self._tell, self._on_reward),
             on_external=partial(self._tell, self._on_external),
         )
-        return run_node(
+        roles = Roles(observers=(observer,), started=self._note_started)
+        return partial(
+            run_node,
             config,
             self._identity,
-            RunOptions(fresh=self._fresh, steps=self._steps),
+            NextRun(RunOptions(fresh=self._fresh, steps=self._steps)),
             self._note_round,
-            roles=Roles(observers=(observer,), started=self._note_started),
+            roles=roles if waiting is None else waiting.roles(roles),
+            lock=lock,
         )
 
     def _note_started(self, app: StartedNode) -> None:
@@ -335,7 +388,7 @@ class Node:
 
         self._token = trio.lowlevel.current_trio_token()
         self._app = app
-        if self._stop_wanted:
+        if self._stop_wanted.is_set():
             app.request_stop()
         self._settled.set()
 
@@ -361,13 +414,15 @@ def _resolve(flags: Mapping[str, object]) -> Config:
 
 def _open_identity(config: Config, *, create: bool) -> Identity:
     from sapo_client import keystore
+    from sapo_client.full_disk import told_of_full_disk
     from sapo_client.passphrase import PassphraseSource
     from sapo_client.paths import DataDir
 
     path = keystore.locate(str(config.identity))
     if create and not path.exists():
-        DataDir(config.data_dir).create()
-        return keystore.create(path, None)
+        data = DataDir(config.data_dir).create()
+        with told_of_full_disk(data.root):
+            return keystore.create(path, None)
     return keystore.load(path, PassphraseSource(config.passphrase_file))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +19,9 @@ _SQLITE_FULL: Final = 13
 _NUMBERS: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """No space, no quota, and the file size limit of the process."""
 
+_SQLITE_CANNOT_OPEN: Final = 14
+"""``sqlite3.SQLITE_CANTOPEN``, for permissions as for a disk that takes no further file."""
+
 
 def disk_full(error: BaseException, folder: Path | None) -> SapoError | None:
     """Return the ``SapoError`` for an error that a full disk caused; None if it has another cause.
@@ -26,7 +30,7 @@ def disk_full(error: BaseException, folder: Path | None) -> SapoError | None:
         error: of a write, or a group or another error that holds one.
         folder: in which there must be space; none if it is not known.
     """
-    if not _is_of_full_disk(error):
+    if not _is_of_full_disk(error, folder):
         return None
     named = "the data directory, or where this command writes" if folder is None else str(folder)
     return SapoError(
@@ -56,14 +60,24 @@ def told_of_full_disk(folder: Path | None) -> Iterator[None]:
         raise full from error
 
 
-def _is_of_full_disk(error: BaseException | None) -> bool:
+def _is_of_full_disk(error: BaseException | None, folder: Path | None) -> bool:
     if isinstance(error, BaseExceptionGroup):
-        return any(map(_is_of_full_disk, error.exceptions))
+        return any(_is_of_full_disk(each, folder) for each in error.exceptions)
     if isinstance(error, OSError):
         return error.errno in _NUMBERS
     if isinstance(error, _sqlite_errors()):
-        return getattr(error, "sqlite_errorcode", None) == _SQLITE_FULL
-    return error is not None and _is_of_full_disk(error.__cause__)
+        code = getattr(error, "sqlite_errorcode", None)
+        return code == _SQLITE_FULL or (code == _SQLITE_CANNOT_OPEN and _takes_no_file(folder))
+    return error is not None and _is_of_full_disk(error.__cause__, folder)
+
+
+def _takes_no_file(folder: Path | None) -> bool:
+    """Whether a folder's file system has no block or no place for a file left, as far as it says so."""
+    if folder is None or not folder.exists():
+        return False
+    disk = os.statvfs(folder)
+    counts_files = disk.f_files > 0  # some make places for files as they need them
+    return disk.f_bavail == 0 or (counts_files and disk.f_favail == 0)
 
 
 def _errors_of_writes() -> tuple[type[Exception], ...]:

@@ -12,48 +12,135 @@ import fcntl
 import json
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from sapo_client.errors import ExitCode, SapoError
-from sapo_client.paths import PRIVATE_DIRECTORY_MODE
+from sapo_client.full_disk import disk_full
+from sapo_client.paths import PRIVATE_DIRECTORY_MODE, DataDir
 
 _LOG = logging.getLogger(__name__)
 
-_held: set[Path] = set()
 
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """The process that holds a lock, as far as the lock's file says.
 
-@contextlib.contextmanager
-def lock(path: Path, *, what: str, exit_code: int = ExitCode.DATA) -> Iterator[None]:
-    """Hold an exclusive lock on `path`; its file names the holder's pid and start time."""
-    path = path.absolute()
-    if path in _held:
-        raise _refusal(path, what, exit_code, holder=f"this process (pid {os.getpid()})")
-    descriptor = _open(path, exit_code)
-    try:
-        _take(descriptor, path, what, exit_code)
-        _held.add(path)
-        _sign(descriptor)
-        _LOG.debug("holding %s", path)
-        yield
-    finally:
-        _held.discard(path)
-        os.close(descriptor)  # the kernel drops the lock with the descriptor
-
-
-def holder(path: Path) -> str | None:
-    """Describe the current holder of the lock `path`; none if it is free.
-
-    Only for a process that does not hold this lock itself: closing the file would drop its own.
+    Attributes:
+        name: in words.
+        note: what it says of itself; empty if it says nothing.
     """
+
+    name: str
+    note: Mapping[str, Any]
+
+
+_held: dict[Path, Holder] = {}
+
+
+class Lock:
+    """An exclusive lock on a file that names its holder; who holds it may take it again with this object.
+
+    Args:
+        path: the file.
+        what: the lock protects, in words.
+        exit_code: of a command that finds it taken.
+    """
+
+    def __init__(self, path: Path, *, what: str, exit_code: int = ExitCode.DATA) -> None:
+        self._path = path.absolute()
+        self._what = what
+        self._exit_code = exit_code
+        self._descriptor: int | None = None
+        self._started = ""
+
+    @classmethod
+    def of_directory(cls, data: DataDir) -> Lock:
+        """Return the lock of the one process that may use a data directory."""
+        return cls(data.lock, what=f"data directory {data.root}")
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it is held with this object."""
+        return self._descriptor is not None
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold the lock.
+
+        Raises:
+            SapoError: another holds it, or its file cannot be created.
+        """
+        if self.is_held:
+            yield
+            return
+        path = self._path
+        if path in _held:
+            raise self._refusal(_held[path].name)
+        descriptor = _open(path, self._exit_code)
+        try:
+            try:
+                fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except (BlockingIOError, PermissionError) as error:  # POSIX allows EAGAIN and EACCES
+                raise self._refusal(_read(path).name) from error
+            self._descriptor, self._started = descriptor, datetime.now(UTC).isoformat(timespec="seconds")
+            self.note({})
+            _LOG.debug("holding %s", path)
+            yield
+        finally:
+            self._descriptor = None
+            _held.pop(path, None)
+            os.close(descriptor)  # the kernel drops the lock with the descriptor
+
+    def note(self, note: Mapping[str, Any]) -> None:
+        """Let the file say something of the holder, beside its process id and start time, from now on.
+
+        On a full disk the file may stay empty: the lock is held all the same.
+
+        Args:
+            note: plain values by name.
+        """
+        assert self._descriptor is not None, "only who holds a lock says something in it"
+        record = {"pid": os.getpid(), "started": self._started, **note}
+        _held[self._path] = Holder(f"this process (pid {os.getpid()})", note)
+        line = json.dumps(record).encode() + b"\n"
+        try:
+            os.pwrite(self._descriptor, line, 0)  # in place first: this takes no further space
+            os.ftruncate(self._descriptor, len(line))
+        except OSError as error:
+            if disk_full(error, None) is None:
+                raise
+            os.ftruncate(self._descriptor, 0)
+
+    def _refusal(self, holder: str) -> SapoError:
+        return SapoError(
+            f"{self._what} is already in use by {holder}",
+            hint=f"stop that process first (`sapo stop`), or use another one; the lock is {self._path}",
+            exit_code=self._exit_code,
+        )
+
+
+def lock(path: Path, *, what: str, exit_code: int = ExitCode.DATA) -> AbstractContextManager[None]:
+    """Return an exclusive lock on a file, to be held; its file names the holder's pid and start time."""
+    return Lock(path, what=what, exit_code=exit_code).held()
+
+
+def holder(path: Path) -> Holder | None:
+    """Return the current holder of a lock; none if it is free."""
+    path = path.absolute()
+    if path in _held:  # closing the file would drop this process's own lock
+        return _held[path]
     if not path.exists():
         return None
     descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except (BlockingIOError, PermissionError):
-        return _describe(path)
+        return _read(path)
     finally:
         os.close(descriptor)
     return None
@@ -64,37 +151,19 @@ def _open(path: Path, exit_code: int) -> int:
         path.parent.mkdir(mode=PRIVATE_DIRECTORY_MODE, parents=True, exist_ok=True)
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise SapoError(
+        raise disk_full(error, path.parent) or SapoError(
             f"cannot create the lock file {path}: {error.strerror}",
             hint="correct the permissions of its folder, or name another one with SAPO_LOCKS_DIR",
             exit_code=exit_code,
         ) from error
 
 
-def _take(descriptor: int, path: Path, what: str, exit_code: int) -> None:
+def _read(path: Path) -> Holder:
+    """Return who holds a lock that another process has taken."""
     try:
-        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (BlockingIOError, PermissionError) as error:  # POSIX allows EAGAIN and EACCES
-        raise _refusal(path, what, exit_code, holder=_describe(path)) from error
-
-
-def _sign(descriptor: int) -> None:
-    record = {"pid": os.getpid(), "started": datetime.now(UTC).isoformat(timespec="seconds")}
-    os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, json.dumps(record).encode() + b"\n", 0)
-
-
-def _refusal(path: Path, what: str, exit_code: int, *, holder: str) -> SapoError:
-    return SapoError(
-        f"{what} is already in use by {holder}",
-        hint=f"stop that process first (`sapo stop`), or use another one; the lock is {path}",
-        exit_code=exit_code,
-    )
-
-
-def _describe(path: Path) -> str:
-    try:
-        record = json.loads(path.read_text())
-        return f"another process (pid {record['pid']}, since {record['started']})"
-    except (OSError, ValueError, KeyError, TypeError):  # the holder is between taking and signing
-        return "another process"
+        line, _, _ = path.read_text().partition("\n")  # what follows is of a longer record before it
+        record = json.loads(line)
+        name = f"another process (pid {record['pid']}, since {record['started']})"
+    except (OSError, ValueError, KeyError, TypeError):  # it is about to write, or the disk is full
+        return Holder("another process", {})
+    return Holder(name, {key: value for key, value in record.items() if key not in ("pid", "started")})

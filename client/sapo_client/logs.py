@@ -8,6 +8,7 @@ each lost connection as an error with a stack, so it is logged at debug level on
 from __future__ import annotations
 
 import logging
+import os
 import re
 import sys
 import time
@@ -82,6 +83,13 @@ def logging_to(path: Path, *, level: str, max_bytes: int, keep: int) -> Iterator
         """Ignores write errors, since the node's health reports a full disk, without a stack trace per
         line."""
 
+        def emit(self, record: logging.LogRecord) -> None:
+            """Write a record; into a new file if the open one was deleted, as to free space, or moved."""
+            if self.stream is not None and not is_in_place(self.stream.fileno(), Path(self.baseFilename)):
+                self.stream.close()
+                self.stream = None  # the library opens it
+            super().emit(record)
+
         def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # the library's name
             if not isinstance(sys.exception(), OSError):
                 super().handleError(record)
@@ -94,6 +102,16 @@ def logging_to(path: Path, *, level: str, max_bytes: int, keep: int) -> Iterator
     finally:
         _detach(handler)
         handler.close()
+
+
+def is_in_place(descriptor: int, path: Path) -> bool:
+    """Whether an open file is the one at its path: who frees space deletes it, other programs move it."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
+    except OSError:  # the folder cannot be searched: nothing better could be opened there
+        return True
 
 
 def without_secrets(text: str) -> str:

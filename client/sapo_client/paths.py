@@ -9,6 +9,7 @@ from pathlib import Path
 import platformdirs
 
 from sapo_client.errors import ExitCode, SapoError
+from sapo_client.full_disk import disk_full
 
 APPLICATION = "sapo"
 PRIVATE_DIRECTORY_MODE = 0o700
@@ -51,7 +52,7 @@ class DataDir:
 
     @property
     def lock(self) -> Path:
-        """Lock file of the one node that may use this directory."""
+        """Lock file of the one node that may use this directory; says what its start waits for."""
         return self.root / "node.lock"
 
     @property
@@ -140,11 +141,15 @@ class DataDir:
         return self.learner / "checkpoints"
 
     def create(self) -> DataDir:
-        """Create the directory, private to the user, if it is missing; return it."""
+        """Create the directory, private to the user, if it is missing; return it.
+
+        Raises:
+            SapoError: it cannot be created, or the disk is full.
+        """
         try:
             self.root.mkdir(mode=PRIVATE_DIRECTORY_MODE, parents=True, exist_ok=True)
         except OSError as error:
-            raise self.unusable(error) from error
+            raise disk_full(error, self.root) or self.unusable(error) from error
         return self
 
     def unusable(self, error: OSError) -> SapoError:

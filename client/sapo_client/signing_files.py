@@ -53,7 +53,7 @@ def import_signing(data: DataDir, source: Path) -> tuple[SigningHistory, int]:
 
 
 def _stopped(data: DataDir) -> AbstractContextManager[None]:
-    return locks.lock(data.lock, what=f"data directory {data.root}")
+    return locks.Lock.of_directory(data).held()
 
 
 def _read(source: Path) -> SigningHistory:

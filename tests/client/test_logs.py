@@ -137,3 +137,20 @@ def test_a_full_disk_prints_no_stacks(tmp_path: Path, capsys: pytest.CaptureFixt
         logging.getLogger(NAMES[0]).warning("WARNING")
     assert capsys.readouterr().err == ""
     assert ("sapo_client", "WARNING") in written(path.read_text()), "it goes on once there is space"
+
+
+def test_lines_after_the_file_was_taken_away_are_in_a_new_one(tmp_path: Path) -> None:
+    """As by who frees space on a full disk, or by another program that rotates logs."""
+    path = tmp_path / "logs" / "sapo.log"
+    log = logging.getLogger("sapo_client.some.module")
+    with logs.logging_to(path, level="info", max_bytes=200, keep=1):
+        log.info("before")
+        path.unlink()
+        log.info("after")
+        first = path.read_text()
+        log.info("later, and long enough for a rotation: %s", "x" * 100)
+        path.replace(tmp_path / "elsewhere")
+        log.info("last")
+    assert first.endswith(": after\n")
+    assert path.read_text().endswith(": last\n")
+    assert path.with_name("sapo.log.1").read_text() == first

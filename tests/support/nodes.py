@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 import trio
-from support.ledger import Contracts, found
+from support.ledger import BOND_UNIT, Contracts, found
 from support.swarm import Identity as Person
 from support.swarm import make_manifest
 
@@ -27,6 +27,7 @@ from sapo_client.config import (
 )
 from sapo_client.config_layers import Setting
 from sapo_client.node.app import NodeApp, RunOptions
+from sapo_client.node.roles import NO_ROLES, Roles
 from sapo_client.node.runtime.clock import Clock, steady_clock, wall_clock
 from sapo_client.observe.control_client import ControlClient
 from sapo_client.observe.events import Event, read_events
@@ -38,6 +39,7 @@ from sapo_client.swarm.transport import BugReport, Transport
 from sapo_protocol.manifest import Limits, Manifest
 from sapo_protocol.manifest_file import manifest_to_json
 from sapo_protocol.suite import Suite
+from sapo_protocol.terms.gate import BondGate
 
 PATIENCE_SECONDS: Final = 120
 """A hang is a failure; a machine that is busy with other things is none."""
@@ -58,8 +60,14 @@ def manifest_of(suite: Suite, *, epoch_seconds: int = 3600, slots: int = 100_000
     return make_manifest(suite=suite, genesis_seconds=genesis, epoch_seconds=epoch_seconds, limits=limits)
 
 
-def found_now(folder: Path, suite: Suite, *, epoch_seconds: int = 36_000) -> tuple[Contracts, Manifest]:
-    """Found a swarm on an embedded chain whose clock shows the present."""
+def found_now(
+    folder: Path, suite: Suite, *, epoch_seconds: int = 36_000, **terms: Any
+) -> tuple[Contracts, Manifest]:
+    """Found a swarm on an embedded chain whose clock shows the present.
+
+    Args:
+        terms: further ones of the ledger.
+    """
     genesis = int(time.time()) - 60
     limits = manifest_of(suite).limits
     contracts = found(
@@ -67,10 +75,14 @@ def found_now(folder: Path, suite: Suite, *, epoch_seconds: int = 36_000) -> tup
         genesis_seconds=genesis,
         epoch_seconds=epoch_seconds,
         points_cap=limits.points_per_epoch,
+        **terms,
     )
     contracts.chain.now_seconds = time.time()
+    changes: dict[str, Any] = {}
+    if (account_bond := contracts.deployment.account_bond) is not None:
+        changes["gate"] = BondGate(account_bond, BOND_UNIT, terms["account_exit_seconds"])
     manifest = contracts.manifest(
-        suite=suite, genesis_seconds=genesis, epoch_seconds=epoch_seconds, limits=limits
+        suite=suite, genesis_seconds=genesis, epoch_seconds=epoch_seconds, limits=limits, **changes
     )
     return contracts, manifest
 
@@ -152,6 +164,7 @@ class Home:
         clock: Clock = wall_clock,
         steady: Clock | None = None,
         options: RunOptions | None = None,
+        roles: Roles = NO_ROLES,
     ) -> NodeApp:
         """Return a node with this data directory, not running yet.
 
@@ -172,6 +185,7 @@ class Home:
             show=_say_nothing,
             clock=clock,
             steady=steady,
+            roles=roles,
         )
 
     def events(self, *names: str) -> Events:

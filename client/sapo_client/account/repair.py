@@ -61,7 +61,7 @@ def repair(data: DataDir, clock: Callable[[], float] = time.time) -> tuple[Repai
             hint="name the node's data directory with --data-dir",
             exit_code=ExitCode.DATA,
         )
-    with locks.lock(data.lock, what=f"data directory {data.root}"):
+    with locks.Lock.of_directory(data).held():
         try:
             results = [_repair(path, clock) for path in _databases(data) if path.exists()]
         except OSError as error:

@@ -125,5 +125,5 @@ def _stopped(data: DataDir) -> Iterator[None]:
             hint="name its data directory with --data-dir: it knows what the old key has signed",
             exit_code=ExitCode.DATA,
         )
-    with locks.lock(data.lock, what=f"data directory {data.root}"):
+    with locks.Lock.of_directory(data).held():
         yield

@@ -28,7 +28,7 @@ def model(
     from sapo_client.account.export import export_model
 
     data = common.data()
-    with locks.lock(data.lock, what=f"data directory {data.root}"):
+    with locks.Lock.of_directory(data).held():
         step = trio.run(export_model, common.resolve().config, folder)
     common.output.emit({"folder": str(folder), "step": step}, f"wrote {folder} (step {step})")
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from sapo_client.errors import SapoError
+    from sapo_client.observe.health import HealthReport
     from sapo_client.observe.reports import (
         ChangeReport,
         EndpointReport,
@@ -144,7 +145,9 @@ def _show_health(common: Common, data: DataDir) -> None:
     try:
         report = ControlClient(data).health()
     except SapoError as error:
-        raise _or_starting(data, error) from error
+        if (awaited := _health_of_awaited(data)) is None:
+            raise _or_starting(data, error) from error
+        report = awaited
     if common.as_json:
         common.output.emit(report.model_dump(mode="json"))
     elif not common.quiet:
@@ -165,29 +168,39 @@ def _status(common: Common, data: DataDir) -> StatusReport:
         if kept is None:
             raise _or_starting(data, error) from error
         common.output.note(f"{_why_down(data, error, kept)}; this is its status of {kept.updated}")
-        return kept
+        awaited = _health_of_awaited(data)
+        return (
+            kept
+            if awaited is None
+            else kept.model_copy(update={"state": "starting", "findings": awaited.findings})
+        )
+
+
+def _health_of_awaited(data: DataDir) -> HealthReport | None:
+    """Return the health of a node whose start waits; none of any other."""
+    from sapo_client.observe.health import HealthReport
+    from sapo_client.observe.starting import starting_node
+
+    starting = starting_node(data)
+    if starting is None or starting.waits_for is None:
+        return None
+    return HealthReport(healthy=False, state="starting", findings=(starting.waits_for.finding,))
 
 
 def _or_starting(data: DataDir, error: SapoError) -> SapoError:
     """Return the error of a node that does not answer, or that it is starting."""
-    from sapo_client import locks
-    from sapo_client.errors import SapoError
+    from sapo_client.observe.starting import starting_node
 
-    if (holder := locks.holder(data.lock)) is None:
-        return error
-    return SapoError(
-        f"a node is starting in {data.root}, or hangs ({holder}): it does not answer yet",
-        hint=f"ask again in a minute; if it still does not answer, see {data.log}",
-        exit_code=error.exit_code,
-    )
+    starting = starting_node(data)
+    return error if starting is None else starting.error
 
 
 def _why_down(data: DataDir, error: SapoError, kept: StatusReport) -> str:
     """Return why a node does not answer, and the step at which it would resume."""
-    from sapo_client import locks
+    from sapo_client.observe.starting import starting_node
 
-    if (holder := locks.holder(data.lock)) is not None:
-        return f"a node is starting in {data.root}, or hangs ({holder})"
+    if (starting := starting_node(data)) is not None:
+        return starting.error.text
     if kept.state != "killed":
         return error.text
     steps = [int(path.name.rpartition("-")[2]) for path in data.checkpoints.glob("step-*")]
@@ -273,8 +286,8 @@ def change_text(change: ChangeReport) -> str:
 
 
 def _health_rows(report: StatusReport) -> list[tuple[str, Any]]:
-    """Return the findings of a running node; a node that is down has none."""
-    if report.state not in ("running", "paused", "draining"):
+    """Return the findings of a node that runs or is starting; a node that is down has none."""
+    if report.state not in ("starting", "running", "paused", "draining"):
         return []
     if not report.findings:
         return [("health", "nothing is wrong")]

@@ -117,23 +117,28 @@ def join(
         _accept(common, invitation, config)
         resolved = common.resolve(flags)  # with the settings that the invitation brought
         config = resolved.config
-    waiting = _waiting()
-    waiting.through(partial(_settle, config))
+    waiting = _settled(config)
     opened = keystore.load(path, PassphraseSource(config.passphrase_file))
     _LOG.info("identity %s, data %s, model %s", opened.path, config.data_dir, config.learner.model)
     from sapo_client.node.app import RunOptions
-    from sapo_client.node.bootstrap import run_node
+    from sapo_client.node.bootstrap import NextRun, run_node
 
     claim = partial(_claim, config, opened)
     options = RunOptions(fresh=fresh, steps=steps, settings=resolved.settings, claim=claim)
-    start = partial(run_node, config, opened, options, partial(_show_round, common, config.swarm.alone))
+    show = partial(_show_round, common, config.swarm.alone)
+    start = partial(run_node, config, opened, NextRun(options), show, lock=waiting.lock)
     raise typer.Exit(_run(start, waiting, context.find_root().obj))
 
 
-def _waiting() -> Waiting:
+def _settled(config: Config) -> Waiting:
+    """Wait until the node has what it needs before its passphrase; return what waits for its start."""
+    from sapo_client.locks import Lock
     from sapo_client.node.waiting import Waiting
+    from sapo_client.paths import DataDir
 
-    return Waiting()
+    waiting = Waiting(Lock.of_directory(DataDir(config.data_dir)))
+    waiting.through(partial(_settle, config))
+    return waiting
 
 
 def _run(start: Callable[..., int], waiting: Waiting, roles: Roles | None) -> int:

@@ -22,6 +22,7 @@ from sapo_client.dashboard.session import Sessions
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.observe.control_client import HOST, read_port, read_token
 from sapo_client.observe.plain import JSON, to_json
+from sapo_client.observe.starting import starting_node
 from sapo_client.observe.web import WebRequest
 from sapo_client.paths import DataDir
 
@@ -179,8 +180,11 @@ def _bearer(shown: ShownNode) -> Mapping[str, str]:
 
 
 def _down(shown: ShownNode) -> SapoError:
+    starting = starting_node(shown.data)
+    awaited = None if starting is None else starting.waits_for
+    why = "it is starting, or has stopped" if awaited is None else f"its start waits: {awaited.why}"
     return SapoError(
-        f"the node {shown.name} does not answer: it is starting, or has stopped",
+        f"the node {shown.name} does not answer: {why}",
         hint="its curves are of the file that it left; choose another node above",
         exit_code=ExitCode.NETWORK,
     )

@@ -78,7 +78,6 @@ class NodeApp:
         steady: monotonic clock in seconds.
     """
 
-    _reopens = False
     _last_step: int | None = None
     _has_joined = False
 
@@ -175,24 +174,29 @@ class NodeApp:
     def _reopen(self) -> None:
         """End this node after its round, so that it is opened again with the newest terms of its data
         directory."""
-        if not self._shutdown.draining.is_set():
-            self._reopens = True
-            self._shutdown.request("the swarm's terms change", ExitCode.DONE)
+        self._shutdown.reopen("the swarm's terms change")
 
     @property
     def goes_on(self) -> RunOptions | None:
         """After ``run``: the options with which the node is to be opened again at once, or None if it has
         ended."""
-        left = None if self._last_step is None else self._last_step - self._learner.step
-        if not self._reopens or (left is not None and left <= 0):
-            return None
-        return replace(self._options, fresh=False, steps=left)
+        return self.left if self._shutdown.reopens else None
 
     @property
-    def left_early(self) -> int | None:
-        """The exit code of a node that was asked to stop before it had joined; None of any other."""
-        stops = self._shutdown.draining.is_set() and not self._has_joined
-        return self._shutdown.exit_code if stops else None
+    def left(self) -> RunOptions | None:
+        """The options with which to open the node again after a failure; None if nothing is left to do."""
+        steps = self._options.steps
+        if self._last_step is not None:
+            steps = self._last_step - self._learner.step
+        is_asked_to_stop = self._shutdown.draining.is_set() and not self._shutdown.reopens
+        if is_asked_to_stop or (steps is not None and steps <= 0):
+            return None
+        return replace(self._options, fresh=self._options.fresh and not self._has_joined, steps=steps)
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of a node that has nothing left to do."""
+        return self._shutdown.exit_code
 
     @property
     def addresses(self) -> tuple[str, ...]:
@@ -256,6 +260,7 @@ class NodeApp:
             starting.start_soon(nursery.start, self._checkers.run)
             starting.start_soon(nursery.start, self._learner.run)
             starting.start_soon(start_transport, nursery, self._context.transport)
+            starting.start_soon(self._health.look_before_start)
 
     def _keep(self, name: str, service: Service) -> Service:
         return partial(self._supervisor.keep, name, service)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 import trio
 
@@ -25,8 +27,21 @@ from sapo_client.node.runtime.manifests import (
     settle_manifest,
 )
 from sapo_client.node.runtime.supervisor import find_sapo_error
+from sapo_client.observe.findings import FindingCode
 from sapo_client.observe.status import RoundSummary
+from sapo_client.observe.terminal import say
 from sapo_client.paths import DataDir
+
+
+@dataclass(slots=True)
+class NextRun:
+    """The options with which a node is opened the next time.
+
+    Attributes:
+        options: at first those of the command; after a failure without ``fresh``, and with the steps left.
+    """
+
+    options: RunOptions
 
 
 def require_joinable(config: Config) -> None:
@@ -53,16 +68,19 @@ def require_joinable(config: Config) -> None:
 def run_node(
     config: Config,
     identity: Identity,
-    options: RunOptions,
+    following: NextRun,
     show: Callable[[RoundSummary], None],
     *,
     roles: Roles | None = None,
+    lock: locks.Lock | None = None,
 ) -> int:
     """Run a node until it is stopped; return its exit code.
 
     Args:
+        following: the options with which it is opened; after a failure, those for the next start.
         show: called with the summary of each round.
         roles: parts of the node to replace.
+        lock: of its data directory, if the caller may hold it.
 
     Raises:
         SapoError: it cannot run; the hint says what its operator can do.
@@ -73,8 +91,8 @@ def run_node(
     log = logs.logging_to(
         data.log, level=observe.log_level, max_bytes=observe.log_max_bytes, keep=observe.log_keep
     )
-    lock = locks.lock(data.lock, what=f"data directory {data.root}")
-    with told_of_full_disk(data.root), lock, identity.lock(), log:
+    lock = lock or locks.Lock.of_directory(data)
+    with told_of_full_disk(data.root), lock.held(), identity.lock(), log:
         require_in_use(data, identity)
         data.config.write_text(config.model_dump_json(indent=2) + "\n", encoding="utf-8")
 
@@ -93,28 +111,41 @@ def run_node(
             )
 
         try:
-            return trio.run(live, open_node, options)
+            return trio.run(live, open_node, following, data.root)
         except BaseExceptionGroup as group:
             if (found := find_sapo_error(group)) is not None:
                 raise found from group
             raise
 
 
-async def live(open_node: Callable[[RunOptions], NodeApp], options: RunOptions) -> int:
+async def live(open_node: Callable[[RunOptions], NodeApp], following: NextRun, folder: Path) -> int:
     """Run a node until it ends, opening it again whenever the terms of its swarm change.
+
+    Args:
+        following: the options with which it is opened; after a failure, those for the next start.
+        folder: its data directory.
 
     Returns:
         The exit code of the last run.
+
+    Raises:
+        SapoError: the node has something left to do, and cannot go on.
     """
     while True:
-        node = open_node(options)
+        node = open_node(following.options)
         try:
-            exit_code = await node.run()
-        except BaseExceptionGroup as group:
-            found = find_sapo_error(group)
-            if found is not None and found.transient and node.left_early is not None:
-                return node.left_early  # nobody waits any more for what it lacks
+            with told_of_full_disk(folder):
+                exit_code = await node.run()
+        except (SapoError, BaseExceptionGroup) as error:
+            found = find_sapo_error(error)
+            if found is None or not found.transient:
+                raise
+            if (left := node.left) is None:  # nobody waits any more for what it lacks
+                if found.finding == FindingCode.DISK_FULL:
+                    say(f"warning: the node ended without its last records: {found.text}")
+                return node.exit_code
+            following.options = left
             raise
         if (again := node.goes_on) is None:
             return exit_code
-        options = again
+        following.options = again

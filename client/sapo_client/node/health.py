@@ -66,6 +66,9 @@ _CHAIN_SECONDS: Final = 30.0
 _FIRST_CHAIN_SECONDS: Final = 5.0
 """The same until the chain has confirmed the clock, before which the node signs nothing."""
 
+_BEFORE_START_SECONDS: Final = 10.0
+"""For the look before the start; a chain that is away must not hold the node up."""
+
 _WINDOW_SECONDS: Final = 300.0
 """Window in which refused messages are counted."""
 
@@ -175,6 +178,12 @@ class HealthWatch:
         self._durations.append(summary.round_seconds)
         self._progressed = trio.current_time()
         self._resumes_epoch = None
+
+    async def look_before_start(self) -> None:
+        """Look at the chain once, if there is one: what the other services do follows from its time."""
+        if self._context.manifest.has_chain:
+            with trio.move_on_after(_BEFORE_START_SECONDS):
+                await self.look_at_chain()
 
     async def run(self, assessed: Callable[[], None]) -> None:
         """Read the chain and assess the health until cancelled; may be run again after that.

@@ -2,21 +2,25 @@
 
 What is configured right needs nobody to act later, so the process stays, says what it waits for, and tries
 again. A service manager would give up after some restarts, and does not restart at all after exit code 8.
+The same holds for a node that had started, and which such a lack has ended.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Final, TypeVar
 
 from sapo_client.errors import SapoError
+from sapo_client.locks import Lock
 from sapo_client.node.roles import Roles, StartedNode
-from sapo_client.observe.findings import FindingCode, FindingLevel, HealthFinding
+from sapo_client.observe.findings import FindingCode, HealthFinding
 from sapo_client.observe.health import WAITED_FOR
 from sapo_client.observe.said import SaidFindings
 from sapo_client.observe.service_manager import ServiceManager, service_manager
+from sapo_client.observe.starting import AwaitedStart
 from sapo_client.observe.terminal import say
 
 T = TypeVar("T")
@@ -25,42 +29,51 @@ FIRST_PAUSE_SECONDS: Final = 5.0
 LONGEST_PAUSE_SECONDS: Final = 60.0
 """Between two tries; each pause is twice as long as the one before. A try imports torch in a new process."""
 
-_HINTS: Final = {
-    FindingCode.SERVER_AWAY: "see that the server runs, and that learner.endpoint is its address",
-    FindingCode.DISK_FULL: "free some space",
-}
-
 
 class Waiting:
     """Tries a start again until it succeeds, or fails for a reason that does not pass by itself.
 
     Args:
+        lock: of the data directory: it is held between the tries, and says what is waited for.
         show: takes a line for the terminal.
+        told: takes what is waited for, after each try.
         manager: is told what is waited for, and to be patient.
         sleep: waits for seconds.
         clock: returns seconds that never go back.
+        end: how the waiting is ended, in words.
     """
 
     def __init__(
         self,
+        lock: Lock,
         *,
         show: Callable[[str], None] = say,
+        told: Callable[[HealthFinding], None] = lambda _: None,
         manager: ServiceManager | None = None,
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
+        end: str = "Ctrl-C ends it",
     ) -> None:
+        self.lock: Final = lock
         self._show = show
+        self._told = told
         self._manager = manager or service_manager()
         self._sleep = sleep
         self._clock = clock
+        self._end = end
         self._said = SaidFindings()
-        self._has_started = False
+        self._has_run = False
+        self._pause_seconds = FIRST_PAUSE_SECONDS
 
     def roles(self, roles: Roles) -> Roles:
         """Return the same roles, of a node whose start is waited for until it has started."""
 
         def started(node: StartedNode) -> None:
-            self._has_started = True
+            self._has_run = True
+            self._pause_seconds = FIRST_PAUSE_SECONDS
+            self.lock.note({})
+            for line in self._said.lines([], self._clock()):
+                self._show(line)
             roles.started(node)
 
         return replace(roles, started=started)
@@ -69,23 +82,35 @@ class Waiting:
         """Return what a start returns, after as many tries as it takes.
 
         Raises:
-            SapoError: it fails for another reason, or the node had started before it failed: then the options
-                of this start, such as to begin anew, are not those of the next one.
+            SapoError: it fails for another reason, or another process uses the data directory.
         """
-        pause_seconds = FIRST_PAUSE_SECONDS
-        while True:
-            try:
-                return start()
-            except SapoError as error:
-                if self._has_started or not error.transient or error.finding not in WAITED_FOR:
-                    raise
-                self._tell(error.text, FindingCode(error.finding))
-            self._sleep(pause_seconds)
-            pause_seconds = min(2 * pause_seconds, LONGEST_PAUSE_SECONDS)
+        self._pause_seconds = FIRST_PAUSE_SECONDS
+        with ExitStack() as held:
+            while True:
+                try:
+                    return start()
+                except SapoError as error:
+                    if not error.transient or error.finding not in WAITED_FOR:
+                        raise
+                    awaited = AwaitedStart(FindingCode(error.finding), error.text, self._has_run)
+                self._tell(awaited.finding)
+                self._hold(held, awaited)
+                self._sleep(self._pause_seconds)
+                self._pause_seconds = min(2 * self._pause_seconds, LONGEST_PAUSE_SECONDS)
 
-    def _tell(self, why: str, code: FindingCode) -> None:
-        hint = f"{_HINTS[code]}: the start is tried again at least once a minute, Ctrl-C ends it"
-        finding = HealthFinding(code, FindingLevel.ERROR, f"the node has not started: {why}", hint)
+    def _tell(self, finding: HealthFinding) -> None:
+        finding = replace(finding, hint=f"{finding.hint}, {self._end}")
         self._manager.starts_later(finding)
+        self._told(finding)
         for line in self._said.lines([finding], self._clock()):
             self._show(line)
+
+    def _hold(self, held: ExitStack, awaited: AwaitedStart) -> None:
+        """Hold the lock until the end of the tries, and say in it what is waited for."""
+        try:
+            if not self.lock.is_held:
+                held.enter_context(self.lock.held())
+            self.lock.note(awaited.to_note())
+        except SapoError as error:
+            if not error.transient:
+                raise

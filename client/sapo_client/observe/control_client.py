@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.observe.health import HealthReport
 from sapo_client.observe.plain import JSON
+from sapo_client.observe.starting import starting_node
 from sapo_client.paths import DataDir
 
 HOST = "127.0.0.1"  # never another: the API may stop the node
@@ -157,6 +158,8 @@ def _kept_token(path: Path) -> str:
 
 
 def _not_running(data: DataDir) -> SapoError:
+    if (starting := starting_node(data)) is not None:
+        return starting.error
     return SapoError(
         f"no node is running in {data.root}",
         hint="start one with `sapo join --identity NAME`, or name its directory with --data-dir",

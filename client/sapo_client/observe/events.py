@@ -3,8 +3,9 @@
 Every line has `time` (UTC, ISO 8601), `seq` (rises by one, also across restarts) and `event`.
 Each line is appended by one write and never synced: losing the last second in a power failure is acceptable,
 making each round wait for the disk is not. A line left incomplete by a crash is terminated at the next start
-and skipped by readers. What cannot be written, as on a full disk, is counted; once it can again, the event
-`events_unwritten` says how many are missing.
+and skipped by readers. A file that was deleted or moved away is followed by a new one. What cannot be
+written, as on a full disk, is counted; once it can again, the event `events_unwritten` says how many are
+missing.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from sapo_client.logs import is_in_place
 from sapo_client.observe.plain import JSON, to_json
 
 _LOG = logging.getLogger(__name__)
@@ -143,7 +145,8 @@ class EventLog:
         stamp = datetime.fromtimestamp(self._clock(), UTC).isoformat(timespec="milliseconds")
         record = {"time": stamp, "seq": self._next_seq, "event": event} | dict(fields)
         line = json.dumps(to_json(record), separators=(",", ":")).encode() + b"\n"
-        if self._descriptor < 0:  # the last rotation failed
+        if self._descriptor < 0 or not is_in_place(self._descriptor, self._path):
+            self._close_descriptor()  # the last rotation failed, or the file was taken away
             self._descriptor, self._size = _open_append(self._path)
         if self._size and self._size + len(line) > self._max_bytes:
             self._rotate()

@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from typing import Final, TextIO
 
+from sapo_client.full_disk import disk_full
+
 MAX_LINES: Final = 1000
 """Maximum number of lines waiting to be written; further ones are dropped and counted."""
 
@@ -35,8 +37,9 @@ def unblocked_output() -> Iterator[None]:
     except (OSError, ValueError):
         yield
         return
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):  # it may be a file on a full disk
+            stream.flush()
     out = _Lines(sys.stdout, OutputThread(descriptors[0]))
     error = _Lines(sys.stderr, OutputThread(descriptors[1]))
     with redirect_stdout(out), redirect_stderr(error):
@@ -48,12 +51,18 @@ def unblocked_output() -> Iterator[None]:
 
 
 class OutputThread:
-    """Writes lines to a file descriptor, in order, without blocking the caller."""
+    """Writes lines to a file descriptor, in order, without blocking the caller.
+
+    Attributes:
+        lost: number of lines that could not be written since the disk became full.
+    """
 
     def __init__(self, descriptor: int, *, max_lines: int = MAX_LINES) -> None:
         self.descriptor = descriptor
         self._waiting: queue.Queue[bytes | None] = queue.Queue(max_lines)
         self._left_out = 0
+        self._is_begun = False
+        self.lost = 0
         self._ended = threading.Event()
         threading.Thread(target=self._write_all, name="output", daemon=True).start()
 
@@ -82,19 +91,28 @@ class OutputThread:
     def _write_all(self) -> None:
         readable = True
         while (line := self._waiting.get()) is not None:
-            readable = readable and _written(self.descriptor, line)
+            readable = readable and self._writes(line)
         self._ended.set()
 
+    def _writes(self, line: bytes) -> bool:
+        """Write a line, or count it as lost; return false if nobody can read the descriptor any more."""
+        try:
+            if self._is_begun:
+                self._write(b"\n")
+            if self.lost:
+                self._write(f"({self.lost} lines were left out: the disk was full)\n".encode())
+                self.lost = 0
+            self._write(line)
+        except OSError as error:
+            self.lost += 1
+            return disk_full(error, None) is not None  # else the reader of a pipe is gone, or the terminal
+        return True
 
-def _written(descriptor: int, line: bytes) -> bool:
-    """Write a line; return false if nobody can read the descriptor any more."""
-    rest = memoryview(line)
-    try:
+    def _write(self, line: bytes) -> None:
+        rest = memoryview(line)
         while rest:
-            rest = rest[os.write(descriptor, rest) :]
-    except OSError:  # the reader of a pipe is gone, or the terminal was closed: the node continues
-        return False
-    return True
+            rest = rest[os.write(self.descriptor, rest) :]
+            self._is_begun = bool(rest)
 
 
 class _Lines(io.TextIOBase):

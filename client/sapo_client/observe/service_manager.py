@@ -39,8 +39,12 @@ class ServiceManager:
         self._send("READY=1")
 
     def starts_later(self, finding: HealthFinding) -> None:
-        """Send why the node has not joined yet, and extend the start timeout from now on."""
-        self._send(f"{_status(finding)}\nEXTEND_TIMEOUT_USEC={SERVICE_START_SECONDS * 1_000_000}")
+        """Send why the node does not run yet, and extend the start timeout from now on.
+
+        A watchdog keep-alive is sent, too: after an earlier start the manager expects one.
+        """
+        extension = f"EXTEND_TIMEOUT_USEC={SERVICE_START_SECONDS * 1_000_000}"
+        self._send(f"{_status(finding)}\n{extension}\nWATCHDOG=1")
 
     def assessed(self, findings: Sequence[HealthFinding], call: CallFacts | None) -> None:
         """Send the first finding, and a watchdog keep-alive unless the node makes no progress.

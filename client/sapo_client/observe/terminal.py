@@ -7,6 +7,7 @@ bidirectional controls change the order in which a line is displayed.
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from unicodedata import category
 
 
@@ -21,8 +22,9 @@ def plain_json(text: str) -> str:
 
 
 def say(text: str) -> None:
-    """Print a text on standard error."""
-    print(plain(text), file=sys.stderr, flush=True)
+    """Print a text on standard error, if that takes it: it may be a file on a full disk, or closed."""
+    with suppress(OSError):
+        print(plain(text), file=sys.stderr, flush=True)
 
 
 def _is_plain(sign: str) -> bool:

@@ -15,9 +15,10 @@ from pydantic import BaseModel
 from support.sapo_process import SAPO
 
 from sapo_client.cli.inspect import change_text, islands_text
-from sapo_client.locks import lock
+from sapo_client.locks import Lock, lock
 from sapo_client.observe import control
 from sapo_client.observe.events import EventLog
+from sapo_client.observe.findings import FindingCode
 from sapo_client.observe.reports import (
     ChangeReport,
     IslandsReport,
@@ -29,6 +30,7 @@ from sapo_client.observe.reports import (
     StatusReport,
     keep_status,
 )
+from sapo_client.observe.starting import AwaitedStart
 from sapo_client.paths import DataDir
 
 STATUS = StatusReport(
@@ -139,6 +141,27 @@ async def test_a_node_that_does_not_answer_yet_is_said_to_start(home: dict[str, 
         assert done.returncode == 5
         assert b"a node is starting in" in done.stderr
         assert b"ask again in a minute" in done.stderr
+
+
+async def test_of_a_node_whose_start_waits_the_last_status_says_what_for(
+    home: dict[str, str], data: DataDir
+) -> None:
+    keep_status(data.status, STATUS)
+    awaited = AwaitedStart(FindingCode.SERVER_AWAY, "http://there does not answer")
+    directory = Lock.of_directory(data)
+    with directory.held():
+        directory.note(awaited.to_note())
+        document, shown = await ask(home, data, "status", "--json"), await ask(home, data, "status")
+        stopped = await ask(home, data, "stop")
+    waiting = {"state": "starting", "findings": (awaited.finding,)}
+    assert StatusReport.model_validate_json(document.stdout) == STATUS.model_copy(update=waiting)
+    assert shown.stdout.decode().splitlines()[0].split(maxsplit=1) == [
+        "error",
+        awaited.finding.line().removeprefix("error: "),
+    ]
+    for done in (document, shown, stopped):
+        assert b"and waits: http://there does not answer" in done.stderr
+    assert (document.returncode, stopped.returncode) == (0, 5)
 
 
 async def test_peers_and_rollouts(home: dict[str, str], data: DataDir) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import resource
 import shlex
 import signal
@@ -14,6 +15,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from support.sapo_process import SAPO, TIMEOUT_SECONDS, Run
+
+from sapo_client.observe.findings import FindingCode, FindingLevel, HealthFinding
+from sapo_client.observe.health import HealthReport
 
 TRIED_AGAIN = "the start is tried again at least once a minute, Ctrl-C ends it\n"
 
@@ -49,6 +53,13 @@ def interrupted(process: subprocess.Popen[str]) -> tuple[int, str]:
     return process.returncode, errors
 
 
+def until_told(sapo: Run, folder: Path, text: str) -> str:
+    """Return what `sapo status` says on standard error, once a text is in it."""
+    while text not in (told := sapo("status", "--data-dir", folder).stderr):
+        assert "a node is starting in" in told
+    return told
+
+
 def test_a_node_that_is_started_on_a_full_disk_waits_for_space(
     sapo: Run, home: dict[str, str], tmp_path: Path
 ) -> None:
@@ -70,6 +81,26 @@ def test_a_node_that_is_started_on_a_full_disk_waits_for_space(
     assert code == 130
 
 
+def test_a_node_whose_standard_error_is_a_file_on_the_full_disk_waits_too(
+    sapo: Run, home: dict[str, str], tmp_path: Path
+) -> None:
+    """Nobody can be told, and what is printed later is in the file."""
+    sapo("keys", "new", "key", "--no-passphrase")
+    folder, errors = tmp_path / "node", tmp_path / "errors"
+    join = shlex.join([SAPO, "join", "--alone", "--identity", "key", "--data-dir", str(folder)])
+    with started(["/bin/sh", "-c", f"ulimit -S -f 0 && exec {join} 2> {errors}"], home) as process:
+        while not (folder / "node.lock").exists():
+            assert process.poll() is None
+        until_told(sapo, folder, "or hangs (another process): it does not answer yet")
+        _, most = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (most, most))
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("round 1 ")
+        code, _ = interrupted(process)
+    assert code == 130
+    assert "stopping after this round" in errors.read_text()
+
+
 def test_a_node_whose_server_is_away_at_its_start_waits_for_it(
     sapo: Run, home: dict[str, str], tmp_path: Path
 ) -> None:
@@ -77,7 +108,8 @@ def test_a_node_whose_server_is_away_at_its_start_waits_for_it(
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         server = f"http://127.0.0.1:{unused.getsockname()[1]}"
-        words = [SAPO, "join", "--alone", "--identity", "key", "--data-dir", str(tmp_path / "node")]
+        folder = tmp_path / "node"
+        words = [SAPO, "join", "--alone", "--identity", "key", "--data-dir", str(folder)]
         uses = {"SAPO_LEARNER__BACKEND": "vllm", "SAPO_LEARNER__ENDPOINT": server}
         with started(words, home | uses) as process:
             assert process.stderr is not None
@@ -86,4 +118,28 @@ def test_a_node_whose_server_is_away_at_its_start_waits_for_it(
             assert line.startswith(head), line
             hint = "see that the server runs, and that learner.endpoint is its address"
             assert line.endswith(f" (server_away); {hint}: {TRIED_AGAIN}"), line
-            assert interrupted(process) == (130, "")
+            why = line.removeprefix("error: the node has not started: ").partition(" (server_away)")[0]
+            told = until_told(sapo, folder, f" and waits: {why}")
+            asked = sapo("status", "--healthy", "--json", "--data-dir", folder)
+            code, _ = interrupted(process)
+    assert code == 130
+    assert re.fullmatch(
+        rf"error: a node is starting in {folder} \(another process \(pid {process.pid}, since \S+\)\) and"
+        rf" waits: {re.escape(why)}\n"
+        rf"hint: {re.escape(hint)}: the start is tried again at least once a minute\n",
+        told,
+    )
+    assert asked.returncode == 5
+    assert HealthReport.model_validate_json(asked.stdout) == HealthReport(
+        healthy=False,
+        state="starting",
+        findings=(
+            HealthFinding(
+                FindingCode.SERVER_AWAY,
+                FindingLevel.ERROR,
+                f"the node has not started: {why}",
+                f"{hint}: the start is tried again at least once a minute",
+            ),
+        ),
+    )
+    assert "no node is running" in sapo("status", "--data-dir", folder).stderr

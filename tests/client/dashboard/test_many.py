@@ -14,6 +14,9 @@ from sapo_client.dashboard.pages import DashboardPages
 from sapo_client.dashboard.session import Sessions
 from sapo_client.errors import SapoError
 from sapo_client.lab.live.page import ExperimentPage
+from sapo_client.locks import Lock
+from sapo_client.observe.findings import FindingCode
+from sapo_client.observe.starting import AwaitedStart
 from sapo_client.observe.web import WebRequest
 from sapo_client.paths import DataDir
 from sapo_client.testnet import plan
@@ -85,6 +88,17 @@ async def test_a_page_that_is_opened_before_its_nodes_answer_goes_on(tmp_path: P
         if status == 503:
             found = json.loads(reply.body)
             assert found["error"] == "the node ada does not answer: it is starting, or has stopped"
+
+
+async def test_a_page_says_what_the_start_of_a_node_waits_for(tmp_path: Path) -> None:
+    data, _ = node(tmp_path / "ada", 0.5)
+    many = ManyNodes("one", lambda: [ShownNode("ada", data)], list)
+    directory = Lock.of_directory(data)
+    with directory.held():
+        directory.note(AwaitedStart(FindingCode.DISK_FULL, "the disk is full").to_note())
+        with pytest.raises(SapoError) as caught:
+            await many.view("ada", "status", request())
+    assert str(caught.value) == "the node ada does not answer: its start waits: the disk is full"
 
 
 async def test_a_page_that_is_opened_before_its_nodes_have_figures_shows_them_later(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from support.weekday_policy import FAMILY
 
 from sapo_client.errors import SapoError
 from sapo_client.node.app import NodeApp, RunOptions
-from sapo_client.node.bootstrap import live
+from sapo_client.node.bootstrap import NextRun, live
 from sapo_client.node.runtime.manifests import kept_manifest
 from sapo_client.node.runtime.successor_folder import SuccessorFolder
 from sapo_client.observe.control_client import ControlClient
@@ -84,7 +84,7 @@ class Swarm:
             home.manifest = kept_manifest(home.data)
             return home.node(self.hub, neighbours=others, clock=self.now, options=options)
 
-        assert await live(opened, RunOptions()) == 0
+        assert await live(opened, NextRun(RunOptions()), home.data.root) == 0
 
     @asynccontextmanager
     async def time(self) -> AsyncIterator[None]:

@@ -153,3 +153,23 @@ def test_what_has_no_json_form_is_refused() -> None:
     assert json.dumps(to_json({b"\x01": {3, 1}, "path": Path("/a")})) == '{"01": [1, 3], "path": "/a"}'
     with pytest.raises(TypeError):
         to_json(object())
+
+
+@pytest.mark.parametrize("taken", ["deleted", "moved", "replaced"])
+def test_events_after_the_file_was_taken_away_are_in_a_new_one(tmp_path: Path, taken: str) -> None:
+    """As by who frees space on a full disk, or by another program that rotates logs."""
+    path, elsewhere = tmp_path / "events.jsonl", tmp_path / "elsewhere"
+    with EventLog(path, clock=at_noon) as log:
+        log.write("before")
+        before = len(list(Path("/dev/fd").iterdir()))
+        if taken == "deleted":
+            path.unlink()
+        else:
+            path.replace(elsewhere)
+        if taken == "replaced":
+            path.touch()
+        log.write("after")
+        log.write("later")
+        assert len(list(Path("/dev/fd").iterdir())) == before, "the file that was taken away is closed"
+    assert [(event["seq"], event["event"]) for event in read_events(path)] == [(2, "after"), (3, "later")]
+    assert elsewhere.exists() == (taken != "deleted")

@@ -7,8 +7,10 @@ import re
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
+from support.file_limit import largest_file
 
 from sapo_client.observe.output import OutputThread, unblocked_output
 
@@ -110,3 +112,21 @@ def test_a_begun_line_is_written_when_it_is_flushed_and_in_the_end(
             print("round", 1)
             print("the end", end="")
     assert read_all(reads) == b"round 1\nthe end"
+
+
+def test_lines_that_a_full_disk_does_not_take_are_left_out_and_later_ones_are_written(tmp_path: Path) -> None:
+    """As of `sapo join 2> FILE`; of a line that was begun the beginning stays."""
+    path = tmp_path / "file"
+    with path.open("ab", buffering=0) as file:
+        thread = OutputThread(file.fileno())
+        thread.give(b"before\n")
+        while path.read_bytes() != b"before\n":
+            os.sched_yield()
+        with largest_file(9):
+            thread.give(b"one\n")
+            thread.give(b"two\n")
+            while not thread._waiting.empty() or thread.lost < 2:
+                os.sched_yield()
+        thread.give(b"after\n")
+        thread.end(60.0)
+    assert path.read_bytes() == b"before\non\n(2 lines were left out: the disk was full)\nafter\n"

@@ -89,7 +89,8 @@ def test_the_watchdog_is_fed_unless_nothing_moves(tmp_path: Path) -> None:
             )
         node.starts_later(HealthFinding(FindingCode.DISK_FULL, FindingLevel.ERROR, "full.", "do it"))
         patience = f"EXTEND_TIMEOUT_USEC={SERVICE_START_SECONDS}000000"
-        assert manager.recv(4096).decode() == f"STATUS=error: full. (disk_full); do it\n{patience}"
+        said = f"STATUS=error: full. (disk_full); do it\n{patience}\nWATCHDOG=1"
+        assert manager.recv(4096).decode() == said
     service_manager({}).ready()
     service_manager({"NOTIFY_SOCKET": str(tmp_path / "gone")}).ready()
 

@@ -95,7 +95,7 @@ def open_chain(context: NodeContext) -> LedgerClient | NoChain:
         confirmations=config.confirmations,
         limit_wei=int(config.max_fee_gwei * GWEI),
         report=lambda text: context.events.write("ledger_endpoint", text=text),
-        clock=context.clock,
+        clock=context.clock_watch.certain,
     )
 
 
@@ -106,7 +106,7 @@ def open_bonds(context: NodeContext, engine: Engine, chain: ChainRole) -> BondRe
         manifest=context.manifest,
         own=context.author.account,
         bonds_before=chain.bonds_before,
-        clock=context.clock,
+        clock=context.clock_watch.certain,
         events=context.events,
     )
 
@@ -133,7 +133,7 @@ def open_successions(
             transport=context.transport,
             uploads=gossip.uploads,
             events=context.events,
-            clock=context.clock,
+            clock=context.clock_watch.certain,
             node=context.author.node,
             reopen=reopen,
             caught_up=gossip.repeat_requests,
@@ -164,7 +164,7 @@ def open_ledger(
             gossip=gossip,
             engine=engine,
             telemetry=context.telemetry,
-            clock=context.clock,
+            clock=context.clock_watch.certain,
             signing=SigningDatabase(context.data.database),
             beacons=beacons,
         )

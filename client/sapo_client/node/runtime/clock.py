@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -68,6 +69,7 @@ class ClockWatch:
         self._steady = steady
         self._awaits_chain = asks_chain
         self._chain_since: float | None = None
+        self._newest_block = 0.0 if asks_chain else math.inf
         self._offset = clock() - steady()
         self._jump: Jump | None = None
         self._ahead_seconds = 0.0
@@ -76,6 +78,14 @@ class ClockWatch:
         """Return Unix seconds by which the node lives: a jump that is not believed has no effect on them."""
         steady, wall = self._steady(), self._clock()
         return wall if self._judge(wall - steady, steady) is None else steady + self._offset
+
+    def certain(self) -> float:
+        """Return Unix seconds that have passed by the chain, too, for what cannot be taken back.
+
+        While the clock is not believed, these are the newest block's; before the first block, 0.
+        """
+        now = self.now()
+        return now if self.is_believed else min(now, self._newest_block)
 
     def wall(self) -> float:
         """Return Unix seconds of the wall clock, believed or not; to be compared with the chain's."""
@@ -129,6 +139,7 @@ class ClockWatch:
     def note_block(self, timestamp_seconds: float, *, epoch_start_seconds: float) -> None:
         """Take the timestamp of the chain's newest block, with the start of the clock's epoch."""
         now = self._steady()
+        self._newest_block = max(self._newest_block, timestamp_seconds)
         self._chain_since = now if self._chain_since is None else self._chain_since
         is_quiet = now - self._chain_since >= QUIET_CHAIN_SECONDS
         late = min(epoch_start_seconds, self._clock() - HARMLESS_SECONDS)

@@ -34,7 +34,7 @@ class NodeContext:
 
     Attributes:
         clock: the node's time in Unix seconds: the wall clock, without jumps that are not confirmed yet.
-        clock_watch: decides whether the wall clock is confirmed.
+        clock_watch: decides whether the wall clock is confirmed, and which time has certainly passed.
         rng: seeded differently on every node, so that nodes choose independently.
         fresh: begin with the configured model although checkpoints exist.
     """

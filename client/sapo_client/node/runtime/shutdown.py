@@ -52,21 +52,33 @@ async def _cancel_after(event: trio.Event, scope: trio.CancelScope) -> None:
 
 
 class Shutdown:
-    """State of a requested stop, with its reason and exit code."""
+    """State of a requested stop, with its reason and exit code.
+
+    Attributes:
+        reopens: whether the node stops only to be opened again.
+    """
 
     def __init__(self) -> None:
         self.draining = trio.Event()
         self.hurried = trio.Event()
         self.exit_code = int(ExitCode.DONE)
         self.why = "all steps done"
+        self.reopens = False
 
     def request(self, why: str, exit_code: int, *, finish: bool = True) -> None:
         """Request a stop after the current round, or at once unless ``finish``; the first reason counts."""
-        if not self.draining.is_set():
+        if self.reopens or not self.draining.is_set():
+            self.reopens = False
             self.why, self.exit_code = why, exit_code
             self.draining.set()
         if not finish:
             self.hurried.set()
+
+    def reopen(self, why: str) -> None:
+        """Request a stop after the current round, to be opened again unless the node is asked to end."""
+        if not self.draining.is_set():
+            self.request(why, ExitCode.DONE)
+            self.reopens = True
 
     async def watch_signals(self) -> None:
         """Drain at the first SIGINT, SIGTERM or SIGHUP; end the process at the second, unless it is a SIGHUP.
@@ -81,7 +93,7 @@ class Shutdown:
         with trio.open_signal_receiver(*heeded) as signals:
             async for number in signals:
                 code = int(_CODES[signal.Signals(number)])
-                if self.draining.is_set():
+                if self.draining.is_set() and not self.reopens:
                     if number == signal.SIGHUP:
                         continue
                     os._exit(code)

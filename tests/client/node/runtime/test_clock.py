@@ -84,3 +84,25 @@ def test_a_chain_whose_new_blocks_are_older_is_not_overruled() -> None:
         watch.compared(None, ahead_seconds=EPOCH, agrees=False)
         clocks.steady_seconds += QUIET_CHAIN_SECONDS
     assert not watch.is_believed
+
+
+def test_what_is_certain_is_the_newest_blocks_time_while_the_clock_is_not_believed() -> None:
+    clocks = Clocks()
+    watch = clocks.watch(asks_chain=True)
+    assert watch.certain() == 0, "no block was seen"
+    watch.note_block(clocks.wall() - 5, epoch_start_seconds=clocks.wall() - EPOCH)
+    assert (watch.is_believed, watch.certain()) == (True, clocks.wall())
+    watch.compared(None, ahead_seconds=EPOCH, agrees=False)
+    assert (watch.is_believed, watch.certain()) == (False, clocks.wall() - 5)
+    watch.note_block(clocks.wall() - 10, epoch_start_seconds=clocks.wall() - EPOCH)
+    assert watch.certain() == clocks.wall() - 5, "another endpoint is behind"
+    watch.note_block(clocks.wall() + 7, epoch_start_seconds=clocks.wall() - EPOCH)
+    assert watch.certain() == clocks.wall(), "a block of the future proves nothing"
+
+
+def test_without_a_chain_the_time_by_which_the_node_lives_is_certain() -> None:
+    clocks = Clocks()
+    watch = clocks.watch()
+    before = watch.now()
+    clocks.ahead_seconds = EPOCH
+    assert watch.certain() == watch.now() == before

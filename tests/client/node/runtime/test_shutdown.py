@@ -32,11 +32,29 @@ signal.signal(signal.SIGHUP, getattr(signal, sys.argv[1]))  # as its shell start
 trio.run(main)
 """
 
+REOPENING = """
+import sys, trio, trio.testing
+from sapo_client.node.runtime.shutdown import Shutdown
+
+async def main():
+    shutdown = Shutdown()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(shutdown.watch_signals)
+        shutdown.reopen("the swarm's terms change")
+        await trio.testing.wait_all_tasks_blocked()
+        print("ready", flush=True)
+        await trio.to_thread.run_sync(sys.stdin.read)  # the last round takes as long as the test wants
+        nursery.cancel_scope.cancel()
+    print(shutdown.why, shutdown.exit_code, shutdown.reopens, flush=True)
+
+trio.run(main)
+"""
+
 
 @contextmanager
-def watching(before: str = "SIG_DFL") -> Iterator[subprocess.Popen[str]]:
+def watching(before: str = "SIG_DFL", script: str = WATCHING) -> Iterator[subprocess.Popen[str]]:
     """Run a process that watches for signals as a node does; ``before``: what SIGHUP did to it."""
-    command = [sys.executable, "-c", WATCHING, before]
+    command = [sys.executable, "-c", script, before]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
@@ -88,3 +106,13 @@ def test_under_nohup_a_hangup_is_ignored() -> None:
         process.send_signal(signal.SIGHUP)
         process.send_signal(signal.SIGINT)
         assert drained(process) == ("SIGINT 130\ndrained\n", 0)
+
+
+def test_a_node_that_is_about_to_be_opened_again_drains_at_the_first_signal_and_ends() -> None:
+    with watching(script=REOPENING) as process:
+        assert process.stderr is not None
+        process.send_signal(signal.SIGTERM)
+        assert process.stderr.readline() == "stopping after this round; once more to stop at once\n"
+        assert drained(process) == ("SIGTERM 143 False\n", 0)
+    with watching(script=REOPENING) as process:
+        assert drained(process) == ("the swarm's terms change 0 True\n", 0)

@@ -1,0 +1,61 @@
+"""`sapo join` on a disk that takes no further file: it waits until that can be created."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from support.sapo_process import SAPO, TIMEOUT_SECONDS, Run
+from support.small_disk import free, needs_mounts, on_full_disk
+
+pytestmark = [pytest.mark.e2e, needs_mounts]
+
+
+@contextmanager
+def joined_on_full_disk(disk: Path, home: dict[str, str], *, left: int) -> Iterator[subprocess.Popen[str]]:
+    """Run a node that trains alone, with place for so many files; kill it in the end, or when it hangs."""
+    disk.mkdir()
+    join = [SAPO, "join", "--alone", "--identity", "key", "--data-dir", str(disk / "node")]
+    with subprocess.Popen(
+        on_full_disk(disk, join, left=left),
+        env=home,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        overdue = threading.Timer(TIMEOUT_SECONDS, process.kill)
+        overdue.start()
+        try:
+            yield process
+        finally:
+            overdue.cancel()
+            process.kill()
+
+
+@pytest.mark.parametrize("left", [0, 2, 8, 12])
+def test_a_start_waits_for_space_whatever_it_could_not_create(
+    sapo: Run, home: dict[str, str], tmp_path: Path, left: int
+) -> None:
+    """The data directory, its lock, and the files of its databases."""
+    sapo("keys", "new", "key", "--no-passphrase")
+    disk = tmp_path / "disk"
+    with joined_on_full_disk(disk, home, left=left) as process:
+        assert process.stderr is not None
+        assert process.stdout is not None
+        told = (
+            f"error: the node has not started: the disk is full: free space in {disk / 'node'} (disk_full);"
+        )
+        assert process.stderr.readline().startswith(told)
+        if left >= 8:  # the lock could be created, and says why nobody answers
+            shown = sapo("status", "--data-dir", f"/proc/{process.pid}/root{disk}/node").stderr
+            assert f"waits: the disk is full: free space in {disk / 'node'}\n" in shown
+        free(disk, process.pid)
+        assert process.stdout.readline().startswith("round 1 ")
+        process.send_signal(signal.SIGTERM)
+        process.communicate()
+    assert process.returncode == 143
