@@ -60,15 +60,33 @@ def told_of_full_disk(folder: Path | None) -> Iterator[None]:
         raise full from error
 
 
-def _is_of_full_disk(error: BaseException | None, folder: Path | None) -> bool:
-    if isinstance(error, BaseExceptionGroup):
-        return any(_is_of_full_disk(each, folder) for each in error.exceptions)
+def _is_of_full_disk(error: BaseException, folder: Path | None) -> bool:
+    return any(_is_full_disk(each, folder) for each in _with_causes(error))
+
+
+def _with_causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error, the errors of groups and the causes, each once: an error may be in its own cause."""
+    waiting: list[BaseException] = [error]
+    seen: set[int] = set()
+    while waiting:
+        each = waiting.pop()
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
+        yield each
+        if isinstance(each, BaseExceptionGroup):
+            waiting.extend(each.exceptions)
+        if each.__cause__ is not None:
+            waiting.append(each.__cause__)
+
+
+def _is_full_disk(error: BaseException, folder: Path | None) -> bool:
     if isinstance(error, OSError):
         return error.errno in _NUMBERS
     if isinstance(error, _sqlite_errors()):
         code = getattr(error, "sqlite_errorcode", None)
         return code == _SQLITE_FULL or (code == _SQLITE_CANNOT_OPEN and _takes_no_file(folder))
-    return error is not None and _is_of_full_disk(error.__cause__, folder)
+    return False
 
 
 def _takes_no_file(folder: Path | None) -> bool:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from architecture.figures import ROOT
 from architecture.page import FIGURES, PAGE, PICTURE, filled
-from architecture.picture import WAY, draw
+from architecture.picture import ROLLOUT_PATH, draw
 from architecture.rooms import BY_NAME, ROOMS, room_of, size_of
 
 RENEW = "renew page and picture with: make architecture"
@@ -30,8 +30,10 @@ def test_every_room_holds_modules_and_no_box_covers_another() -> None:
             assert apart or other is room, (room, other)
 
 
-@pytest.mark.parametrize(("room", "file", "_text"), WAY, ids=[file for _room, file, _text in WAY])
-def test_the_way_goes_through_the_room_that_it_names(room: str, file: str, _text: str) -> None:
+@pytest.mark.parametrize(
+    ("room", "file", "_text"), ROLLOUT_PATH, ids=[file for _room, file, _text in ROLLOUT_PATH]
+)
+def test_each_module_of_the_path_is_in_the_room_that_it_names(room: str, file: str, _text: str) -> None:
     package = file.split("/")[1]
     module = file.removesuffix(".py").partition("/")[2].replace("/", ".")
     assert room_of()[module] == room

@@ -3,7 +3,7 @@
 Accounts are free to create. With a plain least-recently-used cache a flood of new accounts would displace
 what a node remembers of known ones. So newcomers keep at most half of the entries when there are too many.
 
-When known accounts alone have too many entries, either the least recently used one is dropped, or lots decide.
+When known accounts alone have too many entries, either the least recently used one is dropped or lots decide.
 If all entries are used in turns, the first rule keeps none long enough to learn from it, and an account that
 sends more than others takes their places.
 """

@@ -228,11 +228,11 @@ async def _leave(
     if stake.exiting:
         follows += f"; the delay of the {show_tokens(stake.exiting)} that are already exiting starts again"
     name, place = await _place(session, gate=gate)
-    fields = describe_transaction(
+    signed = describe_transaction(
         f"{name}.requestExit", session.signer, contract=place, fields=fields, follows=follows
     )
     queue = partial(ledger.request_exit, wanted, gate=gate)
-    return await _send(session, "exit", queue=queue, fields=[fields], consent=consent)
+    return await _send(session, "exit", queue=queue, fields=[signed], consent=consent)
 
 
 async def _withdraw(session: LedgerSession, consent: Consent, account: bool) -> dict[str, Any]:
@@ -251,7 +251,7 @@ async def _withdraw(session: LedgerSession, consent: Consent, account: bool) -> 
             "run the same command again after that time",
         )
     (name, place), fields = await _place(session, gate=gate), {"tokens": show_tokens(stake.exiting)}
-    fields = describe_transaction(
+    signed = describe_transaction(
         f"{name}.withdraw",
         session.signer,
         contract=place,
@@ -259,7 +259,7 @@ async def _withdraw(session: LedgerSession, consent: Consent, account: bool) -> 
         follows="the account holds these tokens again",
     )
     queue = partial(ledger.withdraw, gate=gate)
-    return await _send(session, "withdrawal", queue=queue, fields=[fields], consent=consent)
+    return await _send(session, "withdrawal", queue=queue, fields=[signed], consent=consent)
 
 
 async def _finish_pending(session: LedgerSession, kind: str) -> dict[str, Any] | None:

@@ -201,7 +201,7 @@ def test_other_settings_are_another_swarm(chain: ServedChain, tmp_path: Path) ->
     ("added", "told"),
     [
         ({"bond": 5.0}, r"without bond, and cannot continue with 5\.0"),
-        ({"eas": EasTerms(NEWCOMER, Digest(bytes(32)), (NEWCOMER,))}, "without eas, and cannot continue with"),
+        ({"eas": EasTerms(NEWCOMER, Digest(bytes(32)), (NEWCOMER,))}, "without eas, and cannot continue"),
         ({"difficulty": "follow"}, "without difficulty, and cannot continue with follow"),
         ({"challenge_seconds": 30}, "without challenge seconds, and cannot continue with 30"),
     ],

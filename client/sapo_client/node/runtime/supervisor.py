@@ -64,7 +64,7 @@ class Supervisor:
     def _report(self, name: str, error: Exception) -> None:
         found = find_sapo_error(error) or disk_full(error, self._events.folder)
         if found is not None and not found.transient:
-            raise found from error
+            raise found from (None if found is error else error)
         self._write(name, error, waits_for=found)
 
     def _write(self, service: str, error: Exception, *, waits_for: SapoError | None = None) -> None:

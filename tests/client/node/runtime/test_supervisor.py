@@ -13,6 +13,7 @@ import trio
 from trio.testing import MockClock
 
 from sapo_client.errors import SapoError
+from sapo_client.full_disk import disk_full
 from sapo_client.ledger.errors import LedgerUnavailable
 from sapo_client.node.policy_events import PolicyEvents
 from sapo_client.node.runtime.supervisor import (
@@ -91,6 +92,7 @@ async def test_an_error_for_people_stops_the_node(
         await supervisor.keep("node", service)
     assert caught.value is TOLD
     assert list(read_events(path)) == []
+    assert disk_full(ExceptionGroup("nursery", [caught.value]), None) is None  # it is in its own cause
 
 
 async def test_a_chain_that_is_away_is_waited_for(
