@@ -1,6 +1,7 @@
-"""A node that has not started, as the lock of its data directory tells of it.
+"""The state of a node that has not started yet, as recorded in the lock file of its data directory.
 
-The lock tells it because it takes no further space on a full disk, and says nothing once its holder is gone.
+The lock file is used because writing to it takes no further space on a full disk, and because the record is
+void once the process is gone.
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ _HINTS: Final = {
 }
 
 _NOTE: Final = "waits_for"
-"""Name of what is waited for in the file of the lock."""
+"""Key of the record in the lock file."""
 
 
 @dataclass(frozen=True, slots=True)
 class AwaitedStart:
-    """What a start waits for.
+    """The reason why a start waits.
 
     Attributes:
-        why: it cannot start, in words.
-        has_run: whether it had started before.
+        why: the reason as a sentence.
+        has_run: whether the node had started before.
     """
 
     code: FindingCode
@@ -38,13 +39,13 @@ class AwaitedStart:
 
     @property
     def finding(self) -> HealthFinding:
-        """What is said of it."""
+        """The health finding of the node meanwhile."""
         state = "has stopped" if self.has_run else "has not started"
         hint = f"{_HINTS[self.code]}: the start is tried again at least once a minute"
         return HealthFinding(self.code, FindingLevel.ERROR, f"the node {state}: {self.why}", hint)
 
     def to_note(self) -> Mapping[str, Any]:
-        """Return what the holder of a data directory's lock says while it waits."""
+        """Return the record for the lock file."""
         return {_NOTE: {"code": self.code, "why": self.why, "has_run": self.has_run}}
 
 
@@ -53,8 +54,8 @@ class StartingNode:
     """A process that holds a data directory and does not answer yet, or that hangs.
 
     Attributes:
-        name: of the process, in words.
-        waits_for: what it waits for; none if it is under way, or cannot say it.
+        name: description of the process.
+        waits_for: the reason why it waits; None if it does not wait, or has recorded none.
     """
 
     data: DataDir
@@ -63,7 +64,7 @@ class StartingNode:
 
     @property
     def error(self) -> SapoError:
-        """What a command says that wants an answer of it."""
+        """The error of a command to which this process does not answer."""
         folder = self.data.root
         if (awaited := self.waits_for) is None:
             text = f"a node is starting in {folder}, or hangs ({self.name}): it does not answer yet"
@@ -75,9 +76,9 @@ class StartingNode:
 
 
 def starting_node(data: DataDir) -> StartingNode | None:
-    """Return the process that holds a data directory; none if nobody does.
+    """Return the process that holds a data directory; None if no process does.
 
-    Only for who has asked it before, without an answer.
+    Call it only after a request to the node has failed: a node that answers holds its directory, too.
     """
     try:
         holder = locks.holder(data.lock)
@@ -87,7 +88,7 @@ def starting_node(data: DataDir) -> StartingNode | None:
 
 
 def _parse(note: Mapping[str, Any]) -> AwaitedStart | None:
-    """Return what a note says that a start waits for; none if it says nothing, or is of another version."""
+    """Return the reason in the record of a lock file; None if it has none, or is of another version."""
     try:
         awaited = note[_NOTE]
         code, why, has_run = FindingCode(awaited["code"]), str(awaited["why"]), bool(awaited["has_run"])
