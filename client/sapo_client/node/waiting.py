@@ -93,8 +93,8 @@ class Waiting:
                     if not error.transient or error.finding not in WAITED_FOR:
                         raise
                     awaited = AwaitedStart(FindingCode(error.finding), error.text, self._has_run)
+                self._hold(held, awaited)  # first: who is told may ask the node at once
                 self._tell(awaited.finding)
-                self._hold(held, awaited)
                 self._sleep(self._pause_seconds)
                 self._pause_seconds = min(2 * self._pause_seconds, LONGEST_PAUSE_SECONDS)
 
