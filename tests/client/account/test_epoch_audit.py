@@ -98,7 +98,7 @@ def test_a_file_with_missing_or_forged_messages_does_not_verify(
     flipped = tallies[0][:-1] + ("0" if tallies[0][-1] != "0" else "1")
     assert verdict(messages=[proposal, flipped, *tallies[1:]]).startswith("FALSE, or")
     for changes in ({"format": "other"}, {"messages": ["zz"]}, {"more": 1}, {"epoch": "3"}):
-        with pytest.raises(SapoError, match="no epoch dossier"):
+        with pytest.raises(SapoError, match="not an epoch dossier"):
             verdict(**changes)
     with pytest.raises(SapoError, match="another swarm"):
         verdict(swarm_id="00" * 32)
