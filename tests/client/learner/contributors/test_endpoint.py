@@ -65,7 +65,7 @@ async def test_a_contributor_answers_and_cannot_be_exported(
     groups = await contributor.generate([PROMPT, "Monday +1\n"], completions_per_prompt=4)
     assert [(group.handle, len(group.completions)) for group in groups] == [(0, 4), (1, 4)]
     assert len(await contributor.evaluate([PROMPT])) == 1
-    with pytest.raises(SapoError, match="without a model"):
+    with pytest.raises(SapoError, match="no model of its own to export"):
         await contributor.export(tmp_path)
 
 
