@@ -214,6 +214,7 @@ def test_who_restarts_under_siege_finds_vouched_peers() -> None:
     assert simulation.largest_group() >= HONEST - 1
 
 
+@pytest.mark.long
 def test_attackers_who_own_the_address_records_of_an_island_take_no_place_of_others() -> None:
     """Every record that nodes have names an attacker: they are dialled beyond the usual number."""
     simulation = EclipseSimulation(seed=0, sought_attackers=MOST_ON_ISLAND)

@@ -167,7 +167,9 @@ class RecordSiege:
         return sum(peer_id in self.records for peer_id in kept) / len(kept)
 
 
-@pytest.mark.parametrize(("bonds", "most"), [(0, 0.05), (HONEST // 2, 0.3)])
+@pytest.mark.parametrize(
+    ("bonds", "most"), [pytest.param(0, 0.05, marks=pytest.mark.long), (HONEST // 2, 0.3)]
+)
 def test_members_with_bonds_find_each_other_whatever_records_attackers_tell(bonds: int, most: float) -> None:
     """From 250 networks, with three in four of the peers that a node chose; half as many bonds as members."""
     siege = RecordSiege(0, networks=250, gate=True, bonds=bonds)

@@ -23,6 +23,7 @@ def test_admission_is_compared_with_verification_alone() -> None:
     assert rate.admitted_per_second.least < rate.bare_per_second.greatest
 
 
+@pytest.mark.long
 def test_a_message_of_any_kind_costs_less_than_four_times_its_size_accepted_or_refused() -> None:
     peaks = admission_memory()
     over = {name: peak for name, peak in peaks.items() if peak.times >= 4}

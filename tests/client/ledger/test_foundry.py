@@ -68,6 +68,7 @@ def test_the_mutants_are_those_of_the_contracts_as_they_are() -> None:
     assert equivalent.keys() - made == set()
 
 
+@pytest.mark.long
 def test_a_sample_of_mutants_is_killed() -> None:
     """All of them run every night. Here each change of the contracts draws others, and all runs of one tree
     draw the same: whoever changes the contracts sees a survivor at once, and writes its test or its reason.

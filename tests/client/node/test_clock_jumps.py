@@ -82,6 +82,7 @@ async def test_a_clock_that_stays_as_it_was_set_is_believed(
         await trial.stop()
 
 
+@pytest.mark.long
 async def test_a_new_block_of_the_same_time_shows_that_the_clock_was_set_right(
     mock_clock: MockClock, begin: Begin, weekdays: Suite, tmp_path: Path
 ) -> None:
@@ -153,6 +154,7 @@ async def test_a_directory_that_signed_far_ahead_trains_alone_until_then(
         await trial.stop()
 
 
+@pytest.mark.long
 async def test_a_node_whose_chain_is_away_forgets_old_epochs(
     mock_clock: MockClock, begin: Begin, weekdays: Suite, tmp_path: Path
 ) -> None:
@@ -252,6 +254,7 @@ async def test_a_chain_that_makes_no_blocks_holds_no_node_up(
     contracts.chain.close()
 
 
+@pytest.mark.long
 async def test_the_beacon_of_an_epoch_that_is_not_the_current_one_is_waited_for_no_longer(
     mock_clock: MockClock, begin: Begin, weekdays: Suite, tmp_path: Path
 ) -> None:

@@ -152,6 +152,7 @@ async def test_what_is_heard_before_certificates_never_counts(
         await trial.stop()
 
 
+@pytest.mark.long
 async def test_a_dead_bootstrap_address(mock_clock: MockClock, begin: Begin, weekdays: Suite) -> None:
     trial = begin(manifest_of(weekdays, epoch_seconds=36_000), swarm={"bootstrap": (DEAD,)})
     async with trio.open_nursery() as nursery:
@@ -207,6 +208,7 @@ async def test_a_model_without_room_for_any_task(
         await trial.stop()
 
 
+@pytest.mark.long
 async def test_damaged_checkpoints_and_a_full_disk(
     mock_clock: MockClock, begin: Begin, weekdays: Suite
 ) -> None:
@@ -240,6 +242,7 @@ async def test_damaged_checkpoints_and_a_full_disk(
         await trial.stop()
 
 
+@pytest.mark.long
 async def test_no_room_for_checkpoints_and_a_lost_good_policy(
     mock_clock: MockClock, begin: Begin, weekdays: Suite
 ) -> None:

@@ -41,6 +41,7 @@ async def _flood(nobody: AuditorHarness, count: int) -> None:
         await transport.publish(rollouts_topic(manifest.swarm_id), message)
 
 
+@pytest.mark.long
 async def test_bonds_are_paid_in_proportion_and_who_has_none_is_ignored(world: World) -> None:
     world.contracts.bond_account(WHOLE.account, 2 * BOND_UNIT)  # more than a unit counts as one
     world.contracts.bond_account(HALF.account, BOND_UNIT // 2)

@@ -216,6 +216,7 @@ def test_a_count_is_above_a_share_beyond_chance(
     assert is_above(count, among, share, tests) is expected
 
 
+@pytest.mark.long
 async def test_chance_finds_a_planted_text_rarely() -> None:
     """Writers with a style each, and a policy that writes like all of them."""
 
