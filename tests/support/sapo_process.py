@@ -43,6 +43,21 @@ def runner(home: Mapping[str, str], folder: Path) -> Run:
 
 
 @contextmanager
+def running(command: Sequence[str], home: Mapping[str, str]) -> Iterator[subprocess.Popen[str]]:
+    """Run a command; kill it in the end, or when it hangs."""
+    with subprocess.Popen(
+        command, env=home, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        overdue = threading.Timer(TIMEOUT_SECONDS, process.kill)
+        overdue.start()
+        try:
+            yield process
+        finally:
+            overdue.cancel()
+            process.kill()
+
+
+@contextmanager
 def trained(
     words: Sequence[str], home: Mapping[str, str], folder: Path, rounds: int
 ) -> Iterator[subprocess.Popen[str]]:

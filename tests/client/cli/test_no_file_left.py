@@ -4,37 +4,23 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
-from support.sapo_process import SAPO, TIMEOUT_SECONDS, Run
+from support.sapo_process import SAPO, Run, running
 from support.small_disk import free, needs_mounts, on_full_disk
 
 pytestmark = [pytest.mark.e2e, needs_mounts]
 
 
-@contextmanager
-def joined_on_full_disk(disk: Path, home: dict[str, str], *, left: int) -> Iterator[subprocess.Popen[str]]:
+def joined_on_full_disk(
+    disk: Path, home: dict[str, str], *, left: int
+) -> AbstractContextManager[subprocess.Popen[str]]:
     """Run a node that trains alone, with place for so many files; kill it in the end, or when it hangs."""
     disk.mkdir()
     join = [SAPO, "join", "--alone", "--identity", "key", "--data-dir", str(disk / "node")]
-    with subprocess.Popen(
-        on_full_disk(disk, join, left=left),
-        env=home,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        overdue = threading.Timer(TIMEOUT_SECONDS, process.kill)
-        overdue.start()
-        try:
-            yield process
-        finally:
-            overdue.cancel()
-            process.kill()
+    return running(on_full_disk(disk, join, left=left), home)
 
 
 @pytest.mark.parametrize("left", [0, 2, 8, 12])

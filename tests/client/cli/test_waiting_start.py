@@ -9,12 +9,10 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
-from support.sapo_process import SAPO, TIMEOUT_SECONDS, Run
+from support.sapo_process import SAPO, Run, running
 
 from sapo_client.observe.findings import FindingCode, FindingLevel, HealthFinding
 from sapo_client.observe.health import HealthReport
@@ -30,20 +28,9 @@ os.execvp(sys.argv[1], sys.argv[1:])
 """Runs a command as a shell's foreground does; one in its background, as the tests may be, ignores Ctrl-C."""
 
 
-@contextmanager
-def started(command: list[str], home: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
-    """Run a command; kill it in the end, or when it hangs."""
-    words = [sys.executable, "-c", IN_FOREGROUND, *command]
-    with subprocess.Popen(
-        words, env=home, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
-        overdue = threading.Timer(TIMEOUT_SECONDS, process.kill)
-        overdue.start()
-        try:
-            yield process
-        finally:
-            overdue.cancel()
-            process.kill()
+def started(command: list[str], home: dict[str, str]) -> AbstractContextManager[subprocess.Popen[str]]:
+    """Run a command in the foreground; kill it in the end, or when it hangs."""
+    return running([sys.executable, "-c", IN_FOREGROUND, *command], home)
 
 
 def interrupted(process: subprocess.Popen[str]) -> tuple[int, str]:
