@@ -132,7 +132,9 @@ def check_model(config: Config) -> Iterator[Check]:
     except SapoError as error:
         yield Check("model", "fail", error.text, error.hint)
         return
-    size = f"{found.shape.parameters / 1e6:,.0f} million parameters ({found.shape.kind})"
+    millions = found.shape.parameters / 1e6
+    size = f"{millions:,.0f}" if millions >= 10 else f"{millions:.2g}"
+    size += f" million parameters ({found.shape.kind})"
     if templated:
         yield Check("model", "ok", f"{size}; tasks of level {found.level} suit it")
     else:

@@ -118,6 +118,7 @@ def test_the_doctor_plans_a_model_of_a_folder(tmp_path: Path, chat: bool, state:
         ("memory", "ok"),
         ("completions", "warn"),
     ]
+    assert checks[0].detail.startswith("0.046 million parameters (qwen2)")
     assert checks[0].detail.endswith("tasks of level nano suit it")
     assert "GiB planned" in checks[1].detail
     assert checks[2].hint == "answers of level nano take up to 64: leave learner.max_new_tokens unset"
