@@ -1,4 +1,4 @@
-"""What a network may have of the lists that this node tells to whoever asks.
+"""Upload limits, by network, of the lists that any peer may request from this node.
 
 A request has a few bytes, and its answer up to a megabyte: of certificates, proofs, contributions, pages of
 these, successors of the terms, or drawn groups. Peer ids are free, so the limit is a network's. It is no
@@ -10,6 +10,7 @@ a host beside one could otherwise spend what pay rests on.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import takewhile
 from math import inf
 from typing import Final
@@ -51,10 +52,7 @@ class ListUploads:
 
     def may_ask(self, peer_id: str) -> bool:
         """Whether a peer may have something looked up now; if so, it counts as ``LOOK_COST`` bytes."""
-        if self._is_auditor(peer_id):
-            return True
-        network = network_of_peer(peer_of(self._transport, peer_id), peer_id)
-        return self._networks.take(network, trio.current_time(), LOOK_COST)
+        return self._allowance(peer_id)(LOOK_COST)
 
     def response(self, peer_id: str, messages: tuple[bytes, ...], *, most_cost: float = inf) -> bytes:
         """Return a response with the newest of the messages that fit, and that its network may have now.
@@ -62,15 +60,15 @@ class ListUploads:
         Args:
             most_cost: bytes as which a message counts at most.
         """
+        take = self._allowance(peer_id)
+        return response_within(reversed(messages), lambda message: take(min(len(message), most_cost)))
+
+    def _allowance(self, peer_id: str) -> Callable[[float], bool]:
+        """Return a function that takes a number of bytes from what a peer may have now, if enough is left."""
         if self._is_auditor(peer_id):
-            return bounded_response(messages)
+            return lambda _cost: True
         network = network_of_peer(peer_of(self._transport, peer_id), peer_id)
-        now_seconds = trio.current_time()
-
-        def may_have(message: bytes) -> bool:
-            return self._networks.take(network, now_seconds, min(len(message), most_cost))
-
-        return response_within(reversed(messages), may_have)
+        return partial(self._networks.take, network, trio.current_time())
 
 
 def response_within(newest_first: Iterable[bytes], may_have: Callable[[bytes], bool]) -> bytes:
