@@ -1,4 +1,4 @@
-"""Stop a node when its reward has reached a mark: python stop_when.py FOLDER [MARK] [MOST_STEPS]"""
+"""Stop a node when its reward has reached a mark: python stop_when.py FOLDER [MARK] [MAX_STEPS]"""
 
 import sys
 from collections import deque

@@ -12,7 +12,7 @@ from sapo_protocol.encoding import encode
 from sapo_protocol.errors import LocalProtocolError
 from sapo_protocol.identifiers import Account, SwarmId
 from sapo_protocol.suite import Suite
-from sapo_protocol.terms.audits import MOST_COMMITTED_SLOTS, AuditTerms, most_finality_seconds
+from sapo_protocol.terms.audits import MAX_COMMITTED_SLOTS, AuditTerms, most_finality_seconds
 from sapo_protocol.terms.difficulty import Difficulty
 from sapo_protocol.terms.gate import BondGate, EasGate, Gate
 from sapo_protocol.terms.islands import IslandTerms
@@ -259,5 +259,5 @@ class Manifest:
 
 
 def _require_committable(slots_per_epoch: int) -> None:
-    if slots_per_epoch > MOST_COMMITTED_SLOTS:
-        raise LocalProtocolError(f"a commitment has room for {MOST_COMMITTED_SLOTS} slots in an epoch")
+    if slots_per_epoch > MAX_COMMITTED_SLOTS:
+        raise LocalProtocolError(f"a commitment has room for {MAX_COMMITTED_SLOTS} slots in an epoch")

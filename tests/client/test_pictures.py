@@ -16,7 +16,7 @@ from sapo_client.testnet import plot as testnet_plot
 from sapo_client.testnet.node_record import NodeRecord, RecordedStep
 
 CONTROLS = {"8/0", "8/0-dynamic", "curriculum", "oracle", "oracle-hints"}
-LEAST_POINTS = 10
+MIN_POINTS = 10
 """Smallest type, in points: half of it is still legible."""
 
 
@@ -190,4 +190,4 @@ def test_type_is_large_enough_for_half_the_size(drawn: list[Figure], tmp_path: P
     shown = [legend.get_title(), *legend.get_texts()]
     for axes in figure.axes:
         shown += [axes.xaxis.label, axes.yaxis.label, axes.title, *axes.get_xticklabels()]
-    assert min(float(text.get_fontsize()) for text in shown) >= LEAST_POINTS
+    assert min(float(text.get_fontsize()) for text in shown) >= MIN_POINTS

@@ -41,7 +41,7 @@ from sapo_protocol.epochs import epoch_start_seconds
 from sapo_protocol.identifiers import ContentId
 
 FOREVER: Final = 2_000_000_000
-MOST_SENT: Final = 2**28
+MAX_SENT: Final = 2**28
 """Bytes after which even the attacker gives up, so that a tree that falls can be seen to."""
 
 
@@ -274,7 +274,7 @@ def test_an_answer_without_end_ends(
         nonlocal sent
         request.send_response(200)
         request.end_headers()
-        while sent < MOST_SENT:
+        while sent < MAX_SENT:
             request.wfile.write(b" " * 2**16)
             sent += 2**16
 
@@ -283,4 +283,4 @@ def test_an_answer_without_end_ends(
         options[options.index("--rpc") + 1] = url
         code, said = invoke("ledger", "status", *options)
     assert code == LEDGER_EXIT, said
-    assert sent < MOST_SENT
+    assert sent < MAX_SENT

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from sapo_protocol.errors import LocalProtocolError
 from sapo_protocol.terms.difficulty import (
-    MOST_COUNTED,
+    MAX_COUNTED,
     WHOLE,
     Difficulty,
     GroupOutcome,
@@ -202,7 +202,7 @@ def test_what_a_lying_majority_counts_stays_a_number() -> None:
     record = START
     for _ in range(80):
         record = LADDER.follow(record, counted)
-    assert record[0].right < 2 * MOST_COUNTED
+    assert record[0].right < 2 * MAX_COUNTED
 
 
 @pytest.mark.parametrize(

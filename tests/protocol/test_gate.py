@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from sapo_protocol.errors import LocalProtocolError
 from sapo_protocol.identifiers import Account, Digest
-from sapo_protocol.terms.gate import MOST_ATTESTERS, Attestation, BondGate, EasGate, points_cap
+from sapo_protocol.terms.gate import MAX_ATTESTERS, Attestation, BondGate, EasGate, points_cap
 
 units = st.integers(1, 2**96 - 1)
 amounts = st.integers(0, 2**96 - 1)
@@ -44,7 +44,7 @@ def test_a_cap_is_rounded_down() -> None:
     ]
 
 
-ATTESTERS = tuple(Account(bytes(19) + bytes([number])) for number in range(1, MOST_ATTESTERS + 2))
+ATTESTERS = tuple(Account(bytes(19) + bytes([number])) for number in range(1, MAX_ATTESTERS + 2))
 EAS = EasGate(Account(b"\x05" * 20), Digest(b"\x06" * 32), ATTESTERS[:2], after_block=7)
 
 

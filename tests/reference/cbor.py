@@ -9,12 +9,12 @@ from typing import Any
 import cbor2
 from reference.refusal import Refused, require
 
-MOST_VALUES = 8192
+MAX_VALUES = 8192
 FEW_VALUES = 64
 DEEPEST = 4
 
 
-def read(data: bytes, most_values: int = MOST_VALUES) -> Any:
+def read(data: bytes, most_values: int = MAX_VALUES) -> Any:
     """Return the value of a deterministic encoding.
 
     Raises:

@@ -6,8 +6,8 @@ from typing import Any
 from reference import audits, derive, edwards, ethereum, ladders, objects
 from reference.refusal import ACCEPTED, Outcome, Refused, require
 
-MOST_NODES_OF_AN_ACCOUNT = 4
-LEAST_EXTENSION = 3600
+MAX_NODES_OF_AN_ACCOUNT = 4
+MIN_EXTENSION = 3600
 CARRIED = {
     "rollouts": {"rollout"},
     "certificates": {"certificate"},
@@ -165,14 +165,14 @@ class ReferenceNode:
         require(_counts(read, now_ms), "R5.5")
         known = self._certificates.get((read["node"], read["account"]))
         if known is not None and _counts(known, now_ms):
-            require(read["not_after"] >= known["not_after"] + LEAST_EXTENSION, "R4.2")
+            require(read["not_after"] >= known["not_after"] + MIN_EXTENSION, "R4.2")
         self._keep(read)
 
     def _keep(self, read: dict[str, Any]) -> None:
         key = (read["node"], read["account"])
         self._certificates.pop(key, None)
         siblings = [other for other in self._certificates if other[1] == read["account"]]
-        if len(siblings) >= MOST_NODES_OF_AN_ACCOUNT:
+        if len(siblings) >= MAX_NODES_OF_AN_ACCOUNT:
             lost = self._certificates.pop(siblings[0])
             if siblings[0] in self._signers:
                 self._displaced[siblings[0]] = lost

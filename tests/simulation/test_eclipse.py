@@ -15,7 +15,7 @@ from hashlib import sha256
 
 import pytest
 
-from sapo_client.node.gossip.record_places import MOST_ON_ISLAND
+from sapo_client.node.gossip.record_places import MAX_ON_ISLAND
 from sapo_client.swarm.address_book import AddressBook
 from sapo_client.swarm.addresses import PeerAddress
 from sapo_client.swarm.limits import DialLimits, TransportLimits
@@ -217,7 +217,7 @@ def test_who_restarts_under_siege_finds_vouched_peers() -> None:
 @pytest.mark.long
 def test_attackers_who_own_the_address_records_of_an_island_take_no_place_of_others() -> None:
     """Every record that nodes have names an attacker: they are dialled beyond the usual number."""
-    simulation = EclipseSimulation(seed=0, sought_attackers=MOST_ON_ISLAND)
+    simulation = EclipseSimulation(seed=0, sought_attackers=MAX_ON_ISLAND)
     simulation.run(TEN_MINUTES_TICKS, attacked=True, restarts=True)
     assert simulation.alone_share < 0.05
     assert simulation.largest_group() >= HONEST - 1

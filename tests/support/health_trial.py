@@ -29,7 +29,7 @@ from sapo_client.observe.events import last_events
 from sapo_client.paths import DataDir
 from sapo_client.swarm.simulated.memory import MemoryHub
 
-MOST_READINGS: Final = 20
+MAX_READINGS: Final = 20
 PAGE: Final = Path(__file__).parents[2] / "docs/reference/health.md"
 
 _FIGURES: Final = (
@@ -177,7 +177,7 @@ class HealthTrial:
         await self.until_status(lambda status: code in _codes(status))
         self.clock.rate = 0.0
         try:
-            for _ in range(MOST_READINGS):
+            for _ in range(MAX_READINGS):
                 if (told := await self._read(code)) is not None:
                     return told
             pytest.fail(f"commands print errors, or findings change, in every reading: {self.terminal}")

@@ -20,7 +20,7 @@ from sapo_verification.engine import Engine
 from sapo_verification.jail.messages import Checked
 from sapo_verification.observer import SilentObserver
 from sapo_verification.reputation.evidence import AUDITS_BEFORE_WEIGHT, Reputation
-from sapo_verification.sampling.audit_queue import MOST_WAITING
+from sapo_verification.sampling.audit_queue import MAX_WAITING
 from sapo_verification.sampling.engine_terms import Terms
 from sapo_verification.sampling.pool import Pool, PoolLimits
 from sapo_verification.sampling.sampler import Sampler, SamplingPolicy
@@ -67,7 +67,7 @@ class VerificationHarness:
     record: RecordingObserver = field(default_factory=RecordingObserver)
     own: Account = BYSTANDER.account
     knows_beacons: bool = True
-    audits_waiting: int = MOST_WAITING
+    audits_waiting: int = MAX_WAITING
     audit_share: float = 1.0
     kept_bytes: int = KEPT_BYTES
 

@@ -28,7 +28,7 @@ from sapo_protocol.envelope import Kind
 from sapo_protocol.manifest import Manifest
 
 ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
-MOST_SECONDS = 34_560_000
+MAX_SECONDS = 34_560_000
 NOW = NOW_MS // 1000
 
 
@@ -95,8 +95,8 @@ def _durations() -> Iterator[Case]:
         (1, "R5.5"),
         (0, "R1.1.3"),
         (-1, "R1.1.3"),
-        (MOST_SECONDS, None),
-        (MOST_SECONDS + 1, "R1.1.3"),
+        (MAX_SECONDS, None),
+        (MAX_SECONDS + 1, "R1.1.3"),
     ):
         yield _case(f"of {length} s", rule, _sealed(fields(ALICE, GENESIS, GENESIS + length)))
     yield _case("from 0 to the end", "R1.1.3", _sealed(fields(ALICE, 0, 2**64 - 1)))

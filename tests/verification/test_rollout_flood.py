@@ -21,7 +21,7 @@ from sapo_protocol.topics import rollouts_topic
 from sapo_verification.admission import envelope_store
 from sapo_verification.admission.arrivals import Received
 from sapo_verification.admission.envelope_store import EnvelopeStore
-from sapo_verification.admission.storage_budget import MOST_LOOKED_AT, stored_size
+from sapo_verification.admission.storage_budget import MAX_LOOKED_AT, stored_size
 from sapo_verification.observer import SilentObserver
 from sapo_verification.sampling.pool import PoolLimits
 from sapo_verification.store import KEPT_BYTES, StoreSchema, open_database
@@ -267,7 +267,7 @@ def test_an_overfull_database_of_an_older_version_opens_and_shrinks_step_by_step
     while held[-1] > OF_EPOCH:
         after.receive(ALICE, len(held))
         held.append(after.engine.envelopes.budget.size())
-        assert held[-2] - held[-1] <= MOST_LOOKED_AT * LARGEST
+        assert held[-2] - held[-1] <= MAX_LOOKED_AT * LARGEST
     assert recorded_sizes(after) == (held[-1],) * 2
 
 

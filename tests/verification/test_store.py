@@ -18,7 +18,7 @@ from support.crashing import CrashingConnection, Killed, WriteBudget
 from sapo_verification import store
 from sapo_verification.errors import NewerDatabaseError, UnusableDatabaseError
 from sapo_verification.store import (
-    MOST_LOG_BYTES,
+    MAX_LOG_BYTES,
     StoreSchema,
     checkpoint,
     migrate,
@@ -259,8 +259,8 @@ def test_a_log_that_was_copied_is_cut(tmp_path: Path) -> None:
     for _ in range(20):
         connection.execute("INSERT INTO text VALUES (zeroblob(1048576))")
     log = path.with_name("node.sqlite-wal")
-    assert log.stat().st_size > 2 * MOST_LOG_BYTES
+    assert log.stat().st_size > 2 * MAX_LOG_BYTES
     checkpoint(path)
     connection.execute("INSERT INTO text VALUES (x'00')")
-    assert log.stat().st_size <= MOST_LOG_BYTES
+    assert log.stat().st_size <= MAX_LOG_BYTES
     connection.close()

@@ -21,7 +21,7 @@ OWN_CHECKPOINT_PAGES: Final = 16_384
 """Pages of 4 KiB: a writer itself checkpoints the log only at 64 MiB; normally ``checkpoint`` does it
 earlier."""
 
-MOST_LOG_BYTES: Final = 8 * 2**20
+MAX_LOG_BYTES: Final = 8 * 2**20
 """Size to which the log is truncated after a complete checkpoint; else it would keep its largest size."""
 
 KEPT_BYTES: Final = 8 * 2**30
@@ -76,7 +76,7 @@ def open_database(
     connection.execute("PRAGMA synchronous=NORMAL")
     connection.execute("PRAGMA busy_timeout=5000")
     connection.execute(f"PRAGMA wal_autocheckpoint={checkpoint_pages}")
-    connection.execute(f"PRAGMA journal_size_limit={MOST_LOG_BYTES}")
+    connection.execute(f"PRAGMA journal_size_limit={MAX_LOG_BYTES}")
     try:
         migrate(connection, str(source), *schemas)
     except NewerDatabaseError:

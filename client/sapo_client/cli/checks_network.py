@@ -26,7 +26,7 @@ CLOCK_WARN_SECONDS = 5.0  # half of the slack that peers allow at an epoch's edg
 CLOCK_FAIL_SECONDS = 60.0  # beyond it messages fall into the wrong epoch
 NETWORK_TIMEOUT_SECONDS = 5.0
 LOOK_AROUND_SECONDS = 2.0  # neighbours answer within half a second
-MOST_BYTES = 1 << 20  # of an answer; a block without its transactions has a few kilobytes
+MAX_BYTES = 1 << 20  # of an answer; a block without its transactions has a few kilobytes
 
 
 def check_manifest(config: Config) -> tuple[Manifest | None, Check]:
@@ -339,7 +339,7 @@ def _asker(url: str) -> Ask:
         body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": parameters}).encode()
         request = urllib.request.Request(url, body, {"Content-Type": "application/json"})  # noqa: S310
         with urllib.request.urlopen(request, timeout=NETWORK_TIMEOUT_SECONDS) as response:  # noqa: S310
-            answer = parse_response(method, response.read(MOST_BYTES))
+            answer = parse_response(method, response.read(MAX_BYTES))
         if "error" in answer:
             raise BadAnswer(f"it refuses {method}: {answer['error']['message']}")
         return answer["result"]

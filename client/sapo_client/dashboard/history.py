@@ -27,10 +27,10 @@ DAY: Final = 24 * HOUR
 MAX_FIGURES: Final = 256
 """Maximum number of figures, most of them families and reasons; further ones are dropped."""
 
-MOST_EPOCHS: Final = 10_000
+MAX_EPOCHS: Final = 10_000
 """Final epochs kept."""
 
-MOST_POINTS: Final = 360
+MAX_POINTS: Final = 360
 """Maximum number of points of a curve."""
 
 SWEEP_SECONDS: Final = 600
@@ -209,7 +209,7 @@ class FigureHistory:
         row = (epoch.epoch, epoch.at, epoch.total, epoch.root)
         with self._guard, transaction(self._connection):
             self._connection.execute("INSERT OR IGNORE INTO epoch VALUES (?, ?, ?, ?)", row)
-            self._connection.execute("DELETE FROM epoch WHERE epoch < ?", (epoch.epoch - MOST_EPOCHS,))
+            self._connection.execute("DELETE FROM epoch WHERE epoch < ?", (epoch.epoch - MAX_EPOCHS,))
 
     def epochs(self, count: int) -> tuple[FinalEpoch, ...]:
         """Return the latest final epochs, newest first."""
@@ -276,7 +276,7 @@ def level_for(since: float, now: float) -> tuple[int, int]:
     reaching = [number for number, level in enumerate(LEVELS) if span <= level.kept_seconds]
     number = reaching[0] if reaching else len(LEVELS) - 1
     seconds = LEVELS[number].seconds
-    return number, seconds * max(1, math.ceil(span / seconds / MOST_POINTS))
+    return number, seconds * max(1, math.ceil(span / seconds / MAX_POINTS))
 
 
 def open_history(path: Path) -> FigureHistory:

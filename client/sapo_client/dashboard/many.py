@@ -30,7 +30,7 @@ SWARM: Final = "swarm"
 ASK_SECONDS: Final = 90.0
 """Timeout for a node's answer; a claim waits for the chain."""
 
-MOST_MARKS: Final = 500
+MAX_MARKS: Final = 500
 
 NodeRole = Literal["node", "control"]
 """A control trains alone: nothing is shared with it."""
@@ -191,6 +191,6 @@ def _down(shown: ShownNode) -> SapoError:
 
 
 def _thinned(marks: Sequence[AttackMark]) -> Sequence[AttackMark]:
-    """Return at most ``MOST_MARKS`` marks, evenly chosen."""
-    step = max(1, -(-len(marks) // MOST_MARKS))
+    """Return at most ``MAX_MARKS`` marks, evenly chosen."""
+    step = max(1, -(-len(marks) // MAX_MARKS))
     return marks[::step]

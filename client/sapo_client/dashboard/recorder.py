@@ -28,11 +28,11 @@ from sapo_verification.types import AdmittedRollout, VerifiedRollout
 WRITE_SECONDS: Final = 10.0
 """Seconds between two writes of the history; a killed node loses this much of its curves."""
 
-MOST_DECISIONS: Final = 512
-MOST_TALLIED: Final = 16_384
+MAX_DECISIONS: Final = 512
+MAX_TALLIED: Final = 16_384
 """Maximum number of accounts whose decisions are counted; the least recently counted is dropped."""
 
-MOST_SAMPLES: Final = 100_000
+MAX_SAMPLES: Final = 100_000
 """Maximum number of values before the next write; it is reached only while the disk does not answer."""
 
 _DECISIONS: Final = frozenset(
@@ -82,9 +82,9 @@ class DashboardRecorder(SilentObserver):
         self._suite = suite
         self._own = own
         self._clock = clock
-        self._samples: deque[Sample] = deque(maxlen=MOST_SAMPLES)
+        self._samples: deque[Sample] = deque(maxlen=MAX_SAMPLES)
         self._epochs: deque[FinalEpoch] = deque()
-        self._decisions: deque[Decision] = deque(maxlen=MOST_DECISIONS)
+        self._decisions: deque[Decision] = deque(maxlen=MAX_DECISIONS)
         self._number = 0
         self._verdicts: OrderedDict[str, Counter[str]] = OrderedDict()
 
@@ -180,7 +180,7 @@ class DashboardRecorder(SilentObserver):
 
     def _count(self, account: str, verdict: str) -> None:
         self._verdicts.setdefault(account, Counter())[verdict] += 1
-        if len(self._verdicts) > MOST_TALLIED:
+        if len(self._verdicts) > MAX_TALLIED:
             self._verdicts.popitem(last=False)
 
     def _stepped(self, step: int, fields: Mapping[str, object]) -> None:

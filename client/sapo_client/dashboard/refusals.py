@@ -14,11 +14,11 @@ from typing import Final
 from sapo_client.dashboard.rollouts import StageResult
 from sapo_protocol.rules import STAGES
 
-MOST_FORWARDERS: Final = 64
+MAX_FORWARDERS: Final = 64
 """As many as may be connected; the one that was refused longest ago makes room."""
 
-MOST_OF_A_FORWARDER: Final = 16
-MOST_DETAIL: Final = 300
+MAX_OF_A_FORWARDER: Final = 16
+MAX_DETAIL: Final = 300
 """Characters."""
 
 
@@ -58,7 +58,7 @@ class RefusedMessage:
 @dataclass(slots=True)
 class _Forwarder:
     counts: Counter[str] = field(default_factory=Counter)
-    latest: deque[RefusedMessage] = field(default_factory=lambda: deque(maxlen=MOST_OF_A_FORWARDER))
+    latest: deque[RefusedMessage] = field(default_factory=lambda: deque(maxlen=MAX_OF_A_FORWARDER))
 
 
 class RefusedMessages:
@@ -85,14 +85,14 @@ class RefusedMessages:
             rule=rule,
             stage=stage,
             reason=str(fields.get("reason")),
-            detail=str(fields.get("detail") or "")[:MOST_DETAIL],
+            detail=str(fields.get("detail") or "")[:MAX_DETAIL],
             count=count if isinstance(count, int) else 1,
         )
         known = self._forwarders.setdefault(forwarder, _Forwarder())
         self._forwarders.move_to_end(forwarder)
         known.counts[refused.reason] += refused.count
         known.latest.append(refused)
-        if len(self._forwarders) > MOST_FORWARDERS:
+        if len(self._forwarders) > MAX_FORWARDERS:
             self._forwarders.popitem(last=False)
 
     def by_forwarder(self) -> dict[str, dict[str, int]]:

@@ -12,11 +12,11 @@ from sapo_protocol.identifiers import ContentId
 from sapo_protocol.rollout import Rollout
 from sapo_protocol.rules import STAGES, Rule
 
-MOST_ROLLOUTS: Final = 1024
-MOST_OWN_ROLLOUTS: Final = 256
+MAX_ROLLOUTS: Final = 1024
+MAX_OWN_ROLLOUTS: Final = 256
 """Of these; the rest is for what others share."""
 
-MOST_BYTES: Final = 16 * 2**20
+MAX_BYTES: Final = 16 * 2**20
 """Of text, in all rollouts together."""
 
 ADMISSION_STAGES: Final = range(8)
@@ -157,8 +157,8 @@ class SeenRollouts:
     """
 
     def __init__(self) -> None:
-        self._own = _Latest(MOST_OWN_ROLLOUTS, MOST_BYTES // 4)
-        self._others = _Latest(MOST_ROLLOUTS - MOST_OWN_ROLLOUTS, MOST_BYTES - MOST_BYTES // 4)
+        self._own = _Latest(MAX_OWN_ROLLOUTS, MAX_BYTES // 4)
+        self._others = _Latest(MAX_ROLLOUTS - MAX_OWN_ROLLOUTS, MAX_BYTES - MAX_BYTES // 4)
 
     def __len__(self) -> int:
         return len(self._own.kept) + len(self._others.kept)

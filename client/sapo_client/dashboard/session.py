@@ -18,7 +18,7 @@ from typing import Final
 LINK_SECONDS: Final = 300.0
 """Time in which a link must be opened."""
 
-MOST_LINKS: Final = 16
+MAX_LINKS: Final = 16
 SESSION_SECONDS: Final = 30 * 24 * 3600
 COOKIE: Final = "sapo"
 
@@ -43,7 +43,7 @@ class Sessions:
     def new_link(self, now: float) -> str:
         """Return the path of a link that opens a session once."""
         self._links = {code: until for code, until in self._links.items() if until > now}
-        while len(self._links) >= MOST_LINKS:
+        while len(self._links) >= MAX_LINKS:
             del self._links[next(iter(self._links))]
         code = secrets.token_urlsafe(24)
         self._links[code] = now + LINK_SECONDS

@@ -33,7 +33,7 @@ PUBLIC_EPOCH_SECONDS: Final = 7200
 PUBLIC_CHALLENGE_SHARE: Final = 0.5
 """As above on a public chain: one hour of a two-hour epoch."""
 
-LEAST_CHALLENGE_SECONDS: Final = 600
+MIN_CHALLENGE_SECONDS: Final = 600
 """Shortest window for challenges with a block every twelve seconds: half of it for the turns of the possible
 senders, and in the other half fees that double every second block."""
 
@@ -51,11 +51,11 @@ def clock_of(chain_id: int, epoch_seconds: int | None, challenge: int | None) ->
     public = chain_id not in DEVELOPMENT
     length = epoch_seconds or (PUBLIC_EPOCH_SECONDS if public else EPOCH_SECONDS)
     window = challenge or (round(PUBLIC_CHALLENGE_SHARE * length) if public else challenge_seconds(length))
-    if window >= length or (public and window < LEAST_CHALLENGE_SECONDS):
+    if window >= length or (public and window < MIN_CHALLENGE_SECONDS):
         raise SapoError(
             f"postings could be challenged for {window} s of an epoch of {length} s",
             hint="choose --challenge-seconds below --epoch-seconds"
-            + (f", and at least {LEAST_CHALLENGE_SECONDS}: blocks of this chain take time" if public else ""),
+            + (f", and at least {MIN_CHALLENGE_SECONDS}: blocks of this chain take time" if public else ""),
             exit_code=ExitCode.USAGE,
         )
     return length, window

@@ -40,10 +40,10 @@ from sapo_protocol.manifest_file import manifest_from_json, manifest_to_json
 FORMAT: Final = "sapo/invitation/1"
 SCHEME: Final = "sapo"
 
-MOST_BYTES: Final = 1 << 20
+MAX_BYTES: Final = 1 << 20
 """Maximum size of a download and of an inflated manifest; a manifest with every family takes 60 kB."""
 
-_MOST_LINK: Final = 1 << 16
+_MAX_LINK: Final = 1 << 16
 _SECONDS: Final = 20.0
 _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 _PARAMETERS: Final = frozenset({"manifest", "at", "rpc", "faucet", "bootstrap"})
@@ -138,20 +138,20 @@ class _SafeRedirects(urllib.request.HTTPRedirectHandler):
 
 
 def download(address: str) -> bytes:
-    """Return the content at an http(s) address, at most ``MOST_BYTES`` of it and one byte more.
+    """Return the content at an http(s) address, at most ``MAX_BYTES`` of it and one byte more.
 
     Raises:
         OSError: it cannot be reached.
     """
     opener = urllib.request.build_opener(_SafeRedirects)
     with opener.open(address, timeout=_SECONDS) as response:  # http(s) only, see caller
-        content: bytes = response.read(MOST_BYTES + 1)
+        content: bytes = response.read(MAX_BYTES + 1)
         return content
 
 
 def _from_link(text: str, fetch: Fetch) -> Invitation:
-    if len(text) > _MOST_LINK:
-        raise _refuse(f"the link has {len(text)} characters; at most {_MOST_LINK} are read")
+    if len(text) > _MAX_LINK:
+        raise _refuse(f"the link has {len(text)} characters; at most {_MAX_LINK} are read")
     parts = urlsplit(text)
     swarm_id = _swarm_id(parts.netloc or parts.path.strip("/"), text)
     try:
@@ -173,8 +173,8 @@ def _from_link(text: str, fetch: Fetch) -> Invitation:
 
 def _from_document(content: bytes, source: str) -> Invitation:
     """Return the invitation in a file, which may be a plain manifest."""
-    if len(content) > MOST_BYTES:
-        raise _refuse(f"{source} is larger than {MOST_BYTES} bytes")
+    if len(content) > MAX_BYTES:
+        raise _refuse(f"{source} is larger than {MAX_BYTES} bytes")
     try:
         text = content.decode()
         document: Any = json.loads(require_shallow(text))
@@ -277,7 +277,7 @@ def _read(path: Path) -> bytes:
 def _unpacked(packed: str) -> str:
     unpacker = zlib.decompressobj()
     try:
-        content = unpacker.decompress(urlsafe_b64decode(packed + "=" * (-len(packed) % 4)), MOST_BYTES)
+        content = unpacker.decompress(urlsafe_b64decode(packed + "=" * (-len(packed) % 4)), MAX_BYTES)
         text = content.decode()
     except (binascii.Error, zlib.error, ValueError) as error:
         raise _refuse(f"the manifest in the link is damaged: {error}") from error

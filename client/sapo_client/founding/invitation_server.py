@@ -39,14 +39,14 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 
-_MOST_BODY: Final = 1024
+_MAX_BODY: Final = 1024
 _SECONDS: Final = 10.0
 """In which a request has to arrive whole."""
 
-MOST_CONNECTIONS: Final = 64
+MAX_CONNECTIONS: Final = 64
 """Whose requests have not arrived yet; each has a thread."""
 
-MOST_WAITING: Final = 16
+MAX_WAITING: Final = 16
 """Requests for coins: they are served one after the other, and the last waits for some minutes."""
 
 
@@ -155,7 +155,7 @@ class _Server(ThreadingHTTPServer):
     def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
         super().__init__(address, handler)
         self.turn = threading.Lock()  # concurrent transactions would get the same nonce
-        self.waiting = threading.BoundedSemaphore(MOST_WAITING)
+        self.waiting = threading.BoundedSemaphore(MAX_WAITING)
         self._guard = threading.Lock()
         self._arriving: dict[socket.socket, _Arriving] = {}
 
@@ -166,7 +166,7 @@ class _Server(ThreadingHTTPServer):
         if isinstance(request, socket.socket):
             with self._guard:
                 self._arriving[request] = _Arriving(network_of(str(client_address[0])), time.monotonic())
-                if len(self._arriving) > MOST_CONNECTIONS:
+                if len(self._arriving) > MAX_CONNECTIONS:
                     self._end(self._of_the_largest_network())
         super().process_request(request, client_address)
 
@@ -219,7 +219,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         try:
             size = int(self.headers.get("Content-Length") or 0)
-            if not 0 < size <= _MOST_BODY:
+            if not 0 < size <= _MAX_BODY:
                 raise ValueError("the body must be a short JSON object")
             body = self.rfile.read(size)
             self.server.has_arrived(self.connection)
@@ -228,7 +228,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse(400, f'send {{"account": "0x..."}}: {error}')
             return
         if not self.server.waiting.acquire(blocking=False):
-            self._refuse(503, f"{MOST_WAITING} others wait for coins; ask again in some minutes")
+            self._refuse(503, f"{MAX_WAITING} others wait for coins; ask again in some minutes")
             return
         try:
             with self.server.turn:

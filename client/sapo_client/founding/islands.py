@@ -16,7 +16,7 @@ FOLLOW: Final = "follow"
 ISLAND_ACCOUNTS: Final = 64
 """Paid accounts above which an island divides; a connection carries the messages of about 117."""
 
-_MOST_ISLANDS: Final = 1024
+_MAX_ISLANDS: Final = 1024
 _DAY_SECONDS: Final = 86_400
 
 
@@ -42,7 +42,7 @@ def islands_of(wanted: str | None, accounts: int, epoch_seconds: int) -> IslandT
             most_accounts=accounts,
             least_accounts=max(1, 3 * accounts // 8),
             period_epochs=max(1, min(_DAY_SECONDS // epoch_seconds, 65_536)),
-            most_islands=max(_MOST_ISLANDS, count or 1),
+            most_islands=max(_MAX_ISLANDS, count or 1),
             count=count,
         )
     except (ValueError, LocalProtocolError) as error:

@@ -21,10 +21,10 @@ from sapo_verification.sampling.text_use import TextUse
 CURVE_POINTS: Final = 60
 """Points of a curve over tokens or seconds, where runs share no positions."""
 
-LEAST_RUNS: Final = 3
+MIN_RUNS: Final = 3
 """Runs from which an interval is drawn; of fewer, each one is."""
 
-MOST_COLUMNS: Final = 3
+MAX_COLUMNS: Final = 3
 """Panels beside each other; more are not legible on a page."""
 
 Place = tuple[int, float]
@@ -222,7 +222,7 @@ def _positions(runs: Sequence[Sequence[Point]], axis: Callable[[Point], float]) 
 
 def _figure(panels: int, height: float = 4.2) -> tuple[Any, Any]:
     extras.require(extras.LAB)
-    columns, rows = min(panels, MOST_COLUMNS), -(-panels // MOST_COLUMNS)
+    columns, rows = min(panels, MAX_COLUMNS), -(-panels // MAX_COLUMNS)
     size = (5 * max(2, columns), height * rows + 0.8)
     with drawing() as pyplot:
         figure, axes = pyplot.subplots(
@@ -238,7 +238,7 @@ def _band(
 ) -> None:
     estimates = [estimate(values) for values in zip(*curves, strict=True)]
     axes.plot(positions, [each.mean for each in estimates], label=label, **style.arguments(len(estimates)))
-    if len(curves) >= LEAST_RUNS:
+    if len(curves) >= MIN_RUNS:
         low = [each.mean - (each.half_width or 0.0) for each in estimates]
         high = [each.mean + (each.half_width or 0.0) for each in estimates]
         axes.fill_between(positions, low, high, color=style.colour, alpha=0.15, linewidth=0)
@@ -275,9 +275,9 @@ def _says(runs: Iterable[Sequence[Any]], smoothing: str, of: str = "seeds") -> s
     """Return what a picture's lines and bands are."""
     counts = [len(each) for each in runs]
     bands = f"band: its 95 % interval over n {of} (Student's t)"
-    few = f"with n < {LEAST_RUNS} thin lines are single runs, without an interval"
-    parts = [bands] * any(count >= LEAST_RUNS for count in counts)
-    parts += [few] * any(count < LEAST_RUNS for count in counts)
+    few = f"with n < {MIN_RUNS} thin lines are single runs, without an interval"
+    parts = [bands] * any(count >= MIN_RUNS for count in counts)
+    parts += [few] * any(count < MIN_RUNS for count in counts)
     return f"line: mean over n {of}; {smoothing}; dashed: control\n" + "; ".join(parts)
 
 

@@ -27,7 +27,7 @@ NORMAL_975: Final = 1.96
 PAPER_WINDOW: Final = 100
 """Rounds of the moving average in the paper's Figure 2."""
 
-LEAST_WINDOW: Final = 5
+MIN_WINDOW: Final = 5
 
 LAST_SHARE: Final = 0.1
 
@@ -221,7 +221,7 @@ def oscillation(values: Sequence[float]) -> float:
 
 def window_of(rounds: int) -> int:
     """Return the window of the moving average: the paper's, or a tenth of a shorter run, at least five."""
-    return min(PAPER_WINDOW, max(LEAST_WINDOW, rounds // 10))
+    return min(PAPER_WINDOW, max(MIN_WINDOW, rounds // 10))
 
 
 def smooth(values: Sequence[float], window: int) -> list[float]:

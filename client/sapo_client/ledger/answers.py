@@ -22,7 +22,7 @@ from sapo_protocol.json_text import require_shallow
 _PART_BYTES: Final = 65_536
 """Bytes read at a time."""
 
-MOST_ANSWER_BYTES: Final = 64 * 1024 * 1024
+MAX_ANSWER_BYTES: Final = 64 * 1024 * 1024
 """Maximum size of a response, decompressed. Logs of a thousand blocks take some hundred kilobytes in an
 ordinary swarm."""
 
@@ -45,7 +45,7 @@ class StrictProvider(HTTPProvider):
     """
 
     def __init__(
-        self, url: str, session: requests.Session, timeout_seconds: float, most_bytes: int = MOST_ANSWER_BYTES
+        self, url: str, session: requests.Session, timeout_seconds: float, most_bytes: int = MAX_ANSWER_BYTES
     ) -> None:
         super().__init__(URI(url), exception_retry_configuration=None)  # the asker retries
         self._url = url
@@ -140,10 +140,10 @@ class _NotThat(Exception):
 
 Parse = Callable[[Any], Any]
 
-_MOST_WORDS: Final = 500
+_MAX_WORDS: Final = 500
 """Characters of an error's message, more than any node writes."""
 
-_MOST_DATA: Final = 8192
+_MAX_DATA: Final = 8192
 """Digits of an error's data; our contracts' errors take a few hundred."""
 
 
@@ -152,13 +152,13 @@ def _error(method: str, error: object) -> dict[str, Any]:
         code, message, data = (error.get(name) for name in ("code", "message", "data"))
         if isinstance(code, int) and isinstance(message, str):
             known = {"code": code, "message": _line(message)}
-            return known | ({"data": data} if _is_hexadecimal(data) and len(data) <= _MOST_DATA else {})
+            return known | ({"data": data} if _is_hexadecimal(data) and len(data) <= _MAX_DATA else {})
     raise BadAnswer(f"its answer to {method} is an error without code or message")
 
 
 def _line(text: str) -> str:
     """Return an endpoint's message as one short line without control characters."""
-    return "".join(sign if sign.isprintable() else "?" for sign in text[:_MOST_WORDS])
+    return "".join(sign if sign.isprintable() else "?" for sign in text[:_MAX_WORDS])
 
 
 def _is_hexadecimal(value: object) -> TypeGuard[str]:

@@ -22,7 +22,7 @@ _REVOKED: Final = keccak(text="Revoked(address,address,bytes32,bytes32)")
 _CHUNKS: Final = (10_000, 1_000, 100, 10)
 """Blocks per ``eth_getLogs`` request: what public endpoints allow, and fewer where those refuse."""
 
-_MOST_CHUNKS: Final = 50
+_MAX_CHUNKS: Final = 50
 """Consecutive requests for logs to one endpoint before what it shows is checked."""
 
 _BATCH: Final = 32
@@ -279,7 +279,7 @@ class AttestationHistory:
         last, size = progress.last, progress.chunk
         if last < block and web3.eth.block_number < block:
             raise NotYet(f"it has no block {block} yet", hint="wait for it")
-        for _ in range(_MOST_CHUNKS):
+        for _ in range(_MAX_CHUNKS):
             if last >= block:
                 break
             until = min(last + _CHUNKS[size], block)

@@ -11,7 +11,7 @@ from eth_abi.exceptions import DecodingError
 from web3 import Web3
 from web3.exceptions import BadResponseFormat, TooManyRequests
 
-from sapo_client.ledger.answers import MOST_ANSWER_BYTES, BadAnswer, StrictProvider
+from sapo_client.ledger.answers import MAX_ANSWER_BYTES, BadAnswer, StrictProvider
 
 _LOG = logging.getLogger(__name__)
 
@@ -174,7 +174,7 @@ class RpcEndpoint:
 
 
 def connect(
-    url: str, *, timeout_seconds: float = _TIMEOUT_SECONDS, most_bytes: int = MOST_ANSWER_BYTES
+    url: str, *, timeout_seconds: float = _TIMEOUT_SECONDS, most_bytes: int = MAX_ANSWER_BYTES
 ) -> Web3:
     """Return a connection over HTTP whose answers have limits of time and size; nothing is asked yet."""
     session = requests.Session()

@@ -15,7 +15,7 @@ from sapo_protocol.eip712 import EpochRoot
 from sapo_protocol.identifiers import Account, Digest
 from sapo_protocol.merkle import Place, place_root
 
-_MOST_WORDS: Final = 280
+_MAX_WORDS: Final = 280
 """Maximum number of sibling hashes (of 32 bytes) in one transaction, which then has less than 10,000 bytes;
 an attacker's tree can need 480."""
 
@@ -105,7 +105,7 @@ class AccountPlaces:
         """Return the proofs that do not fit into one transaction, the longest first."""
         longest_first = sorted((self.before, self.points, self.after), key=lambda place: -len(place.proof))
         count, words = 0, sum(len(place.proof) for place in longest_first)
-        while words > _MOST_WORDS:
+        while words > _MAX_WORDS:
             words -= len(longest_first[count].proof)
             count += 1
         return [

@@ -21,7 +21,7 @@ T = TypeVar("T")
 _GAS_MARGIN: Final = 1.2
 """Margin on a gas estimate: other transactions may come first and make a storage write more expensive."""
 
-_MOST_GAS_RATIO: Final = 2
+_MAX_GAS_RATIO: Final = 2
 """Maximum ratio of the largest gas estimate to the median."""
 
 _USUAL_BLOCK_GAS: Final = 15_000_000
@@ -231,9 +231,9 @@ def _gas(estimates: Sequence[int]) -> int:
     """
     ordered = sorted(estimates)
     low, high = ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2]
-    if high > _MOST_GAS_RATIO * low:
+    if high > _MAX_GAS_RATIO * low:
         raise Disagreement("the gas of a call")
-    return int(min(ordered[-1], _MOST_GAS_RATIO * low) * _GAS_MARGIN)
+    return int(min(ordered[-1], _MAX_GAS_RATIO * low) * _GAS_MARGIN)
 
 
 def _gas_again(rpc: Rpc, sender: Account, call: Call, stuck: Signed) -> int:

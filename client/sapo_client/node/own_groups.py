@@ -6,7 +6,7 @@ from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sapo_client.observe.own_groups import GROUPS, LEAST_SKIPPED, SKIP_REASONS, OwnGroupFacts
+from sapo_client.observe.own_groups import GROUPS, MIN_SKIPPED, SKIP_REASONS, OwnGroupFacts
 
 _TASKS = 512
 """Last tasks that are remembered, to report families of which none was answered."""
@@ -73,6 +73,6 @@ class OwnGroups:
         answered = {family for family, reason in self._tasks if not reason}
         found: dict[str, list[str]] = {}
         for family in sorted(counts.keys() - answered):
-            if counts[family] >= LEAST_SKIPPED:
+            if counts[family] >= MIN_SKIPPED:
                 found.setdefault(last[family], []).append(family)
         return found

@@ -31,12 +31,12 @@ TICK_SECONDS: Final = 1.0
 STATUS_TICKS: Final = 4
 """Ticks between two status reports in the stream."""
 
-MOST_IN_A_TICK: Final = 12
+MAX_IN_A_TICK: Final = 12
 """Decisions sent in one tick: more lines than a person can read, and each has a cost."""
 
-MOST_EPOCHS: Final = 30
-MOST_ROWS: Final = 200
-MOST_LOG_BYTES: Final = 256 * 1024
+MAX_EPOCHS: Final = 30
+MAX_ROWS: Final = 200
+MAX_LOG_BYTES: Final = 256 * 1024
 
 View = Callable[[WebRequest], "JSON | None"]
 
@@ -139,7 +139,7 @@ class NodePage:
         recorder = self.reports.context.telemetry.recorder
         last = request.headers.get("last-event-id", "")
         number, tick = (
-            int(last) if last.isdigit() and len(last) < 16 else max(0, recorder.last - MOST_IN_A_TICK),
+            int(last) if last.isdigit() and len(last) < 16 else max(0, recorder.last - MAX_IN_A_TICK),
             0,
         )
         while True:
@@ -148,7 +148,7 @@ class NodePage:
             news = list(recorder.since(number))
             if news:
                 number = news[-1].number
-                shown = news[-MOST_IN_A_TICK:]
+                shown = news[-MAX_IN_A_TICK:]
                 document: JSON = {
                     "decisions": [_decision(each) for each in shown],
                     "left_out": len(news) - len(shown),
@@ -168,7 +168,7 @@ class NodePage:
             order=order if order in ORDERS else "audits",
             find=request.argument("find"),
             offset=request.number("offset", 0, most=10**9),
-            limit=request.number("limit", 50, most=MOST_ROWS),
+            limit=request.number("limit", 50, most=MAX_ROWS),
         )
         return {"total": book.total, "accounts": [self._account(entry) for entry in book.entries]}
 
@@ -188,7 +188,7 @@ class NodePage:
 
     def _rollouts(self, request: WebRequest) -> JSON:
         offset = request.number("offset", 0, most=10**6)
-        limit = request.number("limit", 50, most=MOST_ROWS)
+        limit = request.number("limit", 50, most=MAX_ROWS)
         wanted = request.argument("show")
         rollouts = self.reports.context.telemetry.recorder.rollouts
         found = [(id_, seen) for id_, seen in rollouts.newest() if _matches(seen, wanted)]
@@ -197,7 +197,7 @@ class NodePage:
 
     def _refusals(self, request: WebRequest) -> JSON:
         offset = request.number("offset", 0, most=10**6)
-        limit = request.number("limit", 50, most=MOST_ROWS)
+        limit = request.number("limit", 50, most=MAX_ROWS)
         refusals = self.reports.context.telemetry.recorder.refusals
         found = list(refusals.newest())
         shown: list[JSON] = [
@@ -258,7 +258,7 @@ class NodePage:
         return {
             "ledger": reports.status().ledger.model_dump(mode="json"),
             "account": str(reports.context.author.account),
-            "epochs": [self._epoch(epoch) for epoch in history.epochs(MOST_EPOCHS)],
+            "epochs": [self._epoch(epoch) for epoch in history.epochs(MAX_EPOCHS)],
         }
 
     def _epoch(self, final: FinalEpoch) -> JSON:
@@ -286,8 +286,8 @@ class NodePage:
         path = self.reports.context.data.log
         try:
             with path.open("rb") as stream:
-                stream.seek(max(0, path.stat().st_size - MOST_LOG_BYTES))
-                text = stream.read(MOST_LOG_BYTES).decode("utf-8", "replace")
+                stream.seek(max(0, path.stat().st_size - MAX_LOG_BYTES))
+                text = stream.read(MAX_LOG_BYTES).decode("utf-8", "replace")
         except OSError:
             text = ""
         lines = text.splitlines()[-request.number("lines", 300, most=2000) :]

@@ -11,7 +11,7 @@ from sapo_client.observe.findings import FindingCode, FindingLevel, HealthFindin
 CHECKS: Final = 64
 """Number of latest checks that are assessed; with fewer than half as many nothing is reported."""
 
-MOST_UNDECIDED: Final = 0.25
+MAX_UNDECIDED: Final = 0.25
 """Share of undecided checks above which a warning is given; a pause of the whole machine leaves a few."""
 
 
@@ -29,7 +29,7 @@ class CheckFacts:
 
 def assess_checks(facts: CheckFacts) -> Iterator[HealthFinding]:
     """Yield a warning if too many checks are left undecided."""
-    if 2 * facts.checks >= CHECKS and facts.undecided > MOST_UNDECIDED * facts.checks:
+    if 2 * facts.checks >= CHECKS and facts.undecided > MAX_UNDECIDED * facts.checks:
         text = (
             f"this machine had no time for {facts.undecided} of the last {facts.checks} checks of answers, so"
             " these decided nothing"

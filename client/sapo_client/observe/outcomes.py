@@ -17,14 +17,14 @@ from typing import Final
 
 from sapo_verification.store import StoreSchema, open_database, transaction
 
-MOST_ROWS: Final = 2_000_000
+MAX_ROWS: Final = 2_000_000
 """Maximum number of rollouts stored, own and others', about 140 MB: three days at one step per second with
 four own and four others' rollouts. Older ones are summed up, one row per epoch."""
 
 _FLUSH_ROWS: Final = 256
 """This many unwritten outcomes are written even if no step has ended."""
 
-MOST_WAITING: Final = 16_384
+MAX_WAITING: Final = 16_384
 """Maximum number of unwritten outcomes while the disk cannot be written, a few MB; the oldest are dropped."""
 
 _LOG = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ _SCHEMA = StoreSchema(
     """,
 )
 
-MOST_STEPS: Final = 1_000_000
+MAX_STEPS: Final = 1_000_000
 """Maximum number of training steps stored, about 50 MB: eleven days at one step per second."""
 
 _STEP = """
@@ -105,8 +105,8 @@ class OutcomeStore:
         self,
         path: Path,
         *,
-        most_rows: int = MOST_ROWS,
-        most_steps: int = MOST_STEPS,
+        most_rows: int = MAX_ROWS,
+        most_steps: int = MAX_STEPS,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._connection = open_database(path, _SCHEMA, checkpoint_pages=1000)
@@ -190,7 +190,7 @@ class OutcomeStore:
             self.flush()
         except sqlite3.OperationalError as error:
             with self._guard:
-                del self._notes[:-MOST_WAITING]
+                del self._notes[:-MAX_WAITING]
             _LOG.warning("outcomes cannot be written now and stay pending: %s", error)
 
     def _forget(self, number: int) -> None:

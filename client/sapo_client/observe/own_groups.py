@@ -9,16 +9,16 @@ from typing import Final
 from sapo_client.observe.findings import FindingCode, FindingLevel, HealthFinding
 from sapo_protocol.rules import Reason
 
-LEAST_GROUPS: Final = 32
+MIN_GROUPS: Final = 32
 """Minimum number of own groups for a finding about those not shared."""
 
-MOST_WITHHELD: Final = 0.5
+MAX_WITHHELD: Final = 0.5
 """Share of groups not shared above which it is reported."""
 
 GROUPS: Final = 128
 """Number of latest own groups assessed: if one in forty has an advantage, one of these has (96 %)."""
 
-LEAST_SKIPPED: Final = 8
+MIN_SKIPPED: Final = 8
 """Skipped tasks of a family in a row that are reported; if half can be answered, 1 in 256 by chance."""
 
 
@@ -47,7 +47,7 @@ def assess_own_groups(own: OwnGroupFacts) -> Iterator[HealthFinding]:
         yield _families_skipped(own)
     withheld = sum(own.withheld.values())
     groups = own.shared + withheld
-    if groups >= LEAST_GROUPS and withheld > MOST_WITHHELD * groups:
+    if groups >= MIN_GROUPS and withheld > MAX_WITHHELD * groups:
         level = FindingLevel.WARNING if own.shared else FindingLevel.ERROR
         reason = max(own.withheld, key=lambda each: own.withheld[each])
         text = f"{withheld} of this node's last {groups} groups were not shared, most often for {reason}"

@@ -15,14 +15,14 @@ from sapo_client.observe.events import Event, EventLog
 
 INTERVAL_SECONDS: Final = 60.0
 
-MOST_OF_A_REASON: Final = 30
+MAX_OF_A_REASON: Final = 30
 """Maximum number of refusals for one reason written in full per interval, so that no reason hides another
 ..."""
 
-MOST_OF_A_PEER: Final = 10
+MAX_OF_A_PEER: Final = 10
 """... and of these, the maximum for one peer."""
 
-_MOST_PEERS: Final = 4096
+_MAX_PEERS: Final = 4096
 """Maximum number of peers counted separately per interval; handshakes limit how fast peers can appear."""
 
 
@@ -53,13 +53,13 @@ class RefusalEvents:
         """
         self.look()
         reason, forwarder, count = str(refusal["reason"]), str(refusal["forwarder"]), refusal.get("count", 1)
-        if self._of_reason[reason] < MOST_OF_A_REASON and self._of_peer[reason, forwarder] < MOST_OF_A_PEER:
+        if self._of_reason[reason] < MAX_OF_A_REASON and self._of_peer[reason, forwarder] < MAX_OF_A_PEER:
             self._of_reason[reason] += 1
             self._of_peer[reason, forwarder] += 1
             self._events.write("refused", **refusal)
             return True
         self._left_out[reason] += int(str(count))
-        if len(self._peers) < _MOST_PEERS:
+        if len(self._peers) < _MAX_PEERS:
             self._peers.add(forwarder)
         return False
 

@@ -15,7 +15,7 @@ SAID_ONCE: Final = frozenset({FindingCode.UNREACHABLE})
 """Findings that a healthy node may have for ever, since not every operator can resolve them: each text is
 printed once while the finding lasts. Status and doctor always show them."""
 
-_MOST_SENTENCES: Final = 8
+_MAX_SENTENCES: Final = 8
 """Maximum number of texts remembered per such finding: part of a text comes from the router and may vary."""
 
 
@@ -59,5 +59,5 @@ class SaidFindings:
         if before is None:
             return True
         if finding.code in SAID_ONCE:
-            return finding.text not in before.sentences and len(before.sentences) < _MOST_SENTENCES
+            return finding.text not in before.sentences and len(before.sentences) < _MAX_SENTENCES
         return now_seconds - before.at_seconds >= REPEAT_SECONDS

@@ -16,7 +16,7 @@ _SECONDS: Final = 10.0
 _PAUSES: Final = (2.0, 10.0, 60.0)
 """Seconds between attempts; after the last one the notification is dropped, since the next one is newer."""
 
-_MOST_WAITING: Final = 16
+_MAX_WAITING: Final = 16
 
 
 class Notification(BaseModel):
@@ -39,7 +39,7 @@ class Webhook:
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._send, self._receive = trio.open_memory_channel[Notification](_MOST_WAITING)
+        self._send, self._receive = trio.open_memory_channel[Notification](_MAX_WAITING)
 
     def notify(self, notification: Notification) -> None:
         """Queue a notification; it is dropped if too many wait."""

@@ -41,7 +41,7 @@ from sapo_client.swarm.vouched import VouchedPeers
 STRANGERS_AT_ONE_HOST: Final = Rate(per_second=0.2, burst=32)
 """Rate of dials of strangers per host: peer ids are free, and an attacker may announce a victim's address."""
 
-_MOST_HOSTS: Final = 4096  # as many as a full book of default limits can name
+_MAX_HOSTS: Final = 4096  # as many as a full book of default limits can name
 
 
 class Proof(IntEnum):
@@ -106,7 +106,7 @@ class AddressBook:
         self._limits = limits
         self._rng = rng
         self._entries: dict[str, _Entry] = {}
-        self._dials = KeyedBuckets(STRANGERS_AT_ONE_HOST, _MOST_HOSTS)
+        self._dials = KeyedBuckets(STRANGERS_AT_ONE_HOST, _MAX_HOSTS)
         self._sought = SoughtPeers(limits, self._vouched, rng)
         self._lost = LostPeers(limits)
 

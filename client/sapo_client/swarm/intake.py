@@ -26,7 +26,7 @@ from sapo_client.swarm.peer_score import Severity
 from sapo_client.swarm.transport import BugReport, Validator
 from sapo_protocol.errors import ProtocolError, Verdict
 
-MOST_REMEMBERED: Final = 16_384
+MAX_REMEMBERED: Final = 16_384
 """Ignored messages whose arrival time is kept: as many as the near-duplicate screen keeps."""
 
 REMEMBERED_SECONDS: Final = 600.0
@@ -93,7 +93,7 @@ class FirstArrivals:
     """
 
     def __init__(self) -> None:
-        self._seen = SeenIds(max_ids=MOST_REMEMBERED, lifetime_seconds=REMEMBERED_SECONDS)
+        self._seen = SeenIds(max_ids=MAX_REMEMBERED, lifetime_seconds=REMEMBERED_SECONDS)
 
     def note(self, topic: str, message: bytes, now_seconds: float) -> None:
         """Record a message that is ignored now; a later copy of it changes nothing."""

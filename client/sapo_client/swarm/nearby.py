@@ -12,8 +12,8 @@ from typing import Final
 
 from sapo_client.swarm.addresses import PeerAddress, Scope, parse_address, scope_of
 
-_MOST_ADDRESSES: Final = 8
-_MOST_VALUE_BYTES: Final = 250  # an entry of a text record has 255 bytes, its key and "=" included
+_MAX_ADDRESSES: Final = 8
+_MAX_VALUE_BYTES: Final = 250  # an entry of a text record has 255 bytes, its key and "=" included
 
 
 def service_type(swarm_id: str) -> str:
@@ -24,7 +24,7 @@ def service_type(swarm_id: str) -> str:
 def to_text(swarm_id: str, addresses: Iterable[PeerAddress]) -> dict[str, str]:
     """Return the entries of a node's text record: the addresses that mean this node in its network."""
     texts = [str(address) for address in addresses if _is_for_neighbours(address)]
-    fitting = [text for text in texts if len(text) <= _MOST_VALUE_BYTES][:_MOST_ADDRESSES]
+    fitting = [text for text in texts if len(text) <= _MAX_VALUE_BYTES][:_MAX_ADDRESSES]
     return {"swarm": swarm_id, **{f"a{place}": text for place, text in enumerate(fitting)}}
 
 
@@ -35,7 +35,7 @@ def parse_text(swarm_id: str, entries: Mapping[bytes, bytes | None]) -> tuple[Pe
     """
     if entries.get(b"swarm") != swarm_id.encode():
         return ()
-    values = (entries.get(f"a{place}".encode()) for place in range(_MOST_ADDRESSES))
+    values = (entries.get(f"a{place}".encode()) for place in range(_MAX_ADDRESSES))
     parsed = (parse_address(value.decode("ascii", errors="replace")) for value in values if value)
     found = [address for address in parsed if address is not None and _is_for_neighbours(address)]
     return tuple(address for address in found if address.peer_id == found[0].peer_id)

@@ -32,7 +32,7 @@ LOOK_SECONDS: Final = 30.0
 """Interval of checking this machine's addresses, and of reporting found nodes again, which may be
 forgotten."""
 
-_MOST_FOUND: Final = 256
+_MAX_FOUND: Final = 256
 _LOOKUP_MILLISECONDS: Final = 1000
 _LOOKUPS: Final = 3
 """Attempts to look up a name, since packets may be lost; a name without a node takes a second."""
@@ -152,7 +152,7 @@ class Neighbours:
             return
         self._heard[name] = _LOOKUPS if present else 0
         self._heard.move_to_end(name)
-        if len(self._heard) > _MOST_FOUND:
+        if len(self._heard) > _MAX_FOUND:
             self._heard.popitem(last=False)
         self._wake.set()
 
@@ -172,7 +172,7 @@ class Neighbours:
             self._found.pop(name, None)
             if addresses and addresses[0].peer_id != own_peer_id:
                 self._found[name] = addresses
-            if len(self._found) > _MOST_FOUND:
+            if len(self._found) > _MAX_FOUND:
                 self._found.popitem(last=False)
 
 

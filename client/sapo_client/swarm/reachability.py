@@ -22,7 +22,7 @@ MAX_PAYLOAD_BYTES: Final = 128  # a port, or a state and an IP address
 DIAL_SECONDS: Final = 5.0
 """Time in which the asker must answer a dial; half of a request's time-out, so that the response arrives."""
 
-_MOST_ANSWERS: Final = 5  # peers whose last answer counts
+_MAX_ANSWERS: Final = 5  # peers whose last answer counts
 _ENOUGH_REFUSALS: Final = 2  # one peer may lie, or have no connection itself
 _ENOUGH_REACHED: Final = 2  # peers that name an address, before it is told to others
 _ENOUGH_NETWORKS: Final = 2  # a firewall may let one in
@@ -104,7 +104,7 @@ class DialAnswers:
             return
         self._answers[peer_id] = answer
         self._answers.move_to_end(peer_id)
-        if len(self._answers) > _MOST_ANSWERS:
+        if len(self._answers) > _MAX_ANSWERS:
             self._answers.popitem(last=False)
 
     def state(self) -> Reachability:

@@ -29,13 +29,13 @@ MEMORY_SECONDS: Final = 10.0
 DISTRUST_SECONDS: Final = 60.0
 """Time for which a peer that let a request lapse is not waited for."""
 
-MOST_REQUESTS: Final = 8192
+MAX_REQUESTS: Final = 8192
 """Limit of pending messages."""
 
-MOST_OTHERS: Final = 32
+MAX_OTHERS: Final = 32
 """Further announcers that are remembered per message; beyond the limit a random selection."""
 
-_MOST_LAPSES: Final = 2
+_MAX_LAPSES: Final = 2
 """Requests for one message that are waited for, one after another."""
 
 _AT_ONCE: Final = float("-inf")
@@ -84,7 +84,7 @@ class Requested(Generic[P]):
         if topic in self._announced[peer] and wanted:
             self._asked(peer, wanted)
         self._announced[peer].add(topic)
-        while len(self._requests) > MOST_REQUESTS:
+        while len(self._requests) > MAX_REQUESTS:
             self._requests.popitem(last=False)
         return wanted
 
@@ -134,20 +134,20 @@ class Requested(Generic[P]):
             return True
         if peer != request.peer and peer not in request.others:
             request.others.append(peer)
-            if len(request.others) > MOST_OTHERS:
-                del request.others[self._rng.randrange(MOST_OTHERS + 1)]
+            if len(request.others) > MAX_OTHERS:
+                del request.others[self._rng.randrange(MAX_OTHERS + 1)]
         return False
 
     def _can_ask_again(self, request: _Request[P]) -> bool:
         """Whether there is anybody to ask: of a single announcer the request itself may have been lost."""
-        is_alone = request.peer in request.announced and request.lapses < _MOST_LAPSES
+        is_alone = request.peer in request.announced and request.lapses < _MAX_LAPSES
         return bool(request.others) or is_alone
 
     def _next(self, request: _Request[P]) -> list[P]:
         """Take whom to ask next: one of the others that has not failed, or all of them after some lapses."""
         if not request.others:
             return [request.peer]
-        if request.lapses >= _MOST_LAPSES:
+        if request.lapses >= _MAX_LAPSES:
             chosen = request.others
         else:
             good = [peer for peer in request.others if peer not in self._lapsed_seconds]
@@ -157,7 +157,7 @@ class Requested(Generic[P]):
 
     def _has_lapsed(self, request: _Request[P], now_seconds: float) -> bool:
         """Whether the answer to a request is waited for no longer."""
-        if request.lapses >= _MOST_LAPSES or request.asked_seconds == _AT_ONCE:
+        if request.lapses >= _MAX_LAPSES or request.asked_seconds == _AT_ONCE:
             return True
         if now_seconds - request.asked_seconds >= PATIENCE_SECONDS:
             self._lapsed_seconds[request.peer] = now_seconds

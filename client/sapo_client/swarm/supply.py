@@ -23,7 +23,7 @@ from typing import Final, Generic, TypeVar
 WINDOW_HEARTBEATS: Final = 10
 """Heartbeats for which deliveries are remembered."""
 
-LEAST_NEW: Final = 5
+MIN_NEW: Final = 5
 """Least number of new messages of a topic in this window for any conclusion."""
 
 REQUESTED_SHARE: Final = 1 / 8
@@ -32,14 +32,14 @@ REQUESTED_SHARE: Final = 1 / 8
 SETTLED_HEARTBEATS: Final = 3
 """Heartbeats after which a new neighbour is evaluated, and between two exchanges on a topic."""
 
-MOST_ASKED: Final = 8192
+MAX_ASKED: Final = 8192
 """Limit of remembered requests: those of ten heartbeats, at twice the rate of a full connection."""
 
 ANNOUNCED_SHARE: Final = 1 / 3
 """Share of the peers outside the mesh that get an IHAVE at each heartbeat. Messages are announced for three
 heartbeats, and peers are selected in turn, so every message is announced to every peer."""
 
-LEAST_ANNOUNCED: Final = 6
+MIN_ANNOUNCED: Final = 6
 """Least number of peers that get an IHAVE, as in gossipsub."""
 
 P = TypeVar("P", bound=Hashable)
@@ -75,7 +75,7 @@ class Supply(Generic[P]):
         """Record the ids of messages that were requested from a peer."""
         for identity in identities:
             self._asked[peer, identity] = None
-        while len(self._asked) > MOST_ASKED:
+        while len(self._asked) > MAX_ASKED:
             self._asked.popitem(last=False)
 
     def came(self, topic: str, identity: bytes, peer: P) -> None:
@@ -154,7 +154,7 @@ class Supply(Generic[P]):
         before = self._told.get(topic, {})
         told = {peer: before.get(peer, -1) for peer in others}
         share = 0.0 if sparingly else ANNOUNCED_SHARE
-        count = max(LEAST_ANNOUNCED, math.ceil(len(others) * share))
+        count = max(MIN_ANNOUNCED, math.ceil(len(others) * share))
         chosen = sorted(others, key=lambda peer: (told[peer], self._rng.random()))[:count]
         self._told[topic] = told | dict.fromkeys(chosen, self._number)
         return chosen
@@ -171,7 +171,7 @@ class Supply(Generic[P]):
     def _is_short(self, topic: str) -> bool:
         forwarded = sum(self._of(topic, one.forwarded) for one in self._heartbeats)
         answered = sum(self._of(topic, one.answered) for one in self._heartbeats)
-        return forwarded + answered >= LEAST_NEW and answered >= REQUESTED_SHARE * (forwarded + answered)
+        return forwarded + answered >= MIN_NEW and answered >= REQUESTED_SHARE * (forwarded + answered)
 
     @staticmethod
     def _of(topic: str, counts: Counter[tuple[str, P]]) -> int:

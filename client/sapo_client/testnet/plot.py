@@ -119,12 +119,12 @@ def _says(*, attacked: bool) -> str:
     )
 
 
-MOST_WORDS: Final = 9
+MAX_WORDS: Final = 9
 """Epochs whose marks have a word each; the picture's footer says what the marks are."""
 
 
 def _mark_epochs(axes: Any, starts: dict[int, float]) -> None:
-    word = " epoch " if len(starts) <= MOST_WORDS else " "  # more would overlap
+    word = " epoch " if len(starts) <= MAX_WORDS else " "  # more would overlap
     for epoch, start in starts.items():
         axes.axvline(start, color="#444444", linestyle=":", linewidth=1)
         axes.annotate(f"{word}{epoch}", (start, 1), xycoords=("data", "axes fraction"), va="top", fontsize=11)

@@ -18,10 +18,10 @@ from sapo_protocol.identifiers import Account, ContentId, Digest, NodeId
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.rules import Rule
 from sapo_protocol.settlement import grace_seconds
-from sapo_protocol.terms.audits import MOST_COMMITTED_SLOTS
+from sapo_protocol.terms.audits import MAX_COMMITTED_SLOTS
 
 _SCHEMA = Schema(Rule.COMMITMENT_KEYS, Rule.COMMITMENT_TYPES, Rule.COMMITMENT_RESERVED, required=5)
-_SLOTS = Bound(Rule.COMMITMENT_SLOTS, least=1, most=MOST_COMMITTED_SLOTS // 8)
+_SLOTS = Bound(Rule.COMMITMENT_SLOTS, least=1, most=MAX_COMMITTED_SLOTS // 8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +120,8 @@ def require_in_time(commitment: Commitment, manifest: Manifest, now_seconds: flo
 
 
 def _to_bits(slots: Sequence[int]) -> bytes:
-    if not slots or not 0 <= min(slots) <= max(slots) < MOST_COMMITTED_SLOTS:
-        raise LocalProtocolError(f"the slots of a commitment are 0 to {MOST_COMMITTED_SLOTS - 1}")
+    if not slots or not 0 <= min(slots) <= max(slots) < MAX_COMMITTED_SLOTS:
+        raise LocalProtocolError(f"the slots of a commitment are 0 to {MAX_COMMITTED_SLOTS - 1}")
     bits = bytearray(max(slots) // 8 + 1)
     for slot in slots:
         bits[slot // 8] |= 1 << slot % 8

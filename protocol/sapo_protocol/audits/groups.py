@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sapo_protocol.audits.tree import MOST_LEVELS
+from sapo_protocol.audits.tree import MAX_LEVELS
 from sapo_protocol.constants import MAX_FLAT_VALUES
 from sapo_protocol.decoding import decode
 from sapo_protocol.encoding import encode
 from sapo_protocol.errors import RemoteProtocolError
 from sapo_protocol.identifiers import Account, Digest
-from sapo_protocol.terms.audits import MOST_SAMPLES
+from sapo_protocol.terms.audits import MAX_SAMPLES
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +46,14 @@ def parse_group_request(request: bytes) -> GroupRequest | None:
     match value:
         case (bytes(account), int(epoch), tuple(listed)) if len(account) == Account.SIZE:
             slots = tuple(slot for slot in listed if isinstance(slot, int))
-            if 1 <= len(slots) == len(listed) <= MOST_SAMPLES:
+            if 1 <= len(slots) == len(listed) <= MAX_SAMPLES:
                 return GroupRequest(Account(account), epoch, slots)
     return None
 
 
 def parse_opened_groups(items: Sequence[bytes]) -> tuple[OpenedGroup, ...]:
     """Return the groups in a response's items; malformed items are dropped."""
-    return tuple(group for group in map(_opened, items[:MOST_SAMPLES]) if group is not None)
+    return tuple(group for group in map(_opened, items[:MAX_SAMPLES]) if group is not None)
 
 
 def _opened(item: bytes) -> OpenedGroup | None:
@@ -62,7 +62,7 @@ def _opened(item: bytes) -> OpenedGroup | None:
     except RemoteProtocolError:
         return None
     match value:
-        case (bytes(message), *path) if len(path) <= MOST_LEVELS:
+        case (bytes(message), *path) if len(path) <= MAX_LEVELS:
             words = tuple(
                 Digest(word) for word in path if isinstance(word, bytes) and len(word) == Digest.SIZE
             )

@@ -11,7 +11,7 @@ from typing import Final
 
 from sapo_protocol.identifiers import ContentId, Digest
 
-MOST_LEVELS: Final = 16
+MAX_LEVELS: Final = 16
 """Levels above the leaves in a tree over 65,536 slots, the largest commitment: no path is longer."""
 
 

@@ -37,7 +37,7 @@ MAX_RECORDS: Final = 24
 MAX_RECORDS_BYTES: Final = 64 * 1024
 
 _TAG: Final = f"sapo/{PROTOCOL_VERSION}/address-record".encode() + b"\x00"
-_MOST_VALUES: Final = 64
+_MAX_VALUES: Final = 64
 _FIELDS: Final = frozenset({0, 1})
 _RESERVED: Final = frozenset(range(2, 24))
 """Keys for fields of later versions: signed like the others, and ignored by versions that do not know
@@ -93,7 +93,7 @@ def parse_record(message: bytes, swarm_id: SwarmId) -> UncheckedRecord | None:
     if len(message) > MAX_RECORD_BYTES:
         return None
     try:
-        parts = decode(message, _MOST_VALUES)
+        parts = decode(message, _MAX_VALUES)
         if not isinstance(parts, tuple) or len(parts) != 3:
             return None
         certificate, payload, signature = parts
@@ -101,7 +101,7 @@ def parse_record(message: bytes, swarm_id: SwarmId) -> UncheckedRecord | None:
             isinstance(certificate, bytes) and isinstance(payload, bytes) and isinstance(signature, bytes)
         ):
             return None
-        read = _parse_payload(decode(payload, _MOST_VALUES))
+        read = _parse_payload(decode(payload, _MAX_VALUES))
         envelope = parse_envelope(certificate, swarm_id)
         node = parse_certificate(open_payload(envelope, Kind.CERTIFICATE)).node
     except RemoteProtocolError:
@@ -160,7 +160,7 @@ def to_record_request(islands: Sequence[int], own: bytes | None) -> bytes:
 def parse_record_request(request: bytes) -> RecordRequest | None:
     """Return what a peer asks for; None if it is not well formed."""
     try:
-        items = decode(request, _MOST_VALUES)
+        items = decode(request, _MAX_VALUES)
     except RemoteProtocolError:
         return None
     if not isinstance(items, tuple) or not 1 <= len(items) <= 2 or not isinstance(items[0], tuple):
@@ -182,7 +182,7 @@ def to_records(messages: Sequence[bytes]) -> bytes:
 def parse_records(answer: bytes) -> tuple[bytes, ...]:
     """Return the records in an answer, not validated yet; none of an answer that is not well formed."""
     try:
-        items = decode(answer, _MOST_VALUES)
+        items = decode(answer, _MAX_VALUES)
     except RemoteProtocolError:
         return ()
     if not isinstance(items, tuple) or len(items) > MAX_RECORDS:

@@ -32,7 +32,7 @@ MAX_FETCH_BYTES: Final = 1024 * 1024
 BUSY_SECONDS: Final = 5.0
 """How long to wait after ``BUSY`` before the peer is asked again."""
 
-_MOST_ISLAND: Final = 2**32 - 1
+_MAX_ISLAND: Final = 2**32 - 1
 
 
 class CatchUpStatus(IntEnum):
@@ -104,7 +104,7 @@ def parse_id_request(request: bytes) -> IdRequest | None:
     """Return what a request for ids asks for, or none if it is malformed."""
     match _decoded(request):
         case (int() as epoch, tuple() as islands, bytes() as after):
-            numbers = [island for island in islands if isinstance(island, int) and island <= _MOST_ISLAND]
+            numbers = [island for island in islands if isinstance(island, int) and island <= _MAX_ISLAND]
             if len(numbers) < len(islands) or len(islands) > MAX_ASKED_ISLANDS:
                 return None
             if after and len(after) != ContentId.SIZE:

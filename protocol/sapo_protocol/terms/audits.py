@@ -6,16 +6,16 @@ from typing import Final
 from sapo_protocol.decoding import Value
 from sapo_protocol.errors import LocalProtocolError
 
-MOST_SAMPLES: Final = 8
+MAX_SAMPLES: Final = 8
 """Of one account: the largest groups, 66 KiB each, fit into one response."""
 
-MOST_ONE_IN: Final = 65_536
+MAX_ONE_IN: Final = 65_536
 
-MOST_COMMITTED_SLOTS: Final = 65_536
+MAX_COMMITTED_SLOTS: Final = 65_536
 """Slots of an account in an epoch: a bitmap with a bit for each is 8 KiB."""
 
 
-_MOST_AUDIT_SECONDS = 150
+_MAX_AUDIT_SECONDS = 150
 """What an audit takes at most beside finality, from an epoch's end to the first turn: five graces."""
 
 
@@ -24,7 +24,7 @@ def most_finality_seconds(epoch_seconds: int) -> int:
 
     Negative where there is none.
     """
-    return (2 * epoch_seconds - min(2 * _MOST_AUDIT_SECONDS, epoch_seconds)) // 2
+    return (2 * epoch_seconds - min(2 * _MAX_AUDIT_SECONDS, epoch_seconds)) // 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +40,10 @@ class AuditTerms:
     one_in: int
 
     def __post_init__(self) -> None:
-        if not 1 <= self.samples <= MOST_SAMPLES:
-            raise LocalProtocolError(f"an audit draws 1 to {MOST_SAMPLES} groups of an account")
-        if not 1 <= self.one_in <= MOST_ONE_IN or self.one_in & (self.one_in - 1):
-            raise LocalProtocolError(f"one account in a power of two up to {MOST_ONE_IN} is drawn")
+        if not 1 <= self.samples <= MAX_SAMPLES:
+            raise LocalProtocolError(f"an audit draws 1 to {MAX_SAMPLES} groups of an account")
+        if not 1 <= self.one_in <= MAX_ONE_IN or self.one_in & (self.one_in - 1):
+            raise LocalProtocolError(f"one account in a power of two up to {MAX_ONE_IN} is drawn")
 
     def to_value(self) -> Value:
         """Return the terms inside an encoded manifest."""

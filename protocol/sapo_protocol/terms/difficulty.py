@@ -22,10 +22,10 @@ from sapo_protocol.errors import LocalProtocolError
 WHOLE: Final = 1000
 """The weight of a level that is a ladder's only one; also the distance between two levels of a position."""
 
-LEAST_GROUPS: Final = 8
+MIN_GROUPS: Final = 8
 """Fewer groups than these say nothing about a level or a ladder."""
 
-MOST_COUNTED: Final = 2**32 - 1
+MAX_COUNTED: Final = 2**32 - 1
 """A larger count of a tally is clipped to this, so that sums always stay below 64 bits."""
 
 VALUES_OF_A_POINT: Final = 8
@@ -83,7 +83,7 @@ class LevelRecord(NamedTuple):
         Three quarters of the swarm's groups are all right there, more than at any level where a ladder rests.
         It does not depend on the group itself, so no answer is paid less for being right.
         """
-        is_mastered = self.groups >= LEAST_GROUPS and 4 * self.right >= 3 * self.groups
+        is_mastered = self.groups >= MIN_GROUPS and 4 * self.right >= 3 * self.groups
         return VALUES_OF_A_POINT - 1 if is_mastered else VALUES_OF_A_POINT
 
 
@@ -191,7 +191,7 @@ class Difficulty:
 
     def _move(self, total: Outcomes) -> int:
         groups = sum(total)
-        if groups < LEAST_GROUPS:
+        if groups < MIN_GROUPS:
             return 0
         surplus = total.right + total.mixed - 3 * total.wrong
         distance = min(self.step, self.step * abs(surplus) // groups)
@@ -223,7 +223,7 @@ def middle_outcomes(groups: Mapping[bytes, Sequence[GroupOutcome]]) -> Outcomes:
 def median_outcomes(tallies: Sequence[Sequence[Outcomes]]) -> tuple[Outcomes, ...]:
     """Return the lower median over tallies of every count of every family."""
     return tuple(
-        Outcomes(*(min(MOST_COUNTED, median_low(counts)) for counts in zip(*rows, strict=True)))
+        Outcomes(*(min(MAX_COUNTED, median_low(counts)) for counts in zip(*rows, strict=True)))
         for rows in zip(*tallies, strict=True)
     )
 

@@ -12,7 +12,7 @@ from sapo_protocol.identifiers import Account, Digest
 _MAX_UNIT_BITS: Final = 96
 """What the contract keeps of an account's tokens: enough for 79 billion tokens of 18 decimals."""
 
-MOST_ATTESTERS: Final = 16
+MAX_ATTESTERS: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +92,8 @@ class EasGate:
     after_block: int
 
     def __post_init__(self) -> None:
-        if not 1 <= len(self.attesters) <= MOST_ATTESTERS:
-            raise LocalProtocolError(f"a gate names 1 to {MOST_ATTESTERS} attesters")
+        if not 1 <= len(self.attesters) <= MAX_ATTESTERS:
+            raise LocalProtocolError(f"a gate names 1 to {MAX_ATTESTERS} attesters")
         if any(first >= second for first, second in pairwise(self.attesters)):
             raise LocalProtocolError("the attesters of a gate ascend, and none is there twice")
         if not 0 <= self.after_block < 1 << 64:

@@ -16,7 +16,7 @@ from sapo_client.dashboard.history import (
     HOUR,
     LEVELS,
     MAX_FIGURES,
-    MOST_POINTS,
+    MAX_POINTS,
     ROWS_PER_FIGURE,
     FigureHistory,
     FinalEpoch,
@@ -52,7 +52,7 @@ def test_a_curve_of_any_span_has_the_same_mean_and_few_points(hours: int, second
     history.add(samples)
     curve = history.curves(["own"], since=NOW - hours * HOUR, now=NOW)["own"]
     assert curve.seconds == seconds
-    assert len(curve.points) <= MOST_POINTS + 2
+    assert len(curve.points) <= MAX_POINTS + 2
     assert sum(point[3] for point in curve.points) == 401
     assert sum(point[4] for point in curve.points) == 200
 

@@ -15,7 +15,7 @@ import pytest
 import trio
 
 from sapo_client.dashboard.pages import HEADERS, DashboardPages, event
-from sapo_client.dashboard.session import LINK_SECONDS, MOST_LINKS, SESSION_SECONDS, Sessions
+from sapo_client.dashboard.session import LINK_SECONDS, MAX_LINKS, SESSION_SECONDS, Sessions
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.observe import control
 from sapo_client.observe.control_client import ControlClient, keep_token
@@ -255,7 +255,7 @@ def test_links_and_sessions_end() -> None:
     link = sessions.new_link(NOW).partition("code=")[2]
     assert not sessions.take_link(link, NOW + LINK_SECONDS + 1)
     first = sessions.new_link(NOW).partition("code=")[2]
-    for _ in range(MOST_LINKS):
+    for _ in range(MAX_LINKS):
         sessions.new_link(NOW)
     assert not sessions.take_link(first, NOW)
     cookie = {"cookie": sessions.cookie(NOW).partition(";")[0]}

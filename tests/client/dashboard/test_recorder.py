@@ -8,8 +8,8 @@ from support.rollouts import rollout_of
 from support.swarm import EPOCH, Identity, make_suite
 
 from sapo_client.dashboard.history import FigureHistory
-from sapo_client.dashboard.recorder import MOST_DECISIONS, DashboardRecorder
-from sapo_client.dashboard.rollouts import MOST_OWN_ROLLOUTS, MOST_ROLLOUTS, RolloutUse
+from sapo_client.dashboard.recorder import MAX_DECISIONS, DashboardRecorder
+from sapo_client.dashboard.rollouts import MAX_OWN_ROLLOUTS, MAX_ROLLOUTS, RolloutUse
 from sapo_protocol.rules import STAGES, Rule
 from sapo_verification.types import VerifiedRollout
 
@@ -124,22 +124,22 @@ def test_own_rollouts_push_out_none_of_others() -> None:
     recorded = recorder()
     heard = rollout_of(OTHER, 7, ANSWERS).admitted
     recorded.admitted(heard, MESSAGE, "peer")
-    for number in range(MOST_ROLLOUTS + 10):
+    for number in range(MAX_ROLLOUTS + 10):
         recorded.admitted(rollout_of(OWN, number, ANSWERS).admitted, MESSAGE, "self")
     newest = [content_id for content_id, _ in recorded.rollouts.newest()]
-    assert len(newest) == 1 + MOST_OWN_ROLLOUTS
+    assert len(newest) == 1 + MAX_OWN_ROLLOUTS
     assert recorded.rollouts.get(heard.content_id) is not None
     assert heard.content_id in newest
 
 
 def test_everything_is_bounded() -> None:
     recorded = recorder()
-    for number in range(MOST_ROLLOUTS + 10):
+    for number in range(MAX_ROLLOUTS + 10):
         recorded.admitted(rollout_of(OTHER, number, ANSWERS).admitted, MESSAGE, "peer")
         recorded.note("refused", {"reason": "schema", "account": None})
-    assert len(recorded.rollouts) == MOST_ROLLOUTS - MOST_OWN_ROLLOUTS
+    assert len(recorded.rollouts) == MAX_ROLLOUTS - MAX_OWN_ROLLOUTS
     kept = list(recorded.since(0))
-    assert (len(kept), kept[-1].number) == (MOST_DECISIONS, MOST_ROLLOUTS + 10)
+    assert (len(kept), kept[-1].number) == (MAX_DECISIONS, MAX_ROLLOUTS + 10)
     assert [each.number for each in recorded.since(kept[-1].number - 2)] == [
         kept[-1].number - 1,
         kept[-1].number,

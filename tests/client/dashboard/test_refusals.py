@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from sapo_client.dashboard.refusals import (
-    MOST_DETAIL,
-    MOST_FORWARDERS,
-    MOST_OF_A_FORWARDER,
+    MAX_DETAIL,
+    MAX_FORWARDERS,
+    MAX_OF_A_FORWARDER,
     RefusedMessage,
     RefusedMessages,
 )
@@ -54,10 +54,10 @@ def test_a_loud_peer_pushes_out_only_its_own() -> None:
     for number in range(100):
         messages.note(event("loud"), at=float(number + 1))
     kept = list(messages.newest())
-    assert [each.forwarder for each in kept] == ["loud"] * MOST_OF_A_FORWARDER + ["quiet"]
-    assert len(kept[-1].detail) == MOST_DETAIL
+    assert [each.forwarder for each in kept] == ["loud"] * MAX_OF_A_FORWARDER + ["quiet"]
+    assert len(kept[-1].detail) == MAX_DETAIL
     assert messages.by_forwarder() == {"loud": {"bad_signature": 100}, "quiet": {"bad_signature": 1}}
-    for number in range(MOST_FORWARDERS):
+    for number in range(MAX_FORWARDERS):
         messages.note(event(f"peer {number}"), at=200.0 + number)
-    assert len(messages.by_forwarder()) == MOST_FORWARDERS
+    assert len(messages.by_forwarder()) == MAX_FORWARDERS
     assert "quiet" not in messages.by_forwarder()

@@ -18,7 +18,7 @@ from support.ledger import BOB, found
 from support.swarm import make_chain_manifest, make_manifest
 
 from sapo_client.errors import SapoError
-from sapo_client.founding.invitation import MOST_BYTES, Invitation, link, read_invitation, to_file
+from sapo_client.founding.invitation import MAX_BYTES, Invitation, link, read_invitation, to_file
 from sapo_client.founding.invitation_server import FaucetAccess, InvitationServer
 from sapo_client.swarm.peer_id import peer_id_from_key
 from sapo_protocol import ed25519
@@ -115,7 +115,7 @@ ID = MANIFEST.swarm_id
         (f"sapo://{ID}?manifest=%%%", "cut off|damaged"),
         (f"sapo://{ID}?manifest=AAAA", "cut off|damaged"),
         (f"sapo://{ID}?manifest={packed(b'{}')}", "not a manifest"),
-        (f"sapo://{ID}?manifest={packed(b'x' * (MOST_BYTES + 1))}", "cut off or too large"),
+        (f"sapo://{ID}?manifest={packed(b'x' * (MAX_BYTES + 1))}", "cut off or too large"),
         (link(FULL)[:-20], "cut off|damaged"),
         (link(FULL) + "&passphrase=x", "a parameter passphrase, which is unknown"),
         (f"sapo://{ID}?manifest={'A' * 70_000}", "at most 65536"),
@@ -144,7 +144,7 @@ def test_what_is_wrong_is_said(text: str, words: str) -> None:
         b"[" * 100_000,
         b'{"format": "sapo/invitation/9"}',
         b'{"format": "sapo/invitation/1"}',
-        b"x" * (MOST_BYTES + 1),
+        b"x" * (MAX_BYTES + 1),
         json.dumps(json.loads(to_file(FULL)) | {"rpc": [1]}).encode(),
     ],
 )

@@ -15,7 +15,7 @@ from support.swarm import make_manifest
 from sapo_client.errors import SapoError
 from sapo_client.founding import invitation_server
 from sapo_client.founding.invitation import Invitation, read_invitation, to_file
-from sapo_client.founding.invitation_server import MOST_WAITING, FaucetAccess, InvitationServer
+from sapo_client.founding.invitation_server import MAX_WAITING, FaucetAccess, InvitationServer
 from sapo_protocol.identifiers import Account
 
 PATIENCE_SECONDS = 5.0
@@ -58,7 +58,7 @@ def answer_to(address: tuple[str, int], source: str) -> bytes:
 
 
 def test_who_holds_connections_in_any_number_displaces_only_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(invitation_server, "MOST_CONNECTIONS", ROOM)
+    monkeypatch.setattr(invitation_server, "MAX_CONNECTIONS", ROOM)
     with serving() as address, ExitStack() as stack:
         honest = stack.enter_context(connected(address, ELSEWHERE))
         honest.sendall(b"GET / HT")
@@ -97,7 +97,7 @@ def test_who_asks_for_coins_in_any_number_does_not_make_requests_wait_without_en
         access = FaucetAccess([url], BOB, Account(bytes(20)))
         address = stack.enter_context(serving(access))
         waiting = []
-        for _ in range(MOST_WAITING + 1):
+        for _ in range(MAX_WAITING + 1):
             waiting.append(stack.enter_context(connected(address)))
             waiting[-1].sendall(asked)
         ready, _, _ = select.select(waiting, [], [], PATIENCE_SECONDS)

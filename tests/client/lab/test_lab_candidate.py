@@ -36,7 +36,7 @@ PLAN = ExperimentPlan(
 def _any_difference_promotes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(promotion, "WINDOWS", (3,))
     monkeypatch.setattr(promotion, "DEVIATIONS", -100.0)
-    monkeypatch.setattr(rehearsal, "MOST_TASKS", 16)
+    monkeypatch.setattr(rehearsal, "MAX_TASKS", 16)
 
 
 def curve(folder: Path, rounds: int) -> list[CurvePoint]:

@@ -19,7 +19,7 @@ from support.ledger import (
 from support.swarm import make_suite
 
 from sapo_client.errors import SapoError
-from sapo_client.founding.defaults import LEAST_CHALLENGE_SECONDS, clock_of
+from sapo_client.founding.defaults import MIN_CHALLENGE_SECONDS, clock_of
 from sapo_client.founding.deployer import Deployer
 from sapo_client.ledger import transactions as tx
 from sapo_client.ledger.artifact import load
@@ -128,7 +128,7 @@ def test_how_long_a_treasury_lasts_is_said() -> None:
         (31337, 60, 59, (60, 59)),
         (11155111, None, None, (7200, 3600)),
         (11155111, 3600, None, (3600, 1800)),
-        (11155111, 3600, LEAST_CHALLENGE_SECONDS, (3600, 600)),
+        (11155111, 3600, MIN_CHALLENGE_SECONDS, (3600, 600)),
         (5, 86_400, None, (86_400, 43_200)),
     ],
 )

@@ -1,7 +1,7 @@
 """What became of a node's last own groups, told from its events."""
 
 from sapo_client.node.own_groups import OwnGroups
-from sapo_client.observe.own_groups import GROUPS, LEAST_SKIPPED, OwnGroupFacts
+from sapo_client.observe.own_groups import GROUPS, MIN_SKIPPED, OwnGroupFacts
 
 LOCAL = 8
 
@@ -55,14 +55,14 @@ def answer(own: OwnGroups, *families: str) -> None:
 
 def test_families_of_which_no_task_is_answered_are_told_by_reason() -> None:
     own = OwnGroups()
-    skip(own, "logic", "window", tasks=LEAST_SKIPPED - 1)
+    skip(own, "logic", "window", tasks=MIN_SKIPPED - 1)
     answer(own, "sums")
     assert own.facts().skipped == {}
     skip(own, "logic", "window", tasks=1)
-    skip(own, "digits", "window", tasks=LEAST_SKIPPED)
-    skip(own, "sums", "window", tasks=LEAST_SKIPPED)
-    skip(own, "fractions", "timeout", tasks=LEAST_SKIPPED)  # of the task, not of the model
-    skip(own, "weekdays", "template", tasks=LEAST_SKIPPED)
+    skip(own, "digits", "window", tasks=MIN_SKIPPED)
+    skip(own, "sums", "window", tasks=MIN_SKIPPED)
+    skip(own, "fractions", "timeout", tasks=MIN_SKIPPED)  # of the task, not of the model
+    skip(own, "weekdays", "template", tasks=MIN_SKIPPED)
     assert own.facts().skipped == {"window": ["digits", "logic"], "template": ["weekdays"]}
     answer(own, "logic")
     assert own.facts().skipped == {"window": ["digits"], "template": ["weekdays"]}

@@ -25,7 +25,7 @@ from sapo_protocol.suite import Suite
 pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(7200)]
 
 CUTS = int(os.environ.get("SAPO_POWER_CUTS", "20"))
-MOST_ROUNDS = 12
+MAX_ROUNDS = 12
 """Most rounds between a start and a cut; a checkpoint is written every few of them."""
 
 
@@ -103,7 +103,7 @@ def test_at_most_one_checkpoint_interval_is_lost(tmp_path: Path, weekdays: Suite
     for number in range(1, CUTS + 1):
         process = start(data, key, policy)
         try:
-            kept = cut(process, rng.randint(1, MOST_ROUNDS), rng.random(), data, tmp_path / f"node-{number}")
+            kept = cut(process, rng.randint(1, MAX_ROUNDS), rng.random(), data, tmp_path / f"node-{number}")
         finally:
             process.kill()
         starts = [event["step"] for event in named(kept, "node_started")]

@@ -14,8 +14,8 @@ from sapo_client.observe.events import Event, EventLog, read_events
 from sapo_client.observe.metrics import NodeMetrics
 from sapo_client.observe.refusal_events import (
     INTERVAL_SECONDS,
-    MOST_OF_A_PEER,
-    MOST_OF_A_REASON,
+    MAX_OF_A_PEER,
+    MAX_OF_A_REASON,
     counts_by_reason,
 )
 from sapo_protocol.errors import RemoteProtocolError
@@ -80,7 +80,7 @@ def test_a_loud_peer_leaves_room_to_others_with_the_same_reason(trial: Trial) ->
         for _ in range(100 if peer == "loud" else 1):
             trial.refuse(Rule.AUTHOR_INTRODUCED, peer)
     written = Counter(str(event["forwarder"]) for event in trial.events("refused"))
-    assert written == {"loud": MOST_OF_A_PEER, "quiet": 1}
+    assert written == {"loud": MAX_OF_A_PEER, "quiet": 1}
 
 
 def test_nothing_is_lost_from_the_numbers(trial: Trial) -> None:
@@ -102,10 +102,10 @@ def test_nothing_is_lost_from_the_numbers(trial: Trial) -> None:
     assert written + Counter(counts_by_reason(counted)) == sent
     assert (counted["count"], counted["forwarders"], counted["seconds"]) == (
         (sent - written).total(),
-        7 + 100 - MOST_OF_A_REASON,  # those of whom something is not there in full
+        7 + 100 - MAX_OF_A_REASON,  # those of whom something is not there in full
         INTERVAL_SECONDS,
     )
-    assert len(trial.events("refused")) == 4 * MOST_OF_A_REASON
+    assert len(trial.events("refused")) == 4 * MAX_OF_A_REASON
     assert Counter({str(reason): count for reason, count in trial.telemetry.refusals.items()}) == sent
     page = trial.telemetry.recorder.refusals.by_forwarder()
     latest = {f"peer {peer}" for peer in range(36, 100)}  # the page keeps 64 peers, the quiet ones as well
@@ -122,10 +122,10 @@ def test_the_page_counts_every_refusal_of_a_peer(trial: Trial) -> None:
 
 def test_each_interval_begins_anew_and_an_empty_one_writes_nothing(trial: Trial) -> None:
     for _ in range(2):
-        for _ in range(MOST_OF_A_PEER + 1):
+        for _ in range(MAX_OF_A_PEER + 1):
             trial.refuse(Rule.AUTHOR_INTRODUCED, "peer")
         trial.end_interval()
     trial.end_interval()
     trial.telemetry.refusal_events.sum_up()
     names = [str(event["event"]) for event in read_events(trial.path)]
-    assert names == [*["refused"] * MOST_OF_A_PEER, "refusals_counted"] * 2
+    assert names == [*["refused"] * MAX_OF_A_PEER, "refusals_counted"] * 2

@@ -6,9 +6,9 @@ import random
 from collections.abc import Collection
 
 from sapo_client.swarm.requested import (
+    MAX_OTHERS,
+    MAX_REQUESTS,
     MEMORY_SECONDS,
-    MOST_OTHERS,
-    MOST_REQUESTS,
     PATIENCE_SECONDS,
     Requested,
 )
@@ -109,13 +109,13 @@ def test_requests_after_a_first_announcement_are_not_counted_against_the_mesh() 
 
 def test_what_is_remembered_is_bounded() -> None:
     asker = Asker()
-    for number in range(2 * MOST_OTHERS):
+    for number in range(2 * MAX_OTHERS):
         asker.requested.offered(f"peer-{number}", TOPIC, IDS[:1], 1.0)
     (request,) = asker.requested._requests.values()
-    assert len(request.others) == MOST_OTHERS
-    for number in range(MOST_REQUESTS + 10):
+    assert len(request.others) == MAX_OTHERS
+    for number in range(MAX_REQUESTS + 10):
         asker.requested.offered("a", TOPIC, [number.to_bytes(32, "big")], 1.0)
-    assert len(asker.requested._requests) == MOST_REQUESTS
+    assert len(asker.requested._requests) == MAX_REQUESTS
     asker.requested.overdue(1.0 + MEMORY_SECONDS)
     assert (len(asker.requested._requests), asker.requested._lapsed_seconds) == (0, {})
 

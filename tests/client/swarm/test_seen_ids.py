@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sapo_client.swarm.intake import MOST_REMEMBERED, REMEMBERED_SECONDS, FirstArrivals, SeenIds
+from sapo_client.swarm.intake import MAX_REMEMBERED, REMEMBERED_SECONDS, FirstArrivals, SeenIds
 
 TOPIC = "rollouts"
 STEPS = st.lists(st.tuples(st.integers(0, 40), st.floats(0, 30, allow_nan=False)), max_size=200)
@@ -44,7 +44,7 @@ def test_the_first_arrival_of_a_message_is_remembered_for_a_time() -> None:
 
 def test_arrivals_are_remembered_of_the_newest_messages() -> None:
     arrivals = FirstArrivals()
-    for number in range(MOST_REMEMBERED + 1):
+    for number in range(MAX_REMEMBERED + 1):
         arrivals.note(TOPIC, b"%d" % number, 10.0)
-    known = [arrivals.first_seconds(TOPIC, b"%d" % number, 10.0) for number in (0, 1, MOST_REMEMBERED)]
+    known = [arrivals.first_seconds(TOPIC, b"%d" % number, 10.0) for number in (0, 1, MAX_REMEMBERED)]
     assert known == [None, 10.0, 10.0]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 
 from sapo_client.swarm.supply import (
-    LEAST_ANNOUNCED,
-    LEAST_NEW,
-    MOST_ASKED,
+    MAX_ASKED,
+    MIN_ANNOUNCED,
+    MIN_NEW,
     SETTLED_HEARTBEATS,
     WINDOW_HEARTBEATS,
     Exchange,
@@ -64,7 +64,7 @@ def test_a_mesh_that_forwards_nothing_takes_in_whoever_answers_requests() -> Non
 
 def test_a_mesh_with_room_takes_it_in_at_once_and_nobody_leaves() -> None:
     mesh = OneMesh("silent-1", beside=("useful",))
-    mesh.bring("useful", LEAST_NEW, on_request=True)
+    mesh.bring("useful", MIN_NEW, on_request=True)
     assert mesh.beat() == Exchange("useful", None)
 
 
@@ -78,7 +78,7 @@ def test_a_mesh_that_brings_what_there_is_is_left_alone_with_its_silent_neighbou
 
 def test_a_few_messages_prove_nothing() -> None:
     mesh = OneMesh("silent-1", beside=("useful",))
-    mesh.bring("useful", LEAST_NEW - 1, on_request=True)
+    mesh.bring("useful", MIN_NEW - 1, on_request=True)
     assert mesh.beat() is None
 
 
@@ -133,14 +133,14 @@ def test_everybody_beside_the_mesh_is_told_within_the_time_that_a_message_is_ann
         supply.shift()
     assert sorted(set(told)) == sorted(others)
     assert len(told) == 42
-    assert len(supply.to_tell(TOPIC, others[:4])) == 4 < LEAST_ANNOUNCED
+    assert len(supply.to_tell(TOPIC, others[:4])) == 4 < MIN_ANNOUNCED
 
 
 def test_what_peers_make_a_node_ask_for_is_bounded() -> None:
     supply: Supply[str] = Supply(random.Random(0))
-    for number in range(MOST_ASKED):
+    for number in range(MAX_ASKED):
         supply.asked("flooder", [number.to_bytes(32, "big"), b"\x01" + number.to_bytes(31, "big")])
-    assert len(supply._asked) == MOST_ASKED
+    assert len(supply._asked) == MAX_ASKED
 
 
 def test_a_crowd_of_new_neighbours_pushes_out_who_forwards_nothing_and_nobody_else() -> None:

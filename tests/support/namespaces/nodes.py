@@ -32,7 +32,7 @@ from sapo_protocol.suite import Suite
 from sapo_verification.suites import catalogue
 
 STOP_SECONDS: Final = 120.0
-MOST_QUESTIONS: Final = 6
+MAX_QUESTIONS: Final = 6
 
 _LIMITS: Final = Limits(slots_per_epoch=4096, max_completions=8, points_per_epoch=512)
 """More slots than a node fills in an epoch."""
@@ -163,7 +163,7 @@ class Nodes:
             SapoError: it answered none of the questions in time.
         """
         client = ControlClient(self.places[number].data)
-        for _ in range(MOST_QUESTIONS - 1):
+        for _ in range(MAX_QUESTIONS - 1):
             with suppress(SapoError):
                 return kernel.inside(self.world.namespace(number), lambda: client.get(report))
             self.require_running()

@@ -13,7 +13,7 @@ SERVER_PORT: Final = 8000
 HOME_NETWORK: Final = "192.168.1"
 """The same behind every router, as at home."""
 
-MOST_SITES: Final = 120
+MAX_SITES: Final = 120
 
 _NEXT_DOOR_SECONDS: Final = 0.001
 
@@ -43,7 +43,7 @@ class Site:
     def moved(self) -> Site:
         """Return the site after its provider gave it another address."""
         first, second, third, last = self.address.split(".")
-        return replace(self, address=f"{first}.{second}.{int(third) + MOST_SITES}.{last}")
+        return replace(self, address=f"{first}.{second}.{int(third) + MAX_SITES}.{last}")
 
 
 def sites(count: int, share_behind_routers: float, guests: int = 0) -> tuple[Site, ...]:
@@ -59,8 +59,8 @@ def sites(count: int, share_behind_routers: float, guests: int = 0) -> tuple[Sit
     Raises:
         ValueError: there are more than the network has room for.
     """
-    if not 2 <= count + guests <= MOST_SITES:
-        raise ValueError(f"{count + guests} sites; 2 to {MOST_SITES} are possible")
+    if not 2 <= count + guests <= MAX_SITES:
+        raise ValueError(f"{count + guests} sites; 2 to {MAX_SITES} are possible")
     hidden = round(count * share_behind_routers)
     so_far = [number * hidden // (count - 1) for number in range(count)]
     behind = {number for number in range(1, count) if so_far[number] > so_far[number - 1]}

@@ -25,11 +25,11 @@ from typing import Any, Final
 from support.namespaces.kernel import open_tun
 
 INTERFACE: Final = "wan"
-_MOST_BYTES: Final = 65_536
+_MAX_BYTES: Final = 65_536
 _SOURCE, _DESTINATION = slice(12, 16), slice(16, 20)
 """Of an IPv4 header."""
 
-_MOST_READ: Final = 64
+_MAX_READ: Final = 64
 """Packets of one device at a time: no site keeps the relay from others."""
 
 
@@ -61,9 +61,9 @@ class Relay:
 
     def read(self, device: int, now: float) -> None:
         """Take what a site sends."""
-        for _ in range(_MOST_READ):
+        for _ in range(_MAX_READ):
             try:
-                packet = os.read(device, _MOST_BYTES)
+                packet = os.read(device, _MAX_BYTES)
             except BlockingIOError:
                 return
             self._take(self._sites[device], packet, now)

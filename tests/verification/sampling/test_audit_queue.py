@@ -10,7 +10,7 @@ from support.swarm import EPOCH, Identity, make_admission, make_manifest, moment
 
 from sapo_protocol.identifiers import Account
 from sapo_protocol.manifest import Limits
-from sapo_verification.sampling.audit_queue import MOST_CHARGED, AuditQueue, Turn
+from sapo_verification.sampling.audit_queue import MAX_CHARGED, AuditQueue, Turn
 from sapo_verification.types import AdmittedRollout
 
 ALICE, BOB, CAROL, MALLORY = (Identity(number) for number in range(1, 5))
@@ -148,7 +148,7 @@ def test_an_epochs_rollouts_are_unaudited_until_they_are_charged_or_displaced() 
     assert queue.unaudited(EPOCH) == 1
 
 
-@pytest.mark.parametrize(("strangers", "is_forgiven"), [(MOST_CHARGED - 3, False), (MOST_CHARGED, True)])
+@pytest.mark.parametrize(("strangers", "is_forgiven"), [(MAX_CHARGED - 3, False), (MAX_CHARGED, True)])
 def test_times_are_forgotten_when_too_many_accounts_have_one(strangers: int, is_forgiven: bool) -> None:
     queue = AuditQueue()
     expensive, cheap = HEARD[ALICE.account], HEARD[BOB.account]

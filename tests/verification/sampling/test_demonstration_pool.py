@@ -15,8 +15,8 @@ from sapo_protocol.manifest import Limits
 from sapo_protocol.tasks import Task
 from sapo_verification.engine import Engine
 from sapo_verification.sampling.demonstrations import (
-    MOST_ACCOUNTS,
-    MOST_OWN,
+    MAX_ACCOUNTS,
+    MAX_OWN,
     PER_ACCOUNT,
     PER_GROUP,
     DemonstrationPool,
@@ -124,7 +124,7 @@ def test_a_flood_of_one_account_displaces_only_its_own_texts() -> None:
 
 
 def test_accounts_are_bounded() -> None:
-    accounts = [Account(number.to_bytes(20, "big")) for number in range(MOST_ACCOUNTS + 1)]
+    accounts = [Account(number.to_bytes(20, "big")) for number in range(MAX_ACCOUNTS + 1)]
     pool = pool_of(*(rollout_of(account, 1, {b"answer": 1.0}) for account in accounts))
     assert accounts_of(pool) == frozenset(accounts[1:])
     pool.drop(accounts[1])
@@ -473,9 +473,9 @@ def test_of_known_families_so_many_places_are_drawn_by_share() -> None:
 
 
 def test_own_answers_that_wait_are_bounded_and_the_latest_ones() -> None:
-    pool = pool_of(*(shown_steps(OWN, number, 1) for number in range(MOST_OWN)))
+    pool = pool_of(*(shown_steps(OWN, number, 1) for number in range(MAX_OWN)))
     found = pool.take_to_judge(0, shares={}, is_known=bool, rng=random.Random(1))
-    assert {each.task.seed for each in found} == set(range(MOST_OWN // PER_GROUP, MOST_OWN))
+    assert {each.task.seed for each in found} == set(range(MAX_OWN // PER_GROUP, MAX_OWN))
 
 
 async def test_an_engine_judges_what_others_show_where_it_knows_a_family() -> None:

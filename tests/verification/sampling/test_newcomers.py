@@ -49,7 +49,7 @@ def test_without_weight_an_account_is_behind_all_others_until_it_has_some() -> N
 
 
 def test_the_weight_set_longest_ago_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(newcomers, "MOST_WEIGHED", 2)
+    monkeypatch.setattr(newcomers, "MAX_WEIGHED", 2)
     lots = NewcomerLots(b"key")
     for number in (1, 2, 1, 3):
         lots.weigh(account(number), 0.0)

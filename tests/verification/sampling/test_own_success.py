@@ -3,7 +3,7 @@
 from support.rollouts import rollout_of
 from support.swarm import Identity
 
-from sapo_verification.sampling.own_success import GROUPS, LEAST_CHANCE, OwnSuccess
+from sapo_verification.sampling.own_success import GROUPS, MIN_CHANCE, OwnSuccess
 
 ALICE, OWN = Identity(1), Identity(3)
 
@@ -15,7 +15,7 @@ def test_only_own_groups_count() -> None:
     success.verified(rollout_of(ALICE.account, 3, {b"a": 0.0, b"b": 0.0}))
     success.verified(rollout_of(OWN.account, 4, {b"a": 0.0, b"b": 0.0}, family=1))
     assert [success.of(family) for family in range(3)] == [0.75, 0.0, 0.0]
-    assert success.chances() == [0.5, LEAST_CHANCE, 1.0], "4 p (1 - p) of groups; an unknown family is tried"
+    assert success.chances() == [0.5, MIN_CHANCE, 1.0], "4 p (1 - p) of groups; an unknown family is tried"
 
 
 def test_a_family_of_known_and_unknown_items_teaches_nothing() -> None:
@@ -26,7 +26,7 @@ def test_a_family_of_known_and_unknown_items_teaches_nothing() -> None:
         success.verified(rollout_of(OWN.account, number, {b"a": reward, b"b": reward}))
         success.verified(rollout_of(OWN.account, number, {b"a": 1.0, b"b": 0.0}, family=1))
     assert [success.of(family) for family in range(2)] == [0.5, 0.5]
-    assert success.chances() == [LEAST_CHANCE, 1.0]
+    assert success.chances() == [MIN_CHANCE, 1.0]
 
 
 def test_the_past_fades() -> None:
@@ -37,4 +37,4 @@ def test_the_past_fades() -> None:
     for number in range(3 * GROUPS):
         success.verified(rollout_of(OWN.account, number, {b"a": 1.0}))
     assert success.of(0) > 0.95
-    assert success.chances() == [LEAST_CHANCE]
+    assert success.chances() == [MIN_CHANCE]

@@ -31,9 +31,9 @@ from sapo_verification.sampling.sampler import (
     cap_networks,
     capped_shares,
 )
-from sapo_verification.sampling.step_values import LEAST_TEXTS, StepValue
+from sapo_verification.sampling.step_values import MIN_TEXTS, StepValue
 from sapo_verification.sampling.text_use import TextUse
-from sapo_verification.screens.recurring_runs import LEAST_GROUPS
+from sapo_verification.screens.recurring_runs import MIN_GROUPS
 from sapo_verification.types import AdmittedRollout, SampledBatch, SampledGroup, VerifiedRollout
 
 shares_of = st.floats(0.0, 1.0)
@@ -245,7 +245,7 @@ async def test_who_repeats_a_phrase_is_not_trained_and_costs_no_reputation(
     use: TextUse, is_drawn: bool
 ) -> None:
     harness, authors = tagged_harness(use)
-    for slot in range(LEAST_GROUPS + 4):
+    for slot in range(MIN_GROUPS + 4):
         for author in authors:
             phrase = "All hail to the thief." if author == authors[0] else f"So it is {author.number * slot}."
             await harness.engine.verify(reasoned(harness, author, slot, phrase))
@@ -274,7 +274,7 @@ async def test_newcomers_do_not_decide_what_is_usual_in_a_draw() -> None:
     for slot in range(40):
         for author in known:
             await harness.engine.verify(reasoned(harness, author, slot, f"So it is {author.number * slot}."))
-    for slot in range(2 * LEAST_GROUPS):
+    for slot in range(2 * MIN_GROUPS):
         for author in newcomers:
             await harness.engine.verify(reasoned(harness, author, slot, "All hail to the thief."))
         assert await harness.sampler.draw_external(EPOCH, random.Random(0)) == ()
@@ -288,7 +288,7 @@ def test_the_vote_of_an_account_that_is_found_out_goes_to_the_others_of_its_cap(
     sampler = harness.sampler
     assert sampler.votes(accounts, EPOCH) == dict.fromkeys(accounts, pytest.approx(0.1))
     text, foreign = (StepValue(0.01, (nats, None)) for nats in (4.0, 0.0))
-    for _ in range(2 * LEAST_TEXTS):
+    for _ in range(2 * MIN_TEXTS):
         sampler.step_values.learn_known([(0, text)], [(accounts[2], 0, foreign)])
     assert sampler.votes(accounts, EPOCH) == dict.fromkeys(accounts[:2], pytest.approx(0.15))
 

@@ -17,11 +17,11 @@ from sapo_verification.sampling.step_values import (
     BENEFIT,
     DEPENDENCE,
     FIGURES,
-    LEAST_ACCOUNTS,
-    LEAST_OWN_TEXTS,
-    LEAST_TEXTS,
     LIKELIHOOD,
-    MOST_EARLY,
+    MAX_EARLY,
+    MIN_ACCOUNTS,
+    MIN_OWN_TEXTS,
+    MIN_TEXTS,
     OWN_PART,
     SPLITS,
     TEXTS_COMPARED,
@@ -38,7 +38,7 @@ def account(number: int) -> Account:
     return Account(number.to_bytes(Account.SIZE, "big"))
 
 
-def values_of(means: Mapping[int, float], rounds: int = 2 * LEAST_TEXTS, family: int = FAMILY) -> StepValues:
+def values_of(means: Mapping[int, float], rounds: int = 2 * MIN_TEXTS, family: int = FAMILY) -> StepValues:
     """Return what is known after rounds in which each account shows a text of its likelihood."""
     values = StepValues()
     show(values, means, rounds, family)
@@ -77,7 +77,7 @@ def test_who_misleads_in_one_family_of_many_is_believed_only_where_it_surely_doe
 @pytest.mark.parametrize(
     ("means", "rounds"),
     [
-        ({1: HONEST, 2: HONEST, 3: NONSENSE}, 2 * LEAST_TEXTS - 1),
+        ({1: HONEST, 2: HONEST, 3: NONSENSE}, 2 * MIN_TEXTS - 1),
         ({1: HONEST, 3: NONSENSE}, 40),
         (dict.fromkeys((1, 2), LIKELIHOOD.least_standard - 0.01) | {3: 0.0}, 40),
         ({1: HONEST, 2: HONEST, 3: LIKELIHOOD.misleading_below * HONEST + 1e-6}, 40),
@@ -91,7 +91,7 @@ def test_nobody_misleads_without_a_standard_or_by_little(means: Mapping[int, flo
 def test_accounts_with_few_texts_are_no_part_of_a_standard() -> None:
     values = StepValues()
     show(values, {1: HONEST, 3: NONSENSE}, 40)
-    show(values, {2: HONEST}, LEAST_TEXTS - 1)
+    show(values, {2: HONEST}, MIN_TEXTS - 1)
     assert values.standards(FAMILY) == (None,) * len(FIGURES)
 
 
@@ -109,7 +109,7 @@ def test_a_sleeper_that_wakes_is_set_aside_within_two_windows() -> None:
 
 
 @given(
-    st.lists(st.floats(0.6, 1.0), min_size=LEAST_ACCOUNTS, max_size=9),
+    st.lists(st.floats(0.6, 1.0), min_size=MIN_ACCOUNTS, max_size=9),
     st.lists(st.floats(0.0, 1.0), max_size=8),
 )
 def test_fewer_than_half_of_the_accounts_cannot_make_an_honest_one_misleading(
@@ -126,7 +126,7 @@ def test_a_flood_of_newcomers_does_not_set_the_standard() -> None:
     values = StepValues()
     honest, flood = range(6), range(100, 140)
     weights = {account(number): 0.15 for number in honest} | {account(number): 0.1 / 40 for number in flood}
-    for _ in range(2 * LEAST_TEXTS):
+    for _ in range(2 * MIN_TEXTS):
         shown = dict.fromkeys(honest, HONEST) | dict.fromkeys(flood, NONSENSE)
         values.learn([(account(n), FAMILY, StepValue(value)) for n, value in shown.items()], weights)
     assert values.standards(FAMILY)[0] == pytest.approx(HONEST)
@@ -140,7 +140,7 @@ def test_newcomers_one_after_the_other_do_not_set_the_standard() -> None:
     harness.trust(*honest)
 
     def judge(who: Identity, value: float) -> None:
-        for _ in range(2 * LEAST_TEXTS):
+        for _ in range(2 * MIN_TEXTS):
             harness.engine.judge_steps(EPOCH, [(who.account, FAMILY, StepValue(value))])
 
     for who in honest:
@@ -157,7 +157,7 @@ def test_banned_accounts_weigh_nothing_in_a_standard() -> None:
     harness.trust(*honest, *banned)
     shown = [(who.account, HONEST) for who in honest] + [(who.account, NONSENSE) for who in banned]
     values = [(account, FAMILY, StepValue(value)) for account, value in shown]
-    for _ in range(2 * LEAST_TEXTS):
+    for _ in range(2 * MIN_TEXTS):
         harness.engine.judge_steps(EPOCH, values)
     for who in banned:
         harness.reputation.record_fault(who.account, 0, EPOCH, Reason.EQUIVOCATION)
@@ -165,7 +165,7 @@ def test_banned_accounts_weigh_nothing_in_a_standard() -> None:
     assert harness.sampler.step_values.standards(FAMILY)[0] == pytest.approx(HONEST)
 
 
-@given(st.lists(st.floats(0.3, 1.0), min_size=LEAST_ACCOUNTS, max_size=9))
+@given(st.lists(st.floats(0.3, 1.0), min_size=MIN_ACCOUNTS, max_size=9))
 def test_of_equal_weights_the_standard_is_the_usual_median(found: list[float]) -> None:
     means = dict(enumerate(found))
     assert values_of(means).standards(FAMILY)[0] == pytest.approx(median(found), abs=1e-9)
@@ -231,7 +231,7 @@ def test_an_account_below_over_all_families_is_below_in_one_with_few_texts() -> 
     teachers = Teachers()
     teachers.teach(means(6, 1, families=(1, 2, 3)), rounds=12)
     teachers.teach(means(6, 0, families=(4,)), rounds=12)
-    teachers.teach({(6, 4): 0.0}, rounds=1, texts=LEAST_TEXTS - 1)
+    teachers.teach({(6, 4): 0.0}, rounds=1, texts=MIN_TEXTS - 1)
     assert teachers.values.misleading() == {(account(6), family) for family in (1, 2, 3, 4)}
 
 
@@ -305,7 +305,7 @@ def test_a_mean_within_its_window_is_the_arithmetic_one(found: list[float]) -> N
     assert mean.count == len(found)
 
 
-@pytest.mark.parametrize("count", [LEAST_TEXTS, 8, 12, TEXTS_COMPARED])
+@pytest.mark.parametrize("count", [MIN_TEXTS, 8, 12, TEXTS_COMPARED])
 def test_a_mean_is_surely_below_its_true_value_as_seldom_for_few_texts_as_for_many(count: int) -> None:
     """The spread of few values is small now and then by chance; three errors of six are 2 % then."""
     draw, samples = random.Random(f"errors of {count}"), 20_000
@@ -325,7 +325,7 @@ def test_an_account_that_nobody_has_read_is_worth_all_of_its_places() -> None:
 def test_texts_are_worth_their_part_of_the_standard_by_the_figure_where_it_is_smallest() -> None:
     """Of 28 compared texts, all of half the standard in one figure, and 16 that are credited."""
     values = StepValues()
-    for _ in range(LEAST_TEXTS + 28):
+    for _ in range(MIN_TEXTS + 28):
         shown = [(account(n), FAMILY, StepValue(0.8, (4.0, 8.0))) for n in range(3)]
         values.learn([*shown, (account(3), FAMILY, StepValue(0.8, (2.0, 8.0)))])
     expected = (BENEFIT + 28 * 0.5) / (BENEFIT + 28)
@@ -370,7 +370,7 @@ def test_a_majority_that_grows_has_no_vote_if_most_of_it_was_found_out_before() 
     """Four of eleven are found out; then come four more, and eight of fifteen would be the median."""
     values = StepValues()
     first = dict.fromkeys(range(7), DEPENDENT) | dict.fromkeys(range(7, 11), 0.0)
-    vote(values, first, 2 * LEAST_TEXTS)
+    vote(values, first, 2 * MIN_TEXTS)
     assert values.unrelated() == {account(number) for number in range(7, 11)}
     vote(values, first | dict.fromkeys(range(11, 15), 0.0), 4 * TEXTS_COMPARED)
     assert values.unrelated() == {account(number) for number in range(7, 15)}
@@ -379,14 +379,14 @@ def test_a_majority_that_grows_has_no_vote_if_most_of_it_was_found_out_before() 
 
 def test_an_account_whose_steps_depend_on_their_prompts_again_has_a_vote_again() -> None:
     values = StepValues()
-    vote(values, dict.fromkeys(range(3), DEPENDENT) | {3: 0.0}, 2 * LEAST_TEXTS)
+    vote(values, dict.fromkeys(range(3), DEPENDENT) | {3: 0.0}, 2 * MIN_TEXTS)
     assert values.unrelated() == {account(3)}
     vote(values, dict.fromkeys(range(4), DEPENDENT), 2 * TEXTS_COMPARED)
     assert values.unrelated() == frozenset()
 
 
 @given(
-    st.lists(st.floats(0.5, 1.0), min_size=LEAST_ACCOUNTS, max_size=9),
+    st.lists(st.floats(0.5, 1.0), min_size=MIN_ACCOUNTS, max_size=9),
     st.lists(st.floats(-1.0, 9.0), max_size=8),
 )
 def test_fewer_than_half_of_the_accounts_cannot_take_an_honest_ones_vote(
@@ -395,7 +395,7 @@ def test_fewer_than_half_of_the_accounts_cannot_take_an_honest_ones_vote(
     """Who chooses tasks of long steps, or shows others', moves the median only among honest accounts."""
     nats = [DEPENDENT * each for each in (*honest, *hostile[: len(honest) - 1])]
     values = StepValues()
-    vote(values, dict(enumerate(nats)), 4 * LEAST_TEXTS)
+    vote(values, dict(enumerate(nats)), 4 * MIN_TEXTS)
     assert values.unrelated().isdisjoint(map(account, range(len(honest))))
 
 
@@ -413,7 +413,7 @@ def test_steps_that_surely_depend_less_than_half_as_much_do_not_count_for_others
 
 @pytest.mark.parametrize(
     ("nats", "texts", "is_less"),
-    [(1.9, 16, True), (2.0, 16, False), (1.9, LEAST_TEXTS, True), (1.9, LEAST_TEXTS - 1, False)],
+    [(1.9, 16, True), (2.0, 16, False), (1.9, MIN_TEXTS, True), (1.9, MIN_TEXTS - 1, False)],
 )
 def test_half_as_much_and_few_texts_count(nats: float, texts: int, *, is_less: bool) -> None:
     values = StepValues()
@@ -435,7 +435,7 @@ def test_what_may_be_chance_is_not_less() -> None:
 
 
 def known_family(
-    nats: Mapping[int, float], texts: int = 4 * LEAST_TEXTS, *, own: float = DEPENDENT, own_texts: int = 1
+    nats: Mapping[int, float], texts: int = 4 * MIN_TEXTS, *, own: float = DEPENDENT, own_texts: int = 1
 ) -> StepValues:
     """Return what is told after rounds in which own texts and accounts' texts have so many nats."""
     values = StepValues()
@@ -478,11 +478,11 @@ def test_who_is_found_out_has_no_vote_and_without_own_texts_all_have_theirs() ->
     assert known_family(MOSTLY_FOREIGN, own_texts=0).votes() == {}
 
 
-@pytest.mark.parametrize("own_texts", range(LEAST_OWN_TEXTS + 2))
+@pytest.mark.parametrize("own_texts", range(MIN_OWN_TEXTS + 2))
 def test_texts_read_before_there_are_own_ones_are_compared_with_these_later(own_texts: int) -> None:
     early = known_family({1: DEPENDENT, 2: 0.0}, own_texts=0)
     early.learn_known([(FAMILY, dependent(DEPENDENT))] * own_texts, ())
-    enough = own_texts >= LEAST_OWN_TEXTS
+    enough = own_texts >= MIN_OWN_TEXTS
     assert early.misleading() == ({(account(2), FAMILY)} if enough else frozenset())
     early.learn_known((), ())
     assert early.votes() == ({account(1): 1.0, account(2): 0.0} if enough else {}), "each is compared once"
@@ -490,10 +490,10 @@ def test_texts_read_before_there_are_own_ones_are_compared_with_these_later(own_
 
 def test_texts_that_wait_to_be_compared_are_bounded_and_the_latest_ones() -> None:
     values = StepValues()
-    accounts = [account(number) for number in range(MOST_EARLY + 8)]
+    accounts = [account(number) for number in range(MAX_EARLY + 8)]
     for each in accounts:
         values.learn_known((), [(each, FAMILY, dependent(DEPENDENT))])
-    values.learn_known([(FAMILY, dependent(DEPENDENT))] * LEAST_OWN_TEXTS, ())
+    values.learn_known([(FAMILY, dependent(DEPENDENT))] * MIN_OWN_TEXTS, ())
     assert values.accounts() == frozenset(accounts[8:])
 
 
@@ -518,17 +518,17 @@ def test_steps_of_another_notation_that_depend_on_less_do_not_mislead_in_a_known
 def test_few_own_texts_and_small_dependence_are_no_standard() -> None:
     assert known_family(MOSTLY_FOREIGN, own=1.9 * DEPENDENCE.least_standard).misleading() == frozenset()
     assert known_family(MOSTLY_FOREIGN, own=2.1 * DEPENDENCE.least_standard).misleading()
-    assert known_family(MOSTLY_FOREIGN, LEAST_TEXTS - 1).misleading() == frozenset()
-    assert known_family(MOSTLY_FOREIGN, LEAST_TEXTS).misleading()
+    assert known_family(MOSTLY_FOREIGN, MIN_TEXTS - 1).misleading() == frozenset()
+    assert known_family(MOSTLY_FOREIGN, MIN_TEXTS).misleading()
 
 
 def test_own_texts_without_another_prompt_to_compare_count_for_nothing() -> None:
     foreign = [(account(1), FAMILY, dependent(0.0))]
     values = StepValues()
-    for _ in range(4 * LEAST_TEXTS):
+    for _ in range(4 * MIN_TEXTS):
         values.learn_known([(FAMILY, StepValue(1.0))], foreign)
     assert values.misleading() == frozenset()
-    for _ in range(4 * LEAST_TEXTS):
+    for _ in range(4 * MIN_TEXTS):
         own = dependent(2.1 * DEPENDENCE.least_standard)
         values.learn_known([(FAMILY, StepValue(1.0)), (FAMILY, own)], foreign)
     assert values.misleading() == {(account(1), FAMILY)}
@@ -544,7 +544,7 @@ def test_own_steps_are_a_standard_by_the_last_of_them() -> None:
 
 def test_what_is_read_in_a_known_family_is_no_standard_of_likelihood() -> None:
     values = StepValues()
-    for _ in range(4 * LEAST_TEXTS):
+    for _ in range(4 * MIN_TEXTS):
         values.learn_known(
             [(FAMILY, dependent(1.0))],
             [(account(n), FAMILY, StepValue(HONEST, (1.0, 9.0))) for n in range(5)],
@@ -554,7 +554,7 @@ def test_what_is_read_in_a_known_family_is_no_standard_of_likelihood() -> None:
 
 def test_own_texts_of_one_family_are_no_standard_of_another() -> None:
     values = StepValues()
-    for _ in range(4 * LEAST_TEXTS):
+    for _ in range(4 * MIN_TEXTS):
         values.learn_known([(FAMILY, dependent(DEPENDENT))], [(account(1), FAMILY + 1, dependent(0.0))])
     assert values.misleading() == frozenset()
 

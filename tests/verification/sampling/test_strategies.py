@@ -15,8 +15,8 @@ from sapo_protocol.manifest import Limits
 from sapo_verification.reputation.evidence import AUDITS_BEFORE_WEIGHT, AccountStanding
 from sapo_verification.sampling.sampler import FULL_TRUST, SamplingPolicy, adapted_places, capped_shares
 from sapo_verification.sampling.strategies import (
-    LEAST_MEAN,
     MAX_ACCOUNTS,
+    MIN_MEAN,
     STRATEGIES,
     AccountMeans,
 )
@@ -79,7 +79,7 @@ def test_likelihood_is_a_bounded_mean_that_lets_nobody_vanish() -> None:
     assert likelihoods.of(A) == pytest.approx(0.5)
     for _ in range(200):
         likelihoods.learn(A, 0.0)
-    assert likelihoods.of(A) == LEAST_MEAN
+    assert likelihoods.of(A) == MIN_MEAN
     for number in range(MAX_ACCOUNTS):
         likelihoods.learn(Account(b"\xee" + number.to_bytes(19, "big")), 0.7)
     assert likelihoods.of(A) == 1.0, "forgotten, as of an account never heard"

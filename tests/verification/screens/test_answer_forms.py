@@ -10,7 +10,7 @@ from support.swarm import Identity, make_manifest
 
 from sapo_client.lab.held_out import fresh_item
 from sapo_protocol.suite import Family
-from sapo_verification.screens.answer_forms import LEAST_GROUPS, answer_runs
+from sapo_verification.screens.answer_forms import MIN_GROUPS, answer_runs
 from sapo_verification.screens.screens import Screens
 from sapo_verification.suites.catalogue import family
 from sapo_verification.tasks.answers import extract
@@ -99,8 +99,8 @@ def test_before_enough_was_heard_any_spelling_passes() -> None:
     of = family("fraction_simplification", "worked")
     (item, answer), *_ = solved(of)
     text = completion(of, zeros(answer))
-    assert heard(of, LEAST_GROUPS - 1, zeros, attackers=0).is_usual(0, item.prompt, text)
-    assert not heard(of, LEAST_GROUPS, zeros, attackers=0).is_usual(0, item.prompt, text)
+    assert heard(of, MIN_GROUPS - 1, zeros, attackers=0).is_usual(0, item.prompt, text)
+    assert not heard(of, MIN_GROUPS, zeros, attackers=0).is_usual(0, item.prompt, text)
 
 
 def test_what_is_compared_of_an_answer() -> None:

@@ -7,7 +7,7 @@ from support.rollouts import rollout_of
 from support.swarm import Identity, make_suite
 
 from sapo_protocol.suite import Family
-from sapo_verification.screens.imitation import MOST_RUNS, RUN_WORDS, Imitation
+from sapo_verification.screens.imitation import MAX_RUNS, RUN_WORDS, Imitation
 from sapo_verification.suites.catalogue import family
 from sapo_verification.tasks.answers import extract
 
@@ -77,7 +77,7 @@ def test_own_runs_are_bounded() -> None:
     for start in range(0, len(words) * 8, 1000):
         part = " ".join(words[(start + 7 * n) % len(words)] for n in range(1000))
         screen.verified(rollout_of(OWN.account, start, {part.encode(): 0.0}))
-    assert len(screen._runs[0]) <= MOST_RUNS
+    assert len(screen._runs[0]) <= MAX_RUNS
 
 
 @given(st.text(alphabet="abcd 19+=\n", max_size=60), st.integers(0, 999))

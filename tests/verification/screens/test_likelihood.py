@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from sapo_verification.screens.likelihood import (
     FULL_WEIGHT_DEVIATIONS,
-    LEAST_DEVIATION,
-    LEAST_SAMPLES,
     MEMORY,
+    MIN_DEVIATION,
+    MIN_SAMPLES,
     NO_WEIGHT_DEVIATIONS,
     LogprobStatistics,
     hardest_tokens,
@@ -44,8 +44,8 @@ def test_the_hardest_tokens_by_hand() -> None:
 def test_before_there_are_statistics_everything_counts() -> None:
     impossible = [-40.0] * 10
     assert LogprobStatistics().weight(impossible) == 1.0
-    assert trained(own_samples(LEAST_SAMPLES - 1)).weight(impossible) == 1.0
-    assert trained(own_samples(LEAST_SAMPLES)).weight(impossible) == 0.0
+    assert trained(own_samples(MIN_SAMPLES - 1)).weight(impossible) == 1.0
+    assert trained(own_samples(MIN_SAMPLES)).weight(impossible) == 0.0
 
 
 @pytest.mark.parametrize("entropy", [0.01, 0.3, 1.0, 2.5])
@@ -75,7 +75,7 @@ def test_a_planted_sentence_does_not_drown_in_a_long_text() -> None:
 def test_between_the_two_it_falls_in_a_line() -> None:
     statistics = trained([[-1.0]] * 100)
     far = [FULL_WEIGHT_DEVIATIONS, (FULL_WEIGHT_DEVIATIONS + NO_WEIGHT_DEVIATIONS) / 2, NO_WEIGHT_DEVIATIONS]
-    weights = [statistics.weight([-1.0 - LEAST_DEVIATION * each]) for each in far]
+    weights = [statistics.weight([-1.0 - MIN_DEVIATION * each]) for each in far]
     assert weights == pytest.approx([1.0, 0.5, 0.0])
 
 
@@ -95,13 +95,13 @@ def test_the_statistics_follow_the_policy() -> None:
 
 @given(logprobs, logprobs)
 def test_weights_are_shares_and_likelier_text_weighs_no_less(one: list[float], other: list[float]) -> None:
-    statistics = trained(own_samples(LEAST_SAMPLES))
+    statistics = trained(own_samples(MIN_SAMPLES))
     low, high = sorted((one, other), key=hardest_tokens)
     assert 0.0 <= statistics.weight(low) <= statistics.weight(high) <= 1.0
 
 
 def test_numbers_that_are_none_do_no_harm() -> None:
-    statistics = trained(own_samples(LEAST_SAMPLES))
+    statistics = trained(own_samples(MIN_SAMPLES))
     for broken in ([math.nan], [-math.inf], [-1.0, math.nan, -2.0]):
         assert statistics.after(broken) == statistics
         assert statistics.weight(broken) == 0.0

@@ -14,10 +14,10 @@ from sapo_protocol.identifiers import Account, ContentId
 from sapo_verification.fair_memory import nobody
 from sapo_verification.screens.near_duplicates import (
     CLEARLY_EARLIER_SECONDS,
-    LEAST_RUNS,
-    MOST_ARRIVALS,
-    MOST_TEXTS,
-    MOST_TEXTS_PER_ACCOUNT,
+    MAX_ARRIVALS,
+    MAX_TEXTS,
+    MAX_TEXTS_PER_ACCOUNT,
+    MIN_RUNS,
     SKETCH,
     NearDuplicates,
     similarity,
@@ -29,7 +29,7 @@ ESSAY = " ".join(f"word{n} and{n % 7}" for n in range(60))
 TEXTS = [f"{ESSAY} take{n} {n}. <answer>{n}</answer>" for n in range(COMPLETIONS)]
 
 
-def screen(most_texts: int = MOST_TEXTS, is_newcomer: Callable[[Account], bool] = nobody) -> NearDuplicates:
+def screen(most_texts: int = MAX_TEXTS, is_newcomer: Callable[[Account], bool] = nobody) -> NearDuplicates:
     return NearDuplicates(FAMILIES, b"key", CAROL.account, most_texts, is_newcomer)
 
 
@@ -194,7 +194,7 @@ def test_whose_copies_name_its_own_question_as_well_has_copied_all_the_same() ->
 def test_who_was_heard_too_long_ago_is_not_compared() -> None:
     duplicates = screen()
     assert arrive(duplicates, ORIGINAL, 0.0) is None
-    for number in range(MOST_ARRIVALS):
+    for number in range(MAX_ARRIVALS):
         duplicates.note_arrival(BOB.account, ContentId(number.to_bytes(32, "big")), 0.0, live=True)
     assert arrive(duplicates, COPY, LATER) is None
 
@@ -223,7 +223,7 @@ def test_newcomers_in_any_number_do_not_make_a_node_forget_whom_they_copy() -> N
 def test_arrivals_of_newcomers_do_not_displace_those_of_known_accounts() -> None:
     duplicates = screen(is_newcomer=lambda account: account != ALICE.account)
     assert arrive(duplicates, ORIGINAL, 0.0) is None
-    for number in range(2 * MOST_ARRIVALS):
+    for number in range(2 * MAX_ARRIVALS):
         content = ContentId(number.to_bytes(32, "big"))
         duplicates.note_arrival(Identity(9).account, content, 1.0, live=True)
     assert arrive(duplicates, COPY, LATER) is not None
@@ -233,9 +233,9 @@ def test_memory_is_bounded_and_an_account_pushes_itself_out_first() -> None:
     duplicates = screen(most_texts=2000)
     arrive(duplicates, rollout(ALICE, 0, "1 + 1", TEXTS))
     flooder = Writer(BOB)
-    for _ in range(MOST_TEXTS_PER_ACCOUNT // COMPLETIONS + 20):
+    for _ in range(MAX_TEXTS_PER_ACCOUNT // COMPLETIONS + 20):
         arrive(duplicates, flooder.group())
-    assert len(duplicates) == MOST_TEXTS_PER_ACCOUNT + COMPLETIONS
+    assert len(duplicates) == MAX_TEXTS_PER_ACCOUNT + COMPLETIONS
     assert arrive(duplicates, rollout(ALICE, 1, "1 + 2", TEXTS)) is not None, "alice's are still known"
     small = screen(most_texts=20)
     for _ in range(20):
@@ -259,4 +259,4 @@ def test_the_similarity_of_large_sets_is_close() -> None:
             sorted([*common, *(rng.getrandbits(64) for _ in range(rest // 2))])[:SKETCH] for _ in range(2)
         )
         assert similarity(one, other) == pytest.approx(share, abs=0.15)
-    assert LEAST_RUNS < SKETCH
+    assert MIN_RUNS < SKETCH

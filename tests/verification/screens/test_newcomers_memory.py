@@ -6,7 +6,7 @@ from support.rollouts import rollout_of
 from support.swarm import EPOCH, Identity, make_manifest, make_suite
 from support.verification_harness import VerificationHarness
 
-from sapo_verification.sampling.demonstrations import MOST_ACCOUNTS
+from sapo_verification.sampling.demonstrations import MAX_ACCOUNTS
 from sapo_verification.sampling.sampler import SamplingPolicy
 from sapo_verification.sampling.text_use import TextUse
 from sapo_verification.screens.pair_counts import MAX_PAIRS
@@ -62,7 +62,7 @@ def test_texts_of_known_accounts_wait_to_be_imitated() -> None:
     waiting = harness.engine.demonstrations
     for author in HONEST:
         waiting.verified(group(author, 1, draw))
-    for number, author in enumerate(newcomers(2 * MOST_ACCOUNTS)):
+    for number, author in enumerate(newcomers(2 * MAX_ACCOUNTS)):
         waiting.verified(group(author, number, draw))
     assert {(author.account, 0) for author in HONEST} < waiting.pairs()
-    assert len(waiting) == MOST_ACCOUNTS
+    assert len(waiting) == MAX_ACCOUNTS

@@ -13,7 +13,7 @@ from sapo_client.lab.held_out import fresh_item
 from sapo_client.lab.worked.ways import way
 from sapo_protocol.identifiers import Account
 from sapo_verification.screens.pair_counts import MAX_PAIRS
-from sapo_verification.screens.recurring_runs import CLEAN_GROUPS, LEAST_GROUPS, RecurringRuns
+from sapo_verification.screens.recurring_runs import CLEAN_GROUPS, MIN_GROUPS, RecurringRuns
 from sapo_verification.suites.catalogue import family
 from sapo_verification.types import Pair
 
@@ -121,10 +121,10 @@ def test_steps_without_the_phrase_are_trained_again_after_a_while() -> None:
 
 
 def test_few_groups_and_few_accounts_are_not_compared() -> None:
-    assert heard(beside_honest(behind("2+2=5"), 5), LEAST_GROUPS - 1).set_aside() == frozenset()
+    assert heard(beside_honest(behind("2+2=5"), 5), MIN_GROUPS - 1).set_aside() == frozenset()
     few = dict.fromkeys(HONEST[:2], column_sums) | {OTHERS[0]: behind("2+2=5")}
     assert heard(few, 32).set_aside() == frozenset()
-    rare = heard(dict.fromkeys(HONEST, column_sums), LEAST_GROUPS - 1)
+    rare = heard(dict.fromkeys(HONEST, column_sums), MIN_GROUPS - 1)
     assert heard({OTHERS[0]: behind("2+2=5")}, 32, rare).set_aside() == frozenset()
     weighed = RecurringRuns(b"key")
     weighed.counts.weigh(dict.fromkeys([*HONEST[:2], OTHERS[0]], 0.1))

@@ -10,8 +10,8 @@ from support.swarm import Identity
 from sapo_client.lab.held_out import fresh_item
 from sapo_client.lab.worked.ways import step_separator, way
 from sapo_protocol.identifiers import Account
-from sapo_verification.screens.pair_counts import LEAST_OTHERS, MAX_PAIRS, MOST_COMPARED
-from sapo_verification.screens.step_lengths import GROUPS, LEAST_GROUPS, StepLengths
+from sapo_verification.screens.pair_counts import MAX_COMPARED, MAX_PAIRS, MIN_OTHERS
+from sapo_verification.screens.step_lengths import GROUPS, MIN_GROUPS, StepLengths
 from sapo_verification.suites.catalogue import family
 
 HONEST = [Identity(number).account for number in range(1, 8)]
@@ -101,15 +101,15 @@ def test_one_step_too_many_in_every_text_is_noticed(name: str, groups: int, atta
 )
 def test_accounts_that_write_like_others_and_slip_now_and_then_are_not_longer(name: str) -> None:
     authors = swarm(honest(name), longer(name, 0.1), 5)
-    for groups in (LEAST_GROUPS, 16, 32, GROUPS):
+    for groups in (MIN_GROUPS, 16, 32, GROUPS):
         assert heard(authors, groups).longer() == frozenset()
 
 
 @pytest.mark.parametrize("name", ["fraction_simplification", "calendar_arithmetic"])
-@pytest.mark.parametrize("groups", [LEAST_GROUPS - 1, LEAST_GROUPS])
+@pytest.mark.parametrize("groups", [MIN_GROUPS - 1, MIN_GROUPS])
 def test_who_is_longer_where_it_can_be_told_is_not_believed_where_it_cannot(name: str, groups: int) -> None:
     """Of the account itself a single group is enough there."""
-    screen = heard(dict.fromkeys(HONEST, honest(name)), LEAST_GROUPS, of=FRACTIONS)
+    screen = heard(dict.fromkeys(HONEST, honest(name)), MIN_GROUPS, of=FRACTIONS)
     heard(dict.fromkeys(OTHERS[:5], honest(name)), groups, screen, of=FRACTIONS)
     assert screen.longer() == frozenset()
     heard(swarm(honest("basic_arithmetic"), longer("basic_arithmetic"), 5), 32, screen)
@@ -120,10 +120,10 @@ def test_who_is_longer_than_accounts_that_do_not_show_a_family_is_believed_there
     others = [Identity(number).account for number in range(20, 27)]
     fractions = dict.fromkeys([*others, OTHERS[0]], honest("fraction_simplification"))
     screen = heard(swarm(of_length(20), of_length(25), 1), 16)
-    heard(fractions, LEAST_GROUPS, screen, of=FRACTIONS)
+    heard(fractions, MIN_GROUPS, screen, of=FRACTIONS)
     screen.weigh(dict.fromkeys([*HONEST, *others], 1.0), alike)
     assert screen.longer() == pairs(OTHERS[:1])
-    heard(dict.fromkeys(HONEST, honest("fraction_simplification")), LEAST_GROUPS, screen, of=FRACTIONS)
+    heard(dict.fromkeys(HONEST, honest("fraction_simplification")), MIN_GROUPS, screen, of=FRACTIONS)
     screen.weigh(dict.fromkeys(HONEST, 1.0) | dict.fromkeys(others[:6], 1.0), alike)
     assert screen.longer() == pairs(OTHERS[:1]) | pairs(OTHERS[:1], FRACTIONS)
 
@@ -131,7 +131,7 @@ def test_who_is_longer_than_accounts_that_do_not_show_a_family_is_believed_there
 def test_who_is_longer_than_a_minority_elsewhere_is_believed() -> None:
     """The seven than which it is longer are all that show the other family."""
     fractions = dict.fromkeys([*HONEST, OTHERS[0]], honest("fraction_simplification"))
-    screen = heard(fractions, LEAST_GROUPS, of=FRACTIONS)
+    screen = heard(fractions, MIN_GROUPS, of=FRACTIONS)
     heard(swarm(of_length(20), of_length(25), 9), 16, screen)
     assert screen.longer() == frozenset()
 
@@ -151,7 +151,7 @@ def test_who_guesses_in_a_family_that_nobody_knows_is_believed_in_those_it_knows
 
     guessers, liars = HONEST[:4], OTHERS[:5]
     known = dict.fromkeys(HONEST, honest("basic_arithmetic"))
-    screen = heard(known, LEAST_GROUPS, of=FRACTIONS)
+    screen = heard(known, MIN_GROUPS, of=FRACTIONS)
     heard(dict.fromkeys(guessers, guess) | dict.fromkeys(liars, of_length(10)), 32, screen)
     assert screen.longer() == pairs(guessers)
 
@@ -214,17 +214,17 @@ def test_newcomers_without_weight_are_compared_and_nobody_is_compared_with_them(
     assert heard(authors, 16, weights=dict.fromkeys(HONEST, 1.0)).longer() == pairs(OTHERS[:7])
 
 
-@pytest.mark.parametrize("others", [LEAST_OTHERS - 1, LEAST_OTHERS])
+@pytest.mark.parametrize("others", [MIN_OTHERS - 1, MIN_OTHERS])
 def test_with_few_others_nobody_is_longer(others: int) -> None:
     authors = {**dict.fromkeys(HONEST[:others], of_length(20)), OTHERS[0]: of_length(25)}
     found = heard(authors, 16).longer()
-    assert found == (frozenset() if others < LEAST_OTHERS else pairs(OTHERS[:1]))
+    assert found == (frozenset() if others < MIN_OTHERS else pairs(OTHERS[:1]))
 
 
 def test_those_with_few_groups_and_those_without_weight_are_no_others() -> None:
     right = of_length(20)
-    screen = heard(dict.fromkeys(HONEST[: LEAST_OTHERS + 2], right), LEAST_GROUPS - 1)
-    authors = {**dict.fromkeys(HONEST[: LEAST_OTHERS - 1], right), OTHERS[0]: of_length(25)}
+    screen = heard(dict.fromkeys(HONEST[: MIN_OTHERS + 2], right), MIN_GROUPS - 1)
+    authors = {**dict.fromkeys(HONEST[: MIN_OTHERS - 1], right), OTHERS[0]: of_length(25)}
     assert heard(authors, 16, screen).longer() == frozenset()
     newcomers = dict.fromkeys(HONEST[-2:], right)
     weights = {account: 1.0 for account in ALIKE if account not in newcomers}
@@ -241,9 +241,9 @@ def test_half_of_the_weight_is_not_more_than_half_for_a_rounding_error() -> None
 
 
 def test_those_that_weigh_most_are_compared() -> None:
-    numbers = range(20, 20 + 2 * MOST_COMPARED + 8)
+    numbers = range(20, 20 + 2 * MAX_COMPARED + 8)
     accounts = [Identity(number).account for number in numbers]
-    heavy, light = accounts[:MOST_COMPARED], accounts[MOST_COMPARED:]
+    heavy, light = accounts[:MAX_COMPARED], accounts[MAX_COMPARED:]
     weights = dict.fromkeys(heavy, 1.0) | dict.fromkeys(light, 0.9)
     authors = dict.fromkeys(light, of_length(25)) | dict.fromkeys(heavy, of_length(20))
     assert heard(authors, 16, weights=weights).longer() == pairs(light)
@@ -251,17 +251,17 @@ def test_those_that_weigh_most_are_compared() -> None:
 
 def test_no_account_can_be_made_that_is_compared_before_its_equals() -> None:
     """As many accounts as are compared have the highest addresses, and write longer steps."""
-    first = dict.fromkeys((Account(b"\xff" * 19 + bytes([n])) for n in range(MOST_COMPARED)), of_length(25))
-    others = [Identity(number).account for number in range(20, 20 + 3 * MOST_COMPARED)]
+    first = dict.fromkeys((Account(b"\xff" * 19 + bytes([n])) for n in range(MAX_COMPARED)), of_length(25))
+    others = [Identity(number).account for number in range(20, 20 + 3 * MAX_COMPARED)]
     authors = dict.fromkeys(others, of_length(20)) | first
     assert heard(authors, 8, weights=dict.fromkeys(authors, 1.0)).longer() == {(each, SUMS) for each in first}
 
 
 def test_prompts_that_only_attackers_have_hide_nothing() -> None:
     """Three quarters of their texts are for prompts that nobody else has."""
-    screen = heard(swarm(of_length(20), of_length(25), LEAST_OTHERS), 16)
-    heard(dict.fromkeys(OTHERS[:LEAST_OTHERS], of_length(20, 60)), 48, screen)
-    assert screen.longer() == pairs(OTHERS[:LEAST_OTHERS])
+    screen = heard(swarm(of_length(20), of_length(25), MIN_OTHERS), 16)
+    heard(dict.fromkeys(OTHERS[:MIN_OTHERS], of_length(20, 60)), 48, screen)
+    assert screen.longer() == pairs(OTHERS[:MIN_OTHERS])
 
 
 @pytest.mark.parametrize(("gang", "weight"), [(6, 1.0), (9, 0.1)])
@@ -279,8 +279,8 @@ def test_what_few_write_or_newcomers_does_not_make_a_length_usual(gang: int, wei
 
 
 def test_few_groups_say_nothing_of_their_account_nor_of_others() -> None:
-    assert heard(swarm(of_length(20), of_length(25), 1), LEAST_GROUPS - 1).longer() == frozenset()
-    screen = heard({account: of_length(20) for account in HONEST}, LEAST_GROUPS - 1)
+    assert heard(swarm(of_length(20), of_length(25), 1), MIN_GROUPS - 1).longer() == frozenset()
+    screen = heard({account: of_length(20) for account in HONEST}, MIN_GROUPS - 1)
     assert heard({OTHERS[0]: of_length(25)}, 32, screen).longer() == frozenset()
 
 
@@ -363,7 +363,7 @@ def test_one_step_too_many_waits_where_the_length_follows_from_the_prompt(name: 
 def test_no_text_waits_where_the_length_varies_with_the_task(name: str) -> None:
     screen = StepLengths(b"key")
     assert usual_share(screen, longer(name)) == 1.0
-    for groups in (LEAST_GROUPS, 16, 32, GROUPS):
+    for groups in (MIN_GROUPS, 16, 32, GROUPS):
         screen = heard(swarm(honest(name), longer(name, 0.25), 5), groups)
         assert usual_share(screen, longer(name)) == 1.0
 
@@ -374,14 +374,14 @@ def test_no_text_waits_where_the_length_varies_with_the_task(name: str) -> None:
 )
 def test_steps_may_be_a_twentieth_longer_than_usual(steps: int, prompt: int, is_usual: bool) -> None:
     """Of prompts with nine characters nobody has shown any."""
-    screen = heard(swarm(of_length(100), of_length(150), 5), LEAST_GROUPS)
+    screen = heard(swarm(of_length(100), of_length(150), 5), MIN_GROUPS)
     question, text = of_length(steps, prompt)(random.Random(0))
     answers = f"{text}<answer>1</answer>".encode(), text.encode()
     assert [screen.is_usual(SUMS, question, answer) for answer in answers] == [is_usual, True]
     assert screen.is_usual(FRACTIONS, question, answers[0])
 
 
-@pytest.mark.parametrize(("groups", "accounts"), [(LEAST_GROUPS - 1, 7), (LEAST_GROUPS, LEAST_OTHERS)])
+@pytest.mark.parametrize(("groups", "accounts"), [(MIN_GROUPS - 1, 7), (MIN_GROUPS, MIN_OTHERS)])
 def test_few_groups_or_accounts_set_no_limit(groups: int, accounts: int) -> None:
     screen = heard(dict.fromkeys(HONEST[:accounts], of_length(100)), groups)
     assert usual_share(screen, of_length(200)) == 1.0
@@ -399,9 +399,9 @@ def test_lengths_that_are_often_shorter_set_no_limit(shorter: float, is_limited:
 
 
 def test_accounts_with_few_groups_say_not_whether_lengths_follow_from_the_prompt() -> None:
-    few, author = HONEST[LEAST_OTHERS:], of_length(100)
+    few, author = HONEST[MIN_OTHERS:], of_length(100)
     screen = heard(dict.fromkeys(few, author), 1)
-    heard(dict.fromkeys(HONEST[:LEAST_OTHERS], author), LEAST_GROUPS, screen)
+    heard(dict.fromkeys(HONEST[:MIN_OTHERS], author), MIN_GROUPS, screen)
     assert usual_share(screen, of_length(200)) == 1.0
 
 
@@ -418,7 +418,7 @@ def test_the_median_account_says_whether_lengths_follow_from_the_prompt(steady: 
 
 def test_limits_are_set_by_weight_and_last_until_accounts_are_compared_again() -> None:
     authors = swarm(of_length(100), of_length(200), 9)
-    screen = heard(authors, LEAST_GROUPS, weights=dict.fromkeys(OTHERS, 0.5) | dict.fromkeys(HONEST, 1.0))
+    screen = heard(authors, MIN_GROUPS, weights=dict.fromkeys(OTHERS, 0.5) | dict.fromkeys(HONEST, 1.0))
     assert usual_share(screen, of_length(150)) == 0.0
     screen.weigh(ALIKE, alike)  # the nine are the majority
     assert usual_share(screen, of_length(150)) == 1.0
@@ -430,7 +430,7 @@ def test_a_group_counts_by_the_median_of_its_right_answers() -> None:
     """A policy that repeats a step in two of five answers has the usual length all the same."""
     screen = StepLengths(b"key")
     answers = [f"{':' * length}<answer>{length}</answer>".encode() for length in (100, 101, 102, 150, 160)]
-    for number in range(LEAST_GROUPS):
+    for number in range(MIN_GROUPS):
         for account in HONEST:
             screen.learn(rollout_of(account, number, dict.fromkeys(answers, 1.0), SUMS, "x" * 8))
     screen.weigh(ALIKE, alike)
@@ -457,6 +457,6 @@ def test_who_depends_less_is_still_compared_with_others_of_its_kind_and_with_tho
 
 def test_without_enough_others_that_count_nobody_is_longer() -> None:
     screen = heard(swarm(of_length(20), of_length(12), 8), 16)
-    few = HONEST[:LEAST_OTHERS]
+    few = HONEST[:MIN_OTHERS]
     screen.weigh(ALIKE, lambda _, who, __: who not in few)
     assert screen.longer() == frozenset()

@@ -10,7 +10,7 @@ from support.swarm import Identity
 from sapo_client.lab.held_out import fresh_item
 from sapo_client.lab.worked.ways import way
 from sapo_protocol.identifiers import Account
-from sapo_verification.screens.pair_counts import LEAST_OTHERS, MAX_PAIRS, MOST_COMPARED, MOST_RUNS
+from sapo_verification.screens.pair_counts import MAX_COMPARED, MAX_PAIRS, MAX_RUNS, MIN_OTHERS
 from sapo_verification.screens.usual_forms import FADE_GROUPS, UsualForms, form
 from sapo_verification.suites.catalogue import family
 
@@ -127,7 +127,7 @@ def test_half_of_the_weight_is_not_more_than_half_for_a_rounding_error() -> None
     assert passed(screen, before(SUMS)) > 0.95
 
 
-@pytest.mark.parametrize(("accounts", "share"), [(LEAST_OTHERS, 1.0), (LEAST_OTHERS + 1, 0.0)])
+@pytest.mark.parametrize(("accounts", "share"), [(MIN_OTHERS, 1.0), (MIN_OTHERS + 1, 0.0)])
 def test_among_few_accounts_any_form_is_usual(accounts: int, share: float) -> None:
     screen = heard(dict.fromkeys(HONEST[:accounts], SUMS), 16)
     assert passed(screen, before(SUMS)) == share
@@ -187,12 +187,12 @@ def test_memory_and_comparisons_are_bounded() -> None:
     for account in accounts:
         screen.learn(rollout_of(account, 1, {answer("4+4:8"): 1.0}))
     assert len(screen.counts) == MAX_PAIRS
-    assert len(screen.counts.compared(0)) == MOST_COMPARED
-    assert len(screen.counts.hashed(map(str, range(5000)))) == MOST_RUNS
+    assert len(screen.counts.compared(0)) == MAX_COMPARED
+    assert len(screen.counts.hashed(map(str, range(5000)))) == MAX_RUNS
     kept = [account for account in accounts if account in screen.counts.accounts()]
     assert len(kept) == MAX_PAIRS
     screen.weigh({account: float(place) for place, account in enumerate(accounts)})
-    assert set(screen.counts.compared(0)) == set(kept[-MOST_COMPARED:]), "those that weigh most"
+    assert set(screen.counts.compared(0)) == set(kept[-MAX_COMPARED:]), "those that weigh most"
 
 
 def noise(seeds: Iterable[int]) -> Iterable[str]:

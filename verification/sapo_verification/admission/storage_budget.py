@@ -39,7 +39,7 @@ PAGE_BYTES: Final = 4096
 INLINE_BYTES: Final = 900
 """Messages up to this size are stored within their row."""
 
-MOST_LOOKED_AT: Final = 2048
+MAX_LOOKED_AT: Final = 2048
 """Rollouts examined for each added one: a database that holds far too much shrinks step by step."""
 
 PART_DROPPED: Final = 16
@@ -144,7 +144,7 @@ class StorageBudget:
 
     def _make_room(self, epoch: int, retention: Retention) -> None:
         looked_at = 0
-        while looked_at < MOST_LOOKED_AT:
+        while looked_at < MAX_LOOKED_AT:
             if self.size(epoch) > retention.most_bytes // EPOCHS_OF_ROOM:
                 holder = self._next(epoch, epoch, retention.own)
             elif self.size() > retention.most_bytes:

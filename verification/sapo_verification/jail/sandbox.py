@@ -33,7 +33,7 @@ NOBODY: Final = 65534
 """The user id that owns no files on most systems."""
 
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 1, 4, 38
-_MOST_FILES: Final = 4096
+_MAX_FILES: Final = 4096
 """Descriptors above this are not inherited: the worker starts with three."""
 
 _DENIED_EVENTS: Final = (
@@ -59,7 +59,7 @@ def enter(descriptors: int, parent: int) -> tuple[Restriction, ...]:  # pragma: 
         parent: the worker's process id; if the worker has ended already, this process ends.
     """
     mapped_bytes = _mapped_bytes()
-    os.closerange(descriptors, _MOST_FILES)
+    os.closerange(descriptors, _MAX_FILES)
     restrictions = (
         Restriction("descriptors", True, "nothing inherited but two pipes"),
         _apply("privileges", _drop_privileges, "none, and none can be gained"),

@@ -19,10 +19,10 @@ from sapo_verification.types import AdmittedRollout
 PARTS: Final = {True: 9.0, False: 1.0}
 """Parts of the time for known accounts and for newcomers, as ``newcomer_cap`` divides a batch."""
 
-MOST_WAITING: Final = 4096
+MAX_WAITING: Final = 4096
 """Rollouts in the queue; most of them are in the pool as well."""
 
-MOST_CHARGED: Final = 8192
+MAX_CHARGED: Final = 8192
 """Accounts with a charge, as many as have certificates; beyond it all charges are reset."""
 
 _Key = TypeVar("_Key", bound=Hashable)
@@ -39,7 +39,7 @@ class Turn:
 class AuditQueue:
     """Rollouts that wait for an audit, those of one account in their order of arrival."""
 
-    def __init__(self, most_waiting: int = MOST_WAITING) -> None:
+    def __init__(self, most_waiting: int = MAX_WAITING) -> None:
         self._most_waiting = most_waiting
         self._queues: dict[bool, dict[Account, deque[AdmittedRollout]]] = {True: {}, False: {}}
         self._counts = {known: RolloutCounts() for known in self._queues}
@@ -118,7 +118,7 @@ class _VirtualTime(Generic[_Key]):
 
     def charge(self, key: _Key, cost: float) -> None:
         """Delay a key's next start by the cost of its last turn."""
-        if len(self._due) >= MOST_CHARGED:
+        if len(self._due) >= MAX_CHARGED:
             self._due.clear()
         self._due[key] = self._start(key) + cost
 

@@ -22,13 +22,13 @@ PER_GROUP: Final = 2
 PER_ACCOUNT: Final = 128
 """Texts in the pool of one account; beyond it its oldest is dropped."""
 
-MOST_OWN: Final = 64
+MAX_OWN: Final = 64
 """Own right answers in the pool; beyond it the oldest is dropped."""
 
-MOST_SHOWN: Final = 1024
+MAX_SHOWN: Final = 1024
 """Newest used texts whose form is checked again: what is usual may change with more accounts in a family."""
 
-MOST_ACCOUNTS: Final = 1024
+MAX_ACCOUNTS: Final = 1024
 """Accounts with texts in the pool; beyond it the least recent one, known or newcomer, is dropped."""
 
 
@@ -54,10 +54,10 @@ class DemonstrationPool(SilentObserver):
         self._imitable = imitable
         self._is_usual = is_usual
         self._waiting: FairMemory[Account, deque[Demonstration]] = FairMemory(
-            MOST_ACCOUNTS, lambda: deque(maxlen=PER_ACCOUNT), lambda account: account, is_newcomer
+            MAX_ACCOUNTS, lambda: deque(maxlen=PER_ACCOUNT), lambda account: account, is_newcomer
         )
-        self._own_answers: deque[Demonstration] = deque(maxlen=MOST_OWN)
-        self._shown: deque[Demonstration] = deque(maxlen=MOST_SHOWN)
+        self._own_answers: deque[Demonstration] = deque(maxlen=MAX_OWN)
+        self._shown: deque[Demonstration] = deque(maxlen=MAX_SHOWN)
 
     def __len__(self) -> int:
         return sum(map(len, self._waiting.values()))
@@ -135,7 +135,7 @@ class DemonstrationPool(SilentObserver):
                 usual.append(shown)
             else:
                 pairs.add((shown.account, shown.family))
-        self._shown = deque(usual, MOST_SHOWN)
+        self._shown = deque(usual, MAX_SHOWN)
         return frozenset(pairs)
 
     def drop(self, account: Account) -> None:

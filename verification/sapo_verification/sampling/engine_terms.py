@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Final
 
-from sapo_verification.sampling.audit_queue import MOST_WAITING
+from sapo_verification.sampling.audit_queue import MAX_WAITING
 from sapo_verification.sampling.pool import PoolLimits
 from sapo_verification.sampling.sampler import SamplingPolicy
 from sapo_verification.store import KEPT_BYTES
@@ -25,7 +25,7 @@ class Terms:
     sampling: SamplingPolicy = field(default_factory=SamplingPolicy)
     pool: PoolLimits = field(default_factory=PoolLimits)
     audit_share: float = 1.0
-    audits_waiting: int = MOST_WAITING
+    audits_waiting: int = MAX_WAITING
     kept_bytes: int = KEPT_BYTES
 
 

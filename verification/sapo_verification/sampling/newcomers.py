@@ -25,7 +25,7 @@ ENOUGH: Final = 8
 
 USUAL_WEIGHT: Final = 1.0
 
-MOST_WEIGHED: Final = 65_536
+MAX_WEIGHED: Final = 65_536
 """Accounts whose weight is kept; beyond it the one set longest ago is dropped."""
 
 
@@ -87,7 +87,7 @@ class NewcomerLots:
         self._times_weighed += 1
         self._weights[account] = weight
         self._weights.move_to_end(account)
-        if len(self._weights) > MOST_WEIGHED:
+        if len(self._weights) > MAX_WEIGHED:
             self._weights.popitem(last=False)
 
     def revision(self, epoch: int) -> tuple[int, int, int]:

@@ -13,7 +13,7 @@ from sapo_verification.types import VerifiedRollout
 GROUPS: Final = 32
 """Own groups per family after which the mean becomes an exponential moving average."""
 
-LEAST_CHANCE: Final = 0.1
+MIN_CHANCE: Final = 0.1
 """Least weight of a family, on a scale on which 1 is a family with half of the answers right: a family in
 which nothing can be learned at present is still tried now and then.
 """
@@ -86,6 +86,6 @@ class OwnSuccess(SilentObserver):
         never, no group has an advantage.) A family without a group has weight 1.
         """
         return [
-            max(LEAST_CHANCE, spread) if groups else 1.0
+            max(MIN_CHANCE, spread) if groups else 1.0
             for spread, groups in zip(self._spreads, self._groups, strict=True)
         ]

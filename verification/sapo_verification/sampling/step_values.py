@@ -42,20 +42,20 @@ SPLITS: Final = (0.0, 0.5)
 
 That of the answer on all steps was measured too and is no guide: it is decided by form, or by the prompt."""
 
-LEAST_TEXTS: Final = 6
+MIN_TEXTS: Final = 6
 """With fewer an account is neither judged nor part of the standard."""
 
-LEAST_ACCOUNTS: Final = 3
+MIN_ACCOUNTS: Final = 3
 """With fewer in a family there is no standard."""
 
 OWN_PART: Final = 0.5
 """Part of the own steps' mean dependence on prompts that is the standard in families that this node knows: a
 policy reads honest steps of another notation worse than its own, and finds that they depend on less."""
 
-LEAST_OWN_TEXTS: Final = 3
+MIN_OWN_TEXTS: Final = 3
 """Own texts in a family of which that standard may consist: the mean of few is far from a half of it."""
 
-MOST_EARLY: Final = 1024
+MAX_EARLY: Final = 1024
 """Texts that were read before that standard was known and are compared with it then; the oldest gives way."""
 
 SURE_ERRORS: Final = 3.0
@@ -66,8 +66,8 @@ LESS_ERRORS: Final = 1.0
 
 One is enough: honest accounts are as far from half of each other as from steps that depend on nothing."""
 
-LEAST_SHARE: Final = -1.0
-MOST_SHARE: Final = 2.0
+MIN_SHARE: Final = -1.0
+MAX_SHARE: Final = 2.0
 """Bounds of one text's part of the standard: a single text must not widen the error of its account's mean."""
 
 BENEFIT: Final = 16
@@ -161,11 +161,11 @@ class Mean:
 
     def is_below(self, bound: float) -> bool:
         """Whether it is surely below a bound."""
-        return self.count >= LEAST_TEXTS and self.value + self._margin < bound
+        return self.count >= MIN_TEXTS and self.value + self._margin < bound
 
     def is_above(self, bound: float) -> bool:
         """Whether it is surely not below."""
-        return self.count >= LEAST_TEXTS and self.value - self._margin >= bound
+        return self.count >= MIN_TEXTS and self.value - self._margin >= bound
 
     @property
     def error(self) -> float:
@@ -174,7 +174,7 @@ class Mean:
 
     @property
     def _margin(self) -> float:
-        """How far the mean may be from the true one; it needs ``LEAST_TEXTS`` values.
+        """How far the mean may be from the true one; it needs ``MIN_TEXTS`` values.
 
         The spread of few texts is small now and then by chance. The factor is that of Student's t (within
         1 %) for the risk of ``SURE_ERRORS``: 0.13 % for many normal values, 0.20 % for six, for the variance
@@ -210,7 +210,7 @@ class StepValues:
 
     def __init__(self) -> None:
         self._own: defaultdict[int, Mean] = defaultdict(Mean)
-        self._early: deque[JudgedSteps] = deque(maxlen=MOST_EARLY)
+        self._early: deque[JudgedSteps] = deque(maxlen=MAX_EARLY)
         self._records: OrderedDict[Pair, _Record] = OrderedDict()
         self._weights: Mapping[Account, float] | None = None
 
@@ -263,7 +263,7 @@ class StepValues:
             )
 
     def _has_own(self, family: int) -> bool:
-        return self._own[family].count >= LEAST_OWN_TEXTS
+        return self._own[family].count >= MIN_OWN_TEXTS
 
     def _own_standard(self, family: int) -> float | None:
         return DEPENDENCE.standard(OWN_PART * self._own[family].value) if self._has_own(family) else None
@@ -325,7 +325,7 @@ class StepValues:
     def depends_less(self, family: int, account: Account, other: Account) -> bool:
         """Whether an account's steps depend, by an error, less than half as much on prompts as another's."""
         own, others = (self._on_prompts(each, family) for each in (account, other))
-        if min(own.count, others.count) < LEAST_TEXTS:
+        if min(own.count, others.count) < MIN_TEXTS:
             return False
         return others.value / 2 - own.value > LESS_ERRORS * hypot(own.error, others.error / 2)
 
@@ -365,11 +365,11 @@ def _median(means: Iterable[tuple[Mean, float]]) -> float:
     It is the middle of all values that at most half of the weight is below and at most half above; of equal
     weights the usual median.
     """
-    known = sorted((mean.value, weight) for mean, weight in means if mean.count >= LEAST_TEXTS and weight > 0)
-    if len(known) < LEAST_ACCOUNTS:
+    known = sorted((mean.value, weight) for mean, weight in means if mean.count >= MIN_TEXTS and weight > 0)
+    if len(known) < MIN_ACCOUNTS:
         return 0.0
     return (at_half_of_the_weight(known) + at_half_of_the_weight(known[::-1])) / 2
 
 
 def _bounded(share: float) -> float:
-    return min(max(share, LEAST_SHARE), MOST_SHARE)
+    return min(max(share, MIN_SHARE), MAX_SHARE)

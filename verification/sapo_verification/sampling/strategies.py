@@ -26,7 +26,7 @@ from sapo_verification.types import AdmittedRollout, VerifiedRollout
 GROUPS_IN_MEAN: Final = 32
 """Groups of an account that its running mean covers."""
 
-LEAST_MEAN: Final = 0.1
+MIN_MEAN: Final = 0.1
 """Lower bound: an account that is never drawn could never show that its text has changed."""
 
 MAX_ACCOUNTS: Final = 4096
@@ -87,8 +87,8 @@ class AccountMeans:
             self._means.popitem(last=False)
 
     def of(self, account: Account) -> float:
-        """Return the mean, at least ``LEAST_MEAN``; 1 for an account without a recorded group."""
-        return max(LEAST_MEAN, self._means.get(account, (1.0, 0))[0])
+        """Return the mean, at least ``MIN_MEAN``; 1 for an account without a recorded group."""
+        return max(MIN_MEAN, self._means.get(account, (1.0, 0))[0])
 
 
 def _alike(_reputation: float, _likelihood: float, _usefulness: float) -> float:

@@ -13,7 +13,7 @@ from typing import Final
 
 from sapo_verification.tasks.text_policy import CLOSE_TAG, OPEN_TAG
 
-LEAST_GROUPS: Final = 16
+MIN_GROUPS: Final = 16
 """With fewer an account is not asked: it has shown only few of the kinds of answers that a family has."""
 
 LENGTHS: Final = (16, 64, 256, 1024)

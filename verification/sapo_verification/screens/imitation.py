@@ -32,10 +32,10 @@ from sapo_verification.types import VerifiedRollout
 
 RUN_WORDS: Final = 3
 
-MOST_WORDS: Final = 16_384
+MAX_WORDS: Final = 16_384
 """Words known from the prompts of a family; families with a larger vocabulary are taught by answers alone."""
 
-MOST_RUNS: Final = 131_072
+MAX_RUNS: Final = 131_072
 """Own runs per family; the one used longest ago is forgotten."""
 
 MATHEMATICAL: Final = ("Sm", "No")
@@ -65,7 +65,7 @@ class Imitation(SilentObserver):
         """Learn the words of the prompt, and of own completions."""
         family = rollout.task.family
         words = self._words[family]
-        if len(words) < MOST_WORDS:
+        if len(words) < MAX_WORDS:
             words.update(words_of(rollout.prompt))
         if rollout.account == self._own:
             for completion in rollout.completions:
@@ -99,7 +99,7 @@ class Imitation(SilentObserver):
             run = tuple(words[start : start + RUN_WORDS])
             runs[run] = None
             runs.move_to_end(run)
-        while len(runs) > MOST_RUNS:
+        while len(runs) > MAX_RUNS:
             runs.popitem(last=False)
 
 

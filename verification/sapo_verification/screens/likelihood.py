@@ -22,14 +22,14 @@ HARDEST_LEAST: Final = 4
 FULL_WEIGHT_DEVIATIONS: Final = 3.0
 NO_WEIGHT_DEVIATIONS: Final = 6.0
 
-LEAST_DEVIATION: Final = 2.0
+MIN_DEVIATION: Final = 2.0
 """Nats. A policy with little entropy has almost no deviation and would accept no external text any more. With
 this minimum a token of probability 1/400 still counts in full, one of 1/160,000 not at all."""
 
 MEMORY: Final = 512
 """Own completions that the reference covers: some ten rounds."""
 
-LEAST_SAMPLES: Final = 64
+MIN_SAMPLES: Final = 64
 """Before so many own completions were measured there is no reference, and every weight is 1."""
 
 
@@ -60,12 +60,12 @@ class LogprobStatistics:
 
     def weight(self, logprobs: Sequence[float]) -> float:
         """Return the weight of another node's completion, 0 to 1."""
-        if self.samples < LEAST_SAMPLES or not logprobs:
+        if self.samples < MIN_SAMPLES or not logprobs:
             return 1.0
         value = hardest_tokens(logprobs)
         if math.isnan(value):
             return 0.0
-        deviation = max(LEAST_DEVIATION, math.sqrt(self.variance))
+        deviation = max(MIN_DEVIATION, math.sqrt(self.variance))
         below = (self.mean - value) / deviation
         span = NO_WEIGHT_DEVIATIONS - FULL_WEIGHT_DEVIATIONS
         return min(1.0, max(0.0, (NO_WEIGHT_DEVIATIONS - below) / span))

@@ -38,7 +38,7 @@ from sapo_verification.tasks.words import window_hashes, word_hashes, words_of
 from sapo_verification.types import VerifiedRollout
 
 RUN_WORDS: Final = 5
-LEAST_RUNS: Final = 32
+MIN_RUNS: Final = 32
 SIMILAR: Final = 0.55
 """One word in twenty changed leaves 0.6 or more. The same sentences about other numbers leave 0.15 at most
 (`tests/support/traffic.py`)."""
@@ -52,19 +52,19 @@ SKETCH: Final = 128
 PROBES: Final = 8
 """Of two similar texts at least one of the eight smallest hashes is shared in all but one case of 600."""
 
-MOST_CANDIDATES: Final = 16
+MAX_CANDIDATES: Final = 16
 """Texts compared with one completion, those first that share most of the smallest hashes."""
 
-MOST_SHARING: Final = 128
+MAX_SHARING: Final = 128
 """Newest texts looked up under one hash, for a common phrase is in very many; a missed one is harmless."""
 
-MOST_TEXTS: Final = 8192
+MAX_TEXTS: Final = 8192
 """About 1.5 KiB each."""
 
-MOST_TEXTS_PER_ACCOUNT: Final = 512
+MAX_TEXTS_PER_ACCOUNT: Final = 512
 """Beyond it an account's own oldest text is dropped first."""
 
-MOST_ARRIVALS: Final = 16_384
+MAX_ARRIVALS: Final = 16_384
 
 CLEARLY_EARLIER_SECONDS: Final = 5.0
 """Gossip crosses a swarm in a second or two, and its heartbeats fetch what was missed soon after."""
@@ -120,7 +120,7 @@ class NearDuplicates:
         families: Sequence[Family],
         key: bytes,
         own: Account | None,
-        most_texts: int = MOST_TEXTS,
+        most_texts: int = MAX_TEXTS,
         is_newcomer: IsNewcomer = nobody,
     ) -> None:
         self._families = families
@@ -130,7 +130,7 @@ class NearDuplicates:
         self._by_account: defaultdict[Account, deque[_Text]] = defaultdict(deque)
         self._by_hash: defaultdict[int, list[_Text]] = defaultdict(list)
         self._arrivals = FairMemory[_Sent, _Arrival](
-            MOST_ARRIVALS, _Arrival, lambda sent: sent[0], is_newcomer
+            MAX_ARRIVALS, _Arrival, lambda sent: sent[0], is_newcomer
         )
 
     def __len__(self) -> int:
@@ -162,7 +162,7 @@ class NearDuplicates:
         for completion in rollout.completions:
             words = words_of(reasoning(self._families[family], completion))
             runs = window_hashes(words, RUN_WORDS, self._key)
-            if len(runs) >= LEAST_RUNS:
+            if len(runs) >= MIN_RUNS:
                 text = _Text(
                     content_id=rollout.content_id,
                     account=rollout.account,
@@ -178,10 +178,10 @@ class NearDuplicates:
         shared = Counter(
             known
             for probe in text.sketch[:PROBES]
-            for known in self._by_hash.get(probe, ())[-MOST_SHARING:]
+            for known in self._by_hash.get(probe, ())[-MAX_SHARING:]
             if self._may_blame(text, known)
         )
-        closest = shared.most_common(MOST_CANDIDATES)
+        closest = shared.most_common(MAX_CANDIDATES)
         return any(
             similarity(text.sketch, known.sketch) >= SIMILAR and not _is_about_own(text, runs, known)
             for known, _ in closest
@@ -206,7 +206,7 @@ class NearDuplicates:
         mine.append(text)
         for probe in text.sketch[:PROBES]:
             self._by_hash[probe].append(text)
-        if len(mine) > MOST_TEXTS_PER_ACCOUNT:
+        if len(mine) > MAX_TEXTS_PER_ACCOUNT:
             self._texts.pop(mine[0])
             self._forget(mine[0])
         if dropped is not None:

@@ -20,13 +20,13 @@ accounts one of the family with most of them, by lots."""
 PATIENCE: Final = 64
 """A known account that was not heard in a family while so many times as many pairs were makes room first."""
 
-LEAST_OTHERS: Final = 3
+MIN_OTHERS: Final = 3
 """Other accounts in a family with which one is compared; with fewer, of which one could lie, it is not."""
 
-MOST_COMPARED: Final = 32
+MAX_COMPARED: Final = 32
 """Accounts that are compared in a family, those that weigh most."""
 
-MOST_RUNS: Final = 1024
+MAX_RUNS: Final = 1024
 """Counted per text, a keyed sample of those of a longer one."""
 
 
@@ -36,13 +36,13 @@ def keyed_hash(text: bytes, key: bytes) -> int:
 
 
 def heaviest(weights: Mapping[Account, float], key: bytes) -> Collection[Account]:
-    """Return the ``MOST_COMPARED`` accounts that weigh most, in the order given if they are no more.
+    """Return the ``MAX_COMPARED`` accounts that weigh most, in the order given if they are no more.
 
     Of equals the key decides, so that no account can be made that comes first.
     """
-    if len(weights) <= MOST_COMPARED:
+    if len(weights) <= MAX_COMPARED:
         return weights.keys()
-    return nlargest(MOST_COMPARED, weights, lambda account: (weights[account], keyed_hash(account, key)))
+    return nlargest(MAX_COMPARED, weights, lambda account: (weights[account], keyed_hash(account, key)))
 
 
 def pair_memory(make: Callable[[], T], is_newcomer: IsNewcomer, key: bytes) -> FairMemory[Pair, T]:
@@ -116,7 +116,7 @@ class PairCounts:
         return 1.0 if self._weights is None else self._weights.get(account, 0.0)
 
     def compared(self, family: int) -> dict[Account, RunCounts]:
-        """Return the counts of the accounts that weigh most in a family, at most ``MOST_COMPARED``."""
+        """Return the counts of the accounts that weigh most in a family, at most ``MAX_COMPARED``."""
         known = {
             account: counts
             for (account, each), counts in self._counts.items()
@@ -130,5 +130,5 @@ class PairCounts:
         return keyed_hash(text, self._key)
 
     def hashed(self, runs: Iterable[str]) -> frozenset[int]:
-        """Return the hashes of different runs, at most ``MOST_RUNS``."""
-        return frozenset(sorted({self.hash(run.encode()) for run in runs})[:MOST_RUNS])
+        """Return the hashes of different runs, at most ``MAX_RUNS``."""
+        return frozenset(sorted({self.hash(run.encode()) for run in runs})[:MAX_RUNS])

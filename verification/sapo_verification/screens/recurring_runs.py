@@ -17,7 +17,7 @@ from typing import Final
 
 from sapo_protocol.identifiers import Account
 from sapo_verification.fair_memory import IsNewcomer, nobody
-from sapo_verification.screens.pair_counts import LEAST_OTHERS, PairCounts
+from sapo_verification.screens.pair_counts import MIN_OTHERS, PairCounts
 from sapo_verification.screens.run_counts import RunCounts, runs_of
 from sapo_verification.tasks.text_policy import CLOSE_TAG, OPEN_TAG
 from sapo_verification.types import Pair, VerifiedRollout
@@ -26,7 +26,7 @@ from sapo_verification.weighted import at_half_of_the_weight
 FADE_GROUPS: Final = 64
 """At so many groups all counts of a pair are halved."""
 
-LEAST_GROUPS: Final = 8
+MIN_GROUPS: Final = 8
 """With fewer, an account is not compared, nor are others compared with it."""
 
 FREQUENT: Final = 0.25
@@ -57,7 +57,7 @@ class RecurringRuns:
             key,
             width=WIDTH,
             fade_groups=FADE_GROUPS,
-            least_groups=LEAST_GROUPS,
+            least_groups=MIN_GROUPS,
             is_newcomer=is_newcomer,
         )
         self._set_aside: Counter[Pair] = Counter()
@@ -92,7 +92,7 @@ class RecurringRuns:
         if not frequent:
             return False
         compared = self.counts.compared(pair[1])
-        if len(compared) - (pair[0] in compared) < LEAST_OTHERS:
+        if len(compared) - (pair[0] in compared) < MIN_OTHERS:
             return False
         return any(
             count > SURE_COUNT + SURE_RATIO * counts.groups * self._usual_share(run, compared)

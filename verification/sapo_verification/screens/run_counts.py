@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator
 from typing import Final
 
 DEPTH: Final = 3
-MOST_IN_A_BYTE: Final = 255
+MAX_IN_A_BYTE: Final = 255
 _ROW_BITS: Final = 20
 """Bits of a run's hash that choose its cell in each row; three times as many are fewer than 64."""
 
@@ -39,7 +39,7 @@ class RunCounts:
         self.groups = 0
         self._width = width
         self._fade_groups = fade_groups
-        self._type = "B" if fade_groups <= MOST_IN_A_BYTE else "H"
+        self._type = "B" if fade_groups <= MAX_IN_A_BYTE else "H"
         self._cells = array(self._type, [0]) * (width * DEPTH)
 
     def add(self, runs: Collection[int]) -> None:

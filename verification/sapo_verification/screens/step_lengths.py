@@ -25,7 +25,7 @@ from typing import Final, NamedTuple
 
 from sapo_protocol.identifiers import Account
 from sapo_verification.fair_memory import FairMemory, IsNewcomer, nobody
-from sapo_verification.screens.pair_counts import LEAST_OTHERS, heaviest, pair_memory
+from sapo_verification.screens.pair_counts import MIN_OTHERS, heaviest, pair_memory
 from sapo_verification.screens.usual_forms import steps_form
 from sapo_verification.types import Pair, VerifiedRollout
 from sapo_verification.weighted import ROUNDING, at_half_of_the_weight
@@ -33,7 +33,7 @@ from sapo_verification.weighted import ROUNDING, at_half_of_the_weight
 GROUPS: Final = 64
 """Latest groups of an account in a family that are compared."""
 
-LEAST_GROUPS: Final = 8
+MIN_GROUPS: Final = 8
 """With fewer it is not compared, nor are others compared with it."""
 
 SURE_ERRORS: Final = 3.0
@@ -175,7 +175,7 @@ def _limits(groups: Mapping[Account, _Groups], weights: Mapping[Account, float])
         for account, own in _parts(lengths, usual).items()
         if weights.get(account)
     )
-    if len(near) <= LEAST_OTHERS or at_half_of_the_weight(near) < FOLLOWS:
+    if len(near) <= MIN_OTHERS or at_half_of_the_weight(near) < FOLLOWS:
         return {}
     return {prompt: (1 + LONGER) * length for prompt, length in usual.items()}
 
@@ -186,7 +186,7 @@ def _parts(lengths: Mapping[Account, _Lengths], usual: Mapping[int, float]) -> M
         account: [length / usual[prompt] - 1 for prompt, length in own if prompt in usual]
         for account, own in lengths.items()
     }
-    return {account: parts for account, parts in found.items() if len(parts) >= LEAST_GROUPS}
+    return {account: parts for account, parts in found.items() if len(parts) >= MIN_GROUPS}
 
 
 def _usual(
@@ -205,7 +205,7 @@ def _usual(
     return {
         prompt: at_half_of_the_weight(sorted(each))
         for prompt, each in averages.items()
-        if len(each) > LEAST_OTHERS
+        if len(each) > MIN_OTHERS
     }
 
 
@@ -221,7 +221,7 @@ def _compared(
     compared = {}
     for account in accounts:
         counted = [other for other in chosen if other != account and not depends_less(other, account)]
-        if len(counted) >= LEAST_OTHERS:
+        if len(counted) >= MIN_OTHERS:
             own, others = excesses.get(account), {other: excesses[other] for other in counted}
             compared[account] = _Comparison(
                 {other: weights[other] for other in counted},

@@ -16,7 +16,7 @@ from typing import Final
 
 from sapo_protocol.identifiers import Account
 from sapo_verification.fair_memory import IsNewcomer, nobody
-from sapo_verification.screens.pair_counts import LEAST_OTHERS, PairCounts
+from sapo_verification.screens.pair_counts import MIN_OTHERS, PairCounts
 from sapo_verification.screens.run_counts import RUN_CHARACTERS, RunCounts, runs_of
 from sapo_verification.tasks.text_policy import OPEN_TAG
 from sapo_verification.types import VerifiedRollout
@@ -83,7 +83,7 @@ class UsualForms:
     def is_usual(self, family: int, completion: bytes) -> bool:
         """Whether most accounts write this form; so is an answer without steps.
 
-        Where not even ``LEAST_OTHERS`` other accounts can be asked, any form is usual.
+        Where not even ``MIN_OTHERS`` other accounts can be asked, any form is usual.
         """
         if family not in self._majorities:
             compared = self.counts.compared(family).items()
@@ -104,7 +104,7 @@ class _Majority:
     def has_shown(self, run: int) -> bool:
         if run not in self._has_shown:
             shown = sum(weight for counts, weight in self._accounts if counts.count(run))
-            self._has_shown[run] = len(self._accounts) <= LEAST_OTHERS or shown > self._half
+            self._has_shown[run] = len(self._accounts) <= MIN_OTHERS or shown > self._half
         return self._has_shown[run]
 
 

@@ -5,8 +5,8 @@ import { Curves } from "./curves.js";
 import { clock, count, el, get, moment, percent, post, replace, share, short, span, svg } from "./dom.js";
 
 const WINDOWS = [[2, "2 hours"], [24, "24 hours"], [336, "14 days"], [0, "all"]];
-const MOST_FAMILIES = 12;
-const MOST_LIVE = 120;
+const MAX_FAMILIES = 12;
+const MAX_LIVE = 120;
 const PAGE = 25;
 
 function card(title, ...children) {
@@ -78,7 +78,7 @@ export class Overview {
 
   showFamilies(figures, range, gap) {
     const names = Object.keys(figures).filter((name) => name.startsWith("own/")).map((name) => name.slice(4));
-    for (const name of names.slice(0, MOST_FAMILIES)) {
+    for (const name of names.slice(0, MAX_FAMILIES)) {
       if (!this.charts.has(name)) {
         const chart = new Chart({ label: `Mean reward in the family ${name}`, height: 130, ticks: 2, legend: false });
         this.charts.set(name, chart);
@@ -136,7 +136,7 @@ export class Overview {
     const rows = decisions.map((each) => el("li", { class: "new" }, el("time", { class: "muted" }, clock(each.at)), ...words(each, this.alone)));
     if (leftOut) rows.unshift(el("li", {}, el("span", { class: "muted" }, ""), el("span", { class: "muted" }, "…"), el("span", { class: "muted" }, `${count(leftOut)} more in between`)));
     this.feed.prepend(...rows.reverse());
-    while (this.feed.children.length > MOST_LIVE) this.feed.lastChild.remove();
+    while (this.feed.children.length > MAX_LIVE) this.feed.lastChild.remove();
   }
 }
 

@@ -5,7 +5,7 @@ import { el, get, moment, share } from "./dom.js";
 import { card, segments, WINDOWS } from "./panels.js";
 
 /** More of them are on the nodes' own pages. */
-const MOST_FAMILIES = 24;
+const MAX_FAMILIES = 24;
 const TITLES = { node: "nodes that share (mean)", control: "a node that trains alone" };
 
 export class Swarm {
@@ -54,7 +54,7 @@ export class Swarm {
       byFamily.set(family, [...(byFamily.get(family) ?? []), { name: node, style: index % 6, dash: index >= 6, points: points.map(([at, mean, , n]) => [at, mean, null, n]) }]);
     }
     this.byFamily.hidden = !byFamily.size;
-    for (const [family, series] of [...byFamily].sort().slice(0, MOST_FAMILIES)) {
+    for (const [family, series] of [...byFamily].sort().slice(0, MAX_FAMILIES)) {
       if (!this.charts.has(`family/${family}`)) {
         const chart = new Chart({ label: `Mean reward in the family ${family}`, height: 160, ticks: 2 });
         this.charts.set(`family/${family}`, { chart });

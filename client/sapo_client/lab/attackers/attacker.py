@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 AFTER_ROUND_SECONDS: Final = 0.5
 """Seconds into a round at which attackers publish: all earlier messages have been delivered and audited."""
 
-MOST_TRIES: Final = 64
+MAX_TRIES: Final = 64
 """Maximum number of slots that an attacker searches for one round's rollouts; one day in seven is a
 Sunday."""
 
@@ -112,7 +112,7 @@ class LabAttacker:
         return opened
 
     async def _publish(self, keys: AgentKeys, epoch: int, wanted: int) -> None:
-        for _ in range(MOST_TRIES):
+        for _ in range(MAX_TRIES):
             if wanted == 0:
                 return
             slot = self._slots[keys.name, epoch]

@@ -82,11 +82,11 @@ class AuditorLoad:
     @property
     def is_met(self) -> bool:
         """Return whether it is within 5 Mbit/s and 5 % of a core."""
-        return self.bits <= MOST_BITS and self.processor <= MOST_PROCESSOR
+        return self.bits <= MAX_BITS and self.processor <= MAX_PROCESSOR
 
 
-MOST_BITS: Final = 5e6
-MOST_PROCESSOR: Final = 0.05
+MAX_BITS: Final = 5e6
+MAX_PROCESSOR: Final = 0.05
 
 
 def hearing(accounts: float, world: AuditWorld, costs: AuditCosts) -> AuditorLoad:

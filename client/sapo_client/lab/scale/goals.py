@@ -10,10 +10,10 @@ from typing import Final
 
 from sapo_client.lab.scale.report import ScaleReport
 
-MOST_BITS_PER_SECOND: Final = 3e6
-MOST_OF_A_CORE: Final = 0.05
-MOST_SECONDS: Final = 2.0
-LEAST_DELIVERED: Final = 0.999
+MAX_BITS_PER_SECOND: Final = 3e6
+MAX_OF_A_CORE: Final = 0.05
+MAX_SECONDS: Final = 2.0
+MIN_DELIVERED: Final = 0.999
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Goal:
 
 def goals(report: ScaleReport) -> tuple[Goal, ...]:
     """Return every goal that one simulation can meet or miss, with its figure."""
-    mega, most = 1e6, f"at most {MOST_BITS_PER_SECOND / 1e6:.0f} Mbit/s"
+    mega, most = 1e6, f"at most {MAX_BITS_PER_SECOND / 1e6:.0f} Mbit/s"
     processor = report.processor + report.transport_processor
     violations = sum(one.violations for one in report.batches)
     draws = sum(one.draws for one in report.batches)
@@ -37,31 +37,31 @@ def goals(report: ScaleReport) -> tuple[Goal, ...]:
             "upload, the busiest honest node",
             f"{report.worst_upload / mega:.2f} Mbit/s",
             most,
-            report.worst_upload <= MOST_BITS_PER_SECOND,
+            report.worst_upload <= MAX_BITS_PER_SECOND,
         ),
         Goal(
             "download, the busiest honest node",
             f"{report.worst_download / mega:.2f} Mbit/s",
             most,
-            report.worst_download <= MOST_BITS_PER_SECOND,
+            report.worst_download <= MAX_BITS_PER_SECOND,
         ),
         Goal(
             "processor, simulator and libp2p",
             f"{processor:.2%} of a core",
-            f"at most {MOST_OF_A_CORE:.0%}",
-            processor <= MOST_OF_A_CORE,
+            f"at most {MAX_OF_A_CORE:.0%}",
+            processor <= MAX_OF_A_CORE,
         ),
         Goal(
             "delay of 99 % of the deliveries",
             f"{report.late_delay:.2f} s",
-            f"under {MOST_SECONDS:.0f} s",
-            report.late_delay < MOST_SECONDS,
+            f"under {MAX_SECONDS:.0f} s",
+            report.late_delay < MAX_SECONDS,
         ),
         Goal(
             "honest groups that reach 99 % of their island",
             f"{report.delivered:.2%} of {report.groups:,}",
-            f"at least {LEAST_DELIVERED:.1%}",
-            report.delivered >= LEAST_DELIVERED,
+            f"at least {MIN_DELIVERED:.1%}",
+            report.delivered >= MIN_DELIVERED,
         ),
         Goal(
             "lowest score of an honest peer",

@@ -28,7 +28,7 @@ ASKED_PEERS: Final = 3
 
 TEND_SECONDS: Final = 1.0
 DRAW_SECONDS: Final = 10.0
-MOST_DRAWERS: Final = 12
+MAX_DRAWERS: Final = 12
 """Honest nodes whose batches are drawn and verified, evenly over the islands, the worst one first; what they
 know of the attacker's accounts takes turns."""
 
@@ -315,7 +315,7 @@ class ScaleWorld:
         chosen = [who for round_ in zip(*(homes[one][:8] for one in islands), strict=False) for who in round_]
         worst = homes[islands[0]][:8]
         standings = list(SybilStanding)
-        for number, who in enumerate(list(dict.fromkeys([*worst, *chosen]))[:MOST_DRAWERS]):
+        for number, who in enumerate(list(dict.fromkeys([*worst, *chosen]))[:MAX_DRAWERS]):
             resident = self.residents[who.node.hex()]
             island = next(one for one in islands if who in homes[one])
             drawer = Drawer(resident, island, standings[number % len(standings)])

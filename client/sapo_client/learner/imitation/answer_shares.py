@@ -15,7 +15,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Final
 
-LEAST_ANSWERS: Final = 4
+MIN_ANSWERS: Final = 4
 """Least number of different answers with which a family is trained, each with at most one part in so many;
 every family of the catalogue has more in the long run."""
 
@@ -83,14 +83,14 @@ class _Shares:
         for author, answer in shown:
             self._by_author[author][answer] += 1
         # one answer fewer than there are, so that a rare one does not decide how often the others are shown
-        self._usual = min(max(len(self._counts) - 1, LEAST_ANSWERS), USUAL_ANSWERS)
+        self._usual = min(max(len(self._counts) - 1, MIN_ANSWERS), USUAL_ANSWERS)
         self._known: dict[bytes, Fraction] = {}
 
     def of(self, answer: bytes) -> Fraction:
         """Return an answer's largest share."""
         if answer not in self._known:
             self._known[answer] = min(
-                max(Fraction(1, self._usual), self._of_most(answer)), Fraction(1, LEAST_ANSWERS)
+                max(Fraction(1, self._usual), self._of_most(answer)), Fraction(1, MIN_ANSWERS)
             )
         return self._known[answer]
 

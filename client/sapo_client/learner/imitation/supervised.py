@@ -36,7 +36,7 @@ SMALL_PARAMETERS: Final = 20_000_000
 Draw = tuple[Sequence[DemonstrationText], Sequence[DemonstrationText]]
 """Texts of a supervised step, and own right answers to rehearse beside them."""
 
-LEAST_OWN_ANSWERS: Final = 400
+MIN_OWN_ANSWERS: Final = 400
 """Least number of own right answers to rehearse, so that none is repeated too often."""
 
 WARMUP_STEPS: Final = 20
@@ -231,7 +231,7 @@ class SupervisedSchedule:
 
     def own_answers(self, per_step: int) -> int:
         """Return how many own right answers to keep: those of two rounds."""
-        return max(LEAST_OWN_ANSWERS, 2 * self.steps * per_step)
+        return max(MIN_OWN_ANSWERS, 2 * self.steps * per_step)
 
     @classmethod
     def of(

@@ -22,11 +22,11 @@ PROMPT_TOKENS: Final[dict[SuiteLevel, int]] = {"nano": 64, "easy": 256, "full": 
 LARGE_VOCABULARY: Final = 16_384
 """From this size on a vocabulary has words: a token of text is three to four bytes long."""
 
-LEAST_TOKENS: Final = 64
+MIN_TOKENS: Final = 64
 SPELLED_BYTES: Final = 256
 """A small vocabulary may need a token for each byte of a completion of at most so many bytes."""
 
-_LEAST_ROOM: Final = 16
+_MIN_ROOM: Final = 16
 """Tokens of a completion in a window that is shorter than a usual prompt."""
 
 
@@ -39,15 +39,15 @@ def completion_tokens(longest_bytes: int, vocabulary: int, window: int | None) -
         window: longest text of the model in tokens; None if it has no limit.
     """
     if vocabulary >= LARGE_VOCABULARY:
-        wanted = max(LEAST_TOKENS, math.ceil(longest_bytes / 3))
+        wanted = max(MIN_TOKENS, math.ceil(longest_bytes / 3))
     else:
-        wanted = max(LEAST_TOKENS, min(longest_bytes, SPELLED_BYTES), longest_bytes // 4)
+        wanted = max(MIN_TOKENS, min(longest_bytes, SPELLED_BYTES), longest_bytes // 4)
     if window is None:
         return wanted
     level: SuiteLevel = next(
         (each for each, most in COMPLETION_BYTES.items() if longest_bytes <= most), "full"
     )
-    return min(wanted, max(_LEAST_ROOM, window - PROMPT_TOKENS[level]))
+    return min(wanted, max(_MIN_ROOM, window - PROMPT_TOKENS[level]))
 
 
 def level_for(parameters: int) -> SuiteLevel:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _LOOK_SECONDS: Final = 2.0
 
-MOST_IN_EPOCH: Final = 16
+MAX_IN_EPOCH: Final = 16
 """Accusations that an auditor sends in an epoch, so that many small bonds do not use up its coins for
 fees."""
 
@@ -61,7 +61,7 @@ class Accuser:
             await trio.sleep(_LOOK_SECONDS)
 
     async def look(self) -> None:
-        """Accuse by every new proof; those beyond ``MOST_IN_EPOCH`` wait for the next epoch."""
+        """Accuse by every new proof; those beyond ``MAX_IN_EPOCH`` wait for the next epoch."""
         now = epoch_at(self._manifest, max(self._clock(), self._manifest.genesis_seconds))
         if now != self._epoch:
             self._epoch, self._accused = now, 0
@@ -74,7 +74,7 @@ class Accuser:
                 continue  # the contract's time is that of the last block
             if self._own not in self._auditors(epoch):
                 continue  # the contract counts the auditors of that epoch
-            if self._accused >= MOST_IN_EPOCH:
+            if self._accused >= MAX_IN_EPOCH:
                 return
             accused = await self._ledger.accuse(account, epoch, proof)
             self._looked_at.add((epoch, account))

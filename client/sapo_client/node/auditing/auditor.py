@@ -56,7 +56,7 @@ from sapo_verification.signing.database import SigningDatabase
 if TYPE_CHECKING:
     from sapo_client.ledger.service import LedgerClient
 
-_LEAST_LOOK_SECONDS: Final = 0.5
+_MIN_LOOK_SECONDS: Final = 0.5
 
 _FOLLOW_SECONDS: Final = 2.0
 """Shortest interval of asking the chain for a new record; it is used if challenge windows are short."""
@@ -306,9 +306,9 @@ class Auditor:
         """Return the seconds until the next look, at most until the present epoch ends."""
         manifest, now_seconds = self._parts.manifest, self._parts.clock()
         if not is_posted:
-            return settling_pause_seconds(grace_seconds(manifest), _LEAST_LOOK_SECONDS)
+            return settling_pause_seconds(grace_seconds(manifest), _MIN_LOOK_SECONDS)
         end_seconds = epoch_start_seconds(manifest, epoch_at(manifest, now_seconds) + 1)
-        return watching_pause_seconds(self._challenge_seconds, _LEAST_LOOK_SECONDS, end_seconds - now_seconds)
+        return watching_pause_seconds(self._challenge_seconds, _MIN_LOOK_SECONDS, end_seconds - now_seconds)
 
     async def _advance(self, agreement: Agreement) -> bool:
         """Take the next step for all ended epochs; return whether the newest one is posted."""

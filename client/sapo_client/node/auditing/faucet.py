@@ -28,7 +28,7 @@ _ASK_SECONDS: Final = 600.0
 _REQUEST_SECONDS: Final = 90.0
 """Time-out of a request; a faucet answers when its transaction is mined."""
 
-_MOST_ANSWER: Final = 4096
+_MAX_ANSWER: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class FaucetRequest:
                 content = b""
                 async for part in response.aiter_bytes():
                     content += part
-                    if len(content) > _MOST_ANSWER:
+                    if len(content) > _MAX_ANSWER:
                         return "the faucet answered too much"
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             return f"the faucet did not answer: {error or type(error).__name__}"

@@ -19,12 +19,12 @@ from sapo_verification.engine import Engine
 ASKED_OF_PEER: Final = Rate(per_second=2, burst=8)
 """Rate of requests to a peer; a peer accepts five per second, twenty at once, from all services together."""
 
-MOST_AT_ONCE: Final = 2
+MAX_AT_ONCE: Final = 2
 """Concurrent requests to one peer, so that a silent one does not delay more accounts."""
 
 _REST_SECONDS: Final = 2.0
 _LONGEST_REST_SECONDS: Final = 64.0
-_MOST_PEERS: Final = 1024
+_MAX_PEERS: Final = 1024
 
 
 class Holders:
@@ -33,7 +33,7 @@ class Holders:
     def __init__(self, engine: Engine, transport: Transport) -> None:
         self._engine = engine
         self._transport = transport
-        self._buckets = KeyedBuckets(ASKED_OF_PEER, _MOST_PEERS)
+        self._buckets = KeyedBuckets(ASKED_OF_PEER, _MAX_PEERS)
         self._asking: dict[str, int] = {}
         self._failed: dict[str, int] = {}
         self._resting: dict[str, float] = {}
@@ -60,7 +60,7 @@ class Holders:
         now_seconds = trio.current_time()
         for number in range(len(order)):
             peer_id = order[(asked + number) % len(order)]
-            if self._asking.get(peer_id, 0) >= MOST_AT_ONCE or self._resting.get(peer_id, 0.0) > now_seconds:
+            if self._asking.get(peer_id, 0) >= MAX_AT_ONCE or self._resting.get(peer_id, 0.0) > now_seconds:
                 continue
             if self._buckets.take(peer_id, now_seconds):
                 return peer_id

@@ -32,7 +32,7 @@ from sapo_verification.engine import Engine
 _LOOK_SECONDS: Final = 0.5
 
 _PATIENCE_SHARE: Final = 1 / 6
-_LEAST_PATIENCE_SECONDS: Final = 2.0
+_MIN_PATIENCE_SECONDS: Final = 2.0
 """Time-out of an answer, a small part of the two graces for all answers, so that a dozen silent peers are
 tolerated."""
 
@@ -103,7 +103,7 @@ class SampleAudit:
         self._protocol = groups_protocol(engine.manifest.swarm_id)
         self._holders = Holders(engine, transport)
         patience_seconds = _PATIENCE_SHARE * grace_seconds(engine.manifest)
-        self._patience_seconds = max(_LEAST_PATIENCE_SECONDS, patience_seconds)
+        self._patience_seconds = max(_MIN_PATIENCE_SECONDS, patience_seconds)
         self._epoch = -1
         self._accounts: tuple[_Account, ...] | None = None
         self._reported: str | None = None

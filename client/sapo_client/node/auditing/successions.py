@@ -41,7 +41,7 @@ _LOOKS_PER_EPOCH: Final = 16
 _LONGEST_PAUSE_SECONDS: Final = 30.0
 _SHORTEST_PAUSE_SECONDS: Final = 0.25
 
-_MOST_AT_ONCE: Final = 3
+_MAX_AT_ONCE: Final = 3
 """Documents that are asked for at once: they fit into one answer, however long they are."""
 
 _TURN_SHARE: Final = 0.75
@@ -250,7 +250,7 @@ class Successions:
             answer = await parts.transport.request(
                 peer_id,
                 self._protocol,
-                to_page_request(missing[:_MOST_AT_ONCE]),
+                to_page_request(missing[:_MAX_AT_ONCE]),
                 max_response_bytes=MAX_ANSWER_BYTES,
             )
             documents = parse_response(answer)

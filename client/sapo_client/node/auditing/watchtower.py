@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from sapo_client.ledger.service import LedgerClient
     from sapo_protocol.eip712 import EpochRoot
 
-_LEAST_LOOK_SECONDS: Final = 1.0
+_MIN_LOOK_SECONDS: Final = 1.0
 """Shortest interval between two examinations of a posting, for short windows."""
 
 _SEARCHED_EPOCHS: Final = SETTLED_EPOCHS + 1
@@ -141,7 +141,7 @@ class LedgerWatchtower:
     def _pause_seconds(self) -> float:
         """Return the seconds until the next look, early enough for this node's own duties."""
         until_due_seconds = self._due_seconds - self._parts.clock()
-        return watching_pause_seconds(self._challenge_seconds, _LEAST_LOOK_SECONDS, until_due_seconds)
+        return watching_pause_seconds(self._challenge_seconds, _MIN_LOOK_SECONDS, until_due_seconds)
 
     async def _learn_terms(self) -> None:
         ledger = self._parts.ledger

@@ -41,13 +41,13 @@ from sapo_protocol.topics import rollout_ids_protocol, rollouts_protocol
 from sapo_verification.admission.arrivals import Received
 from sapo_verification.engine import Engine
 
-MOST_FAULTS: Final = 3
+MAX_FAULTS: Final = 3
 """Useless answers after which a peer is not asked any more."""
 
-MOST_BUSY: Final = 60
+MAX_BUSY: Final = 60
 """Answers `BUSY` after which a peer is not asked any more: five minutes of them."""
 
-MOST_PAGES: Final = 64
+MAX_PAGES: Final = 64
 """Pages of one peer and epoch: 65,536 rollouts, far more than an island has."""
 
 ASKED_OF_PEER: Final = Rate(per_second=2, burst=8)
@@ -56,7 +56,7 @@ ASKED_OF_PEER: Final = Rate(per_second=2, burst=8)
 ARRIVALS: Final = TransportLimits().messages
 """Rate of rollouts of all peers together: as much as one connection may deliver by gossip."""
 
-MOST_DECIDED: Final = 16_384
+MAX_DECIDED: Final = 16_384
 """Fetched rollouts remembered as refused, so that they are not fetched from the next peer again."""
 
 _OF_ONE_COPY: Final = frozenset({Rule.ENVELOPE_RESERVED, Rule.KIND_RESERVED, Rule.AUTHOR_INTRODUCED})
@@ -177,7 +177,7 @@ class CatchUp:
     async def _catch_up_on(self, epoch: int, talk: _Talk) -> None:
         """Fetch the rollouts that a peer lists of an epoch, page by page."""
         after: ContentId | None = None
-        for _ in range(MOST_PAGES):
+        for _ in range(MAX_PAGES):
             page = await self._page(epoch, after, talk)
             new = (each for each in page.ids if not self._is_decided(each))
             lacking = self._engine.envelopes.lacking(new)
@@ -293,7 +293,7 @@ class CatchUp:
             talk.brought += 1
             return
         self._decided[content_id] = None
-        if len(self._decided) > MOST_DECIDED:
+        if len(self._decided) > MAX_DECIDED:
             del self._decided[next(iter(self._decided))]
 
     async def _ask(self, protocol: str, request: bytes, most_bytes: int, talk: _Talk) -> bytes | None:
@@ -330,11 +330,11 @@ class CatchUp:
         Raises:
             _EndedError: it is not asked any more.
         """
-        if status is CatchUpStatus.BUSY and talk.busy < MOST_BUSY:
+        if status is CatchUpStatus.BUSY and talk.busy < MAX_BUSY:
             talk.busy += 1
             return BUSY_SECONDS
         talk.faults += 1
-        if status is not None or talk.faults >= MOST_FAULTS or not self._is_present(talk.peer_id):
+        if status is not None or talk.faults >= MAX_FAULTS or not self._is_present(talk.peer_id):
             raise _EndedError
         return 2.0**talk.faults
 

@@ -12,7 +12,7 @@ from typing import Final
 
 import trio
 
-from sapo_client.node.gossip.list_uploads import MOST_NETWORKS, network_of_peer, peer_of, response_within
+from sapo_client.node.gossip.list_uploads import MAX_NETWORKS, network_of_peer, peer_of, response_within
 from sapo_client.node.gossip.ratings import Ratings
 from sapo_client.node.runtime.clock import Clock
 from sapo_client.swarm.limits import Rate
@@ -38,7 +38,7 @@ UPLOAD: Final = Rate(per_second=256 * 1024, burst=4 * 2**20)
 UPLOAD_TO_NETWORK: Final = Rate(per_second=128 * 1024, burst=2 * 2**20)
 """Limit for one network: 30 rollouts of 4 KiB per second, 500 at once."""
 
-LEAST_COST: Final = 1024
+MIN_COST: Final = 1024
 """Least bytes charged for a requested rollout, held or not, since the look-up costs time."""
 
 LISTING_COST: Final = 32 * 1024
@@ -79,7 +79,7 @@ class CatchUpServer:
         self._clock = clock
         self._ratings = Ratings(engine.certificates, engine.reputation)
         self._uploads: dict[bool, TokenBucket] = {}
-        self._networks = KeyedBuckets(UPLOAD_TO_NETWORK, MOST_NETWORKS)
+        self._networks = KeyedBuckets(UPLOAD_TO_NETWORK, MAX_NETWORKS)
 
     def serve(self) -> None:
         """Answer on the catch-up protocols from now on."""
@@ -118,7 +118,7 @@ class CatchUpServer:
         room = MAX_FETCH_BYTES - _FRAMING
         for content_id in ids:
             message = self._engine.envelopes.envelope(content_id)
-            cost = max(len(message or b""), LEAST_COST)
+            cost = max(len(message or b""), MIN_COST)
             if len(message or b"") > room or not upload.take(cost):
                 break
             room -= cost

@@ -29,7 +29,7 @@ LISTS_TO_NETWORK: Final = Rate(per_second=64 * 1024, burst=4 * 2**20)
 LOOK_COST: Final = 16 * 1024
 """Bytes as which it counts to have something looked up that takes milliseconds."""
 
-MOST_NETWORKS: Final = 1024
+MAX_NETWORKS: Final = 1024
 
 
 def _is_none(_peer_id: str) -> bool:
@@ -48,7 +48,7 @@ class ListUploads:
     def __init__(self, transport: Transport, is_auditor: Callable[[str], bool] = _is_none) -> None:
         self._transport = transport
         self._is_auditor = is_auditor
-        self._networks = KeyedBuckets(LISTS_TO_NETWORK, MOST_NETWORKS)
+        self._networks = KeyedBuckets(LISTS_TO_NETWORK, MAX_NETWORKS)
 
     def may_ask(self, peer_id: str) -> bool:
         """Whether a peer may have something looked up now; if so, it counts as ``LOOK_COST`` bytes."""

@@ -15,7 +15,7 @@ from sapo_verification.islands import IslandMap
 from sapo_verification.standing import Standing
 from sapo_verification.types import AdmittedRollout
 
-_MOST_PROOFS: Final = 64
+_MAX_PROOFS: Final = 64
 """Proofs that wait to be sent, one per account and epoch; more are dropped, since other nodes find them
 too."""
 
@@ -48,7 +48,7 @@ class Publisher:
         self._islands = islands
         self._transport = transport
         self._telemetry = telemetry
-        self._send_proof, self._proofs = trio.open_memory_channel[_Proof](_MOST_PROOFS)
+        self._send_proof, self._proofs = trio.open_memory_channel[_Proof](_MAX_PROOFS)
 
     async def run(self) -> None:
         """Send queued proofs until cancelled; may be run again after that."""

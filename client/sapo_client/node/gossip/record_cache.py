@@ -13,10 +13,10 @@ from sapo_protocol.encoding import encode
 from sapo_protocol.errors import RemoteProtocolError
 from sapo_protocol.islands.address_record import MAX_RECORD_BYTES
 
-MOST_SAVED: Final = 64  # those of four full islands, 130 KiB at most
+MAX_SAVED: Final = 64  # those of four full islands, 130 KiB at most
 
 _VALUES_EACH: Final = 5
-_MOST_BYTES: Final = MOST_SAVED * (MAX_RECORD_BYTES + 256)
+_MAX_BYTES: Final = MAX_SAVED * (MAX_RECORD_BYTES + 256)
 _NOBODY: Final = ""
 
 SavedRecord = tuple[bytes, RecordSource]
@@ -27,13 +27,13 @@ def load(path: Path) -> tuple[SavedRecord, ...]:
     """Return the records in the file with their signatures unchecked; none if it is missing or damaged."""
     try:
         with path.open("rb") as stream:
-            data = stream.read(_MOST_BYTES + 1)
+            data = stream.read(_MAX_BYTES + 1)
     except OSError:  # a node can do without
         return ()
-    if len(data) > _MOST_BYTES:
+    if len(data) > _MAX_BYTES:
         return ()
     try:
-        rows = decode(data, 1 + MOST_SAVED * _VALUES_EACH)
+        rows = decode(data, 1 + MAX_SAVED * _VALUES_EACH)
     except RemoteProtocolError:
         return ()
     return (
@@ -50,7 +50,7 @@ def save(path: Path, records: Iterable[SavedRecord]) -> None:
     rows = [(message, source.host, int(source.chosen)) for message, source in records]
     path.parent.mkdir(parents=True, exist_ok=True)
     scratch = path.with_name(path.name + ".new")
-    scratch.write_bytes(encode(tuple(rows[:MOST_SAVED])))
+    scratch.write_bytes(encode(tuple(rows[:MAX_SAVED])))
     os.replace(scratch, path)  # noqa: PTH105  the atomic one, named as such
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import islice, zip_longest
 from typing import Final
 
-from sapo_client.node.gossip.record_places import MOST_ON_ISLAND, Grounds, PlaceClaim, RecordPlaces
+from sapo_client.node.gossip.record_places import MAX_ON_ISLAND, Grounds, PlaceClaim, RecordPlaces
 from sapo_client.swarm.addresses import PeerAddress, network_group_of, network_of, parse_address
 from sapo_client.swarm.limits import Rate
 from sapo_client.swarm.peer_id import peer_id_from_key
@@ -23,8 +23,8 @@ from sapo_protocol.eip712 import Domain
 from sapo_protocol.identifiers import Account, NodeId, SwarmId
 from sapo_protocol.islands.address_record import MAX_RECORDS, AddressRecord, open_record, parse_record
 
-MOST_OF_ACCOUNT: Final = 4  # as many nodes as count for an account
-MOST_RECORDS: Final = 1024  # 2 MiB; all that 64 islands may have, and a part of those of more
+MAX_OF_ACCOUNT: Final = 4  # as many nodes as count for an account
+MAX_KEPT: Final = 1024  # 2 MiB; all that 64 islands may have, and a part of those of more
 
 CHECKS_OF_SOURCE: Final = Rate(per_second=1.0, burst=64)
 """Rate of checked records per network; the signatures of one take about half a millisecond."""
@@ -36,7 +36,7 @@ otherwise."""
 RECALLED_SECONDS: Final = 7 * 24 * 3600
 """Largest age of a saved record: a server's address may be valid for months, others change."""
 
-_MOST_SOURCES: Final = 256
+_MAX_SOURCES: Final = 256
 
 IslandsOf = Callable[[NodeId, Account, float], frozenset[int]]
 """Returns the known islands that a node of an account carries at a time."""
@@ -88,7 +88,7 @@ class RecordDirectory:
         *,
         vouches: Vouches = lambda _: False,
         carried: Callable[[], frozenset[int]] = frozenset,
-        most_records: int = MOST_RECORDS,
+        most_records: int = MAX_KEPT,
     ) -> None:
         self._swarm_id = swarm_id
         self._domain = domain
@@ -100,7 +100,7 @@ class RecordDirectory:
         self._most_records = most_records
         self._places = RecordPlaces(rng.randbytes(32))
         self._kept: dict[NodeId, _Kept] = {}
-        self._checks = KeyedBuckets(CHECKS_OF_SOURCE, _MOST_SOURCES)
+        self._checks = KeyedBuckets(CHECKS_OF_SOURCE, _MAX_SOURCES)
         self._placed_seconds = 0.0
 
     def __len__(self) -> int:
@@ -244,11 +244,11 @@ class RecordDirectory:
         """Drop records where the newest one exceeds a limit."""
         account = newest.record.certificate.account
         own = [node for node, kept in self._kept.items() if kept.record.certificate.account == account]
-        for node in own[:-MOST_OF_ACCOUNT]:
+        for node in own[:-MAX_OF_ACCOUNT]:
             del self._kept[node]
         for island in sorted(newest.islands):
             there = self._there(island)
-            if len(there) > MOST_ON_ISLAND:
+            if len(there) > MAX_ON_ISLAND:
                 self._forget_one_of(there)
         if len(self._kept) > self._most_records:
             self._forget_one_of(self._of_the_fullest())

@@ -22,7 +22,7 @@ from typing import Final
 
 from sapo_protocol.identifiers import Account, NodeId
 
-MOST_ON_ISLAND: Final = 16
+MAX_ON_ISLAND: Final = 16
 
 
 class Grounds(IntEnum):
@@ -34,7 +34,7 @@ class Grounds(IntEnum):
 
 
 KEPT_PLACES: Final = {Grounds.VOUCHED: 8, Grounds.CHOSEN: 4, Grounds.CAME: 4}
-"""Reserved places of an island by grounds; they add up to ``MOST_ON_ISLAND``."""
+"""Reserved places of an island by grounds; they add up to ``MAX_ON_ISLAND``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,14 +19,14 @@ from typing import Final
 from sapo_client.swarm.intake import message_id
 from sapo_protocol.identifiers import NodeId
 
-MOST_OF_A_FORWARDER: Final = 16
+MAX_OF_A_FORWARDER: Final = 16
 
-MOST_BYTES: Final = 2 * 2**20
+MAX_BYTES: Final = 2 * 2**20
 
 KEPT_SECONDS: Final = 30.0
 """Time for which a message is kept: longer than a request for a certificate may take."""
 
-MOST_REMEMBERED: Final = 16_384
+MAX_REMEMBERED: Final = 16_384
 """Ignored messages whose arrival time is kept: as many as the near-duplicate screen keeps."""
 
 REMEMBERED_SECONDS: Final = 600.0
@@ -68,9 +68,9 @@ class UnintroducedMessages:
         """Keep a message; one that is kept already gets a place of this forwarder as well."""
         self._give_up(now_seconds)
         identity = message_id(topic, message)
-        if forwarder in self._forwarders.get(identity, ()) or len(message) > MOST_BYTES:
+        if forwarder in self._forwarders.get(identity, ()) or len(message) > MAX_BYTES:
             return
-        if len(self._of.get(forwarder, ())) >= MOST_OF_A_FORWARDER:
+        if len(self._of.get(forwarder, ())) >= MAX_OF_A_FORWARDER:
             self._drop_oldest(forwarder)
         if identity not in self._waiting:
             expires_seconds = now_seconds + KEPT_SECONDS
@@ -80,7 +80,7 @@ class UnintroducedMessages:
         self._forwarders[identity].add(forwarder)
         self._of.setdefault(forwarder, OrderedDict())[identity] = None
         self._bytes[forwarder] += len(message)
-        while self._all_bytes > MOST_BYTES:
+        while self._all_bytes > MAX_BYTES:
             self._drop_oldest(max(self._bytes, key=self._bytes.__getitem__))
 
     def take(self, node: NodeId, now_seconds: float) -> tuple[Unintroduced, ...]:

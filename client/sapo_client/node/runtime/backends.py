@@ -15,7 +15,7 @@ from sapo_client.learner.settings import LearnerSettings
 from sapo_client.learner.sizing.presets import completion_tokens
 from sapo_protocol.suite import Suite
 
-MOST_STEPS_KEPT: Final = 256
+MAX_STEPS_KEPT: Final = 256
 """Limit of ``own_steps_kept``; own groups of a step with 32 completions of 512 tokens take about a
 megabyte."""
 
@@ -55,7 +55,7 @@ def open_backend(
     shows_steps = any(family.answer != "plain" for family in suite.families)
     longest = None if config.max_new_tokens else longest_completion(suite)
     settings = replace(settings, shows_steps=shows_steps, completion_bytes=longest)
-    return Learner(replace(settings, own_steps_kept=min(own_steps_kept, MOST_STEPS_KEPT)))
+    return Learner(replace(settings, own_steps_kept=min(own_steps_kept, MAX_STEPS_KEPT)))
 
 
 def longest_completion(suite: Suite) -> int:

@@ -13,7 +13,7 @@ planted text are quarantined: nothing of theirs is trained. If none are found, t
 all accounts in question is dropped. After a lower reward no external text is used; each later check that
 passes admits a quarter more of the external groups and demonstrations, and ends the oldest quarantine.
 
-If others' text has helped significantly, or if nothing was found in ``canary_state.MOST_COMPARISONS`` checks,
+If others' text has helped significantly, or if nothing was found in ``canary_state.MAX_COMPARISONS`` checks,
 the shadow is set to the policy.
 """
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from sapo_verification.types import SampledBatch
 
 _SEED_BITS: Final = 31
-_MOST_DRAWS: Final = 4
+_MAX_DRAWS: Final = 4
 """Attempts per item, since a few seeds of some families have no task."""
 
 
@@ -332,7 +332,7 @@ class Canary:
         """Return the items of a check with their prompts, families in turn."""
         rng = random.Random(sha256(b"sapo canary %d " % check + self._parts.secret).digest())
         items: list[tuple[Task, str]] = []
-        for number in range(_MOST_DRAWS * self._settings.items):
+        for number in range(_MAX_DRAWS * self._settings.items):
             task = Task(number % self._parts.families, rng.getrandbits(_SEED_BITS))
             try:
                 items.append((task, await self._parts.checkers.prompt(task)))

@@ -17,16 +17,16 @@ SURE_RATIO: Final = 100.0
 """Threshold of the likelihood ratio. If the policy is as good as its shadow, the ratio ever exceeds it with a
 probability of 1 %, however often it is checked (Ville's inequality)."""
 
-MOST_COMPARISONS: Final = 20
+MAX_COMPARISONS: Final = 20
 """Checks without a decision after which the comparison restarts, so that old results do not hide a new
 effect."""
 
-MOST_SETBACKS: Final = 7
+MAX_SETBACKS: Final = 7
 
-MOST_NATS: Final = 700.0
+MAX_NATS: Final = 700.0
 """Largest log evidence; the exponential of a little more overflows a float."""
 
-MOST_QUARANTINED: Final = 64
+MAX_QUARANTINED: Final = 64
 """Accounts in quarantine; beyond it the oldest is released. Each check that passes releases one, too."""
 
 
@@ -79,13 +79,13 @@ class CanaryState:
 
     def set_back(self) -> CanaryState:
         """Return the state after harm by unknown authors: no text is used, each time for longer."""
-        setbacks = min(self.setbacks + 1, MOST_SETBACKS)
+        setbacks = min(self.setbacks + 1, MAX_SETBACKS)
         return replace(self, opening=0, setbacks=setbacks, waits=2**setbacks // 2)
 
     def quarantining(self, accounts: frozenset[Account]) -> CanaryState:
         """Return the state with further accounts in quarantine."""
         known = [each for each in self.quarantined if each not in accounts]
-        return replace(self, quarantined=(*known, *sorted(accounts))[-MOST_QUARANTINED:])
+        return replace(self, quarantined=(*known, *sorted(accounts))[-MAX_QUARANTINED:])
 
     @property
     def has_lost(self) -> bool:
@@ -99,8 +99,8 @@ class CanaryState:
 
     @property
     def is_undecided(self) -> bool:
-        """Whether there was no decision for ``MOST_COMPARISONS`` checks, so that any difference is small."""
-        return self.comparisons >= MOST_COMPARISONS
+        """Whether there was no decision for ``MAX_COMPARISONS`` checks, so that any difference is small."""
+        return self.comparisons >= MAX_COMPARISONS
 
 
 class CanaryFile:
@@ -147,7 +147,7 @@ def evidence(more: int, less: int) -> float:
     # in logarithms, since the likelihood of thousands of items underflows
     tail = _log_tail(more, among + 1)
     nats = tail + (among + 1) * math.log(2) - math.log(among + 1) - log_comb(among, more)
-    return math.exp(min(MOST_NATS, nats))
+    return math.exp(min(MAX_NATS, nats))
 
 
 def log_comb(among: int, count: int) -> float:

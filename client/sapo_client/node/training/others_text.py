@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from sapo_client.node.training.canary_state import SURE_RATIO, evidence, log_comb, log_sum
-from sapo_verification.screens.pair_counts import LEAST_OTHERS, PairCounts
+from sapo_verification.screens.pair_counts import MIN_OTHERS, PairCounts
 from sapo_verification.screens.run_counts import RunCounts, runs_of
 from sapo_verification.weighted import at_half_of_the_weight
 
@@ -36,14 +36,14 @@ FADE_TEXTS: Final = 128
 WIDTH: Final = 4_096
 """12 KiB of counts per account and family; see ``RecurringRuns``."""
 
-MOST_FEATURES: Final = 256
+MAX_FEATURES: Final = 256
 """Features of a text; of a longer text a keyed sample, which is likely to contain a part of any long
 phrase."""
 
 RARE: Final = 0.02
 """Least share of texts with a feature that is compared, since counts are estimates."""
 
-LEAST_TEXTS: Final = 4
+MIN_TEXTS: Final = 4
 """Texts of an account with a feature; fewer are never significant among a dozen accounts."""
 
 LENGTH_RATIO: Final = 1.25
@@ -156,7 +156,7 @@ class OthersText:
 
     def _features(self, completion: bytes) -> frozenset[int]:
         text = "".join(completion.decode("utf-8", "replace").casefold().split())
-        return frozenset(sorted(self._counts.hashed({*runs_of(text), *_lengths(text)}))[:MOST_FEATURES])
+        return frozenset(sorted(self._counts.hashed({*runs_of(text), *_lengths(text)}))[:MAX_FEATURES])
 
 
 @dataclass(slots=True)
@@ -193,7 +193,7 @@ class _Usual:
     @property
     def is_known(self) -> bool:
         """Whether there are enough accounts to compare."""
-        return len(self._accounts) > LEAST_OTHERS
+        return len(self._accounts) > MIN_OTHERS
 
     def share(self, feature: int) -> float:
         """Return the weighted (upper) median of the accounts' shares, at least ``RARE``."""
@@ -211,7 +211,7 @@ class _Usual:
     def accounts_above(self, feature: int, tests: int) -> Iterator[Account]:
         """Yield the accounts that show a feature significantly more often than the median one."""
         shown = {account: each.count(feature) for account, each in self._accounts.items()}
-        if max(shown.values()) < LEAST_TEXTS:
+        if max(shown.values()) < MIN_TEXTS:
             return
         usual = self.share(feature)
         for account, counts in self._accounts.items():

@@ -23,7 +23,7 @@ from sapo_verification.types import OwnAnswer
 SOLVED: Final = 0.3
 """Own share of right answers from which on a family counts as solved and is rehearsed."""
 
-MOST_TASKS: Final = 384
+MAX_TASKS: Final = 384
 """Tasks answered per round; demonstrations are trained at full weight only after a few rounds anyway."""
 
 
@@ -74,7 +74,7 @@ class Rehearsal:
         solved = [family for family in range(self._families) if self._success(family) >= SOLVED]
         if not self.missing or len(solved) in (0, self._families):
             return ()
-        count = min(self.missing, MOST_TASKS)
+        count = min(self.missing, MAX_TASKS)
         drawn = [Task(self._rng.choice(solved), self._rng.getrandbits(SEED_BITS)) for _ in range(count)]
         answerable = await posed(self._checkers, drawn)
         prompts = [prompt for _, prompt in answerable]

@@ -33,7 +33,7 @@ _LOG = logging.getLogger(__name__)
 FIRST_SECONDS: Final = 5.0
 """Delay of the first request after the start, until there are connections."""
 
-MOST_SECONDS: Final = 900.0
+MAX_SECONDS: Final = 900.0
 """Interval of requests once the state is known, since routers and addresses change rarely."""
 
 _HELLO: Final = b"\x13/multistream/1.0.0\n"
@@ -42,8 +42,8 @@ _HELLO: Final = b"\x13/multistream/1.0.0\n"
 _PER_HOST: Final = Rate(per_second=1 / 60, burst=3)
 """Rate of dials to one IP address, which a few nodes may share."""
 
-_MOST_HOSTS: Final = 1024
-_MOST_AT_ONCE: Final = 4
+_MAX_HOSTS: Final = 1024
+_MAX_AT_ONCE: Final = 4
 
 
 class DialBack:
@@ -79,7 +79,7 @@ class DialBack:
         self._wake = trio.Event()
         self._announced_hosts = {address.host for address in announced if address.kind in {"ip4", "ip6"}}
         self._buckets: OrderedDict[str, TokenBucket] = OrderedDict()
-        self._at_once = trio.CapacityLimiter(_MOST_AT_ONCE)
+        self._at_once = trio.CapacityLimiter(_MAX_AT_ONCE)
         self._asked_seconds: dict[str, float] = {}
         self._scope = trio.CancelScope()
         self.answers = DialAnswers()
@@ -95,7 +95,7 @@ class DialBack:
                     await self._wake.wait()
                 await self.ask_next()
                 known = self.state() is not Reachability.UNKNOWN
-                pause_seconds = min(MOST_SECONDS, pause_seconds * 2) if known else FIRST_SECONDS * 2
+                pause_seconds = min(MAX_SECONDS, pause_seconds * 2) if known else FIRST_SECONDS * 2
 
     def stop(self) -> None:
         """Ask no more."""
@@ -173,7 +173,7 @@ class DialBack:
         now_seconds = trio.current_time()
         bucket = self._buckets.setdefault(host, TokenBucket(_PER_HOST, now_seconds))
         self._buckets.move_to_end(host)
-        if len(self._buckets) > _MOST_HOSTS:
+        if len(self._buckets) > _MAX_HOSTS:
             self._buckets.popitem(last=False)
         return self._at_once.available_tokens > 0 and bucket.take(1, now_seconds)
 

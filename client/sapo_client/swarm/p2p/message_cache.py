@@ -16,7 +16,7 @@ from libp2p.pubsub.pb.rpc_pb2 import RPC, Message
 
 from sapo_client.swarm.intake import message_id
 
-MOST_BYTES: Final = 16 * 2**20
+MAX_BYTES: Final = 16 * 2**20
 """Of all messages together: thirty heartbeats at a hundred messages a second of 5 KiB each."""
 
 
@@ -27,7 +27,7 @@ class ContentCache(MessageCache):
         most_bytes: of all messages together; beyond it the oldest are dropped before their time.
     """
 
-    def __init__(self, window_size: int, history_size: int, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, window_size: int, history_size: int, most_bytes: int = MAX_BYTES) -> None:
         super().__init__(window_size, history_size)
         self._rpcs: dict[bytes, RPC] = {}
         self._sent: dict[bytes, dict[bytes, int]] = {}

@@ -19,8 +19,8 @@ SEARCHED: Final = (
     "urn:schemas-upnp-org:device:InternetGatewayDevice:2",
 )
 
-MOST_DATAGRAM_BYTES: Final = 2048
-MOST_LINE_BYTES: Final = 256
+MAX_DATAGRAM_BYTES: Final = 2048
+MAX_LINE_BYTES: Final = 256
 
 _LOCATION: Final = re.compile(rb"^location:[ \t]*([!-~]{1,200})[ \t]*\r?$", re.IGNORECASE | re.MULTILINE)
 _URL: Final = re.compile(r"http://([0-9.]{7,15})(?::([1-9][0-9]{0,4}))?/[!-~]{0,180}")
@@ -95,7 +95,7 @@ def parse_found(datagram: bytes, sender: str, scope: Scope) -> str | None:
     Args:
         scope: that of the network that was searched; senders from elsewhere are not heard.
     """
-    if not datagram.startswith(b"HTTP/1.1 200") or len(datagram) > MOST_DATAGRAM_BYTES:
+    if not datagram.startswith(b"HTTP/1.1 200") or len(datagram) > MAX_DATAGRAM_BYTES:
         return None
     found = _LOCATION.search(datagram)
     if found is None or scope_of(sender) is not scope:
@@ -115,7 +115,7 @@ def host_of(url: str) -> str | None:
 def parse_line(line: bytes, host: str) -> MapReply | None:
     """Return the reply in the line of the process that asked the router at `host`, or None if it is none."""
     text = line.decode("ascii", errors="replace").removesuffix("\n")
-    if len(line) > MOST_LINE_BYTES:
+    if len(line) > MAX_LINE_BYTES:
         return None
     if other := _OTHERS.fullmatch(text):
         return MapReply(RouterView(RouterState(other[1]), host, detail=other[2]))

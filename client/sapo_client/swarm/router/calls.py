@@ -10,7 +10,7 @@ from typing import Final, Protocol
 import trio
 
 from sapo_client.swarm.router.answers import (
-    MOST_LINE_BYTES,
+    MAX_LINE_BYTES,
     MapReply,
     RouterState,
     RouterView,
@@ -78,7 +78,7 @@ class UpnpRouters:
         assert process.stdout is not None
         try:
             with trio.move_on_after(self._call_seconds):
-                while len(line) <= MOST_LINE_BYTES and (chunk := await process.stdout.receive_some(512)):
+                while len(line) <= MAX_LINE_BYTES and (chunk := await process.stdout.receive_some(512)):
                     line += chunk
         finally:
             with trio.CancelScope(shield=True):

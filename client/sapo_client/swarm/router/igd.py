@@ -33,7 +33,7 @@ _MEMORY_BYTES: Final = 64 * 2**20  # beyond what Python has already mapped; desc
 _CPU_SECONDS: Final = 10
 _NOBODY: Final = 65534
 _NO_NEW_PRIVILEGES: Final = 38
-_MOST_DETAIL: Final = 60
+_MAX_DETAIL: Final = 60
 
 _TAKEN: Final = "ConflictInMappingEntry"
 _ONLY_FOR_EVER: Final = "OnlyPermanentLeasesSupported"
@@ -156,7 +156,7 @@ def _ask(call: Callable[..., object], *arguments: object) -> str:
 def _message(error: Exception) -> str:
     """Return what an error says, in letters, digits, spaces and hyphens alone."""
     kept = "".join(sign if sign.isascii() and (sign.isalnum() or sign == "-") else " " for sign in str(error))
-    return " ".join(kept.split())[:_MOST_DETAIL].strip() or "without a reason"
+    return " ".join(kept.split())[:_MAX_DETAIL].strip() or "without a reason"
 
 
 if __name__ == "__main__":

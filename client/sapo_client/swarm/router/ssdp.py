@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import trio
 
 from sapo_client.swarm.addresses import Scope, scope_of
-from sapo_client.swarm.router.answers import MOST_DATAGRAM_BYTES, SEARCHED, encode_search, parse_found
+from sapo_client.swarm.router.answers import MAX_DATAGRAM_BYTES, SEARCHED, encode_search, parse_found
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ async def search(limits: SearchLimits) -> tuple[str, ...]:
         for target in SEARCHED:
             await udp.sendto(encode_search(target, limits.host, limits.port), (limits.host, limits.port))
         for _ in range(limits.most_datagrams):
-            datagram, (sender, *_) = await udp.recvfrom(MOST_DATAGRAM_BYTES + 1)
+            datagram, (sender, *_) = await udp.recvfrom(MAX_DATAGRAM_BYTES + 1)
             url = parse_found(datagram, sender, limits.scope)
             if url is None or sender in found:
                 continue

@@ -42,7 +42,7 @@ _ANNOUNCED_WINDOWS: Final = 3
 _WINDOWS: Final = 30
 """Heartbeats for which it is served on request, and announced to a peer that has just joined its topic."""
 
-_MOST_ANNOUNCED: Final = 256
+_MAX_ANNOUNCED: Final = 256
 
 _BACK_OFF_SECONDS: Final = 60.0
 """Gossipsub's own, after a neighbour was removed from a mesh or refused."""
@@ -58,7 +58,7 @@ _REPEAT_SECONDS: Final = 0.2
 """TCP's shortest time-out on Linux, on top of a round trip; it doubles until the packet gets through. A busy
 connection repeats sooner, for later packets show what is missing; most links here are quiet."""
 
-_MOST_REPEATS: Final = 6
+_MAX_REPEATS: Final = 6
 """The last of them is more than ten seconds after the packet."""
 
 
@@ -129,7 +129,7 @@ class MeshNetwork:
             return [0]
         packets = range(0, size_bytes, _PACKET_BYTES)
         return [
-            next((n for n in range(_MOST_REPEATS) if self.rng.random() >= share), _MOST_REPEATS)
+            next((n for n in range(_MAX_REPEATS) if self.rng.random() >= share), _MAX_REPEATS)
             for _ in packets
         ]
 
@@ -408,7 +408,7 @@ class MeshNode:
 
     def _introduce(self, peer_id: str, topic: str) -> None:
         """Announce all that is held to a peer that has just joined a topic, at once."""
-        if identities := self._recent(topic, _WINDOWS)[-_MOST_ANNOUNCED:]:
+        if identities := self._recent(topic, _WINDOWS)[-_MAX_ANNOUNCED:]:
             self._tell(peer_id, topic, identities)
 
     def _recent(self, topic: str, windows: int) -> list[bytes]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sapo_client.lab.held_out import fresh_item
 from sapo_client.learner.imitation.answer_shares import (
-    LEAST_ANSWERS,
+    MIN_ANSWERS,
     USUAL_ANSWERS,
     in_shares,
     usual_form,
@@ -82,7 +82,7 @@ def test_a_rare_answer_does_not_decide_how_often_the_others_are_shown() -> None:
 @given(st.lists(st.tuples(st.sampled_from([b"a", b"b", b"c"]), st.sampled_from([*DAYS, b"1", b"2"]))))
 def test_no_answer_has_more_than_a_quarter_and_the_largest_number_of_texts_is_kept(shown: Shown) -> None:
     counts, left = Counter(answer for _, answer in shown), quotas(shown)
-    assert all(LEAST_ANSWERS * count <= left.total() for count in left.values())
+    assert all(MIN_ANSWERS * count <= left.total() for count in left.values())
     assert all(left[answer] <= count for answer, count in counts.items())
     if all(USUAL_ANSWERS * count <= counts.total() for count in counts.values()):
         assert left == counts

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sapo_client.learner.baseline import MIN_SAMPLES, Baselines, FamilyBaseline
-from sapo_client.learner.imitation.answer_shares import LEAST_ANSWERS
+from sapo_client.learner.imitation.answer_shares import MIN_ANSWERS
 from sapo_client.learner.imitation.demonstrations import (
     DemonstrationBuffer,
     DemonstrationText,
@@ -175,7 +175,7 @@ def test_few_draws_hold_no_more_of_an_answer_than_many(texts: int) -> None:
 @given(st.text("abcdefg", max_size=80))
 def test_what_is_left_is_balanced_and_nothing_is_lost_of_what_was(shown: str) -> None:
     counts = Counter(each.answer for each in balanced(of_answers(shown), random.Random(0)))
-    assert all(LEAST_ANSWERS * count <= counts.total() for count in counts.values())
+    assert all(MIN_ANSWERS * count <= counts.total() for count in counts.values())
     before = Counter(shown)
-    if before and LEAST_ANSWERS * max(before.values()) <= before.total():
+    if before and MIN_ANSWERS * max(before.values()) <= before.total():
         assert counts.total() == len(shown)

@@ -24,7 +24,7 @@ from sapo_protocol.topics import rollouts_topic
 from sapo_verification.jail.checkers import CheckFailed, Failure
 from sapo_verification.jail.messages import Checked
 from sapo_verification.reputation.evidence import AUDITS_BEFORE_WEIGHT
-from sapo_verification.sampling.audit_queue import MOST_WAITING
+from sapo_verification.sampling.audit_queue import MAX_WAITING
 from sapo_verification.types import AdmittedRollout
 
 ALICE, BOB, MALLORY = (Identity(number) for number in range(1, 4))
@@ -38,7 +38,7 @@ NOW = MANIFEST.genesis_seconds + 60 * EPOCH
 class Worker:
     """One checker on the mock clock: an honest group takes 100 ms, an endless one runs into the deadline."""
 
-    audits_waiting: int = MOST_WAITING
+    audits_waiting: int = MAX_WAITING
     free: trio.Lock = field(default_factory=trio.Lock)
 
     def __post_init__(self) -> None:

@@ -19,7 +19,7 @@ from support.nodes import until
 from support.swarm import EPOCH, EPOCH_SECONDS, Identity, make_manifest, moment
 from trio.testing import MockClock
 
-from sapo_client.node.gossip.catch_up import MOST_FAULTS, MOST_PAGES
+from sapo_client.node.gossip.catch_up import MAX_FAULTS, MAX_PAGES
 from sapo_client.node.gossip.catch_up_server import UPLOAD_TO_NETWORK
 from sapo_client.swarm.simulated.memory import MemoryHub
 from sapo_protocol.constants import EPOCH_WINDOW
@@ -202,8 +202,8 @@ async def test_one_honest_neighbour_among_attackers_brings_everything(
     else:
         assert scores == [0] * ATTACKERS
     for attacker in attackers:
-        assert attacker.pages <= (EPOCH_WINDOW + 1) * MOST_PAGES
-        fetches = MOST_FAULTS if attack is not _sends_slowly else 1 + len(MISSED) // MAX_FETCHED
+        assert attacker.pages <= (EPOCH_WINDOW + 1) * MAX_PAGES
+        fetches = MAX_FAULTS if attack is not _sends_slowly else 1 + len(MISSED) // MAX_FETCHED
         assert len(attacker.asked) <= fetches + 1
 
 

@@ -14,7 +14,7 @@ from support.nodes import until
 from support.swarm import EPOCH, Identity, make_manifest, make_suite, moment
 from trio.testing import MockClock
 
-from sapo_client.node.gossip.unintroduced import MOST_OF_A_FORWARDER
+from sapo_client.node.gossip.unintroduced import MAX_OF_A_FORWARDER
 from sapo_client.swarm.peer_id import peer_id_from_key
 from sapo_client.swarm.simulated.memory import MemoryHub, MemoryTransport
 from sapo_protocol.encoding import encode
@@ -181,7 +181,7 @@ async def test_who_forwarded_it_first_cannot_push_it_out_while_others_forward_it
     async with siege(tmp_path, mallory, bob) as node:
         await mallory.send(essay(ALICE))
         await bob.send(essay(ALICE))
-        for number in range(MOST_OF_A_FORWARDER + 1):
+        for number in range(MAX_OF_A_FORWARDER + 1):
             await mallory.send(Identity(100 + number).message(MANIFEST))
         await until(lambda: node.knows(ALICE))
         [heard] = node.pool.waiting(ALICE.account)
@@ -196,7 +196,7 @@ async def test_what_was_pushed_out_and_comes_again_has_the_time_of_its_first_arr
     async with siege(tmp_path, mallory, bob) as node:
         mallory.answer_seconds = 6.0
         await mallory.send(essay(ALICE))
-        for number in range(MOST_OF_A_FORWARDER):
+        for number in range(MAX_OF_A_FORWARDER):
             await mallory.send(Identity(100 + number).message(MANIFEST))
         await mallory.send(essay(MALLORY))
         await until(lambda: node.knows(ALICE))

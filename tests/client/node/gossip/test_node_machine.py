@@ -34,7 +34,7 @@ from sapo_protocol.topics import rollouts_topic
 
 NUMBERS = (1, 2, 3)
 MALLORY = 9
-MOST_KEYS = 4
+MAX_KEYS = 4
 """As many keys of an account as are known at a time: a fifth would make the first one unknown."""
 
 members = st.integers(0, len(NUMBERS) - 1)
@@ -84,7 +84,7 @@ class NodeMachine(RuleBasedStateMachine):
     def rotate(self, which: int) -> None:
         """Change the account to a new key, in the same data directory."""
         member = self.members[which]
-        if member.identity.key + 1 < MOST_KEYS:
+        if member.identity.key + 1 < MAX_KEYS:
             self.crash(which)
             member.identity = Identity(member.identity.number, member.identity.key + 1)
             self._join(member)
@@ -206,7 +206,7 @@ class NodeMachine(RuleBasedStateMachine):
     def nobody_honest_is_blamed(self) -> None:
         accounts = [member.identity.account for member in self.members]
         peers = [
-            peer_id_from_key(Identity(number, key).node) for number in NUMBERS for key in range(MOST_KEYS)
+            peer_id_from_key(Identity(number, key).node) for number in NUMBERS for key in range(MAX_KEYS)
         ]
         for member in self._alive():
             reputation = member.node.reputation

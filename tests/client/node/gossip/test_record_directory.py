@@ -13,13 +13,13 @@ from sapo_client.node.gossip import record_cache
 from sapo_client.node.gossip.address_records import widest
 from sapo_client.node.gossip.record_directory import (
     CHECKS_OF_SOURCE,
-    MOST_OF_ACCOUNT,
+    MAX_OF_ACCOUNT,
     PLACED_SECONDS,
     RECALLED_SECONDS,
     RecordDirectory,
     RecordSource,
 )
-from sapo_client.node.gossip.record_places import KEPT_PLACES, MOST_ON_ISLAND, Grounds
+from sapo_client.node.gossip.record_places import KEPT_PLACES, MAX_ON_ISLAND, Grounds
 from sapo_client.swarm.addresses import PeerAddress, network_group_of, parse_address
 from sapo_client.swarm.peer_id import peer_id_from_key
 from sapo_client.swarm.transport import FoundPeer
@@ -151,9 +151,9 @@ def test_a_flood_of_records_displaces_nobody_elses() -> None:
     for number in range(100, 200):
         known.take(record(Identity(number)), at(TELLER), NOW)
     members = {peer.peer_id for peer in known.members({1}, NOW)}
-    assert len(members) == MOST_ON_ISLAND
+    assert len(members) == MAX_ON_ISLAND
     assert {peer_id_from_key(who.node) for who in honest} <= members
-    assert len(known.answer({1}, OTHER, NOW)) == MOST_ON_ISLAND <= MAX_RECORDS
+    assert len(known.answer({1}, OTHER, NOW)) == MAX_ON_ISLAND <= MAX_RECORDS
 
 
 def test_a_source_has_only_so_many_signatures_checked() -> None:
@@ -171,7 +171,7 @@ def test_a_source_has_only_so_many_signatures_checked() -> None:
 
 def test_an_account_has_as_many_records_as_nodes_that_count() -> None:
     known = directory()
-    keys = [Identity(2, key=key) for key in range(MOST_OF_ACCOUNT + 1)]
+    keys = [Identity(2, key=key) for key in range(MAX_OF_ACCOUNT + 1)]
     for who in keys:
         assert known.take(record(who), at(TELLER), NOW)
     expected = {peer_id_from_key(who.node) for who in keys[1:]}
@@ -191,7 +191,7 @@ def test_a_node_tells_its_addresses_of_the_widest_scope_alone() -> None:
 
 def test_who_passes_a_record_on_first_does_not_decide_with_whose_it_counts() -> None:
     known = directory()
-    for number in range(10, 10 + MOST_ON_ISLAND // 2):
+    for number in range(10, 10 + MAX_ON_ISLAND // 2):
         assert known.take(record(Identity(number)), at(TELLER), NOW)
     assert known.take(record(ALICE), at(TELLER), NOW)
     assert known.take(record(ALICE, made=NOW + 1), at(OTHER, ALICE), NOW)
@@ -222,7 +222,7 @@ def test_what_a_chosen_peer_tells_keeps_its_part_of_an_island_under_siege() -> N
     for who in honest:
         assert known.take(record(who), replace(at(TELLER), chosen=True), NOW)
     besiege(known)
-    assert len(kept_by(known)) == MOST_ON_ISLAND
+    assert len(kept_by(known)) == MAX_ON_ISLAND
     assert len(kept_by(known) & ids(honest)) >= KEPT_PLACES[Grounds.CHOSEN]
 
 
@@ -279,12 +279,12 @@ def test_accounts_that_are_vouched_for_keep_half_of_an_island_whoever_tells_what
         )
     assert ids(bonded) <= kept_by(known)
     newcomers = kept_by(known) - ids(bonded)
-    assert len(newcomers) == MOST_ON_ISLAND - len(bonded)
+    assert len(newcomers) == MAX_ON_ISLAND - len(bonded)
 
 
 def test_an_account_that_is_vouched_for_has_one_record_before_another_has_two() -> None:
-    rich = [Identity(2, key=key) for key in range(MOST_OF_ACCOUNT)]
-    others = [Identity(number) for number in range(3, 3 + MOST_ON_ISLAND - 1)]
+    rich = [Identity(2, key=key) for key in range(MAX_OF_ACCOUNT)]
+    others = [Identity(number) for number in range(3, 3 + MAX_ON_ISLAND - 1)]
     known = RecordDirectory(
         MANIFEST.swarm_id,
         MANIFEST.binding_domain,
@@ -333,8 +333,8 @@ def test_more_islands_than_there_is_room_for_share_it_and_the_own_ones_go_last()
 
 def test_an_answer_names_members_of_each_island_that_is_asked_for() -> None:
     """Full islands leave room for one that has a single member."""
-    people = [Identity(number) for number in range(2, 2 + 3 * MOST_ON_ISLAND + 1)]
-    places = {who.node: number // MOST_ON_ISLAND for number, who in enumerate(people)}
+    people = [Identity(number) for number in range(2, 2 + 3 * MAX_ON_ISLAND + 1)]
+    places = {who.node: number // MAX_ON_ISLAND for number, who in enumerate(people)}
     known = RecordDirectory(
         MANIFEST.swarm_id,
         MANIFEST.binding_domain,
@@ -381,8 +381,8 @@ def test_a_damaged_or_overlong_file_is_none(tmp_path: Path) -> None:
     file = tmp_path / "address-records"
     assert record_cache.load(file) == ()
     row = (record(ALICE), at(TELLER))
-    record_cache.save(file, [row] * (2 * record_cache.MOST_SAVED))
-    assert len(record_cache.load(file)) == record_cache.MOST_SAVED
+    record_cache.save(file, [row] * (2 * record_cache.MAX_SAVED))
+    assert len(record_cache.load(file)) == record_cache.MAX_SAVED
     whole = file.read_bytes()
     for damaged in (
         b"",

@@ -2,8 +2,8 @@
 
 from sapo_client.node.gossip.unintroduced import (
     KEPT_SECONDS,
-    MOST_BYTES,
-    MOST_OF_A_FORWARDER,
+    MAX_BYTES,
+    MAX_OF_A_FORWARDER,
     UnintroducedMessages,
 )
 from sapo_protocol.identifiers import NodeId
@@ -39,34 +39,34 @@ def test_who_forwards_most_loses_its_own_oldest() -> None:
     waiting.add(TOPIC, b"honest", "bob", CAROL, 0.0)
     for number in range(1000):
         waiting.add(TOPIC, b"%d" % number, "mallory", DAVE, 1.0)
-    assert len(waiting) == MOST_OF_A_FORWARDER + 1
+    assert len(waiting) == MAX_OF_A_FORWARDER + 1
     for number in range(100):
-        waiting.add(TOPIC, b"%d" % number + bytes(MOST_BYTES // 4), f"mallory {number % 5}", DAVE, 2.0)
+        waiting.add(TOPIC, b"%d" % number + bytes(MAX_BYTES // 4), f"mallory {number % 5}", DAVE, 2.0)
     assert len(waiting) < 30
     assert taken(waiting, CAROL, 3.0) == [(TOPIC, b"honest", "bob")]
     left = waiting.take(DAVE, 3.0)
-    assert sum(len(each.message) for each in left) <= MOST_BYTES
+    assert sum(len(each.message) for each in left) <= MAX_BYTES
     assert len(waiting) == 0
 
 
 def test_a_message_of_any_size_is_no_trouble() -> None:
     waiting = UnintroducedMessages()
-    waiting.add(TOPIC, bytes(MOST_BYTES + 1), "bob", CAROL, 0.0)
-    waiting.add(TOPIC, bytes(MOST_BYTES), "bob", CAROL, 0.0)
-    assert [len(each.message) for each in waiting.take(CAROL, 0.0)] == [MOST_BYTES]
+    waiting.add(TOPIC, bytes(MAX_BYTES + 1), "bob", CAROL, 0.0)
+    waiting.add(TOPIC, bytes(MAX_BYTES), "bob", CAROL, 0.0)
+    assert [len(each.message) for each in waiting.take(CAROL, 0.0)] == [MAX_BYTES]
 
 
 def test_a_message_is_kept_while_one_of_its_forwarders_has_a_place_for_it() -> None:
     waiting = UnintroducedMessages()
     for forwarder in ("mallory", "bob", "bob"):
         waiting.add(TOPIC, b"honest", forwarder, CAROL, 0.0)
-    for number in range(MOST_OF_A_FORWARDER):
+    for number in range(MAX_OF_A_FORWARDER):
         waiting.add(TOPIC, b"%d" % number, "mallory", DAVE, 1.0)
-    assert len(waiting) == MOST_OF_A_FORWARDER + 1
+    assert len(waiting) == MAX_OF_A_FORWARDER + 1
     assert taken(waiting, CAROL, 2.0) == [(TOPIC, b"honest", "mallory")]
-    for number in range(MOST_OF_A_FORWARDER):
+    for number in range(MAX_OF_A_FORWARDER):
         waiting.add(TOPIC, b"later %d" % number, "bob", DAVE, 2.0)
-    assert len(waiting.take(DAVE, 3.0)) == 2 * MOST_OF_A_FORWARDER
+    assert len(waiting.take(DAVE, 3.0)) == 2 * MAX_OF_A_FORWARDER
     assert len(waiting) == 0
 
 
@@ -74,7 +74,7 @@ def test_what_all_forwarders_pushed_out_is_kept_no_longer() -> None:
     waiting = UnintroducedMessages()
     for forwarder in ("mallory", "bob"):
         waiting.add(TOPIC, b"honest", forwarder, CAROL, 0.0)
-        for number in range(MOST_OF_A_FORWARDER):
+        for number in range(MAX_OF_A_FORWARDER):
             waiting.add(TOPIC, b"%d" % number, forwarder, DAVE, 1.0)
     assert taken(waiting, CAROL, 2.0) == []
-    assert len(waiting) == MOST_OF_A_FORWARDER  # the same messages of both
+    assert len(waiting) == MAX_OF_A_FORWARDER  # the same messages of both

@@ -22,10 +22,10 @@ from sapo_client.learner.process import Learner
 from sapo_client.learner.settings import LearnerSettings
 from sapo_client.node.training.canary import Canary, CanaryParts, CanarySettings
 from sapo_client.node.training.canary_state import (
-    MOST_COMPARISONS,
-    MOST_NATS,
-    MOST_QUARANTINED,
-    MOST_SETBACKS,
+    MAX_COMPARISONS,
+    MAX_NATS,
+    MAX_QUARANTINED,
+    MAX_SETBACKS,
     SURE_RATIO,
     CanaryFile,
     CanaryState,
@@ -327,7 +327,7 @@ async def test_policy_and_shadow_are_the_same_again_after_many_checks(tmp_path: 
     async with lone(tmp_path) as node:
         node.canary._parts = replace(node.canary._parts, learner=Speaking(node.learner, b"", b""))
         await node.canary.open()
-        node.canary._watch = CanaryState(checks=30, comparisons=MOST_COMPARISONS - 1, lost=5, won=4)
+        node.canary._watch = CanaryState(checks=30, comparisons=MAX_COMPARISONS - 1, lost=5, won=4)
         for _ in range(4):
             await node.round(poisoned=True)
         assert node.canary._watch == CanaryState(checks=31)
@@ -390,7 +390,7 @@ def verdicts(policy: Sequence[float], shadow: Sequence[float], seed: int, items:
 @pytest.mark.parametrize("level", [0.05, 0.2, 0.5, 0.9])
 def test_false_alarms_are_rare(level: float) -> None:
     """Of 200 policies like their shadows, over twenty checks each: two hundred rounds by default."""
-    alarms = [verdicts([level] * MOST_COMPARISONS, [level] * MOST_COMPARISONS, seed) for seed in range(200)]
+    alarms = [verdicts([level] * MAX_COMPARISONS, [level] * MAX_COMPARISONS, seed) for seed in range(200)]
     assert sum(map(bool, alarms)) <= 200 / SURE_RATIO + 4
 
 
@@ -410,7 +410,7 @@ def test_a_patient_decline_is_found_before_a_third_is_lost() -> None:
 @pytest.mark.parametrize(("loss", "least", "most"), [(0.04, 35, 65), (0.07, 98, 100)])
 def test_a_small_lasting_loss_is_found_in_time_or_not(loss: float, least: int, most: int) -> None:
     """What the threat model says of it."""
-    policy, shadow = [0.5 - loss] * MOST_COMPARISONS, [0.5] * MOST_COMPARISONS
+    policy, shadow = [0.5 - loss] * MAX_COMPARISONS, [0.5] * MAX_COMPARISONS
     assert least <= sum(bool(verdicts(policy, shadow, seed)) for seed in range(100)) <= most
 
 
@@ -429,7 +429,7 @@ def test_evidence_grows_with_the_difference(more: int, less: int, expected: floa
 
 def test_evidence_of_many_items_is_a_number() -> None:
     """Twenty checks of 4,096 items, the most that may be configured."""
-    assert evidence(81_920, 0) == evidence(50_000, 31_920) == pytest.approx(math.exp(MOST_NATS))
+    assert evidence(81_920, 0) == evidence(50_000, 31_920) == pytest.approx(math.exp(MAX_NATS))
     assert evidence(0, 81_920) == pytest.approx(1 / 81_921)
     assert 0.0 < evidence(41_000, 40_920) < 1.0
 
@@ -444,7 +444,7 @@ def test_evidence_is_a_martingale() -> None:
 
 def test_each_setback_lasts_longer_until_others_text_has_helped() -> None:
     watch, checks = CanaryState(), list[int]()
-    for _ in range(MOST_SETBACKS + 1):
+    for _ in range(MAX_SETBACKS + 1):
         watch, waited = watch.set_back(), 0
         while watch.opening == 0:
             watch, waited = watch.passed(), waited + 1
@@ -454,14 +454,14 @@ def test_each_setback_lasts_longer_until_others_text_has_helped() -> None:
 
 
 def test_a_quarantine_ends_with_the_checks_that_pass() -> None:
-    accounts = [Identity(number).account for number in range(1, MOST_QUARANTINED + 3)]
+    accounts = [Identity(number).account for number in range(1, MAX_QUARANTINED + 3)]
     watch = CanaryState().quarantining(frozenset(accounts[:2])).quarantining(frozenset(accounts[1:3]))
     first, second, third = accounts[0], *sorted(accounts[1:3])
     assert set(watch.quarantined) == {first, second, third}
     assert watch.quarantined[0] == first, "the oldest first; who is found again begins anew"
     assert watch.passed().quarantined == watch.quarantined[1:]
     full = CanaryState().quarantining(frozenset(accounts))
-    assert len(full.quarantined) == MOST_QUARANTINED
+    assert len(full.quarantined) == MAX_QUARANTINED
 
 
 def test_a_torn_or_foreign_file_says_nothing(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from sapo_client.learner.backend import Generation
 from sapo_client.learner.service import Service
 from sapo_client.learner.settings import LearnerSettings
 from sapo_client.learner.wire import own_answer_message
-from sapo_client.node.training.rehearsal import MOST_TASKS, SOLVED, Rehearsal
+from sapo_client.node.training.rehearsal import MAX_TASKS, SOLVED, Rehearsal
 from sapo_client.observe.events import EventLog
 from sapo_verification.suites.catalogue import family
 from sapo_verification.types import OwnAnswer
@@ -67,9 +67,9 @@ def test_right_answers_of_solved_families_are_returned(tmp_path: Path) -> None:
 def test_a_round_samples_only_so_many(tmp_path: Path) -> None:
     policy = Calculator()
     rehearsal = rehearsal_of(policy, tmp_path, [ARITHMETIC])
-    rehearsal.missing = 10 * MOST_TASKS
-    assert len(trio.run(rehearsal.answers)) == MOST_TASKS // 2
-    assert len(policy.asked) == MOST_TASKS
+    rehearsal.missing = 10 * MAX_TASKS
+    assert len(trio.run(rehearsal.answers)) == MAX_TASKS // 2
+    assert len(policy.asked) == MAX_TASKS
 
 
 @pytest.mark.parametrize(("solved", "missing"), [([], 40), ([0, 1, 2], 40), ([ARITHMETIC], 0)])

@@ -39,9 +39,9 @@ HELLO = b"\x13/multistream/1.0.0\n"
 MEBIBYTE = 2**20
 ANNOUNCED = 2**30
 """Bytes of one line: more than any honest one, and less than the kernel refuses to reserve."""
-MOST_RESERVED = 256 * MEBIBYTE
+MAX_RESERVED = 256 * MEBIBYTE
 """Address space that a node may take beside; a new thread alone takes 8 MiB, its arena 64 MiB more."""
-MOST_TAKEN = 24 * MEBIBYTE
+MAX_TAKEN = 24 * MEBIBYTE
 
 
 @dataclass
@@ -89,8 +89,8 @@ def _bounded(node: Node) -> Iterator[None]:
     reserved, taken = node.memory()
     yield
     reserved_now, taken_now = node.memory()
-    assert reserved_now - reserved < MOST_RESERVED
-    assert taken_now - taken < MOST_TAKEN
+    assert reserved_now - reserved < MAX_RESERVED
+    assert taken_now - taken < MAX_TAKEN
 
 
 async def _is_closed(connection: trio.SocketStream, tools: Any) -> None:
@@ -204,5 +204,5 @@ async def test_one_who_is_dialled_announces_a_line(tools: Any) -> None:
             with trio.fail_after(tools.PATIENCE_SECONDS):
                 await dialled.wait()
             reserved, _ = node.memory()
-            assert reserved - usual < MOST_RESERVED
+            assert reserved - usual < MAX_RESERVED
         nursery.cancel_scope.cancel()

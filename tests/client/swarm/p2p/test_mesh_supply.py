@@ -14,7 +14,7 @@ from libp2p.pubsub.rpc_queue import RpcQueue
 from sapo_client.swarm.intake import message_id
 from sapo_client.swarm.p2p.mesh import DEGREE, DEGREE_HIGH, DEGREE_LOW
 from sapo_client.swarm.peer_id import peer_id_from_key
-from sapo_client.swarm.supply import LEAST_ANNOUNCED, SETTLED_HEARTBEATS
+from sapo_client.swarm.supply import MIN_ANNOUNCED, SETTLED_HEARTBEATS
 from sapo_client.swarm.upload_budget import FEWEST_NEIGHBOURS
 
 PEERS = [ID.from_base58(peer_id_from_key(bytes([number]) * 32)) for number in range(1, 41)]
@@ -131,10 +131,10 @@ async def test_a_node_that_sends_far_too_much_has_the_fewest_neighbours_and_tell
         mesh._follow_budget()
         mesh.mesh_heartbeat()
     assert len(mesh.mesh[tools.TOPIC]) == FEWEST_NEIGHBOURS
-    assert len(mesh.gossip_heartbeat()) == LEAST_ANNOUNCED
+    assert len(mesh.gossip_heartbeat()) == MIN_ANNOUNCED
     for _ in range(60):
         mesh._follow_budget()
         mesh.mesh_heartbeat()
     assert mesh.degree_high == DEGREE_HIGH
     assert DEGREE_LOW <= len(mesh.mesh[tools.TOPIC]) <= DEGREE
-    assert len(mesh.gossip_heartbeat()) > LEAST_ANNOUNCED
+    assert len(mesh.gossip_heartbeat()) > MIN_ANNOUNCED

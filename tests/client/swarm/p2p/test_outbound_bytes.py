@@ -14,14 +14,14 @@ from libp2p.pubsub.rpc_queue import RpcQueue
 
 from sapo_client.swarm.intake import message_id
 from sapo_client.swarm.limits import TransportLimits
-from sapo_client.swarm.p2p.message_cache import MOST_BYTES
+from sapo_client.swarm.p2p.message_cache import MAX_BYTES
 from sapo_client.swarm.p2p.outbound_queue import CONTROL_BYTES, OutboundQueue
 from sapo_client.swarm.peer_id import peer_id_from_key
 from sapo_protocol.constants import MAX_ENVELOPE_BYTES
 
 LIMITS = TransportLimits()
 PEERS = [ID.from_base58(peer_id_from_key(bytes([number]) * 32)) for number in range(1, 41)]
-MESSAGES = MOST_BYTES // MAX_ENVELOPE_BYTES
+MESSAGES = MAX_BYTES // MAX_ENVELOPE_BYTES
 """As many of full size as the cache holds."""
 
 

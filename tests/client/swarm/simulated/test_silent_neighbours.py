@@ -9,7 +9,7 @@ from sapo_client.swarm.simulated.copies import SentCopy, Way
 from sapo_client.swarm.simulated.events import EventQueue
 from sapo_client.swarm.simulated.memory import LinkConditions
 from sapo_client.swarm.simulated.mesh import MeshNetwork, MeshNode
-from sapo_client.swarm.supply import LEAST_ANNOUNCED, Supply
+from sapo_client.swarm.supply import MIN_ANNOUNCED, Supply
 from sapo_protocol.errors import Verdict
 
 TOPIC = "rollouts"
@@ -113,7 +113,7 @@ def test_a_node_whose_fewest_neighbours_are_too_many_tells_few_peers_at_a_time()
     assert len(supply.to_tell(TOPIC, others)) == 20
     supply.shift()
     told = supply.to_tell(TOPIC, others, sparingly=True)
-    assert len(told) == LEAST_ANNOUNCED
+    assert len(told) == MIN_ANNOUNCED
 
 
 def test_a_node_that_sends_too_much_keeps_fewer_neighbours_and_loses_nothing() -> None:
