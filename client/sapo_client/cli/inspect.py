@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from sapo_client.cli.keys import show_identity
+from sapo_client.cli.live.formatting import gain_text
 from sapo_client.cli.options import Common, IdentityOption, command
 from sapo_client.cli.render import Grid, Pairs
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from sapo_client.observe.reports import (
         ChangeReport,
         EndpointReport,
+        HeldOutReport,
         IslandsReport,
         RolloutReport,
         StatusReport,
@@ -222,11 +224,26 @@ def _status_rows(report: StatusReport) -> list[tuple[str, Any]]:
         ("model", f"{report.model} on {report.device}"),
         ("round", f"{report.round} (epoch {report.epoch}, step {report.step})"),
         ("reward", f"{cell_reward(report.reward)} now, {cell_reward(report.reward_start)} at the start"),
+        *_held_out_rows(report.held_out),
         *_exchange_rows(report),
         ("sampled", f"{report.sampled_own} own, {report.sampled_external} of others"),
         ("refused", refused),
         *_ledger_rows(report),
     ]
+
+
+def _held_out_rows(held_out: HeldOutReport | None) -> list[tuple[str, str]]:
+    """Return the results on held-out tasks, if there was a check."""
+    if held_out is None:
+        return []
+    alone = held_out.reward_without_others
+    compared = "" if alone is None else f", {cell_reward(alone)} without others' text"
+    check = f"{held_out.items} tasks, step {held_out.step}"
+    rows = [("held out", f"{cell_reward(held_out.reward)}{compared} ({check})")]
+    if alone is not None:
+        gain = gain_text(held_out.gain, held_out.gain_error)
+        rows.append(("gain", f"{gain} of held-out reward by others' text, over all checks"))
+    return rows
 
 
 def _ledger_rows(report: StatusReport) -> list[tuple[str, Any]]:

@@ -68,6 +68,17 @@ class RouterReport(_Report):
     detail: str | None = None  # why it forwards none
 
 
+class HeldOutReport(_Report):
+    """Results on tasks that are never trained on, and what others' text has brought on them."""
+
+    step: int  # of the last check
+    items: int  # tasks that were checked then
+    reward: float  # of the policy, mean
+    reward_without_others: float | None = None  # estimate; none: not compared yet
+    gain: float  # share of tasks that the policy gets right because of others' text, since the first check
+    gain_error: float  # standard error of the gain
+
+
 class StatusReport(_Report):
     """Status of a node; the response of `GET /status`."""
 
@@ -90,6 +101,7 @@ class StatusReport(_Report):
     step: int
     reward: float | None = None
     reward_start: float | None = None
+    held_out: HeldOutReport | None = None  # none: no check yet, or there are none
     pool: int
     pool_age: float | None = (
         None  # steps of this node since the pool's rollouts arrived, mean; none before a round

@@ -21,6 +21,7 @@ from sapo_client.observe.events import EventLog
 from sapo_client.observe.findings import FindingCode
 from sapo_client.observe.reports import (
     ChangeReport,
+    HeldOutReport,
     IslandsReport,
     LedgerReport,
     PeerReport,
@@ -95,6 +96,31 @@ async def test_status_of_a_running_node(home: dict[str, str], data: DataDir) -> 
     assert "reward        0.25 now, 0.12 at the start" in shown
     assert "registered, 0 points, 3 waiting, last receipt none yet" in shown
     assert "ledger error  connection refused" in shown
+
+
+async def test_status_shows_the_results_on_held_out_tasks_and_what_others_brought(
+    home: dict[str, str], data: DataDir
+) -> None:
+    held_out = HeldOutReport(
+        step=120, items=64, reward=0.61, reward_without_others=0.42, gain=0.19, gain_error=0.03
+    )
+    shown = []
+    for found in (
+        None,
+        held_out,
+        held_out.model_copy(update={"reward_without_others": None, "gain_error": 0.0}),
+    ):
+        keep_status(data.status, STATUS.model_copy(update={"held_out": found}))
+        lines = (await ask(home, data, "status")).stdout.decode().splitlines()
+        shown.append([line for line in lines if line.startswith(("held out", "gain"))])
+    assert shown == [
+        [],
+        [
+            "held out      0.61, 0.42 without others' text (64 tasks, step 120)",
+            "gain          +0.19 ± 0.06 of held-out reward by others' text, over all checks",
+        ],
+        ["held out      0.61 (64 tasks, step 120)"],
+    ]
 
 
 async def test_status_of_a_node_that_trains_alone_does_not_claim_to_share(

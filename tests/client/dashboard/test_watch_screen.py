@@ -50,8 +50,8 @@ async def _tabs(node: Interrupted) -> None:
         assert "  test swarm  node " in text_of(app, "head")
         assert len(text_of(app, "head")) <= WIDTH - 2
         overview = text_of(app, "figures").splitlines()
-        assert [line.split()[0] for line in overview[:6]] == [
-            "reward", "round", "peers", "rollouts", "refused", "ledger",
+        assert [line.split()[0] for line in overview[:7]] == [
+            "reward", "held", "round", "peers", "rollouts", "refused", "ledger",
         ]  # fmt: skip
         assert max(map(len, overview)) <= WIDTH - 2
         assert any(line.startswith("own answers") and "±" in line and "n=" in line for line in overview)

@@ -21,6 +21,10 @@ MAX_COMPARISONS: Final = 20
 """Checks without a decision after which the comparison restarts, so that old results do not hide a new
 effect."""
 
+LEAD_CHECKS: Final = 3
+"""Last checks of a comparison that show by how much the policy is better than its shadow now: about 200 items
+by default, and few enough that the lead has hardly changed."""
+
 MAX_SETBACKS: Final = 7
 
 MAX_NATS: Final = 700.0
@@ -28,6 +32,30 @@ MAX_NATS: Final = 700.0
 
 MAX_QUARANTINED: Final = 64
 """Accounts in quarantine; beyond it the oldest is released. Each check that passes releases one, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldOut:
+    """Results of the last check, and what others' text has brought since the first one.
+
+    Attributes:
+        step: the policy's step.
+        items: items that were checked, of the policy and, if it answered, of its shadow.
+        reward: mean reward of the policy, 0..1.
+        without_others: estimate of the reward without others' text: that of the shadow, less the gain of
+            earlier comparisons. None if nothing was ever compared.
+        gain: sum over all comparisons of the policy's lead in its last ``LEAD_CHECKS`` checks: the share of
+            items that only the policy got right, less the share that only the shadow did. A comparison whose
+            policy was rolled back brought nothing.
+        gain_error: standard error of ``gain``.
+    """
+
+    step: int
+    items: int
+    reward: float
+    without_others: float | None
+    gain: float
+    gain_error: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +68,13 @@ class CanaryState:
         comparisons: checks since policy and shadow were equal.
         lost: items in those checks that only the shadow got right.
         won: items in those checks that only the policy got right.
+        latest: the last ``LEAD_CHECKS`` of those checks; of each the lost, won and compared items.
         setbacks: how often others' text did harm without a known author, since it last helped.
         waits: checks until more of it is used.
         quarantined: accounts of which nothing is trained, the oldest first.
+        gained: what the policies of earlier comparisons, if they were kept, were better by; see ``HeldOut``.
+        gained_variance: the variance of ``gained``.
+        last: results of the last check; None before the first one.
     """
 
     opening: int = OPEN
@@ -53,22 +85,67 @@ class CanaryState:
     setbacks: int = 0
     waits: int = 0
     quarantined: tuple[Account, ...] = ()
+    latest: tuple[tuple[int, int, int], ...] = ()
+    gained: float = 0.0
+    gained_variance: float = 0.0
+    last: HeldOut | None = None
 
-    def compared(self, lost: int, won: int) -> CanaryState:
-        """Return the state after a check with these numbers of lost and won items."""
+    def checked(self, lost: int, won: int, compared: int) -> CanaryState:
+        """Return the state after a check with these numbers of lost, won and compared items."""
         return replace(
             self,
             checks=self.checks + 1,
             comparisons=self.comparisons + 1,
             lost=self.lost + lost,
             won=self.won + won,
+            latest=(*self.latest, (lost, won, compared))[-LEAD_CHECKS:],
         )
 
-    def reset_comparison(self) -> CanaryState:
-        """Return the state after policy and shadow became equal; if others' text helped, setbacks are
-        reset."""
+    def kept(self) -> CanaryState:
+        """Return the state after the policy became the shadow."""
+        gained, variance = self._gain()
+        return replace(self._equal(), gained=gained, gained_variance=variance)
+
+    def rolled_back(self, shadow: float) -> CanaryState:
+        """Return the state after the shadow, of this reward in the last check, became the policy."""
+        last, error = self.last, math.sqrt(self.gained_variance)
+        if last is not None:
+            last = replace(last, reward=shadow, gain=self.gained, gain_error=error)
+        return replace(self._equal(), last=last)
+
+    def _equal(self) -> CanaryState:
+        """Return the state after both became equal; if others' text helped, setbacks are reset."""
         setbacks = 0 if self.has_won else self.setbacks
-        return replace(self, comparisons=0, lost=0, won=0, setbacks=setbacks)
+        return replace(self, comparisons=0, lost=0, won=0, latest=(), setbacks=setbacks)
+
+    def _gain(self) -> tuple[float, float]:
+        """Return the gain so far and its variance, the present comparison included.
+
+        Half an item is added to each of the four outcomes of a pair, so that few items without a difference
+        are not taken for certainty (Agresti and Min 2005).
+        """
+        lost, won, compared = (sum(column) for column in zip((0, 0, 0), *self.latest, strict=True))
+        if not compared:
+            return self.gained, self.gained_variance
+        lead, items = (won - lost) / compared, compared + 2
+        variance = ((won + lost + 1) / items - ((won - lost) / items) ** 2) / items
+        return self.gained + lead, self.gained_variance + variance
+
+    def measured(self, step: int, items: int, reward: float, shadow: float | None) -> CanaryState:
+        """Return the state with the results of a check; unchanged if no item was checked."""
+        if not items:
+            return self
+        gain, variance = self._gain()
+        without = (reward if shadow is None else shadow) - self.gained if variance else None
+        last = HeldOut(
+            step=step,
+            items=items,
+            reward=reward,
+            without_others=None if without is None else max(0.0, without),
+            gain=gain,
+            gain_error=math.sqrt(variance),
+        )
+        return replace(self, last=last)
 
     def passed(self) -> CanaryState:
         """Return the state after a check without harm: one more step is used, unless it has to wait."""
@@ -121,7 +198,10 @@ class CanaryFile:
         try:
             plain = json.loads(self._path.read_text(encoding="utf-8"))
             accounts = tuple(Account.from_hex(each) for each in plain.pop("quarantined"))
-            return CanaryState(**plain, quarantined=accounts)
+            latest = tuple((lost, won, compared) for lost, won, compared in plain.pop("latest", ()))
+            last = plain.pop("last", None)
+            held_out = None if last is None else HeldOut(**last)
+            return CanaryState(**plain, quarantined=accounts, latest=latest, last=held_out)
         except (OSError, ValueError, KeyError, TypeError, AttributeError, LocalProtocolError):
             return None
 

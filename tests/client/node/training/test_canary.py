@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import trio
-from support.events import number, objects
+from support.events import number, numbers, objects
 from support.poison import OneAnswer
 from support.swarm import EPOCH, Identity, make_manifest, make_suite, moment
 from support.verification_harness import VerificationHarness
@@ -29,6 +29,7 @@ from sapo_client.node.training.canary_state import (
     SURE_RATIO,
     CanaryFile,
     CanaryState,
+    HeldOut,
     evidence,
 )
 from sapo_client.node.training.others_text import NOTHING, AnswerPair
@@ -118,6 +119,12 @@ class TrainingHarness:
             rollouts.append(await engine.verify(admitted))
             handles[admitted.content_id] = generation.handle
         return rollouts, handles
+
+    @property
+    def decided(self) -> CanaryState | None:
+        """The canary's state without the results of the last check."""
+        watch = self.canary._watch
+        return None if watch is None else replace(watch, last=None)
 
     def told(self, name: str) -> list[Event]:
         return [event for event in read_events(self.folder / "events.jsonl") if event["event"] == name]
@@ -214,7 +221,11 @@ async def test_own_training_alone_rolls_nothing_back(tmp_path: Path) -> None:
         checks = node.told("canary")
         assert [(each["lost"], each["won"], each["external"]) for each in checks] == [(0, 0, 0)] * 2
         assert node.told("rolled_back") == []
-        assert node.canary._watch == CanaryState(checks=2), "without others' text there is nothing to compare"
+        assert node.decided == CanaryState(checks=2), "without others' text there is nothing to compare"
+        held_out = node.canary.held_out
+        assert held_out is not None
+        assert replace(held_out, reward=0.0) == HeldOut(8, 32, 0.0, None, gain=0.0, gain_error=0.0)
+        assert (round(held_out.reward, 4), []) == (checks[1]["reward"], checks[1]["shadow_rewards"])
 
 
 @dataclass
@@ -257,7 +268,15 @@ async def test_text_that_helps_makes_the_policy_the_shadow(tmp_path: Path) -> No
             await node.round(poisoned=True)
         [check] = node.told("canary")
         assert number(check["won"]) > 9 > number(check["lost"])
-        assert node.canary._watch == CanaryState(checks=1)
+        lead, items = (number(check["won"]) - number(check["lost"])) / 32, numbers(check["rewards"])
+        assert len(items) == 32
+        assert sum(items) / 32 == pytest.approx(number(check["reward"]), abs=1e-4)
+        [difference, among] = [number(check["won"]) + sign * number(check["lost"]) for sign in (-1, 1)]
+        variance = ((among + 1) / 34 - (difference / 34) ** 2) / 34
+        error = math.sqrt(variance)
+        last = HeldOut(4, 32, sum(items) / 32, 0.0, gain=lead, gain_error=error)
+        assert node.canary._watch == CanaryState(checks=1, gained=lead, gained_variance=variance, last=last)
+        assert (check["gain"], check["gain_error"]) == (round(lead, 4), round(error, 4))
         assert (node.canary._window, node.canary._imitated) == ([], set())
 
 
@@ -297,7 +316,7 @@ async def test_planted_text_that_costs_no_reward_is_found_and_only_who_planted_i
         assert back["dropped"] == 0, "what others have waiting stays"
         assert len(node.harness.pool) == 8
         after = CanaryState(checks=1, quarantined=(OTHER.account,))
-        assert node.canary._watch == after, "the others' text is used as before"
+        assert node.decided == after, "the others' text is used as before"
 
         assert node.canary._others._tallies == {}, "answers of before the rollback are forgotten"
 
@@ -315,12 +334,12 @@ async def test_a_restart_goes_on_comparing(tmp_path: Path) -> None:
         node.canary._parts = replace(node.canary._parts, learner=Speaking(node.learner, b"", b""))
         for _ in range(4):
             await node.round(poisoned=True)
-        assert node.canary._watch == CanaryState(checks=1, comparisons=1)
+        assert node.decided == CanaryState(checks=1, comparisons=1, latest=((0, 0, 32),))
         again = TrainingHarness(tmp_path, node.learner, make_desk(), node.events, fresh=False)
         again.canary._parts = replace(again.canary._parts, learner=Speaking(node.learner, b"", b""))
         for _ in range(4):
             await again.round(poisoned=False)
-        assert again.canary._watch == CanaryState(checks=2, comparisons=2)
+        assert again.decided == CanaryState(checks=2, comparisons=2, latest=((0, 0, 32), (0, 0, 32)))
 
 
 async def test_policy_and_shadow_are_the_same_again_after_many_checks(tmp_path: Path) -> None:
@@ -330,7 +349,7 @@ async def test_policy_and_shadow_are_the_same_again_after_many_checks(tmp_path: 
         node.canary._watch = CanaryState(checks=30, comparisons=MAX_COMPARISONS - 1, lost=5, won=4)
         for _ in range(4):
             await node.round(poisoned=True)
-        assert node.canary._watch == CanaryState(checks=31)
+        assert node.decided == CanaryState(checks=31, gained_variance=1 / 34 / 34)
 
 
 async def test_each_check_has_items_of_its_own(tmp_path: Path) -> None:
@@ -379,11 +398,11 @@ def verdicts(policy: Sequence[float], shadow: Sequence[float], seed: int, items:
             one = rng.random()
             two = one if rng.random() < ALIKE else rng.random()
             draws.append((one < mine, two < its))
-        watch = watch.compared(sum(b > a for a, b in draws), sum(a > b for a, b in draws))
+        watch = watch.checked(sum(b > a for a, b in draws), sum(a > b for a, b in draws), items)
         if watch.has_lost:
             found.append(check)
         if watch.has_lost or watch.has_won or watch.is_undecided:
-            watch = watch.reset_comparison()
+            watch = watch.rolled_back(0.0) if watch.has_lost else watch.kept()
     return found
 
 
@@ -450,7 +469,33 @@ def test_each_setback_lasts_longer_until_others_text_has_helped() -> None:
             watch, waited = watch.passed(), waited + 1
         checks.append(waited)
     assert checks == [2, 3, 5, 9, 17, 33, 65, 65]
-    assert replace(watch, won=64).reset_comparison().set_back().waits == 1
+    assert replace(watch, won=64).kept().set_back().waits == 1
+
+
+def test_the_gain_adds_up_over_comparisons_and_a_rolled_back_policy_brought_nothing() -> None:
+    def figures(state: CanaryState) -> tuple[float, ...]:
+        last = state.last
+        assert last is not None
+        assert last.without_others is not None
+        rewards = last.reward, round(last.without_others, 6)
+        return last.step, last.items, *rewards, round(last.gain, 6), round(last.gain_error, 4)
+
+    first = CanaryState().checked(lost=2, won=12, compared=50).measured(10, 50, reward=0.6, shadow=0.4)
+    assert figures(first) == (10, 50, 0.6, 0.4, 0.2, 0.0695)
+    second = first.kept().checked(lost=5, won=5, compared=50).measured(20, 50, reward=0.6, shadow=0.6)
+    assert figures(second) == (20, 50, 0.6, 0.4, 0.2, 0.0944)
+    fallen = second.kept().checked(lost=40, won=0, compared=50).measured(30, 50, reward=0.1, shadow=0.9)
+    assert figures(fallen) == (30, 50, 0.1, 0.7, -0.6, 0.1126)
+    fell = (
+        fallen.checked(lost=0, won=1, compared=50).checked(0, 1, 50).measured(50, 50, reward=0.6, shadow=0.6)
+    )
+    assert figures(fell)[4] == round(0.2 + (2 - 40) / 150, 6)
+    assert figures(fell.checked(0, 1, 50).measured(60, 50, reward=0.6, shadow=0.6))[4] == 0.22, (
+        "of the last three"
+    )
+    back = fallen.rolled_back(shadow=0.9)
+    assert figures(back) == (30, 50, 0.9, 0.7, 0.2, 0.0944)
+    assert back.measured(40, 0, reward=0.0, shadow=None) == back, "no item was checked"
 
 
 def test_a_quarantine_ends_with_the_checks_that_pass() -> None:
@@ -468,7 +513,8 @@ def test_a_torn_or_foreign_file_says_nothing(tmp_path: Path) -> None:
     path = tmp_path / "canary.json"
     file = CanaryFile(path)
     assert file.read() is None
-    watch = CanaryState(3, 5, 2, 4, 6, 1, 7, (EVIL.account, OWN.account))
+    last = HeldOut(step=9, items=64, reward=0.5, without_others=None, gain=0.1, gain_error=0.02)
+    watch = CanaryState(3, 5, 2, 4, 6, 1, 7, (EVIL.account, OWN.account), ((1, 2, 64),), 0.5, 0.25, last)
     file.write(watch)
     assert file.read() == watch
     assert CanaryFile(path, fresh=True).read() is None
