@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final, Protocol
 
-from sapo_client.node.training.canary_state import CanaryFile, CanaryState, HeldOut
+from sapo_client.node.training.canary_state import CanaryFile, CanaryState, HeldOutResult
 from sapo_client.node.training.others_text import NOTHING, AnswerPair, OthersText, PlantedText
 from sapo_protocol.errors import LocalProtocolError
 from sapo_protocol.tasks import Task
@@ -164,7 +164,7 @@ class CanaryRole(Protocol):
     """Monitor of the policy between rounds."""
 
     @property
-    def held_out(self) -> HeldOut | None:
+    def held_out(self) -> HeldOutResult | None:
         """Results of the last check; None before the first one."""
 
     async def open(self) -> None:
@@ -200,7 +200,7 @@ class Canary:
         self._epoch = 0
 
     @property
-    def held_out(self) -> HeldOut | None:
+    def held_out(self) -> HeldOutResult | None:
         """Results of the last check; None before the first one."""
         return None if self._watch is None else self._watch.last
 

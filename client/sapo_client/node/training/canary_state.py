@@ -35,7 +35,7 @@ MAX_QUARANTINED: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
-class HeldOut:
+class HeldOutResult:
     """Results of the last check, and what others' text has brought since the first one.
 
     Attributes:
@@ -72,7 +72,7 @@ class CanaryState:
         setbacks: how often others' text did harm without a known author, since it last helped.
         waits: checks until more of it is used.
         quarantined: accounts of which nothing is trained, the oldest first.
-        gained: what the policies of earlier comparisons, if they were kept, were better by; see ``HeldOut``.
+        gained: what the policies of earlier comparisons, if they were kept, were better by; see ``HeldOutResult``.
         gained_variance: the variance of ``gained``.
         last: results of the last check; None before the first one.
     """
@@ -88,7 +88,7 @@ class CanaryState:
     latest: tuple[tuple[int, int, int], ...] = ()
     gained: float = 0.0
     gained_variance: float = 0.0
-    last: HeldOut | None = None
+    last: HeldOutResult | None = None
 
     def checked(self, lost: int, won: int, compared: int) -> CanaryState:
         """Return the state after a check with these numbers of lost, won and compared items."""
@@ -137,7 +137,7 @@ class CanaryState:
             return self
         gain, variance = self._gain()
         without = (reward if shadow is None else shadow) - self.gained if variance else None
-        last = HeldOut(
+        last = HeldOutResult(
             step=step,
             items=items,
             reward=reward,
@@ -200,7 +200,7 @@ class CanaryFile:
             accounts = tuple(Account.from_hex(each) for each in plain.pop("quarantined"))
             latest = tuple((lost, won, compared) for lost, won, compared in plain.pop("latest", ()))
             last = plain.pop("last", None)
-            held_out = None if last is None else HeldOut(**last)
+            held_out = None if last is None else HeldOutResult(**last)
             return CanaryState(**plain, quarantined=accounts, latest=latest, last=held_out)
         except (OSError, ValueError, KeyError, TypeError, AttributeError, LocalProtocolError):
             return None

@@ -16,7 +16,7 @@ from sapo_client.learner.report import StepReport, TextValue
 from sapo_client.node.runtime.shutdown import Pause
 from sapo_client.node.training.ages import PoolAges
 from sapo_client.node.training.ahead import Ahead
-from sapo_client.node.training.canary_state import HeldOut
+from sapo_client.node.training.canary_state import HeldOutResult
 from sapo_client.node.training.epoch_turns import EpochTurns
 from sapo_client.node.training.private_rounds import PrivateRounds
 from sapo_client.node.training.round_parts import RoundParts, Slot
@@ -71,7 +71,7 @@ class Rounds:
         self.last_reward: float | None = None
 
     @property
-    def held_out(self) -> HeldOut | None:
+    def held_out(self) -> HeldOutResult | None:
         """Results of the last check on held-out items; None before the first one."""
         return self._parts.canary.held_out
 

@@ -29,7 +29,7 @@ from sapo_client.node.training.canary_state import (
     SURE_RATIO,
     CanaryFile,
     CanaryState,
-    HeldOut,
+    HeldOutResult,
     evidence,
 )
 from sapo_client.node.training.others_text import NOTHING, AnswerPair
@@ -224,7 +224,7 @@ async def test_own_training_alone_rolls_nothing_back(tmp_path: Path) -> None:
         assert node.decided == CanaryState(checks=2), "without others' text there is nothing to compare"
         held_out = node.canary.held_out
         assert held_out is not None
-        assert replace(held_out, reward=0.0) == HeldOut(8, 32, 0.0, None, gain=0.0, gain_error=0.0)
+        assert replace(held_out, reward=0.0) == HeldOutResult(8, 32, 0.0, None, gain=0.0, gain_error=0.0)
         assert (round(held_out.reward, 4), []) == (checks[1]["reward"], checks[1]["shadow_rewards"])
 
 
@@ -274,7 +274,7 @@ async def test_text_that_helps_makes_the_policy_the_shadow(tmp_path: Path) -> No
         [difference, among] = [number(check["won"]) + sign * number(check["lost"]) for sign in (-1, 1)]
         variance = ((among + 1) / 34 - (difference / 34) ** 2) / 34
         error = math.sqrt(variance)
-        last = HeldOut(4, 32, sum(items) / 32, 0.0, gain=lead, gain_error=error)
+        last = HeldOutResult(4, 32, sum(items) / 32, 0.0, gain=lead, gain_error=error)
         assert node.canary._watch == CanaryState(checks=1, gained=lead, gained_variance=variance, last=last)
         assert (check["gain"], check["gain_error"]) == (round(lead, 4), round(error, 4))
         assert (node.canary._window, node.canary._imitated) == ([], set())
@@ -513,7 +513,7 @@ def test_a_torn_or_foreign_file_says_nothing(tmp_path: Path) -> None:
     path = tmp_path / "canary.json"
     file = CanaryFile(path)
     assert file.read() is None
-    last = HeldOut(step=9, items=64, reward=0.5, without_others=None, gain=0.1, gain_error=0.02)
+    last = HeldOutResult(step=9, items=64, reward=0.5, without_others=None, gain=0.1, gain_error=0.02)
     watch = CanaryState(3, 5, 2, 4, 6, 1, 7, (EVIL.account, OWN.account), ((1, 2, 64),), 0.5, 0.25, last)
     file.write(watch)
     assert file.read() == watch
