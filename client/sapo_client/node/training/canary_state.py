@@ -72,7 +72,7 @@ class CanaryState:
         setbacks: how often others' text did harm without a known author, since it last helped.
         waits: checks until more of it is used.
         quarantined: accounts of which nothing is trained, the oldest first.
-        gained: what the policies of earlier comparisons, if they were kept, were better by; see ``HeldOutResult``.
+        gained: gain of earlier comparisons; see ``HeldOutResult``.
         gained_variance: the variance of ``gained``.
         last: results of the last check; None before the first one.
     """
