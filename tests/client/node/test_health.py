@@ -25,6 +25,7 @@ from trio.testing import MockClock
 from sapo_client.config import LAST_CHECKPOINT_SECONDS
 from sapo_client.node.training.canary_state import CanaryFile, CanaryState
 from sapo_client.observe.health import INTERVAL_SECONDS
+from sapo_client.observe.reports import kept_status
 from sapo_client.swarm.peer_id import peer_id_from_key
 from sapo_client.swarm.simulated.memory import MemoryTransport
 from sapo_protocol.identifiers import Account
@@ -269,7 +270,13 @@ async def test_no_room_for_checkpoints_and_a_lost_good_policy(
         [event] = trial.home.events("good_lost")
         assert [path.name for path in (data.learner / "good").iterdir()] != []
         await trial.stop()
-        assert event["step"] in [check["step"] for check in trial.home.events("canary")]
+        checks = trial.home.events("canary")
+        assert event["step"] in [check["step"] for check in checks]
+        report = kept_status(data.status)
+        assert report is not None
+        assert report.held_out is not None
+        shown = report.held_out.step, report.held_out.items, report.held_out.reward
+        assert shown == (checks[-1]["step"], 8, checks[-1]["reward"])
 
 
 async def test_a_last_checkpoint_that_takes_too_long_is_told(
