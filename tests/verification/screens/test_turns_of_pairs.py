@@ -10,6 +10,7 @@ from support.swarm import Identity
 from sapo_protocol.identifiers import Account
 from sapo_verification.screens import pair_counts, recurring_runs
 from sapo_verification.screens.recurring_runs import RecurringRuns
+from sapo_verification.screens.step_lengths import StepLengths
 from sapo_verification.types import Pair, VerifiedRollout
 
 KEY = b"a secret of this node"
@@ -82,3 +83,25 @@ def test_what_a_newcomer_was_set_aside_for_is_forgotten_with_its_place() -> None
         for number in range(12):
             screen.learn(group((account, 0), number, draw, PLANT))
     assert screen.set_aside() == {(account, 0) for account in flood[4 - MOST :]}
+
+
+def test_whose_steps_are_longer_is_found_in_its_turn_and_stays_found() -> None:
+    """Seven of sixteen accounts have room at a time."""
+    screen, accounts = StepLengths(KEY), [*HONEST[:13], *PLANTING]
+    weights = dict.fromkeys(accounts, 1.0)
+    for number in range(ROUNDS):
+        for account in accounts:
+            steps = "9" * (40 if account in PLANTING else 20)
+            text = f"{steps}<answer>1</answer>".encode()
+            for family in FAMILIES:
+                screen.learn(rollout_of(account, number, {text: 1.0}, family, "1+1"))
+        screen.weigh(weights, lambda _family, _account, _other: False)
+    assert screen.longer() == {*pairs_of(PLANTING)}
+    for number in range(2 * ROUNDS):
+        for account in accounts:
+            for family in FAMILIES:
+                screen.learn(
+                    rollout_of(account, number, {b"9" * 20 + b"<answer>1</answer>": 1.0}, family, "1+1")
+                )
+        screen.weigh(weights, lambda _family, _account, _other: False)
+    assert screen.longer() == frozenset()
