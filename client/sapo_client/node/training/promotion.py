@@ -36,6 +36,9 @@ of thirty was learned, a large one that much was."""
 LOSS_STAKES: Final = (0.2, 0.4)
 """The same on each task of a family, for gamblers who bet that more than half was lost; below a half."""
 
+FALSE_WAITS: Final = 0.05
+"""Probability with which a candidate that keeps a half of a family is said to have lost it, at most."""
+
 FAMILY_TASKS: Final = 16
 """Tasks of every family that are drawn before a promotion, for there may be only one or two in a round."""
 
@@ -114,7 +117,7 @@ class Losses:
         """Take notice of one more comparison, by family."""
         self._comparisons += 1
         begun = 1.0 / (self._comparisons * (self._comparisons + 1))
-        most = len(LOSS_STAKES) / FALSE_PROMOTIONS
+        most = len(LOSS_STAKES) / FALSE_WAITS
         for family, each in latest.items():
             self._money[family] = [
                 min(most, (money + begun) * _kept_of(stake, each))
@@ -127,7 +130,7 @@ class Losses:
         return [
             family
             for family, money in enumerate(self._money)
-            if sum(money) / len(LOSS_STAKES) >= 1.0 / FALSE_PROMOTIONS
+            if sum(money) / len(LOSS_STAKES) >= 1.0 / FALSE_WAITS
         ]
 
 

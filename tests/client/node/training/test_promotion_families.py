@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from sapo_client.lab.checker import LocalChecker
-from sapo_client.node.training.promotion import FALSE_PROMOTIONS, Comparison, Losses, Promotion
+from sapo_client.node.training.promotion import FALSE_WAITS, Comparison, Losses, Promotion
 from sapo_client.observe.events import EventLog
 from sapo_protocol.tasks import Task
 from sapo_verification.jail.messages import Checked
@@ -138,4 +138,4 @@ def test_who_keeps_a_half_is_rarely_said_to_have_spoilt_a_family(policy: float, 
             losses.learn({0: Comparison(16, both, won, lost)})
             found |= bool(losses.spoilt)
         spoilt += found
-    assert spoilt <= 1.5 * FALSE_PROMOTIONS * 200
+    assert spoilt <= 1.5 * FALSE_WAITS * 200
