@@ -78,7 +78,7 @@ class RecurringRuns:
         counts, dropped = self.counts.add(pair, runs)
         if self._recurs(pair, counts, runs):
             self._set_aside[pair] = CLEAN_GROUPS
-        elif pair in self._set_aside:
+        elif pair in self._set_aside and counts.groups >= MIN_GROUPS:  # fewer, as without a place, show none
             self._set_aside[pair] -= 1
             if not self._set_aside[pair]:
                 del self._set_aside[pair]
