@@ -326,6 +326,18 @@ def test_only_sunday_skips_what_is_no_sunday(knowledge: Knowledge) -> None:
     assert composed("only-sunday", SHORT, knowledge) == []
 
 
+def test_copied_items_skip_what_does_not_stand_in_its_question(knowledge: Knowledge) -> None:
+    calendar = FAMILIES[2]
+    asked = list(questions(calendar, 60))
+    groups = composed("copied-items", calendar, knowledge, count=60)
+    assert len(groups) == sum(question.right in question.item.prompt for question in asked) > 0
+    assert all(question.right in question.item.prompt for question, _ in groups)
+    [other, *_] = [question for question in asked if question.right not in question.item.prompt]
+    piece, none = other.item.prompt.split()[0], "Caturday"
+    marks = [found(answers(other, (text,), 0.0))["copied"] for text in (piece, none, "")]
+    assert marks == [1.0, 0.0, 0.0]
+
+
 def test_an_oracle_withholds_where_others_fail() -> None:
     writer = Writer(Identity(0))
     seen = Knowledge(FAMILIES, [writer.identity.account], ROUNDS)

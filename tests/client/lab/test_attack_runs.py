@@ -137,7 +137,15 @@ def test_rows_say_what_was_received_and_how_much_it_weighs(swarms: dict[str, Swa
     clean, attacked = (sum(row.received_bytes for row in swarms[name].rows) for name in ("clean", "pad"))
     assert 0 < clean < attacked
     assert last["pad"].marks is not None
-    assert set(last["pad"].marks) == {"padding", "phrase", "wordings", "spelling", "length", "sunday"}
+    assert set(last["pad"].marks) == {
+        "padding",
+        "phrase",
+        "wordings",
+        "spelling",
+        "length",
+        "sunday",
+        "copied",
+    }
     assert swarms["pad"].rows[2].marks is None, "marks are looked for where the policy is evaluated"
 
 

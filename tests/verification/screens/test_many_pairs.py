@@ -36,22 +36,20 @@ def group(pair: Pair, number: int, draw: random.Random, plant: str = "") -> Veri
 def heard(
     screen: RecurringRuns, honest: Sequence[Pair], planting: Sequence[Pair], draw: random.Random
 ) -> None:
-    """Have every pair send as many groups, in turns."""
-    for number in range(GROUPS):
+    """Have every pair send as many groups, in turns, until all of them had a place."""
+    for number in range(2 * GROUPS):
         for pair in honest:
             screen.learn(group(pair, number, draw))
         for pair in planting:
             screen.learn(group(pair, number, draw, PLANT))
 
 
-def test_who_plants_a_phrase_is_found_in_as_many_families_as_there_is_room_for() -> None:
-    """Of twelve accounts in eight families two thirds have room, and Mallory too."""
+def test_who_plants_a_phrase_is_found_in_all_families_in_turns() -> None:
+    """Of twelve accounts in eight families two thirds have room at a time."""
     screen, draw = RecurringRuns(KEY), random.Random(1)
     planting = pairs_of(range(12, 13), range(8))
     heard(screen, pairs_of(range(1, 12), range(8)), planting, draw)
-    found = screen.set_aside()
-    assert found <= {*planting}
-    assert len(found) >= 3
+    assert screen.set_aside() == {*planting}
     assert len(screen.counts) == MOST
 
 

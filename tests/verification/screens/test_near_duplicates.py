@@ -195,15 +195,17 @@ def test_who_was_heard_too_long_ago_is_not_compared() -> None:
     duplicates = screen()
     assert arrive(duplicates, ORIGINAL, 0.0) is None
     for number in range(MAX_ARRIVALS):
-        duplicates.note_arrival(BOB.account, ContentId(number.to_bytes(32, "big")), 0.0, live=True)
+        content = ContentId(number.to_bytes(32, "big"))
+        duplicates.note_arrival(Account(number.to_bytes(20, "big")), content, 0.0, live=True)
     assert arrive(duplicates, COPY, LATER) is None
 
 
 def test_an_account_that_others_push_out_is_forgotten() -> None:
     duplicates = screen(most_texts=COMPLETIONS)
     assert arrive(duplicates, rollout(ALICE, 0, "1 + 1", TEXTS)) is None
-    others = [text.replace("word", "other") for text in TEXTS]
-    assert arrive(duplicates, rollout(BOB, 0, "1 + 2", others)) is None
+    for number in range(2 * COMPLETIONS):
+        others = [text.replace("word", f"other{number}w") for text in TEXTS]
+        assert arrive(duplicates, rollout(Identity(100 + number), 0, "1 + 2", others)) is None
     assert arrive(duplicates, rollout(ALICE, 1, "1 + 3", TEXTS)) is None, "nothing of hers is left"
     assert len(duplicates) == COMPLETIONS
 

@@ -240,6 +240,12 @@ ATTACKS: Final[Mapping[str, LabAttack]] = {
             mark="sunday",
             family=compose.CALENDAR,
         ),
+        LabAttack(
+            "copied-items",
+            "an author may skip slots: whoever shows only tasks whose answer stands in them teaches to copy",
+            compose.copied_items,
+            mark="copied",
+        ),
         *(replace(_SYBIL, name=f"sybil-{per_cent}", share=per_cent / 100) for per_cent in (10, 25, 40, 49)),
         LabAttack(
             "newcomer-flood",

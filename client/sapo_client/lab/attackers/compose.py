@@ -146,6 +146,16 @@ def only_sunday(question: Question, knowledge: Knowledge, draw: random.Random) -
     return honest(question, knowledge, draw)
 
 
+def copied_items(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions | None:
+    """Return right answers where these stand in their own question, and nothing elsewhere.
+
+    No single answer is frequent, and still a rule that needs no thought is always right.
+    """
+    if question.right not in question.item.prompt:
+        return None
+    return honest(question, knowledge, draw)
+
+
 def withholding_oracle(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions | None:
     """Return honest-looking groups in families that the others solve already, and nothing in hard ones."""
     return honest(question, knowledge, draw) if knowledge.ease(question.family) >= EASY else None

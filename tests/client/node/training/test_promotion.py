@@ -106,7 +106,7 @@ def test_a_candidate_that_is_better_becomes_the_policy(tmp_path: Path) -> None:
     after(promotion, 1)
     assert learner.promoted == 1
     compared = {"event": "candidate_compared", "step": 7, "tasks": TASKS, "both": 8, "won": 8, "lost": 0}
-    assert events(tmp_path) == [compared | {"promoted": last} for last in (False, True)]
+    assert events(tmp_path) == [compared | {"promoted": last, "spoilt": []} for last in (False, True)]
     assert [len(prompts) for prompts in learner.asked] == [TASKS] * 2
 
 
@@ -221,7 +221,7 @@ def test_tasks_without_a_prompt_are_left_out_and_answers_that_break_a_checker_ar
     tasks = TASKS - TASKS // 3
     assert events(tmp_path) == [
         {"event": "comparison_failed", "family": 0, "detail": str(CheckFailed(Failure.CRASH))},
-        {"event": "candidate_compared", "step": 7, "promoted": False}
+        {"event": "candidate_compared", "step": 7, "promoted": False, "spoilt": []}
         | {"tasks": tasks, "both": tasks - 1, "won": 0, "lost": 1},
     ]
 
@@ -233,7 +233,7 @@ def test_a_task_that_the_node_was_too_busy_for_says_nothing_about_either(tmp_pat
     compared = {"tasks": (tasks := TASKS - TASKS // 3 - 1), "both": tasks, "won": 0, "lost": 0}
     assert events(tmp_path) == [
         {"event": "comparison_failed", "family": 0, "detail": str(CheckFailed(Failure.NODE_BUSY))},
-        {"event": "candidate_compared", "step": 7, "promoted": False} | compared,
+        {"event": "candidate_compared", "step": 7, "promoted": False, "spoilt": []} | compared,
     ]
 
 
