@@ -28,7 +28,7 @@ const rules = [
   ["EpochLedger", "if (signer <= previous) revert SignerOrder(previous, signer);", ""],
   ["EpochLedger", "if (root.epoch < next) revert EpochNotIncreasing(root.epoch, next);", ""],
   ["EpochLedger", "abi.encode(EPOCH_APPROVAL_TYPEHASH, turn, hashed)", "abi.encode(EPOCH_APPROVAL_TYPEHASH, uint32(0), hashed)"],
-  ["RewardDistributor", "if (points > most) revert OverCap(points, most);", ""],
+  ["RewardDistributor", "if (cumulative > most) revert OverCap(points, most - payee.claimed);", ""],
   ["EpochLedger", "SumTree.sumOf(root.contributionRoot) != root.total ||", ""],
   ["EpochLedger", "|| SumTree.sumOf(root.cumulativeRoot) != granted", ""],
   ["EpochLedger", "if (posting.open != 0) revert QuestionsOpen(posting.open);", ""],

@@ -356,7 +356,8 @@ class Auditor:
         bonded = await ledger.changes.bonded(auditors) if is_proposed else frozenset[Account]()
         next_epoch = await ledger.next_epoch()
         root = live.root if live else None
-        return ChainState(last, root, granted, bonded, next_epoch, self._rejected)
+        signatures = live.signers.bit_count() if live else 0
+        return ChainState(last, root, granted, bonded, next_epoch, self._rejected, signatures)
 
     def _may_count(self, epoch: int) -> bool:
         """Whether an epoch can be tallied: late messages are in, and admitted rollouts audited or out of
