@@ -65,9 +65,7 @@ class Both:
 
     def _post(self) -> tuple[bool, bool]:
         rng, live = self._rng, self.model.live
-        root = (
-            live if live is not None and rng.random() < 0.3 else self._root()
-        )  # more signatures
+        root = live if live is not None and rng.random() < 0.3 else self._root()  # more signatures
         statement = EpochApproval(rng_turn(rng), root)
         signers = sorted(rng.sample(AUDITORS, rng.choice((2, 3, 4, 4, 4, 4))), key=address)
         if rng.random() < 0.05:

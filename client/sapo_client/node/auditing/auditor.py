@@ -332,8 +332,15 @@ class Auditor:
         return state.live is not None and state.live.epoch == unsettled[-1]
 
     async def _post(self, posting: Postable) -> None:
-        """Post, unless the chain has rejected that root: then the settlement has to be proposed again."""
+        """Post, unless the chain has rejected that root: then the settlement has to be proposed again.
+
+        To a root that is live the signatures are added.
+        """
         parts, statement = self._parts, posting.statement
+        live = await parts.ledger.live_record()
+        if live is not None and live.root == statement.root:
+            await parts.ledger.changes.complete(live, statement, posting.signatures)
+            return
         if not await parts.ledger.changes.is_rejected(statement):
             await parts.ledger.post(statement, posting.signatures)
             return
