@@ -68,7 +68,7 @@ contract EpochLedger is IDisputedLedger, EIP712 {
         uint32 total;
         /// The lowest epoch that can still become final: 0 before the first, else the last one plus 1.
         uint32 nextEpoch;
-        /// Questions that wait for their answer.
+        /// What must come before it can be final: answers to questions, and after a strike another signature.
         uint16 open;
         /// Block of the newest `EpochFinal`; 0 before the first.
         uint40 finalBlock;
@@ -230,7 +230,9 @@ contract EpochLedger is IDisputedLedger, EIP712 {
     /// @dev Epochs strictly increase but may be skipped: one without a payable rollout, or whose auditors never
     ///      agreed, is not posted, and what it would have granted is not granted later. So is one that was signed
     ///      before an earlier one became final: what it adds to is no longer what is granted. A posting that nobody
-    ///      makes final for an epoch after its window gives way to the next one.
+    ///      makes final for an epoch after its window gives way to the next one. More signatures of the statement that is
+    ///      live are added to it, and its window does not begin anew: whoever posts chooses the signatures, and one of
+    ///      them may be struck.
     /// @param root Of an epoch that has ended and is above every final one.
     /// @param turn In which it was proposed; the auditors' signatures say it, and nothing here depends on it.
     /// @param signatures 65 bytes each (r, s, v), by distinct auditors in strictly ascending order of address. Those of
@@ -240,7 +242,13 @@ contract EpochLedger is IDisputedLedger, EIP712 {
         if (root.epoch < next) revert EpochNotIncreasing(root.epoch, next);
         uint256 endsAt = genesisSeconds + (uint256(root.epoch) + 1) * epochSeconds;
         if (block.timestamp < endsAt) revert EpochNotOver(root.epoch, endsAt);
-        if (_live.postedAt != 0) _dropExpired();
+        if (_live.postedAt != 0) {
+            if (epochRootDigest(root) == epochRootDigest(_rootOf(_live))) {
+                _addSigners(root, turn, signatures);
+                return;
+            }
+            _dropExpired();
+        }
         // The detector takes this root for a time, beside which it is stored.
         bytes32 base = _live.cumulativeRoot;
         // slither-disable-next-line incorrect-equality
@@ -391,18 +399,16 @@ contract EpochLedger is IDisputedLedger, EIP712 {
     }
 
     /// @inheritdoc IDisputedLedger
-    /// @dev The statement itself may be true: it can be posted again with other signatures. In an epoch that is not
-    ///      the auditor's, its place is another's, whose signature stays.
+    /// @dev The statement itself may be true: without a quorum it waits for more signatures in `post`. It stays live,
+    ///      so that a true one loses no time, and a false one can still be proven false to those who are left. In an
+    ///      epoch that is not the auditor's, its place is another's, whose signature stays.
     function strike(address auditor, uint64 epoch) external onlyVerifier {
         if (!isAuditorIn(auditor, epoch)) return;
         uint64 bit = uint64(1 << (_tenures[auditor].place - 1));
         if (_live.postedAt == 0 || _live.epoch != epoch || _live.signers & bit == 0) return;
-        uint64 signers = _live.signers & ~bit;
-        _live.signers = signers;
+        if (_count(_live.signers) == quorum) _live.open += 1;
+        _live.signers &= ~bit;
         emit SignatureStruck(epoch, auditor);
-        if (_count(signers) >= quorum) return;
-        emit EpochRejected(epoch, epochRootDigest(_rootOf(_live)));
-        _drop();
     }
 
     /// @notice The accounts whose signatures count in the current epoch, by place: ascending until one is replaced.
@@ -567,6 +573,16 @@ contract EpochLedger is IDisputedLedger, EIP712 {
         for (; signers != 0; ++count) {
             signers &= signers - 1;
         }
+    }
+
+    /// @dev With a quorum of its own: what was struck needs no more than the honest auditors' signatures.
+    function _addSigners(EpochRoot calldata root, uint32 turn, bytes[] calldata signatures) private {
+        uint64 before = _live.signers;
+        uint64 signers = before | _signers(approvalDigest(root, turn), signatures, root.epoch);
+        if (signers == before) revert OtherPostingLive(root.epoch);
+        if (_count(before) < quorum) _live.open -= 1;
+        _live.signers = signers;
+        emit EpochPosted(root, signers, uint256(_live.postedAt) + challengeSeconds);
     }
 
     /// @dev Nobody who can explain a posting leaves it lying for an epoch after its window. It can be posted again.

@@ -73,6 +73,6 @@ interface IDisputedLedger {
     function recall(FinalEpoch[] calldata newestFirst) external;
 
     /// @notice Take one auditor's signature from an epoch's live posting, if it is there; without a quorum the
-    ///         posting is dropped. Only for the verifier of fraud proofs.
+    ///         posting waits for others. Only for the verifier of fraud proofs.
     function strike(address auditor, uint64 epoch) external;
 }

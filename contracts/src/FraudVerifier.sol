@@ -160,7 +160,7 @@ contract FraudVerifier {
     }
 
     /// @notice Ask for an account's leaves in the live posting, for a bond that the sender approved before.
-    /// @dev Not in the second of the posting: if it is struck and posted again within it, both have one name.
+    /// @dev Not in the second of the posting: if a recall drops it and it is posted again within it, both have one name.
     function ask(address account) external {
         (EpochRoot memory root, uint64 postedAt, bytes32 posting) = _live();
         if (block.timestamp <= postedAt) revert TooEarlyToAsk(postedAt);

@@ -18,8 +18,7 @@ contract RewardDistributor {
     struct Payee {
         /// Points paid so far; never falls.
         uint64 claimed;
-        /// The epoch up to which they were granted, plus 1; before the first claim that of the enrolment. Points of
-        /// later epochs are not claimed yet. 0: not enrolled.
+        /// The epoch up to which points were granted when the account was enrolled, plus 1. 0: not enrolled.
         uint32 since;
         /// Where claims go; zero: to the account itself.
         address payout;
@@ -106,19 +105,20 @@ contract RewardDistributor {
     /// @param cumulative The account's points of all epochs, as in the last final cumulative root.
     /// @param proof Words beside the path from the leaf upwards; see `SumTree`.
     /// @dev Without an event of its own: the token's tells what went where. Whatever a root says, an account is paid
-    ///      no more than its cap for each epoch since its last claim, or its enrolment.
+    ///      no more in all than its cap for each epoch since its enrolment. A claim does not begin the count anew: out of
+    ///      a root that is recalled later, anyone could claim a point for an account that has earned many.
     function claim(address account, uint256 cumulative, bytes32[] calldata proof) external {
         if (SumTree.rootOf(account, cumulative, proof) != _cumulativeRoot) revert WrongProof(account, cumulative);
         Payee memory payee = _payees[account];
         if (cumulative <= payee.claimed) revert NothingToClaim(account, cumulative, payee.claimed);
         uint256 points = cumulative - payee.claimed;
-        uint256 most = _mostOf(payee);
-        if (points > most) revert OverCap(points, most);
+        uint256 most = _mostOf(payee.since);
+        if (cumulative > most) revert OverCap(points, most - payee.claimed);
         uint256 paid = paidPoints + points;
         if (paid > grantedPoints) revert OverGranted(paid, grantedPoints);
 
         paidPoints = paid.toUint96();
-        _payees[account] = Payee(uint64(cumulative), grantedEpochs + 1, payee.payout);
+        _payees[account].claimed = uint64(cumulative);
         address receiver = payee.payout == address(0) ? account : payee.payout;
         token.safeTransfer(receiver, points * tokensPerPoint);
     }
@@ -159,7 +159,7 @@ contract RewardDistributor {
 
     /// @notice The most points that an account can be paid now, whatever a root says.
     function mostClaimable(address account) external view returns (uint256) {
-        return _mostOf(_payees[account]);
+        return _mostOf(_payees[account].since) - _payees[account].claimed;
     }
 
     /// @notice Where an account's claims go.
@@ -173,7 +173,8 @@ contract RewardDistributor {
         return SumTree.rootOf(account, cumulative, proof);
     }
 
-    function _mostOf(Payee memory payee) private view returns (uint256) {
-        return payee.since == 0 ? 0 : pointsCap * (grantedEpochs + 1 - payee.since);
+    /// @dev In all; an account is never paid more.
+    function _mostOf(uint32 since) private view returns (uint256) {
+        return since == 0 ? 0 : pointsCap * (grantedEpochs + 1 - since);
     }
 }

@@ -337,7 +337,7 @@ contract BoundariesTest is Swarm {
         same(distributor.paidPoints(), distributor.grantedPoints(), "the last granted point");
     }
 
-    function test_no_point_over_the_cap_of_all_epochs_since_the_last_claim() external {
+    function test_no_point_over_the_cap_of_all_epochs_since_the_enrolment() external {
         _settle([CAP, 0, 0, 0]);
         distributor.claim(accounts[0], CAP, new bytes32[](0));
         _settle([CAP, 1, 0, 0]);

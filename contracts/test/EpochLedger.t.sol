@@ -40,7 +40,7 @@ contract EpochLedgerTest is Swarm {
             uint256[COUNT] memory before = [7 * i, 3 * i, i, 0];
             roots[i] = statement(uint64(bound(epochs[i], next, next + 3)), [uint256(7), 3, 1, 0], before);
             next = roots[i].epoch + 1;
-            _postAndStrike(roots[i]);
+            _postAndReject(roots[i]);
             postedAt[i] = _post(roots[i]);
             vm.warp(postedAt[i] + WINDOW);
             ledger.finalise();
@@ -218,7 +218,7 @@ contract EpochLedgerTest is Swarm {
     function test_the_base_outlasts_a_rejected_posting() external {
         for (uint64 epoch = 0; epoch < 2; ++epoch) {
             uint256[COUNT] memory before = [7 * uint256(epoch), 3 * epoch, epoch, 0];
-            _postAndStrike(statement(epoch, [uint256(7), 3, 1, 0], before));
+            _postAndReject(statement(epoch, [uint256(7), 3, 1, 0], before));
             EpochRoot memory root = statement(epoch, [uint256(7), 3, 1, 0], before);
             ledger.post(root, TURN, signatures(7, root));
             vm.prank(address(verifier));
@@ -244,17 +244,15 @@ contract EpochLedgerTest is Swarm {
     }
 
     /// A posting that is not to last, before another one of the same epoch.
-    function _postAndStrike(EpochRoot memory root) private {
+    function _postAndReject(EpochRoot memory root) private {
         EpochRoot memory other = root;
         bytes32 archive = root.archiveDigest;
-        other.archiveDigest = keccak256("struck");
+        other.archiveDigest = keccak256("rejected");
         _post(other);
-        for (uint256 i = 0; i < QUORUM; ++i) {
-            vm.prank(address(verifier));
-            ledger.strike(auditors[i], root.epoch);
-        }
+        vm.prank(address(verifier));
+        ledger.reject();
         (, uint64 postedAt,) = ledger.live();
-        same(postedAt, 0, "struck");
+        same(postedAt, 0, "rejected");
         root.archiveDigest = archive;
     }
 

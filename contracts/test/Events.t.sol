@@ -81,9 +81,12 @@ contract EventsTest is Swarm {
         vm.prank(address(verifier));
         ledger.strike(auditors[1], 3);
         vm.expectEmit(address(ledger));
-        emit EpochLedger.EpochRejected(3, digest);
+        emit EpochLedger.SignatureStruck(3, auditors[2]);
         vm.prank(address(verifier));
         ledger.strike(auditors[2], 3);
+        vm.warp(afterEpoch(3) + 1);
+        vm.expectEmit(address(ledger));
+        emit EpochLedger.EpochPosted(root, 15, afterEpoch(3) + WINDOW);
         ledger.post(root, TURN, signed);
         EpochRoot memory other = statement(4, points, none);
         vm.warp(afterEpoch(4) + WINDOW);

@@ -74,6 +74,9 @@ contract LedgerHandler is Swarm {
             ledger.finalise();
         } else if (_live.lie != Lie.None) {
             challenge();
+        } else if (signatures(_live.signers, _live.root).length < QUORUM) {
+            vm.expectPartialRevert(EpochLedger.QuestionsOpen.selector);
+            ledger.finalise();
         } else {
             vm.roll(block.number + 1 + _finals % 3);
             ledger.finalise();
@@ -121,9 +124,24 @@ contract LedgerHandler is Swarm {
         ++count["equivocation"];
         if (_live.postedAt == 0 || _live.signers & (1 << auditor) == 0) return;
         _live.signers &= ~(1 << auditor);
-        if (signatures(_live.signers, a).length >= QUORUM) return;
-        _live.postedAt = 0;
-        ++count["quorum lost"];
+        if (signatures(_live.signers, a).length < QUORUM) ++count["quorum lost"];
+    }
+
+    /// More signatures of the live statement are added to it, which its window does not notice.
+    function addSignatures(uint256 signers) external {
+        if (_live.postedAt == 0) return;
+        signers = 7 + signers % 9;
+        bytes[] memory signed = signatures(signers, _live.root);
+        uint256 bonded = _bonded(signers);
+        if (signatures(bonded, _live.root).length < QUORUM) {
+            vm.expectPartialRevert(EpochLedger.TooFewSignatures.selector);
+        } else if (_live.signers | bonded == _live.signers) {
+            vm.expectPartialRevert(EpochLedger.OtherPostingLive.selector);
+        } else {
+            _live.signers |= bonded;
+            ++count["signatures added"];
+        }
+        ledger.post(_live.root, TURN, signed);
     }
 
     function bond(uint256 auditor, uint256 amount) external {
@@ -339,15 +357,18 @@ contract LedgerInvariants is Checked {
         handler.post(0, points, 0, 0);
         handler.equivocate(0, 0);
         handler.equivocate(0, 0);
+        handler.bond(0, 101);
+        handler.addSignatures(0);
+        handler.addSignatures(0);
         handler.requestExit(1, 50);
         handler.withdraw(1);
         handler.wait(199);
         handler.wait(199);
         handler.withdraw(1);
         handler.verify();
-        string[9] memory expected = [
-            "truth posted", "lie posted", "final", "lie rejected", "claim", "equivocation", "quorum lost", "exit",
-            "withdrawal"
+        string[10] memory expected = [
+            "truth posted", "lie posted", "final", "lie rejected", "claim", "equivocation", "quorum lost",
+            "signatures added", "exit", "withdrawal"
         ];
         for (uint256 i = 0; i < expected.length; ++i) {
             check(handler.count(expected[i]) > 0, expected[i]);

@@ -95,6 +95,7 @@ class StoredAuditor:
             live=live.root if live else None,
             granted_points=contracts.distributor.granted_points(),
             bonded=frozenset(bonded),
+            live_signatures=live.signers.bit_count() if live else 0,
         )
 
 

@@ -56,13 +56,17 @@ class LedgerModel:
             bonded=frozenset(self.auditors) - self._unbonded,
             next_epoch=self._next_epoch,
             rejected=frozenset(self._rejected),
+            live_signatures=len(self._signers),
         )
 
     def post(self, now_seconds: float, statement: EpochApproval, signatures: Sequence[bytes]) -> bool:
         """Take a posting; return False where the contract reverts."""
         root = statement.root
         ended_seconds = self.genesis_seconds + (root.epoch + 1) * self.epoch_seconds
-        if root.epoch < self._next_epoch or now_seconds < ended_seconds or self._is_blocked(now_seconds):
+        if root.epoch < self._next_epoch or now_seconds < ended_seconds:
+            return False
+        is_live = self.live == root
+        if not is_live and self._is_blocked(now_seconds):
             return False
         if root.base_root != self.base_root or root.total > self.epoch_budget:
             return False
@@ -81,12 +85,18 @@ class LedgerModel:
         counted = set(known) - self._unbonded
         if len(counted) < self.quorum:
             return False
+        if is_live:  # its window does not begin anew
+            is_more = not counted <= self._signers
+            self._signers |= counted
+            return is_more
         self.live, self._signers, self.posted_seconds = root, counted, now_seconds
         return True
 
     def finalise(self, now_seconds: float) -> bool:
         """Make the live posting final; return False where the contract reverts."""
         if self.live is None or now_seconds < self.posted_seconds + self.challenge_seconds:
+            return False
+        if len(self._signers) < self.quorum:
             return False
         self.final.append(self.live)
         self._next_epoch = self.live.epoch + 1
@@ -112,8 +122,6 @@ class LedgerModel:
         self._slash(signer)
         if self.live is not None and self.live.epoch == a.root.epoch:
             self._signers.discard(signer)
-            if len(self._signers) < self.quorum:
-                self.live = None
         return True
 
     def reject(self) -> None:

@@ -9,6 +9,7 @@ from typing import Any, Final
 from sapo_client.ledger import terms
 from sapo_client.ledger.contract import EpochLedgerContract
 from sapo_client.ledger.fraud import by_signer
+from sapo_client.ledger.records import EpochRecord
 from sapo_client.ledger.transactions import Call
 from sapo_protocol.eip712 import EpochApproval, SuccessionNotice, SuccessionWithdrawal
 from sapo_protocol.identifiers import Account
@@ -48,6 +49,19 @@ class LedgerChanges:
     async def is_rejected(self, statement: EpochApproval) -> bool:
         """Whether the ledger has rejected a root and will refuse it with any signatures."""
         return bool(await self._in_thread(lambda: self._ledger.is_rejected(statement)))
+
+    async def complete(
+        self, live: EpochRecord, statement: EpochApproval, signatures: Sequence[bytes]
+    ) -> None:
+        """Queue more signatures, in any order, for the live posting, which has lost some.
+
+        It waits for no queued posting: another statement of the epoch is refused as long as this one is live.
+        """
+        ordered = by_signer(statement.digest(self._domain), signatures)
+        key = f"{live.root.epoch}:{live.posted_at_seconds}:{live.signers:x}"
+        await self._enqueue(
+            "signatures", key, Call(self._ledger.address, self._ledger.post(statement, ordered))
+        )
 
     async def next_number(self) -> int:
         """Return the number of the next announcement."""

@@ -22,7 +22,7 @@ def announcement(fields: Any) -> Announcement:
 
 def record(fields: Any) -> EpochRecord | None:
     """Return the live posting out of the contract's ``live``, if there is one."""
-    (epoch, base, contribution, cumulative, total, archive), posted_at, _signers = fields
+    (epoch, base, contribution, cumulative, total, archive), posted_at, signers = fields
     if posted_at == 0:
         return None
     root = EpochRoot(
@@ -33,4 +33,4 @@ def record(fields: Any) -> EpochRecord | None:
         total=total,
         archive_digest=Digest(archive),
     )
-    return EpochRecord(root, posted_at)
+    return EpochRecord(root, posted_at, signers)

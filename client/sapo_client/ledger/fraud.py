@@ -157,8 +157,8 @@ def root_fields(root: EpochRoot) -> tuple[object, ...]:
 
 def final_fields(final: FinalRecord) -> tuple[object, ...]:
     """Return a final epoch as the contracts' struct."""
-    before = bytes(final.before.history), final.before.block
-    return (root_fields(final.record.root), final.signers, final.record.posted_at_seconds, *before)
+    record, before = final.record, (bytes(final.before.history), final.before.block)
+    return (root_fields(record.root), record.signers, record.posted_at_seconds, *before)
 
 
 def posting_name(digest: Digest, posted_at_seconds: int) -> Digest:

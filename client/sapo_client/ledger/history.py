@@ -140,8 +140,8 @@ def _link(data: bytes) -> FinalRecord:
         total=_number(total),
         archive_digest=Digest(archive),
     )
-    record, before = EpochRecord(root, _number(posted_at)), Tip(Digest(history), _number(block))
-    return FinalRecord(Digest(keccak(data)), record, _number(signers), before)
+    record = EpochRecord(root, _number(posted_at), _number(signers))
+    return FinalRecord(Digest(keccak(data)), record, Tip(Digest(history), _number(block)))
 
 
 def _number(word: bytes) -> int:

@@ -56,10 +56,15 @@ class RegistryEvent:
 
 @dataclass(frozen=True, slots=True)
 class EpochRecord:
-    """A posting as it stands on the chain, live or final."""
+    """A posting as it stands on the chain, live or final.
+
+    Attributes:
+        signers: bit i: the auditor at place i of the contract's list signed it, and was not convicted since.
+    """
 
     root: EpochRoot
     posted_at_seconds: int
+    signers: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +86,11 @@ class FinalRecord:
 
     Attributes:
         name: hash of the event's data, its unique id.
-        signers: bit i: the auditor at place i of the contract's list.
         before: the tip before this record.
     """
 
     name: Digest
     record: EpochRecord
-    signers: int
     before: Tip
 
 

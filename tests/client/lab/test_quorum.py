@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from sapo_client.cli.lab import auditors_cells
-from sapo_client.lab.quorum.conducts import QUORUM_STRATEGIES, QuorumStrategy
+from sapo_client.lab.quorum.conducts import QUORUM_STRATEGIES, QuorumStrategy, StrikeLate
+from sapo_client.lab.quorum.stage import QuorumPlan, QuorumStage, play
+from sapo_client.node.auditing.agreement import Postable
 
 PAGE = Path(__file__).parents[3] / "docs" / "incentives.md"
 
@@ -31,3 +33,15 @@ def test_what_becomes_of_a_strategy_is_what_the_page_says(strategy: QuorumStrate
         assert outcome.final == strategy.plan.epochs
         assert outcome.paid == outcome.counted - max(0, unpaid)
         assert (outcome.player_paid, outcome.bonds_lost) == (0, 0)
+
+
+class StrikeAlone(StrikeLate):
+    """Convict itself at the window's end, and leave the posting without its quorum."""
+
+    def repeat(self, stage: QuorumStage, posted: Postable) -> None:
+        """Do nothing more."""
+
+
+def test_honest_auditors_complete_a_posting_that_lost_its_quorum() -> None:
+    outcome = play(QuorumPlan(liars=1), StrikeAlone())
+    assert (outcome.final, outcome.paid, outcome.player_bonds_lost) == (3, outcome.counted, 1)

@@ -40,7 +40,7 @@ def test_a_quorum_posts_an_epoch_and_anyone_makes_it_final(contracts: Contracts)
     ledger = contracts.ledger
     assert (ledger.next_epoch(), ledger.live()) == (0, None)
     contracts.post(root, sign(root, contracts.domain), signer=ALICE)  # anyone may send it
-    posted = EpochRecord(root, contracts.chain.engine.head.timestamp)
+    posted = EpochRecord(root, contracts.chain.engine.head.timestamp, 0b111)
     assert (ledger.live(), contracts.history.record(4), ledger.next_epoch()) == (posted, None, 0)
     contracts.finalise(signer=BOB)
     assert (ledger.live(), contracts.history.record(4), ledger.next_epoch()) == (None, posted, 5)

@@ -40,7 +40,7 @@ class Site(RewoundSite[Liar]):
 
     def post(self, root: EpochRoot) -> EpochRecord:
         self.contracts.post(root, sign(root, self.contracts.domain))
-        return EpochRecord(root, self.engine.head.timestamp)
+        return EpochRecord(root, self.engine.head.timestamp, (1 << QUORUM) - 1)
 
     def settle(self, epoch: int) -> EpochRecord:
         record = self.post(make_root(epoch, base_root=self.contracts.base_root, total=epoch))

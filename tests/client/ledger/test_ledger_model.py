@@ -64,7 +64,9 @@ class Both:
         assert self._state_of_contract() == self._state_of_model(), name
 
     def _post(self) -> tuple[bool, bool]:
-        statement, rng = EpochApproval(rng_turn(self._rng), self._root()), self._rng
+        rng, live = self._rng, self.model.live
+        root = live if live is not None and rng.random() < 0.3 else self._root()  # more signatures
+        statement = EpochApproval(rng_turn(rng), root)
         signers = sorted(rng.sample(AUDITORS, rng.choice((2, 3, 4, 4, 4, 4))), key=address)
         if rng.random() < 0.05:
             signers.reverse()
@@ -125,6 +127,7 @@ class Both:
         bonded = {a for a in map(address, AUDITORS) if contracts.vault.bonded(a)}
         return (
             live.root if live else None,
+            live.signers.bit_count() if live else 0,
             contracts.distributor.granted_points(),
             contracts.base_root,
             bonded,
@@ -132,7 +135,8 @@ class Both:
 
     def _state_of_model(self) -> object:
         state = self.model.state()
-        return state.live, state.granted_points, state.base_root, state.bonded
+        signatures = state.live_signatures if state.live else 0
+        return state.live, signatures, state.granted_points, state.base_root, state.bonded
 
 
 def rng_turn(rng: random.Random) -> int:

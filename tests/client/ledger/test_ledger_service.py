@@ -213,26 +213,50 @@ async def test_an_equivocation_is_punished_once(contracts: Contracts, ledger: Le
     assert (status.pending, status.confirmed, status.refused, status.last_error) == (0, 2, 0, None)
 
 
-async def test_a_root_that_lost_a_signer_is_posted_and_made_final_again(
+async def test_a_root_that_lost_a_signer_becomes_final_in_time_once_others_have_signed(
     contracts: Contracts, ledger: LedgerClient
 ) -> None:
     root, other, domain = make_root(2), make_root(2, archive=8), contracts.domain
     contracts.post(root, sign(root, domain, AUDITORS[:QUORUM]))
-    struck = await ledger.live_record()
+    posted = await ledger.live_record()
     [of_root], [of_other] = (sign(each, domain, AUDITORS[:1]) for each in (root, other))
     contracts.prove(Equivocation(0, root, other, of_root, of_other))
     contracts.chain.now_seconds += await ledger.challenge_seconds()
-    assert struck is not None
+    struck = await ledger.live_record()
+    assert posted is not None
+    assert struck == replace(posted, signers=0b110)
     async with _running(ledger):
-        await ledger.finalise(struck)  # too late: nothing is live
-        await _until_idle(ledger)
+        await ledger.finalise(struck)  # refused as long as it has no quorum
+        with trio.fail_after(PATIENCE_SECONDS):
+            while ledger.status().last_error is None:
+                await trio.sleep(0.02)
+        assert await ledger.next_epoch() == 0
         contracts.post(root, sign(root, domain, AUDITORS[1:]))
-        again = await ledger.live_record()
-        assert again is not None
-        contracts.chain.now_seconds = again.posted_at_seconds + await ledger.challenge_seconds()
-        await ledger.finalise(again)
         await _until_idle(ledger)
-    assert (await ledger.last_record(), again.root) == (again, struck.root)
+    assert await ledger.last_record() == replace(posted, signers=0b1110)
+
+
+async def test_signatures_for_the_live_posting_wait_for_no_other_posting(
+    contracts: Contracts, ledger: LedgerClient
+) -> None:
+    """An auditor that queued another root of the epoch adds its signature to the one that was posted."""
+    root, other, domain = make_root(2), make_root(2, archive=8), contracts.domain
+    contracts.post(root, sign(root, domain, AUDITORS[:QUORUM]))
+    [of_root], [of_other] = (sign(each, domain, AUDITORS[:1]) for each in (root, other))
+    contracts.prove(Equivocation(0, root, other, of_root, of_other))
+    async with _running(ledger):
+        await ledger.post(EpochApproval(0, other), sign(other, domain, AUDITORS[1:]))
+        with trio.fail_after(PATIENCE_SECONDS):
+            while ledger.status().last_error is None:
+                await trio.sleep(0.02)
+        struck = await ledger.live_record()
+        assert struck is not None
+        await ledger.changes.complete(struck, EpochApproval(0, root), sign(root, domain, AUDITORS[1:]))
+        with trio.fail_after(PATIENCE_SECONDS):
+            while await ledger.live_record() == struck:
+                await trio.sleep(0.02)
+    assert await ledger.live_record() == replace(struck, signers=0b1110)
+    assert await ledger.pending("post") == 1
 
 
 async def test_the_ground_of_a_beacon_is_the_last_block_before(

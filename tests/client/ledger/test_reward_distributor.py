@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from support.ledger import (
     ALICE,
     BOB,
+    DEPLOYER,
     NOW_SECONDS,
     POINTS_CAP,
     STRANGER,
@@ -116,7 +117,7 @@ def test_no_more_points_are_paid_than_were_granted(contracts: Contracts) -> None
     assert refused_as(lambda: contracts.claim(B, 10, tree.proof(B))) == "OverGranted"
 
 
-def test_no_account_is_paid_more_than_its_cap_per_epoch_since_its_claim(
+def test_no_account_is_paid_more_than_its_cap_per_epoch_whatever_it_claimed(
     contracts: Contracts,
 ) -> None:
     """Leaves that a quorum keeps to itself give its accounts no more than they could have been granted."""
@@ -130,6 +131,26 @@ def test_no_account_is_paid_more_than_its_cap_per_epoch_since_its_claim(
     tree = contracts.settle(4, {A: most + POINTS_CAP + 1, B: most + 1})
     contracts.claim(A, most + POINTS_CAP + 1, tree.proof(A))
     assert (contracts.distributor.claimed(A), contracts.distributor.claimed(B)) == (most + 17, most + 1)
+
+
+def test_a_claim_out_of_a_recalled_root_locks_nothing_that_was_earned_before(contracts: Contracts) -> None:
+    """Liars hide a root in which A has one point, and claim that for A before the root is recalled."""
+    chain, token, verifier = contracts.chain, contracts.token, contracts.verifier
+    for epoch in range(3):  # A earns its cap, and claims nothing
+        contracts.settle(epoch, {A: (epoch + 1) * POINTS_CAP})
+    earned = 3 * POINTS_CAP
+    hidden = contracts.settle(3, {A: 1, B: earned - 1})
+    contracts.claim(A, 1, hidden.proof(A))
+    [final] = contracts.history.newest(1)
+    chain.send(DEPLOYER, token.address, token.approve(verifier.address, verifier.question_bond()))
+    chain.send(DEPLOYER, verifier.address, verifier.ask_final([final], A))
+    chain.now_seconds = chain.engine.head.timestamp + verifier.answer_seconds()
+    chain.send(BOB, verifier.address, verifier.recall([final], A))
+    for epoch in range(4, 7):  # it goes on earning its cap, and is paid
+        earned += POINTS_CAP
+        tree = contracts.settle(epoch, {A: earned})
+        contracts.claim(A, earned, tree.proof(A))
+    assert contracts.distributor.claimed(A) == earned
 
 
 @pytest.mark.parametrize("waited", [1, 3])

@@ -121,6 +121,7 @@ class StagedChain:
                 granted_points=self.distributor.granted_points(),
                 bonded=frozenset(bonded),
                 next_epoch=self.ledger.next_epoch(),
+                live_signatures=live.signers.bit_count() if live else 0,
             )
         return self._state
 
@@ -205,6 +206,12 @@ class StagedChain:
         """Bond tokens of the founder for an account behind the gate, in the smallest unit."""
         self.send(FOUNDER.account, self.token.address, self.token.approve(self.gate.address, tokens))
         self.send(FOUNDER.account, self.gate.address, self.gate.deposit(account, tokens))
+
+    def bond_auditor(self, account: Account) -> None:
+        """Bond tokens of the founder for an auditor, as many as its signatures need to count."""
+        tokens = self._terms.auditor_bond
+        self.send(FOUNDER.account, self.token.address, self.token.approve(self.vault.address, tokens))
+        self.send(FOUNDER.account, self.vault.address, self.vault.deposit(account, tokens))
 
     def has_bond(self, account: Account, *, gate: bool = False) -> bool:
         """Whether an account has anything in the vault, or behind the gate, on its way out included."""

@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from sapo_client.lab.quorum.stage import GHOST, POINTS, AuditorConduct, QuorumOutcome, QuorumPlan, play
+from sapo_client.ledger.fraud import Equivocation
 from sapo_client.node.auditing.agreement import Postable
 from sapo_protocol.contributions import Proposal, Share, settle
-from sapo_protocol.eip712 import EpochApproval
-from sapo_protocol.identifiers import Account, ContentId
+from sapo_protocol.eip712 import EpochApproval, EpochRoot
+from sapo_protocol.identifiers import Account, ContentId, Digest
 
 if TYPE_CHECKING:
     from sapo_client.lab.quorum.chain import Actor
@@ -76,6 +77,54 @@ class TwoRoots(Inflate):
         content_id = stage.publish(liar, first)
         stage.publish(liar, stage.approval_of(liar, content_id, first))
         return super().proposal(stage, liar, epoch, turn)
+
+
+class StrikeLate(AuditorConduct):
+    """Post with just a quorum of signatures, the own one among them, and withdraw that at the window's end.
+
+    It convicts itself of two roots in a turn, bonds again and posts the same root before anybody else acts.
+    """
+
+    def __init__(self) -> None:
+        self._strikes = 0
+        self._posted: Postable | None = None
+
+    def tally(self, stage: QuorumStage, epoch: int) -> None:
+        for liar in stage.liars:
+            stage.publish(liar, stage.tally_of(liar, epoch, counted(stage)))
+
+    def look(self, stage: QuorumStage, epoch: int) -> None:
+        live = stage.chain.live()
+        if live is None:
+            approve_all(stage, epoch)
+            self._post_first(stage, epoch)
+        elif stage.is_last_look(live) and self._posted is not None:
+            self._strike(stage, live.root)
+            self.repeat(stage, self._posted)
+
+    def repeat(self, stage: QuorumStage, posted: Postable) -> None:
+        """Bond again and post again, before anybody else acts."""
+        stage.chain.bond_auditor(stage.liars[0].account)
+        stage.chain.post(stage.liars[0].account, posted)
+
+    def _post_first(self, stage: QuorumStage, epoch: int) -> None:
+        own, store = stage.liars[0].account, stage.honest[0].contributions
+        for content_id, proposal in store.proposals(epoch).items():
+            signed = {each.account: each.signature for each in store.approvals(epoch, content_id)}
+            root = store.epoch_root(content_id)
+            if root is not None and own in signed and len(signed) >= stage.terms.quorum:
+                others = [signed[account] for account in sorted(signed) if account != own]
+                signatures = signed[own], *others[: stage.terms.quorum - 1]
+                self._posted = Postable(EpochApproval(proposal.turn, root), signatures)
+                stage.chain.post(own, self._posted)
+                return
+
+    def _strike(self, stage: QuorumStage, root: EpochRoot) -> None:
+        self._strikes += 1  # each turn of an epoch is punished once
+        pair = [replace(root, archive_digest=Digest(bytes([n]) * Digest.SIZE)) for n in (1, 2)]
+        signed = [stage.sign(stage.liars[0], EpochApproval(self._strikes, each)) for each in pair]
+        proof = Equivocation(self._strikes, pair[0], pair[1], signed[0], signed[1])
+        stage.chain.challenge(stage.liars[0].account, proof)
 
 
 class Leave(Inflate):
@@ -214,6 +263,7 @@ QUORUM_STRATEGIES: Final = (
     QuorumStrategy("1 of 4 proposes with its own tally", _ONE, Inflate),
     QuorumStrategy("1 of 4 gives each another proposal", _ONE, SplitProposal),
     QuorumStrategy("1 of 4 signs two roots in a turn", _ONE, TwoRoots),
+    QuorumStrategy("1 of 4 strikes each posting at its window's end", replace(_ONE, epochs=6), StrikeLate),
     QuorumStrategy("1 of 4 takes its bond out in front of a posting", _ONE, Leave),
     QuorumStrategy("2 of 4 are silent", _TWO),
     QuorumStrategy("2 of 4 propose with their own tallies", _TWO, Inflate),

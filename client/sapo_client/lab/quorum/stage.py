@@ -224,6 +224,7 @@ class QuorumStage:
                     conduct.tally(self, epoch)
                 while waiting and turn_begin_seconds(self.manifest, waiting[0]) <= age_seconds:
                     conduct.turn(self, epoch, waiting.pop(0))
+            if conduct is not None:
                 conduct.look(self, epoch)
             for envelope in self._forwarded[:]:
                 self._hand(envelope, self.honest)
@@ -335,6 +336,11 @@ class QuorumStage:
         """Return the player's auditor whose turn it is, if it is one of them."""
         whose = proposer(self.auditors, epoch, turn)
         return next((liar for liar in self.liars if liar.account == whose), None)
+
+    def is_last_look(self, live: EpochRecord) -> bool:
+        """Whether a posting can be made final at the next look, and not at this one."""
+        until_final = live.posted_at_seconds + CHALLENGE_SECONDS - self.chain.now_seconds
+        return 0 < until_final <= EPOCH_SECONDS / _LOOKS
 
     def granted(self) -> Mapping[Account, int]:
         """Return everybody's points as of the last final epoch; empty where nobody knows them."""

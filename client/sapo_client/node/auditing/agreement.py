@@ -100,6 +100,7 @@ class ChainState:
     Attributes:
         last: root of the last final epoch, if there is one.
         live: root that can still be challenged, if there is one.
+        live_signatures: number of its signatures that count; those of convicted auditors do not.
         granted_points: points of all final epochs that were not recalled: the sum of the last one's root.
         bonded: the auditors whose signatures count.
         next_epoch: the first epoch that the chain still accepts: above all that were ever final, or recalled.
@@ -112,6 +113,7 @@ class ChainState:
     bonded: frozenset[Account]
     next_epoch: int = 0
     rejected: frozenset[Digest] = frozenset()
+    live_signatures: int = 0
 
     @property
     def base_root(self) -> Digest:
@@ -225,7 +227,7 @@ class Agreement:
 
         The chain accepts epochs in order, so each epoch waits until the one before it is settled, or known to
         have nothing to settle. While a posting is live all auditors wait, because the next proposal builds on
-        its result.
+        its result; if it has lost a signature, they add theirs to it.
         """
         return at_once(self.stepping(now_seconds, state))
 
@@ -237,7 +239,7 @@ class Agreement:
         messages: list[SignedEnvelope] = []
         postings: list[Postable] = []
         if state.live is not None:
-            return AgreementStep()
+            return AgreementStep(postings=(yield from self._completing(state.live, state)))
         if state.last is not None:
             yield from self._contributions.reading_proposal(ContentId(state.last.archive_digest))
         for epoch in self.unsettled(now_seconds, state.last, state.next_epoch):
@@ -428,6 +430,17 @@ class Agreement:
             elif proposal.account == self._author.account:
                 yield replace(postable, signatures=postable.signatures[: self._terms.quorum])
             return
+
+    def _completing(self, live: EpochRoot, state: ChainState) -> Working[tuple[Postable, ...]]:
+        """Return the live posting with all signatures, if it needs more than it has.
+
+        Whoever posts chooses the signatures. A convicted auditor's signature no longer counts, and the
+        contract keeps the posting, with its window, until others are added.
+        """
+        if state.live_signatures >= self._terms.quorum or not self.is_auditor(live.epoch):
+            return ()
+        yield from self._contributions.reading(live.epoch)
+        return tuple(each for _, each in self._agreed(live.epoch, state) if each.statement.root == live)
 
     def _agreed(self, epoch: int, state: ChainState) -> list[tuple[Proposal, Postable]]:
         """Return the proposals that the chain would accept now, by turn."""

@@ -332,8 +332,15 @@ class Auditor:
         return state.live is not None and state.live.epoch == unsettled[-1]
 
     async def _post(self, posting: Postable) -> None:
-        """Post, unless the chain has rejected that root: then the settlement has to be proposed again."""
+        """Post, unless the chain has rejected that root: then the settlement has to be proposed again.
+
+        To a root that is live the signatures are added.
+        """
         parts, statement = self._parts, posting.statement
+        live = await parts.ledger.live_record()
+        if live is not None and live.root == statement.root:
+            await parts.ledger.changes.complete(live, statement, posting.signatures)
+            return
         if not await parts.ledger.changes.is_rejected(statement):
             await parts.ledger.post(statement, posting.signatures)
             return
@@ -356,7 +363,8 @@ class Auditor:
         bonded = await ledger.changes.bonded(auditors) if is_proposed else frozenset[Account]()
         next_epoch = await ledger.next_epoch()
         root = live.root if live else None
-        return ChainState(last, root, granted, bonded, next_epoch, self._rejected)
+        signatures = live.signers.bit_count() if live else 0
+        return ChainState(last, root, granted, bonded, next_epoch, self._rejected, signatures)
 
     def _may_count(self, epoch: int) -> bool:
         """Whether an epoch can be tallied: late messages are in, and admitted rollouts audited or out of
