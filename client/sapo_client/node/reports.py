@@ -30,6 +30,7 @@ from sapo_client.observe.reports import (
     HeldOutReport,
     IslandsReport,
     LedgerReport,
+    OwnAloneReport,
     PeerReport,
     PeersReport,
     RolloutsReport,
@@ -172,9 +173,15 @@ class Reports:
             step=last.step,
             items=last.items,
             reward=round(last.reward, 4),
-            reward_without_others=None if last.without_others is None else round(last.without_others, 4),
-            gain=round(last.gain, 4),
-            gain_error=round(last.gain_error, 4),
+            reward_first=round(last.first_reward, 4),
+            own_alone=None
+            if last.shadow is None
+            else OwnAloneReport(
+                step=last.shadow_step,
+                reward=round(last.shadow, 4),
+                lead=round(last.lead, 4),
+                lead_error=round(last.lead_error, 4),
+            ),
         )
 
     def _islands(self) -> IslandsReport | None:
