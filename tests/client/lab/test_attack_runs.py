@@ -24,7 +24,7 @@ SILENT = {
     "withholding-oracle": "no family is easy for a policy that guesses",
 }
 NEEDS_TEXT = {name for name, attack in ATTACKS.items() if attack.needs_text}
-NEEDS_WAYS = {name for name, attack in ATTACKS.items() if attack.needs_ways}
+NEEDS_SOLUTIONS = {name for name, attack in ATTACKS.items() if attack.needs_solutions}
 SYBILS = {name for name, attack in ATTACKS.items() if attack.has_own_share}
 """In so small a swarm all of them are `pad` by one account."""
 
@@ -163,7 +163,7 @@ def test_a_resumed_run_under_attack_is_the_unbroken_one(
     ]
 
 
-@pytest.mark.parametrize("name", sorted(NEEDS_TEXT - NEEDS_WAYS - {"wrong-steps"}))
+@pytest.mark.parametrize("name", sorted(NEEDS_TEXT - NEEDS_SOLUTIONS - {"wrong-steps"}))
 def test_attacks_beside_answers_are_verified(plan: ExperimentPlan, tmp_path: Path, name: str) -> None:
     """The policy itself answers nothing in this format, so only attackers' groups are informative."""
     text = replace(plan, model=str(wide(plan, tmp_path)), level="full", rounds=3, held_out_per_family=2)

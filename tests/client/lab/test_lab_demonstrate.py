@@ -7,7 +7,7 @@ import pytest
 
 from sapo_client.lab.demonstrate import AUTHORS, DemonstrationPlan, demonstrate, main
 from sapo_client.lab.held_out import HeldOut
-from sapo_client.lab.worked.ways import way
+from sapo_client.lab.worked.solutions import worked_solution
 from sapo_client.lab.worked.wide import WIDE
 from sapo_verification.suites.catalogue import WORKED, family
 
@@ -102,7 +102,7 @@ def test_items_beyond_the_range_are_solvable_and_not_in_it() -> None:
     shared = {each.name for each, item in beyond.items if item.prompt in set(inside.prompts)}
     assert shared <= {"binary_matrix"}  # of which the range has such items too, one in six
     assert beyond == HeldOut.beyond(families, 40)
-    ways = [way(each, item) for each, item in beyond.items]
-    assert {each.reward for each in beyond.scored([(text or "").encode() for text in ways])} == {1.0}
+    solutions = [worked_solution(each, item) for each, item in beyond.items]
+    assert {each.reward for each in beyond.scored([(text or "").encode() for text in solutions])} == {1.0}
     assert all(each.level == "wide" for each, _ in beyond.items)
     assert asdict(beyond.items[0][0]).keys() == asdict(families[0]).keys()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sapo_client.lab.held_out import fresh_item
-from sapo_client.lab.worked.ways import way
+from sapo_client.lab.worked.solutions import worked_solution
 from sapo_client.learner.imitation.demonstrations import DemonstrationText
 from sapo_client.learner.policy import load_policy
 from sapo_client.learner.settings import LearnerSettings
@@ -56,7 +56,7 @@ class Writers:
     def _solution(self, index: int) -> tuple[str, str, str]:
         while True:
             _, item = fresh_item(self._families[index], self._rng)
-            steps, _, answer = (way(self._families[index], item) or "").partition(OPEN_TAG)
+            steps, _, answer = (worked_solution(self._families[index], item) or "").partition(OPEN_TAG)
             if steps:
                 return item.prompt, steps, answer
 

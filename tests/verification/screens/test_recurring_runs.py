@@ -10,7 +10,7 @@ from support.traffic import Writer
 from support.traffic import rollout as traffic_rollout
 
 from sapo_client.lab.held_out import fresh_item
-from sapo_client.lab.worked.ways import way
+from sapo_client.lab.worked.solutions import worked_solution
 from sapo_protocol.identifiers import Account
 from sapo_verification.screens.pair_counts import MAX_PAIRS
 from sapo_verification.screens.recurring_runs import CLEAN_GROUPS, MIN_GROUPS, RecurringRuns
@@ -104,8 +104,10 @@ def test_what_recurs_with_most_accounts_is_the_familys() -> None:
 def test_honest_accounts_are_not_set_aside(name: str) -> None:
     worked = family(name, "worked")
     draw = random.Random(name)
-    ways = [text for _ in range(500) if (text := way(worked, fresh_item(worked, draw)[1])) is not None]
-    found = [text.partition("<answer>")[0] for text in ways]
+    solutions = [
+        text for _ in range(500) if (text := worked_solution(worked, fresh_item(worked, draw)[1])) is not None
+    ]
+    found = [text.partition("<answer>")[0] for text in solutions]
     screen = RecurringRuns(b"key")
     for turn in range(20):
         heard(dict.fromkeys(HONEST, lambda draw: draw.choice(found)), 10, screen, seed=turn)

@@ -8,7 +8,7 @@ from support.rollouts import rollout_of
 from support.swarm import Identity
 
 from sapo_client.lab.held_out import fresh_item
-from sapo_client.lab.worked.ways import step_separator, way
+from sapo_client.lab.worked.solutions import step_separator, worked_solution
 from sapo_protocol.identifiers import Account
 from sapo_verification.screens.pair_counts import MAX_COMPARED, MAX_PAIRS, MIN_OTHERS
 from sapo_verification.screens.step_lengths import GROUPS, MIN_GROUPS, StepLengths
@@ -31,7 +31,7 @@ def alike(_family: int, _account: Account, _other: Account) -> bool:
 def solutions(name: str) -> list[Text]:
     worked, draw = family(name, "worked"), random.Random(name)
     items = [fresh_item(worked, draw)[1] for _ in range(800)]
-    found = [(item.prompt, way(worked, item)) for item in items]
+    found = [(item.prompt, worked_solution(worked, item)) for item in items]
     return [(prompt, text.partition("<answer>")[0]) for prompt, text in found if text is not None]
 
 

@@ -8,7 +8,7 @@ from support.rollouts import rollout_of
 from support.swarm import Identity
 
 from sapo_client.lab.held_out import fresh_item
-from sapo_client.lab.worked.ways import way
+from sapo_client.lab.worked.solutions import worked_solution
 from sapo_protocol.identifiers import Account
 from sapo_verification.screens.pair_counts import MAX_COMPARED, MAX_PAIRS, MAX_RUNS, MIN_OTHERS
 from sapo_verification.screens.usual_forms import FADE_GROUPS, UsualForms, form
@@ -23,8 +23,10 @@ Steps = Callable[[random.Random], str]
 def solutions(name: str) -> Steps:
     """Return an author of worked solutions."""
     worked, draw = family(name, "worked"), random.Random(name)
-    ways = [text for _ in range(800) if (text := way(worked, fresh_item(worked, draw)[1])) is not None]
-    found = [text.partition("<answer>")[0] for text in ways]
+    solutions = [
+        text for _ in range(800) if (text := worked_solution(worked, fresh_item(worked, draw)[1])) is not None
+    ]
+    found = [text.partition("<answer>")[0] for text in solutions]
     return lambda draw: draw.choice(found)
 
 
