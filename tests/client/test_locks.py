@@ -1,4 +1,4 @@
-"""Locks: who holds one, what it says of itself, and that asking never frees it."""
+"""Locks: their owner, its description, and that a query never releases a lock."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def asked_elsewhere(path: Path) -> str:
     return subprocess.run(words, check=True, capture_output=True, text=True).stdout.strip()
 
 
-def test_what_the_holder_says_is_read_by_others_and_a_shorter_note_replaces_a_longer_one(
+def test_others_read_the_holders_note_and_a_shorter_note_replaces_a_longer_one(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "lock"

@@ -1,4 +1,4 @@
-"""The page of papers: every number that the sources cite stands there, every file that it names exists."""
+"""The page of papers: it contains every number that the sources cite, and all files that it names exist."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Findings about the commands of the ledger: terms that differ, and a treasury that is empty."""
+"""Findings about the commands of the ledger: different terms, and an empty treasury."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def join(contracts: Contracts, root: Path, manifest: Manifest | None = None) -> 
     return seat, [str(word) for option in options.items() for word in option]
 
 
-def test_a_cap_below_the_manifests_is_told_before_anything_is_signed(
+def test_a_cap_below_the_manifests_is_reported_before_signing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Under such a cap the contract convicts auditors that count as their manifest says."""

@@ -1,4 +1,4 @@
-"""Findings about commands that speak to a chain: bad answers, a missing contract, coins that are money."""
+"""Findings about commands that query a chain: bad answers, a missing contract, coins with a market value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Findings about the contracts: hidden leaves, false sums, exits, postings that stay, proofs that grow."""
+"""Findings about the contracts: hidden leaves, false sums, exits, permanent postings, growing proofs."""
 
 from __future__ import annotations
 

@@ -220,7 +220,7 @@ def test_what_is_granted_keeps_to_the_budget_and_the_cap_and_to_the_order_of_cou
 
 
 @given(counts, st.integers(0, AMPLE), st.integers(0, AMPLE))
-def test_a_larger_budget_takes_from_nobody(count: dict[Account, int], one: int, other: int) -> None:
+def test_a_larger_budget_reduces_no_points(count: dict[Account, int], one: int, other: int) -> None:
     less, more = (_granted(count, budget) for budget in sorted((one, other)))
     assert all(points <= more[account] for account, points in less.items())
 

@@ -1,4 +1,4 @@
-"""Difficulty: the record that follows from outcomes, the mix of levels, lots and what a group is worth."""
+"""Difficulty: the record computed from outcomes, the mix of levels, lots and the value of a group."""
 
 from collections import Counter
 from itertools import pairwise
@@ -127,7 +127,7 @@ def test_a_group_is_worth_more_where_the_swarm_is_seldom_right() -> None:
     assert [LevelRecord(*row, 1000).value for row in rows] == [8, 8, 8, 7, 7, 8]
 
 
-def test_points_are_the_worth_of_all_groups_rounded_down() -> None:
+def test_points_are_the_value_of_all_groups_rounded_down() -> None:
     record = (
         LevelRecord(0, 9, 0, 0),
         LevelRecord(9, 9, 0, 0),

@@ -18,7 +18,7 @@ START = epoch_start_seconds(MANIFEST, EPOCH)
 
 
 @given(st.integers(0, 2**40), st.floats(0, 0.999))
-def test_a_moment_lies_in_one_epoch(epoch: int, part: float) -> None:
+def test_a_time_is_in_one_epoch(epoch: int, part: float) -> None:
     now = epoch_start_seconds(MANIFEST, epoch) + int(part * EPOCH_SECONDS)
     assert epoch_at(MANIFEST, now) == epoch
     assert epoch_start_seconds(MANIFEST, epoch) <= now < epoch_start_seconds(MANIFEST, epoch + 1)

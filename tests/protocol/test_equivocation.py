@@ -1,4 +1,4 @@
-"""Proofs of equivocation: what proves, what proves nothing, and that each pair has one message."""
+"""Proofs of equivocation: valid ones, invalid ones, and one message per pair."""
 
 from dataclasses import replace
 

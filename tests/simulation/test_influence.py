@@ -1,4 +1,4 @@
-"""Influence of attackers on a node's batches: bounded by account, whatever they send and whenever.
+"""Influence of attackers on a node's batches: bounded by account, for any content and timing.
 
 Every test simulates a whole history of one node with twenty honest accounts; see `support.simulation`.
 """

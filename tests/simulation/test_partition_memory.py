@@ -1,4 +1,4 @@
-"""A young swarm whose only bootstrap node dies during a long partition: do its halves meet again?
+"""A young swarm whose only bootstrap node dies during a long partition: whether its halves reconnect.
 
 Real address books and a clock that is passed in. Nobody has earned trust yet, and nobody is found in a local
 network. Each half is large enough that its nodes have as many peers as they want.

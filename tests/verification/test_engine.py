@@ -97,7 +97,7 @@ def test_a_rollout_is_admitted_pooled_stored_and_queued() -> None:
     ]
 
 
-def test_what_a_peer_tells_of_the_past_is_expected_to_be_known_or_over() -> None:
+def test_past_messages_of_a_peer_may_be_known_or_expired() -> None:
     harness, record = open_engine()
     topic = rollouts_topic(harness.manifest.swarm_id)
     known, over = ALICE.message(harness.manifest), ALICE.message(harness.manifest, epoch=EPOCH - 2)

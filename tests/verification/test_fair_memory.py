@@ -1,4 +1,4 @@
-"""Memory of accounts: newcomers take half of it at most, and who has become known is no newcomer."""
+"""Memory of accounts: newcomers use at most half of it, and a known account is no longer a newcomer."""
 
 import random
 
@@ -55,7 +55,7 @@ def test_what_was_heard_last_stays_and_values_are_kept() -> None:
     assert list(heard.memory.values()) == [[each] for each in (2, 3, 4, 5, 6, 7, 1)]
 
 
-def test_who_has_become_known_is_not_dropped_as_a_newcomer() -> None:
+def test_an_account_that_became_known_is_not_dropped_as_a_newcomer() -> None:
     heard = Heard([])
     heard.hear(*ACCOUNTS[:8])
     heard.known.add(ACCOUNTS[0])

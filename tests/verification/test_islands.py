@@ -1,4 +1,4 @@
-"""Islands at one node: what counts where, what is remembered, and what a change of their number does."""
+"""Islands at one node: which messages count where, stored data, and changes of their number."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -112,7 +112,7 @@ def test_a_rollout_counts_on_the_home_of_its_epoch_alone() -> None:
     assert len(world.engine.pool) == 2
 
 
-def test_an_unknown_beacon_blames_nobody() -> None:
+def test_an_unknown_beacon_causes_no_penalty() -> None:
     world = World()
     who = PEOPLE[0]
     world.introduce(who)
@@ -131,7 +131,7 @@ def test_before_any_number_of_islands_is_known_nothing_is_carried_and_nobody_bla
     assert (received.verdict, received.rule) == (Verdict.IGNORE, Rule.ROLLOUT_ISLAND)
 
 
-def test_the_last_known_number_of_islands_stands_for_one_that_is_not_known_yet() -> None:
+def test_the_last_known_number_of_islands_replaces_an_unknown_one() -> None:
     world = World(CHANGING, paid_by_epoch={EPOCH - 3: [100]})
     islands = world.islands
     assert [islands.count(epoch) for epoch in (EPOCH - 4, EPOCH - 3, EPOCH, EPOCH + 1)] == [None, 2, 2, 2]

@@ -1,4 +1,4 @@
-"""Rollouts without end: what is stored of them is bounded, and what pay rests on stays."""
+"""An endless flood of rollouts: stored data is bounded, and data for pay is kept."""
 
 from __future__ import annotations
 

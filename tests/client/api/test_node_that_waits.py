@@ -1,4 +1,4 @@
-"""`sapo.Node` whose model's server is away or whose disk is full: it waits as `sapo join` does, and tells."""
+"""`sapo.Node` with an unreachable model server or a full disk waits as `sapo join` does, and reports it."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_a_node_that_is_told_not_to_wait_raises(server: str, tmp_path: Path) -> 
 
 
 @needs_mounts
-def test_a_node_waits_for_space_and_goes_on(tmp_path: Path) -> None:
+def test_a_node_waits_for_space_and_continues(tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
     sapo.Node(tmp_path / "keys")  # which creates them

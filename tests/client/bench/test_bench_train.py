@@ -1,4 +1,4 @@
-"""The bench of training steps: the own learner measured for real; no figure itself is asserted."""
+"""The benchmark of training steps: the own learner is measured; no figure is asserted."""
 
 import json
 import sys

@@ -51,7 +51,7 @@ def test_a_node_loads_the_libraries_of_a_chain_when_its_swarm_has_one() -> None:
 
 
 @pytest.mark.parametrize("command", ["run", "attack"])
-def test_a_preset_that_is_not_there_is_told_before_pytorch_is_loaded(command: str, tmp_path: Path) -> None:
+def test_an_unknown_preset_is_refused_before_pytorch_is_loaded(command: str, tmp_path: Path) -> None:
     arguments = ["lab", command, "--preset", "quik", "--out", str(tmp_path)]
     probe = subprocess.run(
         [sys.executable, "-c", PROBE, *arguments], capture_output=True, text=True, check=False

@@ -1,4 +1,4 @@
-"""The findings of a trial of an early tree (commit eae0a53) by its users: each has tests.
+"""Tests of the findings of a user trial of an early tree (commit eae0a53).
 
 They were run against eae0a53, and each was seen to fail there because of its finding (13 at its passphrase);
 2, 3 and 11 beside the contracts of that tree, whose client knows no others. The first test of 3 was run there
@@ -203,7 +203,7 @@ def learner_of(node: int) -> int:
 
 
 @pytest.mark.long
-def test_5_damaged_checkpoints_are_told(join: Join, sapo: Run, home: dict[str, str]) -> None:
+def test_5_damaged_checkpoints_are_reported(join: Join, sapo: Run, home: dict[str, str]) -> None:
     with join(rounds=3) as process:
         ended(process)
     states = list(Path(home["HOME"]).rglob("state.safetensors"))
@@ -253,7 +253,7 @@ def test_10_a_full_disk_is_told(
 
 
 @pytest.mark.long
-def test_11_a_clock_that_is_off_is_told(join: Join, sapo: Run, chain: Contracts) -> None:
+def test_11_a_wrong_clock_is_reported(join: Join, sapo: Run, chain: Contracts) -> None:
     """The chain's latest block is of a time that has not come yet by this machine's clock."""
     chain.chain.now_seconds = time.time() + 150
     chain.chain.send(BOB, address(BOB), b"", value_wei=1)

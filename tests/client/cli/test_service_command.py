@@ -1,4 +1,4 @@
-"""`sapo service`: installed only where it would start without questions, and says what is wrong elsewhere."""
+"""`sapo service`: installs a unit only if it would start without questions; otherwise it gives the reason."""
 
 from __future__ import annotations
 

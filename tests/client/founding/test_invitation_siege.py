@@ -1,4 +1,4 @@
-"""Strangers hold connections to the server of an invitation, send slowly, or ask for coins all at once."""
+"""Attacks on an invitation server: idle connections, slow requests, many concurrent requests for coins."""
 
 import json
 import select
@@ -72,7 +72,7 @@ def test_who_holds_connections_in_any_number_displaces_only_itself(monkeypatch: 
         assert answer_to(address, "127.2.0.1").startswith(b"HTTP/1.0 200 OK")
 
 
-def test_who_sends_a_byte_now_and_then_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_sender_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(invitation_server, "_SECONDS", 0.5)
     with serving() as address, connected(address) as connection:
         connection.settimeout(0.1)

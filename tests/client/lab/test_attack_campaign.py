@@ -1,4 +1,4 @@
-"""Campaigns of attacks: which runs they have, their table from hand-made curves, and the command."""
+"""Attack campaigns: their runs, their table from hand-made curves, and the command."""
 
 from __future__ import annotations
 

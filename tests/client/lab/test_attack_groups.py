@@ -1,4 +1,4 @@
-"""What attackers compose for a task: informative groups with their mark that break no rule of the text."""
+"""Composed groups of attackers: informative, with their mark, and within all rules for text."""
 
 from __future__ import annotations
 
@@ -354,7 +354,7 @@ def test_shares_become_numbers_of_accounts() -> None:
     assert ATTACKS["sybil-49"].accounts(2) == 1
 
 
-def test_an_impossible_attack_says_what_it_needs() -> None:
+def test_an_impossible_attack_states_its_requirements() -> None:
     plain = [SHORT]
     with pytest.raises(SapoError, match="wrong-steps needs families with text beside the answer"):
         require_possible(ATTACKS["wrong-steps"], plain)

@@ -1,4 +1,4 @@
-"""Attackers in real swarms: what honest agents do with their rollouts, and what stays as without them."""
+"""Attackers in real swarms: honest agents' use of their rollouts, and parts of a run that do not change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs on a Ray cluster: a copy of a run's folder follows the original; the curve is that of one machine."""
+"""Runs on a Ray cluster: a run's folder is copied as it changes, and the curve is that of one machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an agent's row says of the groups of honest accounts that it checked."""
+"""Figures about honest accounts' checked groups in an agent's row."""
 
 import pytest
 from support.curves import curve_point

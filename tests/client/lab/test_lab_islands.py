@@ -1,4 +1,4 @@
-"""Small swarms on islands: who hears whom follows from the protocol's homes and visits."""
+"""Small swarms on islands: received groups follow from the protocol's homes and visits."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_on_one_topic_everybody_is_heard(campaign: IslandCampaign) -> None:
         assert set(row.heard or {}) == {str(number) for number in range(AGENTS + 1)} - {str(row.agent)}
 
 
-def test_without_visits_nobody_of_another_island_is_heard(campaign: IslandCampaign) -> None:
+def test_without_visits_no_group_of_another_island_is_received(campaign: IslandCampaign) -> None:
     for row in rows_of(campaign, UNVISITED):
         assert set(row.heard or {}) == numbers_on(campaign, row, {row.agent})
 
@@ -131,7 +131,7 @@ def test_a_text_is_of_somebody_who_was_heard_by_then(campaign: IslandCampaign) -
         assert shown
 
 
-def test_the_report_says_whence_the_texts_came(campaign: IslandCampaign) -> None:
+def test_the_report_states_the_origin_of_texts(campaign: IslandCampaign) -> None:
     page = write_islands(campaign).read_text(encoding="utf-8")
     assert page.startswith("# What one island learns\n")
     assert {path.name for path in campaign.root.glob("islands.*")} == {

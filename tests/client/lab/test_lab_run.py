@@ -129,7 +129,9 @@ def test_resampling_shows_in_the_batch_and_not_in_the_own_reward(store: Experime
 
 
 @pytest.mark.long
-def test_a_swarm_that_says_much_in_a_round_goes_on_hearing_it(plan: ExperimentPlan, tmp_path: Path) -> None:
+def test_a_swarm_with_many_messages_in_a_round_still_receives_them(
+    plan: ExperimentPlan, tmp_path: Path
+) -> None:
     """Three times five hundred groups in two seconds are more than a connection may bring at least."""
     busy = replace(plan, agents=3, rounds=3, tasks=500, completions=2)
     rows = simulate(Run(busy, ARMS["4/4"], 0), manifest_of(busy), tmp_path, lambda _: None)

@@ -1,4 +1,4 @@
-"""Where most accounts mislead: what a packaged policy tells of steps in the families that it knows."""
+"""A majority of accounts that mislead: detected by packaged policies in the families that they know."""
 
 import random
 from collections.abc import Iterable

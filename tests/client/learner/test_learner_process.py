@@ -1,4 +1,4 @@
-"""The learner's process with real pipes, signals and deaths."""
+"""The learner's process with real pipes, signals and crashes."""
 
 import os
 import resource

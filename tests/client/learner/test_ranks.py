@@ -1,4 +1,4 @@
-"""A learner of several processes, on the CPU: its steps, its checkpoints, its deaths."""
+"""A learner of several processes on the CPU: steps, checkpoints, crashes."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""Sampling on a vLLM server: the requests, the order of a weight update, and servers that are of no use."""
+"""Sampling on a vLLM server: the requests, the order of a weight update, and unusable servers."""
 
 import math
 import os

@@ -1,4 +1,4 @@
-"""The attested accounts as of a block, on the real Ethereum Attestation Service, and who lies about them."""
+"""The attested accounts as of a block, on the real Ethereum Attestation Service, with dishonest endpoints."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -111,7 +111,7 @@ def test_attestations_as_of_each_block(site: Site) -> None:
         assert fresh.at(block) == attested
 
 
-def test_who_is_not_listed_attests_nobody(site: Site) -> None:
+def test_attestations_of_unlisted_attesters_do_not_count(site: Site) -> None:
     site.eas.attest(BOB, A)
     site.eas.attest(ALICE, A)  # itself
     site.eas.attest(AUDITORS[0], A)
@@ -207,7 +207,7 @@ def test_an_endpoint_that_invents_costs_little_and_is_heard_again_when_it_stops(
     assert history.at(site.block) == {A: 1, B: 1}
 
 
-def test_an_endpoint_alone_that_invented_is_believed_when_it_stops(site: Site) -> None:
+def test_a_single_endpoint_that_invented_attestations_is_trusted_when_it_stops(site: Site) -> None:
     site.eas.attest(FIRST, A)
     history, [endpoint] = site.read_by()
     endpoint.tamper = _invent

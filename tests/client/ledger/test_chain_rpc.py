@@ -1,4 +1,4 @@
-"""The embedded chain's JSON-RPC: what it answers, and what it refuses."""
+"""The embedded chain's JSON-RPC: answers and refusals."""
 
 import http.client
 import json

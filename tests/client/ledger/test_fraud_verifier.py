@@ -1,4 +1,4 @@
-"""The rules of ``FraudVerifier``, on the embedded chain: what convicts, whom it costs, and what does not."""
+"""The rules of ``FraudVerifier``, on the embedded chain: valid proofs with penalties, and invalid ones."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -108,7 +108,7 @@ def test_an_account_over_its_cap(contracts: Contracts) -> None:
     assert contracts.ledger.next_epoch() == 0
 
 
-def test_an_account_within_its_cap_convicts_nobody(contracts: Contracts) -> None:
+def test_an_account_within_its_cap_is_no_proof(contracts: Contracts) -> None:
     points = {A: POINTS_CAP, B: 3}
     posted(contracts, statement(0, points))
     place = Tree(points).place(A)
@@ -258,7 +258,7 @@ def test_two_roots_of_one_epoch_cost_the_signer_alone(contracts: Contracts) -> N
     assert contracts.vault.bonded(address(auditor)) == 0
 
 
-def test_a_live_posting_loses_the_signature_of_whoever_contradicts_it(contracts: Contracts) -> None:
+def test_a_live_posting_loses_the_signature_of_an_equivocating_auditor(contracts: Contracts) -> None:
     root, other = make_root(3), make_root(3, archive=8)
     contracts.post(root, sign(root, contracts.domain, AUDITORS))
     contracts.prove(equivocation(contracts, root, other, AUDITORS[3]))

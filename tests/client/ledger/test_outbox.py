@@ -1,4 +1,4 @@
-"""The outbox file: one wish, one entry, whatever happens."""
+"""The outbox file: one entry per request, under all faults."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Leaves that can be had: questions about them, on the embedded chain."""
+"""Questions about leaves that can be answered, on the embedded chain."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def places(
     return AccountPlaces(account, *(Tree(values).place(account) for values in (before, points, after)))
 
 
-def test_a_quorum_that_hides_its_leaves_takes_nothing_from_who_asks(contracts: Contracts) -> None:
+def test_a_quorum_that_hides_its_leaves_takes_nothing_from_accounts_that_ask(contracts: Contracts) -> None:
     """Ten unclaimed epochs and a posting with a total of 0 that gives them all to the liars' account."""
     had = {A: 10 * POINTS_CAP}
     contracts.settle(9, had)

@@ -192,7 +192,7 @@ def test_a_later_announcement_replaces_the_earlier(contracts: Contracts) -> None
     assert paying.payout(A) == A
 
 
-def test_nobody_is_no_payout_address(contracts: Contracts) -> None:
+def test_the_zero_address_is_no_payout_address(contracts: Contracts) -> None:
     paying = contracts.distributor
     data = paying.set_payout(Account(bytes(20)))
     assert refused_as(lambda: contracts.chain.send(ALICE, paying.address, data)) == "EmptyPayout"

@@ -1,4 +1,4 @@
-"""Each thing that can be wrong with a node, brought about for real, and told by every outlet alike."""
+"""Each health finding, caused for real, and reported equally by every outlet."""
 
 from __future__ import annotations
 
@@ -374,7 +374,7 @@ async def test_a_node_with_a_chain(
     other.close()
 
 
-async def test_own_training_goes_on_while_the_chain_is_away(
+async def test_own_training_continues_without_the_chain(
     mock_clock: MockClock, begin: Begin, weekdays: Suite, tmp_path: Path
 ) -> None:
     """From the next epoch on, and after a start without the chain; nothing is signed or published then."""

@@ -1,4 +1,4 @@
-"""What became of a node's last own groups, told from its events."""
+"""Results of a node's last own groups, from its events."""
 
 from sapo_client.node.own_groups import OwnGroups
 from sapo_client.observe.own_groups import GROUPS, MIN_SKIPPED, OwnGroupFacts

@@ -1,4 +1,4 @@
-"""Starts that are tried again: which, how often, whom it is told, and when it ends."""
+"""Repeated starts: causes, intervals, reports, and their end."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_start_is_tried_until_it_succeeds_and_told_every_few_minutes(tmp_path:
     assert [finding.line() for finding in trial.told] == [server] * 9 + [space]
 
 
-def test_what_is_waited_for_stands_in_the_lock_between_the_tries_and_in_them(tmp_path: Path) -> None:
+def test_the_lock_states_the_reason_for_waiting_at_all_times(tmp_path: Path) -> None:
     trial = WaitingTrial(tmp_path)
     in_tries: list[StartingNode | None] = []
 
@@ -118,7 +118,7 @@ def test_what_does_not_pass_by_itself_ends_the_start(error: SapoError, tmp_path:
     assert trial.pauses == [5]
 
 
-def test_a_node_that_a_full_disk_ends_after_its_start_goes_on(
+def test_a_node_stopped_by_a_full_disk_after_its_start_continues(
     policy: Path, weekdays: Suite, tmp_path: Path
 ) -> None:
     """It was told to begin with a new policy, which it does once."""

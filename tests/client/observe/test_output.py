@@ -1,4 +1,4 @@
-"""What a node prints never makes it wait for whoever reads it."""
+"""A node's output never waits for its reader."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_nobody_waits_for_a_reader_and_lines_left_out_are_counted(pipe: Pipe) ->
     assert last == b"last\n"
 
 
-def test_lines_left_out_at_the_very_end_are_told(pipe: Pipe) -> None:
+def test_lines_left_out_at_the_end_are_reported(pipe: Pipe) -> None:
     reads, writes = pipe
     thread = OutputThread(writes, max_lines=100)
     for _ in range(LINES):
@@ -86,7 +86,7 @@ def test_output_that_nobody_can_read_any_more_is_passed_over() -> None:
     os.close(writes)
 
 
-def test_rounds_that_nobody_reads_keep_back_no_error(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unread_rounds_do_not_delay_an_error(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
     reads, writes = pipe
     nobody_reads, rounds = os.pipe()
     with os.fdopen(rounds, "w") as out, os.fdopen(writes, "w") as error:

@@ -1,4 +1,4 @@
-"""Refused messages in the event file, against those who have messages refused to push out other events."""
+"""Refused messages in the event file cannot displace other events."""
 
 from __future__ import annotations
 

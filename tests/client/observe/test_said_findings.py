@@ -1,4 +1,4 @@
-"""What a node prints of its findings: errors again and again, what nobody can mend only once."""
+"""Printed findings: errors repeatedly, those without a remedy only once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An island that brings too little makes a node seek further members, within its places, and at a pace."""
+"""A node dials further members of an island that delivers too little, within limits of number and rate."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_where_all_places_are_taken_idle_members_give_way_and_nobody_else() -> N
     assert not set(gone) & set(seeker.chosen), "who gave way is not dialled again so soon"
 
 
-def test_as_long_as_one_peer_passes_anything_on_nobody_gives_way() -> None:
+def test_no_member_is_replaced_while_one_peer_forwards_messages() -> None:
     seeker = settled(Seeker(USUAL))
     before = list(seeker.chosen)
     for _ in range(60):
@@ -141,7 +141,7 @@ def test_who_leaves_and_who_comes_is_drawn_by_lot() -> None:
     assert len(courses) == 6
 
 
-def test_who_earned_trust_keeps_its_place_and_a_bond_keeps_none() -> None:
+def test_a_trusted_peer_keeps_its_place_but_a_bond_does_not() -> None:
     vouched = VouchedPeers()
     seeker = settled(Seeker(USUAL, vouched=vouched))
     earned, bonded, *_ = seeker.here()
@@ -165,7 +165,7 @@ def test_without_another_member_to_dial_nobody_gives_way() -> None:
         assert seeker.tick(1.0) is None
 
 
-def test_who_gave_way_is_not_missed_like_a_peer_that_was_lost() -> None:
+def test_a_replaced_member_is_not_a_lost_peer() -> None:
     seeker = settled(Seeker(USUAL))
     seeker.now_seconds = 2 * LIMITS.lost_after_seconds
     seeker.suffer(may_replace=True)

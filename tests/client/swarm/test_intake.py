@@ -63,7 +63,7 @@ def test_every_received_message_is_counted_once_by_outcome() -> None:
     assert harness.scores.score("peer", 0.0) == 4 * Severity.MID.value
 
 
-def test_an_ignored_message_blames_nobody_and_is_validated_again_later() -> None:
+def test_an_ignored_message_has_no_penalty_and_is_validated_again_later() -> None:
     harness = IntakeHarness({b"early": Verdict.IGNORE})
     assert not harness.process(b"early")
     assert not harness.process(b"early", now=4.9)

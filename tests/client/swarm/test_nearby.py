@@ -1,4 +1,4 @@
-"""What a node announces in the local network, and what it takes from there."""
+"""Announcements of a node in the local network, and its use of others' announcements."""
 
 from hypothesis import given
 from hypothesis import strategies as st

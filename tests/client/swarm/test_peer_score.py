@@ -1,4 +1,4 @@
-"""Peer scores: only faults lower them, only time raises them, and no id can wash itself clean."""
+"""Peer scores: only faults lower them, only time raises them, and no peer id can reset its score."""
 
 from hypothesis import given
 from hypothesis import strategies as st

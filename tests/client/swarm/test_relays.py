@@ -1,4 +1,4 @@
-"""Relays bring what others wrote, and an island is short where something is said and nobody passes it on."""
+"""Relays deliver rollouts of others; an island without a relay is short if somebody publishes on it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_where_nothing_is_said_nothing_follows_for_however_long() -> None:
     assert [relays.shortages([ISLAND], SILENT, now) for now in (LATER, 1e3, 1e6)] == [{}, {}, {}]
 
 
-def test_an_author_whose_peers_bring_nothing_hears_too_little() -> None:
+def test_an_author_whose_peers_deliver_nothing_receives_too_little() -> None:
     relays = connected_since_zero(*SILENT)
     relays.published(ISLAND, 1.0)
     assert relays.shortages([ISLAND], SILENT, 2.0) == {ISLAND: Shortage(frozenset(), may_replace=False)}

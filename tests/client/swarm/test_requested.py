@@ -1,4 +1,4 @@
-"""Of the peers that announce a message one is asked at a time, and who does not answer holds up little."""
+"""One announcing peer is asked at a time, and peers that do not answer cause only a short delay."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parts of the small internet that need no root: plan, relay, and the count of deliveries."""
+"""The parts of the network simulation that need no root: plan, relay, and the count of deliveries."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_what_may_not_pass_is_counted_and_dropped(
     assert relay.counts == {count: 1}
 
 
-def test_a_partition_separates_nobody_from_a_site_on_no_side(
+def test_a_partition_does_not_affect_sites_on_no_side(
     lines: list[tuple[socket.socket, socket.socket]], relay: Relay
 ) -> None:
     relay.sides = [0, None]
@@ -183,7 +183,7 @@ def test_first_heard_counts_groups_published_since_then_alone() -> None:
     assert first_heard(200.0, (0, 1), RECORDS) == {(0, 1): None, (1, 0): None}
 
 
-def test_a_record_is_what_the_event_file_says(tmp_path: Path) -> None:
+def test_a_record_equals_the_event_file(tmp_path: Path) -> None:
     events: list[dict[str, object]] = [
         {"event": "published", "content_id": "a", "epoch": 3},
         {"event": "admitted", "content_id": "b"},

@@ -1,4 +1,4 @@
-"""What of a run counts as a skill that travelled, and what does not."""
+"""Conditions under which a skill counts as transferred in a run."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -106,7 +106,7 @@ def test_a_run_in_which_a_skill_travelled_and_all_answers_became_worse_fails() -
     assert learning(outcome(worse)) == reward_failures([worse]) != []
 
 
-def test_a_family_that_nobody_knew_at_first_is_chance_where_all_start_alike() -> None:
+def test_a_family_unknown_to_all_equal_nodes_counts_as_chance() -> None:
     alike = record("ada", [{"sums": 0.8, "matrices": 0.0}] * 30)
     assert travel_failures([skills_of(alike)]) != []
     assert learning(outcome(alike, starts_differ=False)) == []

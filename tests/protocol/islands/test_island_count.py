@@ -1,4 +1,4 @@
-"""The number of islands: doubling, halving, hysteresis, and what is forgotten."""
+"""The number of islands: doubling, halving, hysteresis, and limited history."""
 
 from dataclasses import replace
 from itertools import pairwise

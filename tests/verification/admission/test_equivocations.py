@@ -140,7 +140,7 @@ def test_groups_too_large_for_a_proof_count_where_both_were_heard() -> None:
         (b"\xff", NOW, Reason.NOT_CANONICAL),
     ],
 )
-def test_each_fault_has_its_reason_and_costs_nobody(message: bytes, now: float, reason: Reason) -> None:
+def test_each_fault_has_its_reason_and_no_penalty(message: bytes, now: float, reason: Reason) -> None:
     harness = ProofHarness()
     assert reason_of(harness.store.admit, message, now) is reason
     assert (len(harness.store), harness.evidence(ALICE)) == (0, INNOCENT)

@@ -1,4 +1,4 @@
-"""A rollout obeys the terms of its epoch, whenever it arrives; what a node cannot know blames nobody."""
+"""A rollout obeys the terms of its epoch at any time of arrival; without knowledge there is no penalty."""
 
 from typing import Any
 

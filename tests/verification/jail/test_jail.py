@@ -205,7 +205,7 @@ def is_running(process: int) -> bool:
         return False
 
 
-async def test_a_child_is_nobody_without_privileges_under_a_filter() -> None:
+async def test_a_child_runs_as_nobody_without_privileges_under_a_filter() -> None:
     async with trio.open_nursery() as nursery:
         await nursery.start(hostile_pool().run)
         (child,) = grandchildren()

@@ -1,4 +1,4 @@
-"""Groups that pass nothing bring an account no trust, however many of them are audited."""
+"""Groups that fail give an account no trust, however many are audited."""
 
 from collections.abc import Awaitable, Callable
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""Newcomers' lots: the same for some epochs, drawn anew after them, and better for who weighs more."""
+"""Newcomers' lots: constant for some epochs, then drawn again, and better with more weight."""
 
 import math
 

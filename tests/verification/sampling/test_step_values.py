@@ -1,4 +1,4 @@
-"""Which accounts' steps mislead: far below the median account of a family, and never before there is one."""
+"""Accounts whose steps mislead: far below the median account of a family, and never before there is one."""
 
 import random
 from collections.abc import Mapping, Sequence
@@ -55,7 +55,7 @@ def test_who_is_far_below_the_median_misleads_in_that_family() -> None:
     assert values.misleading() == {(account(3), FAMILY)}
 
 
-def test_who_misleads_where_it_can_be_told_is_not_believed_where_it_cannot() -> None:
+def test_an_account_that_misleads_in_some_families_is_not_trusted_in_others() -> None:
     """Family 4 is understood by nobody yet; in family 5 the account is as good as the others."""
     values = values_of({1: HONEST, 2: HONEST, 3: NONSENSE}, rounds=40)
     show(values, {1: 0.1, 2: 0.1, 3: 0.1}, 12, family=4)
@@ -84,7 +84,7 @@ def test_who_misleads_in_one_family_of_many_is_believed_only_where_it_surely_doe
     ],
     ids=["few texts", "two accounts", "the policy knows nothing yet", "just enough"],
 )
-def test_nobody_misleads_without_a_standard_or_by_little(means: Mapping[int, float], rounds: int) -> None:
+def test_no_account_misleads_without_a_standard_or_by_little(means: Mapping[int, float], rounds: int) -> None:
     assert values_of(means, rounds).misleading() == frozenset()
 
 
@@ -318,7 +318,7 @@ def test_a_mean_is_surely_below_its_true_value_as_seldom_for_few_texts_as_for_ma
     assert 0.0008 < below / samples < 0.0027
 
 
-def test_an_account_that_nobody_has_read_is_worth_all_of_its_places() -> None:
+def test_an_account_without_evaluated_texts_keeps_all_of_its_places() -> None:
     assert StepValues().worth(account(1), FAMILY) == 1.0
 
 
@@ -459,7 +459,7 @@ def test_in_a_known_family_accounts_are_compared_with_own_steps_whatever_most_wr
     )
 
 
-def test_votes_follow_what_steps_are_worth_in_known_families_before_it_is_sure() -> None:
+def test_votes_follow_the_value_of_steps_in_known_families_before_certainty() -> None:
     """Texts of account 2 are worth nothing or twice the standard, half of it in the mean."""
     values = StepValues()
     for number in range(TEXTS_COMPARED):
@@ -497,7 +497,7 @@ def test_texts_that_wait_to_be_compared_are_bounded_and_the_latest_ones() -> Non
     assert values.accounts() == frozenset(accounts[8:])
 
 
-def test_who_misleads_in_a_known_family_is_not_believed_in_one_that_is_not_known() -> None:
+def test_an_account_that_misleads_in_a_known_family_is_not_trusted_in_unknown_ones() -> None:
     values = known_family(MOSTLY_FOREIGN)
     values.learn([(account(number), FAMILY + 1, dependent(0.0)) for number in range(1, 12)])
     assert values.misleading() == {

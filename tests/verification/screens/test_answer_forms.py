@@ -1,4 +1,4 @@
-"""Spellings of right answers: what most accounts would not write is not imitated, and what they write is."""
+"""Spellings of right answers: only spellings that most accounts use are imitated."""
 
 import random
 import re

@@ -1,4 +1,4 @@
-"""What of another account's right answer may be imitated."""
+"""Parts of another account's right answer that may be imitated."""
 
 import pytest
 from hypothesis import given

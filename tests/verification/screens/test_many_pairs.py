@@ -1,4 +1,4 @@
-"""More pairs of known account and family than a node has room for: those that have a place keep it."""
+"""More pairs of known account and family than a node has places: existing pairs keep their place."""
 
 import random
 from collections.abc import Sequence
@@ -44,7 +44,7 @@ def heard(
             screen.learn(group(pair, number, draw, PLANT))
 
 
-def test_who_plants_a_phrase_is_found_in_as_many_families_as_there_is_room_for() -> None:
+def test_an_account_that_plants_a_phrase_is_detected_in_all_families_with_a_place() -> None:
     """Of twelve accounts in eight families two thirds have room, and Mallory too."""
     screen, draw = RecurringRuns(KEY), random.Random(1)
     planting = pairs_of(range(12, 13), range(8))

@@ -89,7 +89,7 @@ def test_who_was_heard_clearly_later_has_copied_in_whatever_order_they_are_verif
     ("first", "second", "live"),
     [(0.0, CLEARLY_EARLIER_SECONDS / 2, True), (0.0, 0.0, True), (0.0, 3600.0, False), (3600.0, 0.0, True)],
 )
-def test_without_a_clear_order_nobody_is_blamed(first: float, second: float, live: bool) -> None:
+def test_without_a_clear_order_there_is_no_penalty(first: float, second: float, live: bool) -> None:
     duplicates = screen()
     assert arrive(duplicates, ORIGINAL, first) is None
     assert arrive(duplicates, COPY, second, live) is None
@@ -166,7 +166,7 @@ def test_a_copier_of_live_traffic_is_found_and_its_victims_are_not() -> None:
 
 
 @pytest.mark.parametrize("collapse", [0.8, 1.0])
-def test_who_writes_anothers_text_before_it_does_has_it_blamed_for_nothing(collapse: float) -> None:
+def test_publishing_anothers_text_first_does_not_penalise_its_author(collapse: float) -> None:
     """Tasks follow from the beacon, so Mallory knows Alice's questions, and her habits from earlier texts."""
     duplicates, alice, guess = screen(), Writer(Identity(10), collapse), Writer(Identity(10), collapse)
     guess.rng = random.Random("mallory")

@@ -1,4 +1,4 @@
-"""Runs of characters that an account repeats beside its answers to many tasks, and most others do not."""
+"""Runs of characters that an account repeats beside answers to many tasks, and most others do not."""
 
 import random
 from collections.abc import Callable
@@ -195,7 +195,7 @@ def test_in_prose_of_one_model_a_phrase_is_noticed_and_nobody_else() -> None:
     assert prose(authors, 30, "All hail to the thief. ") == {(authors[-1].identity.account, 0)}
 
 
-def test_of_different_models_everybody_is_set_aside_who_writes_what_most_do_not() -> None:
+def test_accounts_of_different_models_are_set_aside_for_uncommon_text() -> None:
     """A style is a phrase here: the node then trains without the text of others."""
     authors = [Writer(Identity(number), collapse=1.0) for number in range(10, 14)]
     assert prose(authors, 30) == {(author.identity.account, 0) for author in authors}

@@ -1,4 +1,4 @@
-"""Lengths of steps: who writes more than most others for like prompts is not imitated."""
+"""Lengths of steps: accounts with longer steps than most others for similar prompts are not imitated."""
 
 import random
 from collections.abc import Callable, Mapping
@@ -116,7 +116,7 @@ def test_who_is_longer_where_it_can_be_told_is_not_believed_where_it_cannot(name
     assert screen.longer() == pairs(OTHERS[:5]) | pairs(OTHERS[:5], FRACTIONS)
 
 
-def test_who_is_longer_than_accounts_that_do_not_show_a_family_is_believed_there() -> None:
+def test_longer_steps_than_accounts_without_the_family_are_accepted_there() -> None:
     others = [Identity(number).account for number in range(20, 27)]
     fractions = dict.fromkeys([*others, OTHERS[0]], honest("fraction_simplification"))
     screen = heard(swarm(of_length(20), of_length(25), 1), 16)
@@ -136,7 +136,7 @@ def test_who_is_longer_than_a_minority_elsewhere_is_believed() -> None:
     assert screen.longer() == frozenset()
 
 
-def test_who_is_longer_than_half_by_weight_is_believed() -> None:
+def test_longer_steps_than_half_by_weight_are_accepted() -> None:
     """Three tenths are three times a tenth, but for rounding. Who has the three has three shorter others."""
     weights = {HONEST[0]: 0.3} | dict.fromkeys(HONEST[1:4], 0.1)
     authors = dict.fromkeys([HONEST[0], OTHERS[0]], of_length(25)) | dict.fromkeys(HONEST[1:4], of_length(20))
@@ -156,7 +156,7 @@ def test_who_guesses_in_a_family_that_nobody_knows_is_believed_in_those_it_knows
     assert screen.longer() == pairs(guessers)
 
 
-def test_who_is_surely_not_longer_in_a_family_is_believed_there() -> None:
+def test_an_account_surely_not_longer_in_a_family_is_accepted_there() -> None:
     screen = heard(swarm(of_length(20), of_length(20), 5), 32, of=FRACTIONS)
     heard(swarm(of_length(20), of_length(25), 5), 32, screen)
     assert screen.longer() == pairs(OTHERS[:5])
@@ -207,7 +207,7 @@ def test_accounts_weigh_as_in_a_batch() -> None:
     assert heard(authors, 16, weights=turned).longer() == frozenset()
 
 
-def test_newcomers_without_weight_are_compared_and_nobody_is_compared_with_them() -> None:
+def test_newcomers_without_weight_are_compared_but_are_no_reference() -> None:
     authors = swarm(of_length(25), of_length(20), 7)
     assert heard(authors, 16, weights=dict.fromkeys(HONEST, 1.0)).longer() == frozenset()
     authors = swarm(of_length(20), of_length(25), 7)
@@ -278,7 +278,7 @@ def test_what_few_write_or_newcomers_does_not_make_a_length_usual(gang: int, wei
     assert screen.longer() == pairs(OTHERS[: 1 + gang])
 
 
-def test_few_groups_say_nothing_of_their_account_nor_of_others() -> None:
+def test_few_groups_allow_no_conclusion_about_any_account() -> None:
     assert heard(swarm(of_length(20), of_length(25), 1), MIN_GROUPS - 1).longer() == frozenset()
     screen = heard({account: of_length(20) for account in HONEST}, MIN_GROUPS - 1)
     assert heard({OTHERS[0]: of_length(25)}, 32, screen).longer() == frozenset()
@@ -299,7 +299,7 @@ def test_accounts_are_compared_when_weights_are_given() -> None:
     assert screen.longer() == frozenset()
 
 
-def test_answers_without_steps_and_wrong_ones_say_nothing() -> None:
+def test_answers_without_steps_and_wrong_answers_are_not_counted() -> None:
     texts = {b":" * 900 + b"<answer>2</answer>": 0.0, b":" * 900: 1.0, b"<answer>1</answer>": 1.0}
     screen = heard(dict.fromkeys([*HONEST, OTHERS[0]], of_length(20)), 16)
     for number in range(16):
@@ -330,7 +330,7 @@ def test_words_of_any_length_and_spaces_are_alike() -> None:
     assert screen.longer() == frozenset()
 
 
-def test_accounts_in_another_family_displace_none_that_say_what_is_usual() -> None:
+def test_accounts_of_another_family_do_not_displace_those_that_define_usual_forms() -> None:
     screen = heard(dict.fromkeys(HONEST, of_length(20)), 16)
     flood = {Identity(number).account: of_length(20) for number in range(20, 20 + 2 * MAX_PAIRS)}
     heard(flood, 1, screen, of=FRACTIONS)
@@ -406,7 +406,7 @@ def test_accounts_with_few_groups_say_not_whether_lengths_follow_from_the_prompt
 
 
 @pytest.mark.parametrize("steady", [(0, 1, 2), (3, 4, 5), (4, 5, 6)])
-def test_the_median_account_says_whether_lengths_follow_from_the_prompt(steady: tuple[int, ...]) -> None:
+def test_the_median_account_decides_whether_lengths_follow_from_the_prompt(steady: tuple[int, ...]) -> None:
     def varied(draw: random.Random) -> Text:
         return of_length(draw.choice([60, 100, 140]))(draw)
 
@@ -448,7 +448,7 @@ def test_a_majority_whose_steps_depend_less_on_their_prompts_makes_nobody_look_l
     assert screen.longer() == frozenset()
 
 
-def test_who_depends_less_is_still_compared_with_others_of_its_kind_and_with_those_who_depend_more() -> None:
+def test_accounts_that_depend_less_are_compared_with_all_others() -> None:
     """A step too many depends on nothing, so that its author depends a little less; that is no excuse."""
     screen = heard(swarm(of_length(20), of_length(25), 5), 16)
     screen.weigh(ALIKE, lambda _, who, than: who in OTHERS and than in HONEST)

@@ -1,4 +1,4 @@
-"""Forms of steps: only what most accounts write may be imitated, whatever its digits are."""
+"""Forms of steps: only forms that most accounts use may be imitated, with any digits."""
 
 import random
 from collections.abc import Callable, Iterable
@@ -109,7 +109,7 @@ def test_signs_anywhere_are_no_usual_form(steps: str) -> None:
     assert not screen.is_usual(0, answer(steps))
 
 
-def test_digits_letters_words_case_and_spaces_are_alike_and_signs_are_not() -> None:
+def test_forms_ignore_digits_letters_words_case_and_spaces_but_not_signs() -> None:
     assert form("Monday + 3,\n12x P|q") == "w+#,##aa|a"
     assert form("TUESDAY+4,34 Y z|P") == form("Monday + 3,\n12x P|q")
     assert form("4+4:8") != form("4+4=8")
@@ -203,7 +203,7 @@ def noise(seeds: Iterable[int]) -> Iterable[str]:
         yield "".join(draw.choice("0+-*/=:,;()<>[]{}|&x. ") for _ in range(4000))
 
 
-def test_who_shows_every_run_speaks_for_himself_alone() -> None:
+def test_an_account_with_every_run_counts_only_for_itself() -> None:
     screen = heard(dict.fromkeys(HONEST, SUMS), 16)
     for text in noise(range(40)):
         screen.learn(rollout_of(OTHERS[0], 1, {answer(text): 1.0}))

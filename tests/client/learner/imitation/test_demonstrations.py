@@ -32,7 +32,7 @@ def test_a_flood_of_one_account_displaces_only_its_own_texts() -> None:
     assert list(buffer) == expected
 
 
-def test_who_filled_the_buffer_alone_makes_room_down_to_an_equal_share() -> None:
+def test_an_account_that_filled_the_buffer_makes_room_down_to_an_equal_share() -> None:
     texts = [text(ANN, number) for number in range(12)] + [text(BOB, number) for number in range(30)]
     expected = [text(ANN, number) for number in range(6, 12)] + [
         text(BOB, number) for number in range(24, 30)

@@ -94,7 +94,7 @@ def test_the_gradient_is_that_of_the_likelihood(folder: Path, changes: SettingsC
     assert torch.allclose(moments(trainer), expected / max(1.0, float(expected.norm())), atol=1e-5)
 
 
-def test_the_report_tells_what_was_trained(folder: Path) -> None:
+def test_the_report_lists_trained_groups(folder: Path) -> None:
     trainer, texts = make_trainer(folder, demonstration_rate=1e-2), distinct(TEXTS)
     trainer.baselines = FAILING
     other = replace(texts[0], family=1)

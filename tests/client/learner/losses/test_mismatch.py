@@ -1,4 +1,4 @@
-"""Mismatch of sampler and trainer, and the completions that are left out for it."""
+"""Mismatch of sampler and trainer, and completions excluded because of it."""
 
 import math
 from dataclasses import replace

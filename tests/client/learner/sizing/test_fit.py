@@ -1,4 +1,4 @@
-"""What a person is told before a learner starts: memory, versions, chat templates, gated models."""
+"""Checks before a learner starts: memory, versions, chat templates, gated models."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Proofs from stored contributions: the contract accepts one of each kind, and none of a true posting."""
+"""Proofs from stored contributions: the contract accepts each kind, and none against a correct posting."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A swarm whose gate asks for an attestation, on a real chain: who has none is ignored, and never blamed."""
+"""A swarm with an attestation gate on a real chain: accounts without one are ignored without penalty."""
 
 from __future__ import annotations
 

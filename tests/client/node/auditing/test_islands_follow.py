@@ -1,4 +1,4 @@
-"""The number of islands over a real chain: it follows what auditors settle, and nobody is blamed."""
+"""The number of islands over a real chain: it follows the auditors' settlements, without penalties."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""More accounts than fit into a message: ever paid, in one epoch, and what becomes of their pages."""
+"""More accounts than fit into a message: ever paid, in one epoch, and the handling of their pages."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_settlement_goes_on_when_more_accounts_were_ever_paid_than_fit_into_a_me
 
 
 @pytest.mark.parametrize("count", [PER_MESSAGE + 1, 5_000])
-def test_settlement_goes_on_when_more_accounts_earn_in_one_epoch(count: int) -> None:
+def test_settlement_continues_when_more_accounts_earn_in_one_epoch(count: int) -> None:
     everybody = [AuditorOfMany(identity) for identity in AUDITORS]
     state = ChainState(None, None, 0, frozenset(TERMS.auditors(0)))
     points = crowd(0, count)
@@ -268,7 +268,7 @@ def test_pages_that_nobody_has_delay_no_message() -> None:
     assert reader.contributions.tallies(4)[sent.content_id].points == entries
 
 
-def test_pages_that_are_here_change_nothing_for_whoever_looks() -> None:
+def test_local_pages_do_not_change_a_check() -> None:
     author, reader = AuditorOfMany(AUDITORS[0]), AuditorOfMany(AUDITORS[1])
     sent = author.agreement.tally(4, tuple(sorted(crowd(0, 1500).items())), merkle.EMPTY_ROOT, 0.0)
     reader.receive([sent], 1.0)

@@ -380,7 +380,7 @@ async def test_honest_auditors_go_on_from_the_last_root_that_anyone_can_explain(
         assert not any(harness.node.events("challenge") for harness in (*net.honest, *net.workers))
 
 
-async def test_whoever_asks_about_an_honest_final_epoch_pays_for_the_answer(tmp_path: Path) -> None:
+async def test_a_question_about_an_honest_final_epoch_costs_its_asker_the_bond(tmp_path: Path) -> None:
     """Anyone may ask, also to have a true epoch recalled: a node that holds its leaves shows them in time."""
     async with swarm(tmp_path, quorum=1) as net:
         contracts, chain, token = net.contracts, net.world.chain, net.contracts.token

@@ -1,4 +1,4 @@
-"""One look of a watchtower does each of its duties, whatever the chain does not say about another."""
+"""One pass of a watchtower performs all of its duties, even if the chain does not answer one of them."""
 
 from __future__ import annotations
 
@@ -230,7 +230,7 @@ def sign_twice(witness: Witness) -> None:
 
 
 @pytest.mark.parametrize("step", ["has_equivocated", "challenge"])
-async def test_an_outage_makes_nobody_forget_two_signatures(
+async def test_two_signatures_are_remembered_during_an_outage(
     witness: Witness, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     """The endpoint is away when the node asks whether they were punished, or what it has to send."""

@@ -116,7 +116,7 @@ async def test_an_honest_relay_of_many_accounts_is_cut_only_where_they_are_unkno
         assert bool(node.transport.counters()["flood_pauses"]) is not known
 
 
-async def test_free_accounts_raise_what_a_flood_may_bring_to_the_ceiling_and_no_further(
+async def test_free_accounts_raise_the_rate_limit_only_to_the_ceiling(
     start: Start, autojump_clock: MockClock
 ) -> None:
     """An attacker introduces a crowd of keys and repeats one valid rollout 10,000 times a second."""

@@ -1,4 +1,4 @@
-"""Nodes of a swarm of islands on an in-memory network: what each hears, moves, another number of islands."""
+"""Nodes of a swarm of islands on an in-memory network: received messages, moves, changes of their number."""
 
 from __future__ import annotations
 

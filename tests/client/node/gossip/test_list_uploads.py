@@ -1,4 +1,4 @@
-"""Who asks for the same list again and again gets what one network may have, whatever its peer ids are."""
+"""Repeated requests for the same list are limited to one network's share, for any number of peer ids."""
 
 from pathlib import Path
 

@@ -78,7 +78,7 @@ def test_a_weak_policy_is_no_fault(alice: GossipHarness) -> None:
     assert weak >= 0.0
 
 
-def test_nobody_is_vouched_for_by_groups_that_passed_nothing(alice: GossipHarness) -> None:
+def test_groups_that_failed_do_not_vouch_for_an_account(alice: GossipHarness) -> None:
     """Such groups cost nothing to make, so keeping many accounts like these has no price."""
     introduce(alice, BOB, CAROL)
     for _ in range(3 * AUDITS_BEFORE_WEIGHT):
@@ -176,7 +176,7 @@ async def test_the_first_reject_of_a_banned_account_ends_the_connection(
         nursery.cancel_scope.cancel()
 
 
-async def test_a_flood_is_told_with_its_forwarder(tmp_path: Path, autojump_clock: MockClock) -> None:
+async def test_a_flood_is_reported_with_its_forwarder(tmp_path: Path, autojump_clock: MockClock) -> None:
     alice = GossipHarness(MemoryHub(), ALICE, MANIFEST, tmp_path, clock=lambda: moment(MANIFEST))
     bob = MemoryTransport(alice.hub, peer_of(BOB), on_bug=_raise)
     burst = int(TransportLimits().messages.burst)

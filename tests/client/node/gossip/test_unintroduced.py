@@ -1,4 +1,4 @@
-"""Messages that wait for their author's certificate: bounded, and nobody pushes out another's."""
+"""Messages that wait for their author's certificate: bounded, and no author displaces another's."""
 
 from sapo_client.node.gossip.unintroduced import (
     KEPT_SECONDS,

@@ -39,7 +39,7 @@ async def test_other_tasks_go_on_while_a_part_runs() -> None:
         assert await offload(waiting())
 
 
-async def test_what_lies_between_the_parts_runs_where_it_is_waited_for() -> None:
+async def test_code_between_the_parts_runs_in_the_calling_thread() -> None:
     threads: list[int] = []
 
     def noting() -> Working[None]:

@@ -133,7 +133,7 @@ async def test_a_drain_ends_the_wait(tmp_path: Path, autojump_clock: object) -> 
         ("0/2", ME, 9, EPOCH, True),  # one key is one machine, whatever its share
     ],
 )
-async def test_who_counts_as_oneself(
+async def test_accounts_that_count_as_own(
     tmp_path: Path, share: str, author: Identity, slot: int, epoch: int, double: bool
 ) -> None:
     listener = Listener(tmp_path, share=share, seconds=0)

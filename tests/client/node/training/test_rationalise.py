@@ -1,4 +1,4 @@
-"""Own steps to answers that are given: sampled with the answer as a hint, kept if they are right."""
+"""Own steps for given answers: sampled with the answer as a hint, kept if they are right."""
 
 import random
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""A length that a peer announces in a negotiation decides no allocation, before or after it is known.
+"""A length that a peer announces in a negotiation never determines an allocation.
 
 Memory is measured in a process of its own.
 """

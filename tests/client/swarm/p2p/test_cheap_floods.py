@@ -1,4 +1,4 @@
-"""What costs a peer a few bytes costs this node no more time than it allows for."""
+"""Floods that cost a peer few bytes cost this node only a bounded time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Real nodes find out whether others can connect to them."""
+"""Real nodes determine whether others can connect to them."""
 
 from __future__ import annotations
 

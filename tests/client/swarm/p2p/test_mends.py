@@ -1,4 +1,4 @@
-"""Each mend against the stock library: the fault there, and its absence here.
+"""Each fix compared with the unchanged library, which has the fault.
 
 The first half of each test pins the fault in py-libp2p 0.8.1. When it stops failing, upstream has mended it
 and our own mend can go.

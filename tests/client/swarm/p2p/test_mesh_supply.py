@@ -1,4 +1,4 @@
-"""The real mesh tells everybody of messages, and replaces neighbours that forward nothing."""
+"""The real mesh announces messages to all peers, and replaces neighbours that forward nothing."""
 
 from __future__ import annotations
 

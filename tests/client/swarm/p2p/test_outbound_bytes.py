@@ -1,4 +1,4 @@
-"""What waits for peers that take nothing is bounded in bytes, and held once for all of them."""
+"""Messages that wait for slow peers are bounded in bytes, and stored once for all peers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recent messages are announced to a new connection, and go to those alone that lack them."""
+"""Recent messages are announced to a new connection, and sent only to peers that lack them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streams on which nothing is asked, and answers that nobody takes, hold up nobody else's requests."""
+"""Idle request streams and unread answers do not block other peers' requests."""
 
 from __future__ import annotations
 

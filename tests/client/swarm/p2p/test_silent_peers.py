@@ -1,4 +1,4 @@
-"""Connections over which nothing comes any more, while both ends keep them open."""
+"""Connections without traffic that both ends keep open."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The patches for py-libp2p: each applies to the installed release, shows its fault and mends it.
+"""The patches for py-libp2p: each applies to the installed release, shows its fault and fixes it.
 
 Reproducers run in processes of their own, on the installed sources and on a patched copy of them.
 """

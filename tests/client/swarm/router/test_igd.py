@@ -1,4 +1,4 @@
-"""A real process asks a real router on loopback for a port, and routers that lie, stall and burst."""
+"""A real process requests a port from a real router on loopback, also from hostile routers."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ async def test_a_url_that_leads_elsewhere_is_not_followed() -> None:
         assert victim.requests == []
 
 
-async def test_a_service_that_is_said_to_be_elsewhere_is_not_asked() -> None:
+async def test_a_service_on_another_host_is_not_queried() -> None:
     async with IgdRouter().running() as victim:
         elsewhere = f"http://127.0.0.2:{victim.http_port}/control"
         async with IgdRouter(control=elsewhere).running() as router:

@@ -1,4 +1,4 @@
-"""The in-memory swarm: validates as over libp2p, and is deterministic under its seed and link conditions."""
+"""The in-memory swarm: validates as libp2p does, and is deterministic for a seed and link conditions."""
 
 from __future__ import annotations
 

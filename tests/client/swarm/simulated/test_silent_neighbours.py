@@ -1,4 +1,4 @@
-"""A node among neighbours that forward nothing takes in the one that does; everybody is told of messages."""
+"""Among neighbours that forward nothing a node grafts one that does; all peers get announcements."""
 
 from __future__ import annotations
 
