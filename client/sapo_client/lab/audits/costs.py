@@ -18,7 +18,7 @@ class AuditCosts:
 
     Attributes:
         group_bytes: size of a group of eight answers in its envelope (docs/scale.md).
-        copies: number of received copies of each gossip message (docs/scale.md: 2.6 to 3.8).
+        copies: number of received copies of each gossip message (docs/scale-history.md: 2.6 to 3.8).
         delivery_ms: processor time of one delivery by gossip, duplicates and forwarding included
             (docs/adr/swarm-libp2p.md: 1.5 among five nodes, 2.0 among eight).
         admission_ms: decoding and verifying the signature of one message (docs/results.md).
