@@ -65,7 +65,7 @@ def test_the_holder_may_ask_and_take_it_again_without_losing_it(tmp_path: Path) 
     assert (lock.is_held, holder(path)) == (False, None)
 
 
-def test_on_a_full_disk_a_lock_is_held_that_says_nothing(tmp_path: Path) -> None:
+def test_on_a_full_disk_a_lock_is_held_without_a_note(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     path.write_text('{"pid": 1, "started": "of another one"}\n')
     with largest_file(0), Lock(path, what="this").held():

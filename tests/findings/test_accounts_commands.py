@@ -46,7 +46,7 @@ def test_a_cap_below_the_manifests_is_reported_before_signing(
     assert (code, registered, f"{POINTS_CAP // 2} points" in said) == (LEDGER_EXIT, False, True), said
 
 
-def test_a_claim_is_told_that_the_treasury_is_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_claim_reports_an_empty_treasury(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     contracts = found(tmp_path / "chain.sqlite", reward_tokens=TOKENS_PER_POINT)
     auditors = seated(contracts, tmp_path, range(3))

@@ -71,7 +71,7 @@ def test_a_silent_liar_with_the_first_turn_costs_one_turn(contracts: Contracts, 
     assert run_epoch(contracts, seats, EPOCH, late=late) == EPOCH
 
 
-def test_an_epoch_in_which_nobody_heard_anybody_is_settled_before_the_next(
+def test_an_epoch_without_any_deliveries_is_settled_before_the_next(
     contracts: Contracts, tmp_path: Path
 ) -> None:
     """The network is away until two epochs have been counted."""
@@ -168,7 +168,7 @@ def test_accounts_registered_for_a_theft_take_one_epochs_cap_at_most(contracts: 
     ],
     ids=lambda change: next(iter(change)),
 )
-def test_a_term_of_the_manifest_that_the_contracts_do_not_have_is_told(
+def test_a_term_that_differs_between_manifest_and_contracts_is_reported(
     contracts: Contracts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any]
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))

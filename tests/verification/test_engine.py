@@ -220,7 +220,7 @@ def test_a_second_content_becomes_a_proof_to_publish() -> None:
     assert harness.reputation.evidence(ALICE.account, EPOCH) == Evidence(0.0, HARD, 1, EPOCH)
 
 
-def test_a_certificate_that_ended_between_two_contents_blames_nobody() -> None:
+def test_a_certificate_that_ended_between_two_contents_causes_no_penalty() -> None:
     """The proof needs both certificates; without one there is none, and the forwarder did nothing wrong."""
     harness, record = open_engine()
     topic = rollouts_topic(harness.manifest.swarm_id)

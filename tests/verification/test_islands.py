@@ -121,7 +121,7 @@ def test_an_unknown_beacon_causes_no_penalty() -> None:
     assert (received.verdict, received.rule) == (Verdict.IGNORE, Rule.ROLLOUT_ISLAND)
 
 
-def test_before_any_number_of_islands_is_known_nothing_is_carried_and_nobody_blamed() -> None:
+def test_without_a_known_number_of_islands_nothing_is_carried_and_nobody_penalised() -> None:
     world = World(CHANGING, joins=False)
     islands = world.islands
     assert islands.count(EPOCH) is None
@@ -165,7 +165,7 @@ def test_the_numbers_of_islands_outlast_a_restart(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("before", "now"), [([100], [1]), ([1], [100])], ids=["2 to 1", "1 to 2"])
-def test_a_node_that_missed_a_change_blames_nobody_and_nobody_blames_it(
+def test_a_node_that_missed_a_change_neither_gives_nor_gets_penalties(
     before: Sequence[int], now: Sequence[int]
 ) -> None:
     """Its chain is away, or lies: each hears from the other what is an IGNORE at worst."""

@@ -78,7 +78,7 @@ async def test_a_level_that_is_not_the_slots_counts_for_nothing() -> None:
     assert node.engine.count.outcomes(EPOCH, LIVE, 3) == (Outcomes(),) * 3
 
 
-async def test_a_right_answer_is_paid_by_its_levels_worth_whatever_the_others_are() -> None:
+async def test_a_right_answer_is_paid_by_its_levels_value_regardless_of_the_others() -> None:
     node = harness()
     paid = [
         await node.group(ALICE, 0, right=3, wrong=0, family=2),

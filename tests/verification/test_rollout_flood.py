@@ -171,7 +171,7 @@ def test_the_account_that_holds_most_loses_first() -> None:
     assert (held[0], max(held), sum(held)) == (2, 3, OF_EPOCH // LARGEST)
 
 
-def test_who_became_known_since_is_spared_as_a_known_account() -> None:
+def test_an_account_that_became_known_is_kept_as_a_known_account() -> None:
     node = open_node()
     flood(node, (ALICE,), range(8))
     node.trust(ALICE)

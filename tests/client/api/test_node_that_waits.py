@@ -69,7 +69,7 @@ def test_a_node_waits_for_its_server_until_it_is_stopped(server: str, tmp_path: 
     assert asked[0].startswith(f"a node is starting in {tmp_path / 'node'} (this process (pid "), asked
 
 
-def test_a_node_that_is_told_not_to_wait_raises(server: str, tmp_path: Path) -> None:
+def test_a_node_started_without_waiting_raises(server: str, tmp_path: Path) -> None:
     node = node_of(tmp_path / "node", server, waits=False)
     node.on_waiting(lambda finding: pytest.fail(finding.text))
     with pytest.raises(sapo.SapoError, match="does not answer"):

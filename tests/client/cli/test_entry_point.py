@@ -179,7 +179,7 @@ def test_config_show_prints_origins(sapo: Run) -> None:
     assert json.loads(sapo("config", "schema").stdout)["additionalProperties"] is False
 
 
-def test_a_misspelt_variable_is_told_in_one_line(sapo: Run) -> None:
+def test_a_misspelt_variable_is_reported_in_one_line(sapo: Run) -> None:
     done = sapo("config", "show", SAPO_LEARNER_TEMPERATURE="0.5", SAPO_LEARNER__SEED="5", SAPO_HOME="/x")
     said = "SAPO_LEARNER_TEMPERATURE is ignored, did you mean SAPO_LEARNER__TEMPERATURE?"
     assert (done.returncode, done.stderr) == (0, f"warning: {said}\n")

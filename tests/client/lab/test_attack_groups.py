@@ -282,7 +282,7 @@ def test_another_spelling_is_right_behind_right_steps(level: str, knowledge: Kno
     assert (found(right)["spelling"], found(own)["spelling"]) == (1.0, 0.0)
 
 
-def test_who_has_no_other_spelling_is_silent(knowledge: Knowledge) -> None:
+def test_without_another_spelling_the_attack_publishes_nothing(knowledge: Knowledge) -> None:
     assert composed("other-spelling", WORKED, knowledge) == []
 
 

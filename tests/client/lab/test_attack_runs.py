@@ -130,7 +130,7 @@ def test_honest_tasks_are_those_of_the_swarm_without_attackers(swarms: dict[str,
             assert {place: ours[place] for place in both} == {place: theirs[place] for place in both}
 
 
-def test_rows_say_what_was_received_and_how_much_it_weighs(swarms: dict[str, Swarm]) -> None:
+def test_rows_list_received_groups_and_weights(swarms: dict[str, Swarm]) -> None:
     last = {name: swarms[name].rows[-1] for name in ("clean", "pad")}
     weights = [(row.honest_weight, row.attackers_weight) for row in last.values()]
     assert weights == [(None, None)] * 2, "in four rounds nobody has twenty groups that passed"

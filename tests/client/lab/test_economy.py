@@ -180,7 +180,7 @@ def test_a_better_policy_is_never_paid_less(value: int) -> None:
     assert points[-1] > points[0]
 
 
-def test_without_ladders_who_gets_better_is_paid_less_in_the_end() -> None:
+def test_without_ladders_a_better_policy_is_finally_paid_less() -> None:
     points = points_by_success(ladders=False)
     assert points[-1] < points[9] / 2
 

@@ -53,7 +53,7 @@ def test_a_few_answers_are_learnt_by_heart_and_what_was_known_is_rehearsed() -> 
     assert after.policy["fraction_simplification"] > 0.1, "nothing is left without rehearsal"
 
 
-def test_steps_that_can_be_predicted_are_worth_more() -> None:
+def test_steps_that_can_be_predicted_have_more_value() -> None:
     """Of the own families, whose steps the start understands."""
     plan = replace(PLAN, families=("fraction_simplification",), known=(), steps=0, max_new_tokens=60)
     (start,) = demonstrate(plan, "way")

@@ -70,7 +70,7 @@ def writers() -> Writers:
     return Writers()
 
 
-def test_a_majority_with_steps_of_other_items_is_found_out_and_no_honest_notation(writers: Writers) -> None:
+def test_a_majority_with_steps_of_other_items_is_detected_but_no_honest_notation(writers: Writers) -> None:
     values = StepValues()
     for _ in range(32):
         read = writers.read([OWN, ANOTHER_NOTATION, *HONEST, *HOSTILE])

@@ -218,9 +218,7 @@ def test_many_changes_are_read_in_parts_where_an_endpoint_refuses_all_at_once(si
         ({"contract": A}, "no AccountBond"),
     ],
 )
-def test_a_gate_that_is_not_what_the_manifest_says(
-    site: Site, changes: dict[str, object], named: str
-) -> None:
+def test_a_gate_that_differs_from_the_manifest(site: Site, changes: dict[str, object], named: str) -> None:
     right = {"contract": site.contracts.gate.address, "unit": 1, "exit_seconds": ACCOUNT_EXIT_SECONDS}
     fields = {**right, **changes}
     manifest = site.contracts.manifest(gate=BondGate(**fields))  # type: ignore[arg-type]

@@ -163,7 +163,7 @@ def _end(logs: Logs) -> Logs:
     return [*logs, *({**log, "topics": [revoked, *log["topics"][1:]]} for log in logs)]
 
 
-def test_endpoints_that_all_hide_an_attestation_are_believed(site: Site) -> None:
+def test_an_attestation_hidden_by_all_endpoints_is_not_found(site: Site) -> None:
     """The service keeps no hash over its events; docs/adr/gate-attestations.md says so."""
     site.eas.attest(FIRST, A)
     history, [endpoint] = site.read_by()
@@ -193,7 +193,7 @@ def test_an_endpoint_alone_cannot_invent(site: Site, tamper: Callable[[Logs], Lo
     assert site.told == ["http://0: it shows an attestation, or its end, that is not on the chain"]
 
 
-def test_an_endpoint_that_invents_costs_little_and_is_heard_again_when_it_stops(site: Site) -> None:
+def test_an_endpoint_that_invents_costs_little_and_is_used_again_when_it_stops(site: Site) -> None:
     site.eas.attest(FIRST, A)
     history, [liar, other] = site.read_by(2)
     liar.tamper = _invent

@@ -63,7 +63,7 @@ def test_reading_a_function_takes_one_request(
     assert asked == ["eth_call"]
 
 
-def test_reading_a_function_says_what_web3_says(contracts: Contracts) -> None:
+def test_reading_a_function_equals_web3s_result(contracts: Contracts) -> None:
     web3 = connect(contracts.chain.url)
     where = to_checksum_address(contracts.deployment.ledger)
     bound = web3.eth.contract(address=where, abi=list(contracts.ledger.artifact.abi)).functions

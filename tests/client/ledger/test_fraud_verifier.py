@@ -182,7 +182,7 @@ def test_an_account_that_gets_what_another_earned(contracts: Contracts) -> None:
     assert is_rejected(contracts, root)
 
 
-def test_an_account_that_gets_what_it_earned_convicts_nobody(contracts: Contracts) -> None:
+def test_an_account_with_its_earned_balance_is_no_proof(contracts: Contracts) -> None:
     first, second, after = {A: 7, B: 3}, {A: 1, B: 2}, {A: 8, B: 5}
     posted(contracts, statement(0, first))
     contracts.finalise()
@@ -282,7 +282,7 @@ def test_another_epochs_posting_keeps_its_signatures(contracts: Contracts) -> No
     assert live.root == root
 
 
-def test_what_is_no_equivocation_convicts_nobody(contracts: Contracts) -> None:
+def test_without_an_equivocation_there_is_no_proof(contracts: Contracts) -> None:
     a, b, later = make_root(3), make_root(3, archive=8), make_root(4)
     two = equivocation(contracts, a, b)
     others = equivocation(contracts, a, b, AUDITORS[1])

@@ -204,7 +204,7 @@ def test_a_record_that_moves_to_another_block_stays_what_it_is(site: Site) -> No
     assert history.all() == [record, later]
 
 
-def test_one_that_is_behind_holds_back_what_is_new_and_is_not_blamed(site: Site) -> None:
+def test_an_endpoint_that_lags_delays_new_values_without_penalty(site: Site) -> None:
     first = site.settle(0)
     history, endpoints = site.history(2)
     endpoints[0].turn(Mode.STALE)

@@ -103,7 +103,7 @@ def gas_of_reading(contracts: Contracts, posting: Digest) -> int:
     return int(contracts.chain.request("eth_estimateGas", call)["result"], 16)
 
 
-def test_who_answers_itself_leaves_nothing_to_read(contracts: Contracts) -> None:
+def test_a_question_answered_by_its_asker_leaves_nothing_to_read(contracts: Contracts) -> None:
     """Every node reads the open questions, and endpoints bound the gas of a call."""
     points = {A: 1, B: 2}
     _, posting = posted(contracts, 0, points, points)

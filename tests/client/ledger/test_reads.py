@@ -83,7 +83,7 @@ def test_a_lying_endpoint_is_outvoted_by_two_and_not_trusted_with_one(
             read(Rpc(stage.urls(*pair)), honest)
 
 
-async def test_what_nobody_agrees_about_is_counted(stage: Stage, tmp_path: Path) -> None:
+async def test_disagreements_are_counted(stage: Stage, tmp_path: Path) -> None:
     ledger = LedgerClient(
         manifest=stage.honest.manifest(),
         account=ALICE,

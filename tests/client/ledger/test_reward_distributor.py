@@ -33,7 +33,7 @@ NEWCOMER = keys(4)
 PAYOUT_DELAY_SECONDS = 7 * 24 * 3600
 
 
-def test_a_claim_pays_the_account_whoever_sends_it(contracts: Contracts) -> None:
+def test_a_claim_pays_the_account_for_any_sender(contracts: Contracts) -> None:
     tree = contracts.settle(0, {A: 7, B: 3})
     contracts.claim(A, 7, tree.proof(A), signer=BOB)
     assert contracts.token.balance(A) == 7 * TOKENS_PER_POINT

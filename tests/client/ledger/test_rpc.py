@@ -83,7 +83,7 @@ def tip(network: Network) -> Digest:
     return Digest(bytes(network.engine.head.hash))
 
 
-def test_what_all_say_is_believed(bench: Bench) -> None:
+def test_an_answer_of_all_endpoints_is_trusted(bench: Bench) -> None:
     rpc = bench.rpc(bench.honest, bench.honest)
     assert bench.beacon(rpc) == tip(bench.honest)
     assert (bench.told, rpc.survey()) == ([], 5)
@@ -99,7 +99,7 @@ def test_of_two_endpoints_that_disagree_neither_is_trusted(bench: Bench) -> None
     assert [text.split(": ")[0] for text in bench.told] == ["http://0", "http://1"]  # once each
 
 
-def test_of_three_the_majority_is_believed(bench: Bench) -> None:
+def test_of_three_endpoints_the_majority_is_trusted(bench: Bench) -> None:
     rpc = bench.rpc(bench.fork, bench.honest, bench.honest)
     assert bench.beacon(rpc) == tip(bench.honest)
     assert [endpoint.disagreements for endpoint in rpc.endpoints] == [1, 0, 0]
@@ -137,7 +137,7 @@ def _block_hash(web3: Web3, block: BlockIdentifier) -> bytes:
     return bytes(web3.eth.get_block(block)["hash"])
 
 
-def test_another_chain_is_not_believed(bench: Bench) -> None:
+def test_another_chain_is_not_trusted(bench: Bench) -> None:
     rpc = bench.rpc(bench.honest, bench.honest)
     bench.endpoints[0].turn(Mode.FOREIGN)
     assert rpc.survey() == 5

@@ -183,7 +183,7 @@ async def before_genesis(begin: Begin, weekdays: Suite) -> AsyncIterator[HealthT
         yield trial
 
 
-async def test_a_node_that_started_before_its_clock_was_set_goes_on_once_it_is(
+async def test_a_node_started_before_its_clock_was_set_continues_once_it_is(
     mock_clock: MockClock, begin: Begin, weekdays: Suite
 ) -> None:
     async with before_genesis(begin, weekdays) as trial:

@@ -129,7 +129,7 @@ async def test_a_long_call_of_the_learner_feeds_the_watchdog(
             await trial.stop()
 
 
-async def test_what_is_heard_before_certificates_never_counts(
+async def test_rollouts_received_before_certificates_never_count(
     mock_clock: MockClock, begin: Begin, weekdays: Suite
 ) -> None:
     """Not when it is heard, nor when the node is no newcomer any more but the window reaches back to it."""
@@ -272,7 +272,7 @@ async def test_no_room_for_checkpoints_and_a_lost_good_policy(
         assert event["step"] in [check["step"] for check in trial.home.events("canary")]
 
 
-async def test_a_last_checkpoint_that_takes_too_long_is_told(
+async def test_a_last_checkpoint_that_takes_too_long_is_reported(
     mock_clock: MockClock, begin: Begin, weekdays: Suite
 ) -> None:
     trial = begin(manifest_of(weekdays, epoch_seconds=36_000))

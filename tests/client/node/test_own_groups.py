@@ -53,7 +53,7 @@ def answer(own: OwnGroups, *families: str) -> None:
     own.note("step", {"local": ["id"], "with_advantage": 1, "reward": 0.5, "families": rewards})
 
 
-def test_families_of_which_no_task_is_answered_are_told_by_reason() -> None:
+def test_families_without_an_answered_task_are_listed_by_reason() -> None:
     own = OwnGroups()
     skip(own, "logic", "window", tasks=MIN_SKIPPED - 1)
     answer(own, "sums")

@@ -65,7 +65,7 @@ class WaitingTrial:
         return self.waiting.through(attempt)
 
 
-def test_a_start_is_tried_until_it_succeeds_and_told_every_few_minutes(tmp_path: Path) -> None:
+def test_a_start_is_retried_until_it_succeeds_and_reported_every_few_minutes(tmp_path: Path) -> None:
     trial = WaitingTrial(tmp_path)
     assert trial.start(*[AWAY] * 9, FULL) == "ended"
     assert trial.pauses == [5, 10, 20, 40, 60, 60, 60, 60, 60, 60]
@@ -102,7 +102,7 @@ def test_the_lock_states_the_reason_for_waiting_at_all_times(tmp_path: Path) -> 
     assert starting_node(trial.data) is None, "the lock is free again"
 
 
-def test_who_waits_says_that_another_process_uses_the_directory(tmp_path: Path) -> None:
+def test_a_waiting_process_reports_that_another_uses_the_directory(tmp_path: Path) -> None:
     trial = WaitingTrial(tmp_path)
     with Lock.of_directory(trial.data).held(), pytest.raises(SapoError, match="is already in use by"):
         trial.start(AWAY)
@@ -184,7 +184,7 @@ async def test_a_node_that_was_to_end_is_not_waited_for(
     assert (await node.run(), node.left) == (0, None)
 
 
-def test_the_service_manager_is_told(tmp_path: Path) -> None:
+def test_the_service_manager_is_notified(tmp_path: Path) -> None:
     address = tmp_path / "notify"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(address))

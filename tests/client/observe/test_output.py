@@ -39,7 +39,7 @@ def read_all(descriptor: int) -> bytes:
         return file.read()
 
 
-def test_nobody_waits_for_a_reader_and_lines_left_out_are_counted(pipe: Pipe) -> None:
+def test_output_never_waits_for_a_reader_and_dropped_lines_are_counted(pipe: Pipe) -> None:
     """They are told in one line or several, by when the thread gets to write."""
     reads, writes = pipe
     thread = OutputThread(writes, max_lines=100)
@@ -76,7 +76,7 @@ def test_lines_left_out_at_the_end_are_reported(pipe: Pipe) -> None:
     assert lines.count(LINE) + sum(counts) == LINES
 
 
-def test_output_that_nobody_can_read_any_more_is_passed_over() -> None:
+def test_output_to_a_closed_reader_is_skipped() -> None:
     reads, writes = os.pipe()
     os.close(reads)
     thread = OutputThread(writes)

@@ -161,7 +161,7 @@ def test_unverified_addresses_leave_half_of_the_book_to_first_hand_ones() -> Non
     assert set(book.addresses()) == {*met[1:], *heard}, "met by now, in the place of another one met"
 
 
-def test_who_tells_most_displaces_nobody_elses_word() -> None:
+def test_the_most_frequent_sender_displaces_no_others_entries() -> None:
     """Keys are free, networks are not: a crowd at one host counts as one."""
     book = _book(DialLimits(max_known_peers=8))
     book.learn([_address(1), _address(2)], "203.0.113.7")
@@ -193,7 +193,7 @@ def test_next_address_is_tried_after_a_failure() -> None:
     assert book.addresses_of(peer_id) == (_address(1, 1), _address(1, 2))
 
 
-def test_hearsay_never_replaces_what_a_peer_says_of_itself() -> None:
+def test_unverified_addresses_never_replace_first_hand_ones() -> None:
     book = _book()
     true, moved = _address(1, 1), _address(1, 2)
     book.learn([_address(1, port) for port in range(100, 110)], TELLER)
@@ -394,7 +394,7 @@ def test_hearsay_does_not_displace_what_was_signed() -> None:
     assert kinds == {True: 8, False: 8}, "half of the book is for those who were met"
 
 
-def test_strangers_who_speak_for_themselves_do_not_displace_what_was_signed() -> None:
+def test_first_hand_addresses_of_strangers_do_not_displace_signed_ones() -> None:
     """Trusted peers fill half of the book: strangers connect in any number, and each tells its address."""
     vouched = VouchedPeers()
     book = _book(DialLimits(max_known_peers=16), vouched)

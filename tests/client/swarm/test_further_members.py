@@ -90,7 +90,7 @@ def test_one_further_member_after_the_other_is_dialled_while_usual_peers_are_mis
     assert len(seeker.chosen) <= LIMITS.target_peers + LIMITS.sought_peers
 
 
-def test_where_all_places_are_taken_idle_members_give_way_and_nobody_else() -> None:
+def test_with_all_places_taken_only_idle_members_are_replaced() -> None:
     seeker = settled(Seeker(USUAL))
     useful, *idle = seeker.here()
     assert len(idle) == LIMITS.sought_on_island - 1
@@ -130,7 +130,7 @@ def test_where_it_is_in_vain_places_change_hands_ever_more_rarely() -> None:
     assert len(times) >= 12
 
 
-def test_who_leaves_and_who_comes_is_drawn_by_lot() -> None:
+def test_replaced_and_new_members_are_drawn_at_random() -> None:
     courses = set()
     for seed in range(6):
         seeker = Seeker(USUAL, seed=seed)
@@ -155,7 +155,7 @@ def test_a_trusted_peer_keeps_its_place_but_a_bond_does_not() -> None:
     assert bonded in left
 
 
-def test_without_another_member_to_dial_nobody_gives_way() -> None:
+def test_without_another_member_to_dial_no_member_is_replaced() -> None:
     seeker = settled(Seeker(USUAL))
     seeker.sought = {
         peer: sought for peer, sought in seeker.sought.items() if peer in seeker.chosen or peer in THERE

@@ -62,7 +62,7 @@ def test_a_mesh_that_forwards_nothing_grafts_a_peer_that_answers_requests() -> N
     assert found[-1].prune in SILENT
 
 
-def test_a_mesh_with_room_takes_it_in_at_once_and_nobody_leaves() -> None:
+def test_a_mesh_with_room_grafts_it_at_once_without_pruning() -> None:
     mesh = OneMesh("silent-1", beside=("useful",))
     mesh.bring("useful", MIN_NEW, on_request=True)
     assert mesh.beat() == Exchange("useful", None)
@@ -124,7 +124,7 @@ def test_own_messages_of_a_silent_neighbour_do_not_save_it() -> None:
     assert found.graft == "useful"
 
 
-def test_everybody_beside_the_mesh_is_told_within_the_time_that_a_message_is_announced() -> None:
+def test_all_peers_outside_the_mesh_get_the_announcement_in_time() -> None:
     supply: Supply[str] = Supply(random.Random(0))
     others = [f"peer-{number}" for number in range(40)]
     told: list[str] = []

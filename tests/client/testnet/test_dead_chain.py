@@ -68,7 +68,7 @@ def chain_of(parent: int) -> int | None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds the chain in /proc")
-def test_a_chain_that_dies_while_nodes_are_brought_up_is_told_as_such(tmp_path: Path) -> None:
+def test_a_chain_that_dies_during_the_start_is_reported_as_such(tmp_path: Path) -> None:
     """Who asks it then gets no answer, and would only say that."""
     with running_testnet(tmp_path) as process:
         endpoint = tmp_path / "net" / "chain" / ENDPOINT_FILE

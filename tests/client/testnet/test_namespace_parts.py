@@ -30,7 +30,7 @@ def test_sites_stand_on_two_sides_and_some_behind_routers() -> None:
     assert sum(site.behind_router for site in sites(32, 0.6)) == 19
 
 
-def test_nobody_has_the_address_of_another_before_or_after_a_move() -> None:
+def test_no_two_sites_share_an_address_before_or_after_a_move() -> None:
     found = sites(120, 0.6)
     addresses = {site.address for site in found} | {site.moved().address for site in found}
     assert len(addresses) == 240
@@ -173,7 +173,7 @@ def test_each_group_is_due_at_each_other_node_once() -> None:
     )
 
 
-def test_who_hears_nothing_of_several_groups_is_deaf_to_their_author() -> None:
+def test_a_node_that_receives_none_of_several_groups_is_deaf_to_their_author() -> None:
     found = delivery(Window("late", 300.0, 400.0, (0, 1)), RECORDS)
     assert (found.due, found.came, found.deaf, found.p50_seconds) == (1, 0, 1, None)
 

@@ -61,7 +61,7 @@ def learning(run: RunOutcome) -> list[str]:
     return [failure for failure in failures(run) if failure != "no reward was claimed"]
 
 
-def test_skills_are_told_apart_by_what_a_node_knew_at_first() -> None:
+def test_skills_are_separated_by_what_a_node_knew_at_first() -> None:
     assert skills_of(growing(0.5, own=0.7)) == Skills(
         "ada", ("matrices",), learnt=Trend(0.0, 0.5), kept=Trend(near(0.8), near(0.7))
     )

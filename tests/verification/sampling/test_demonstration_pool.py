@@ -352,7 +352,7 @@ async def shown_mostly_short_steps() -> tuple[Engine, list[Identity]]:
     return harness.engine, authors
 
 
-async def test_accounts_whose_steps_are_unrelated_to_their_prompts_do_not_say_what_is_long() -> None:
+async def test_accounts_with_steps_unrelated_to_their_prompts_have_no_vote_on_lengths() -> None:
     """Eight of fifteen show short steps of other tasks; those of the others would be longer than usual."""
     engine, authors = await shown_mostly_short_steps()
     liars = authors[7:]
@@ -388,7 +388,7 @@ async def test_a_majority_detected_in_known_families_has_no_vote_on_lengths_else
     assert OWN.account not in engine.sampler.step_values.accounts()
 
 
-async def test_a_majority_whose_steps_are_worth_less_where_a_node_knows_does_not_say_what_is_long() -> None:
+async def test_a_majority_with_low_value_in_known_families_has_no_vote_on_lengths() -> None:
     """Eight of fifteen; in family 1 each second of their texts is worth nothing, so that nobody misleads."""
     engine, authors = await shown_mostly_short_steps()
     liars = authors[7:]

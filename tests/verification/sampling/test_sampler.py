@@ -281,7 +281,7 @@ async def test_newcomers_do_not_decide_what_is_usual_in_a_draw() -> None:
     assert {account for _, account in planted_by(harness)} == {author.account for author in newcomers}
 
 
-def test_the_vote_of_an_account_that_is_found_out_goes_to_the_others_of_its_cap() -> None:
+def test_the_vote_of_a_detected_account_goes_to_the_others_of_its_cap() -> None:
     """Three newcomers share a cap; the steps of the last one depend on nothing in a family of this node."""
     harness, authors = tagged_harness(TextUse.HYBRID, newcomer_cap=0.3, accounts=3)
     accounts = [author.account for author in authors]

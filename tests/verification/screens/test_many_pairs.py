@@ -82,7 +82,7 @@ def test_a_family_that_few_show_loses_none_of_them() -> None:
     assert len(screen.counts) == MOST
 
 
-def test_who_is_heard_no_more_makes_room() -> None:
+def test_accounts_that_are_no_longer_received_make_room() -> None:
     screen, draw = UsualForms(KEY), random.Random(4)
     gone, here = pairs_of(range(1, MOST + 1), range(1)), pairs_of(range(100, 100 + MOST), range(1))
     for pair in gone:

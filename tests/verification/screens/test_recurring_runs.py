@@ -163,7 +163,7 @@ def test_pairs_are_bounded() -> None:
     assert screen.set_aside() == ({(OTHERS[0], 0)} if stays else frozenset())
 
 
-def test_an_account_that_is_heard_again_is_not_dropped() -> None:
+def test_an_account_that_is_received_again_is_not_dropped() -> None:
     attacker = OTHERS[0]
     screen = heard(beside_honest(behind("2+2=5"), 1), 10)
     draw = random.Random(1)
@@ -188,7 +188,7 @@ def prose(authors: list[Writer], groups: int, phrase: str = "") -> frozenset[Pai
     return screen.set_aside()
 
 
-def test_in_prose_of_one_model_a_phrase_is_noticed_and_nobody_else() -> None:
+def test_in_prose_of_one_model_only_the_planted_phrase_is_detected() -> None:
     authors = [Writer(Identity(number), collapse=0.0) for number in range(10, 15)]
     assert prose(authors, 30) == frozenset()
     authors = [Writer(Identity(number), collapse=0.0) for number in range(10, 15)]

@@ -107,7 +107,7 @@ def test_accounts_that_write_like_others_and_slip_now_and_then_are_not_longer(na
 
 @pytest.mark.parametrize("name", ["fraction_simplification", "calendar_arithmetic"])
 @pytest.mark.parametrize("groups", [MIN_GROUPS - 1, MIN_GROUPS])
-def test_who_is_longer_where_it_can_be_told_is_not_believed_where_it_cannot(name: str, groups: int) -> None:
+def test_an_account_longer_in_comparable_families_is_not_accepted_in_others(name: str, groups: int) -> None:
     """Of the account itself a single group is enough there."""
     screen = heard(dict.fromkeys(HONEST, honest(name)), MIN_GROUPS, of=FRACTIONS)
     heard(dict.fromkeys(OTHERS[:5], honest(name)), groups, screen, of=FRACTIONS)
@@ -128,7 +128,7 @@ def test_longer_steps_than_accounts_without_the_family_are_accepted_there() -> N
     assert screen.longer() == pairs(OTHERS[:1]) | pairs(OTHERS[:1], FRACTIONS)
 
 
-def test_who_is_longer_than_a_minority_elsewhere_is_believed() -> None:
+def test_longer_steps_than_a_minority_elsewhere_are_accepted() -> None:
     """The seven than which it is longer are all that show the other family."""
     fractions = dict.fromkeys([*HONEST, OTHERS[0]], honest("fraction_simplification"))
     screen = heard(fractions, MIN_GROUPS, of=FRACTIONS)
@@ -143,7 +143,7 @@ def test_longer_steps_than_half_by_weight_are_accepted() -> None:
     assert heard(authors, 16, weights=weights).longer() == pairs(HONEST[:1])
 
 
-def test_who_guesses_in_a_family_that_nobody_knows_is_believed_in_those_it_knows() -> None:
+def test_guessing_in_an_unknown_family_does_not_affect_known_ones() -> None:
     """Four guess right now and then, behind steps of any length; five others show shorter ones there."""
 
     def guess(draw: random.Random) -> Text:
@@ -163,7 +163,7 @@ def test_an_account_surely_not_longer_in_a_family_is_accepted_there() -> None:
 
 
 @pytest.mark.parametrize("name", ["fraction_simplification", "calendar_arithmetic"])
-def test_who_shows_short_steps_alone_makes_nobody_look_long(name: str) -> None:
+def test_accounts_with_only_short_steps_do_not_set_others_aside_as_long(name: str) -> None:
     """Five of twelve move the median, and no honest account is longer than the honest ones."""
     lengths: dict[int, list[int]] = {}
     for prompt, steps in solutions(name):
@@ -215,7 +215,7 @@ def test_newcomers_without_weight_are_compared_but_are_no_reference() -> None:
 
 
 @pytest.mark.parametrize("others", [MIN_OTHERS - 1, MIN_OTHERS])
-def test_with_few_others_nobody_is_longer(others: int) -> None:
+def test_with_few_others_no_account_is_longer(others: int) -> None:
     authors = {**dict.fromkeys(HONEST[:others], of_length(20)), OTHERS[0]: of_length(25)}
     found = heard(authors, 16).longer()
     assert found == (frozenset() if others < MIN_OTHERS else pairs(OTHERS[:1]))
@@ -284,7 +284,7 @@ def test_few_groups_allow_no_conclusion_about_any_account() -> None:
     assert heard({OTHERS[0]: of_length(25)}, 32, screen).longer() == frozenset()
 
 
-def test_who_stops_is_believed_again() -> None:
+def test_an_account_that_stops_is_trusted_again() -> None:
     screen = heard(swarm(of_length(20), of_length(25), 1), GROUPS)
     assert screen.longer() == pairs(OTHERS[:1])
     assert heard(swarm(of_length(20), of_length(20), 1), GROUPS, screen).longer() == frozenset()
@@ -398,7 +398,7 @@ def test_lengths_that_are_often_shorter_set_no_limit(shorter: float, is_limited:
     assert usual_share(screen, of_length(150)) == (0.0 if is_limited else 1.0)
 
 
-def test_accounts_with_few_groups_say_not_whether_lengths_follow_from_the_prompt() -> None:
+def test_accounts_with_few_groups_do_not_decide_whether_lengths_follow_from_the_prompt() -> None:
     few, author = HONEST[MIN_OTHERS:], of_length(100)
     screen = heard(dict.fromkeys(few, author), 1)
     heard(dict.fromkeys(HONEST[:MIN_OTHERS], author), MIN_GROUPS, screen)
@@ -437,7 +437,7 @@ def test_a_group_counts_by_the_median_of_its_right_answers() -> None:
     assert [screen.is_usual(SUMS, "x" * 8, answer) for answer in answers] == [True] * 3 + [False] * 2
 
 
-def test_a_majority_whose_steps_depend_less_on_their_prompts_makes_nobody_look_long() -> None:
+def test_a_majority_with_steps_that_depend_less_does_not_set_others_aside_as_long() -> None:
     """Eight of fifteen show short steps: alone of those the honest are longer, of each other they are not."""
     liars = OTHERS[:8]
     screen = heard(swarm(of_length(20), of_length(12), 8), 16)
@@ -455,7 +455,7 @@ def test_accounts_that_depend_less_are_compared_with_all_others() -> None:
     assert screen.longer() == pairs(OTHERS[:5])
 
 
-def test_without_enough_others_that_count_nobody_is_longer() -> None:
+def test_without_enough_counted_others_no_account_is_longer() -> None:
     screen = heard(swarm(of_length(20), of_length(12), 8), 16)
     few = HONEST[:MIN_OTHERS]
     screen.weigh(ALIKE, lambda _, who, __: who not in few)

@@ -81,7 +81,7 @@ def test_false_sums_are_not_imitated_however_rare_and_right_steps_are(
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_who_withholds_honest_forms_delays_them_alone(name: str) -> None:
+def test_withholding_honest_forms_only_delays_them(name: str) -> None:
     """Six of thirteen accounts write nothing but false sums, so that all seven others are needed."""
     right = solutions(name)
     screen = heard(swarm(right, false_sum, 6), 64)
@@ -145,7 +145,7 @@ def test_accounts_without_weight_do_not_count_and_others_as_they_weigh() -> None
     assert passed(screen, before(SUMS)) > 0.95
 
 
-def test_answers_without_steps_and_wrong_ones_say_nothing_of_forms() -> None:
+def test_answers_without_steps_and_wrong_answers_do_not_count_for_forms() -> None:
     screen = UsualForms(b"key")
     for account in HONEST:
         texts = {answer(""): 1.0, answer("4+4:9"): 0.0, b"4+4:8": 1.0}

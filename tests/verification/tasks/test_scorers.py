@@ -211,7 +211,7 @@ def test_scoring_any_text_gives_zero_or_one(text: str) -> None:
 ITEMS: dict[tuple[str, str], Item] = {}
 
 
-def test_code_is_told_from_answers() -> None:
+def test_code_is_distinguished_from_answers() -> None:
     for text in (
         "__import__('os').system('x')",
         "exec('1')",

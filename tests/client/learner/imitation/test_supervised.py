@@ -233,7 +233,7 @@ def test_the_policy_is_the_average_of_the_weights_after_each_step(folder: Path) 
     assert update.families == {FAMILY: 3 * len(texts)}
 
 
-def test_the_student_goes_on_where_it_was_and_moves_with_the_policy(folder: Path) -> None:
+def test_the_student_continues_and_moves_with_the_policy(folder: Path) -> None:
     trainer, texts = averaged(folder, 0.75), distinct(TEXTS)
     trainer.step([], demonstrations=texts)
     assert trainer.supervised.weights.student is not None

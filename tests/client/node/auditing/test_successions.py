@@ -275,7 +275,7 @@ async def test_terms_of_another_lineage_count_for_nothing(site: Site) -> None:
     assert "counts for nothing: it is a successor of another swarm" in reader.shown[0]
 
 
-async def test_a_document_that_nobody_has_stops_what_cannot_be_known_and_blames_nobody(site: Site) -> None:
+async def test_a_missing_document_stops_unknown_terms_without_penalty(site: Site) -> None:
     reader, other = Follower(site, 0), Follower(site, 1)
     digest = successor_digest(site.document())
     site.announce(digest)

@@ -170,7 +170,7 @@ async def test_questions_that_cannot_be_read_hold_no_true_posting_up(
     assert [event["epoch"] for event in witness.said("questions_unread")] == [98, 99]
 
 
-async def test_an_outage_in_one_duty_is_told_after_the_others(
+async def test_an_outage_in_one_duty_is_reported_after_the_others(
     witness: Witness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def away(*_: object) -> NoReturn:

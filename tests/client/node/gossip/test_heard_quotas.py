@@ -78,9 +78,7 @@ def test_under_a_gate_only_accounts_with_something_behind_it_count(start: Start)
     assert quota(node) == OF_ONE * 2
 
 
-async def test_with_islands_only_accounts_that_are_heard_here_count(
-    start: Start, autojump_clock: MockClock
-) -> None:
+async def test_with_islands_only_received_accounts_count(start: Start, autojump_clock: MockClock) -> None:
     node = start(DIVIDED)
     islands, now = node.engine.islands, node.now()
     introduce(node, CROWD)

@@ -10,7 +10,7 @@ from sapo_client.node.gossip.island_turns import IslandTurns
 from sapo_protocol.islands.address_record import MAX_ASKED_ISLANDS
 
 
-def test_who_carries_few_islands_asks_for_all_of_them() -> None:
+def test_a_node_with_few_islands_requests_all_of_them() -> None:
     turns = IslandTurns()
     assert [turns.next({3, 1}, {1: 5}) for _ in range(3)] == [(1, 3)] * 3
     assert turns.next(range(8), {}) == tuple(range(8))

@@ -173,7 +173,7 @@ async def test_a_certificate_that_arrived_meanwhile_is_not_requested(
     assert [each.asked for each in (mallory, bob)] == [[b""]] * 2
 
 
-async def test_who_forwarded_it_first_cannot_push_it_out_while_others_forward_it_too(
+async def test_the_first_forwarder_cannot_displace_it_while_others_forward_it(
     tmp_path: Path, autojump_clock: MockClock
 ) -> None:
     hub = MemoryHub()

@@ -143,7 +143,7 @@ def test_an_address_of_another_peer_or_of_another_scope_is_dropped() -> None:
     assert known.answer({1}, "10.0.0.3", NOW) == (record(ALICE, address(ALICE, "10.0.0.1")),)
 
 
-def test_a_flood_of_records_displaces_nobody_elses() -> None:
+def test_a_flood_of_records_displaces_no_others() -> None:
     known = directory()
     honest = [Identity(number) for number in range(2, 6)]
     for who in honest:
@@ -189,7 +189,7 @@ def test_a_node_announces_only_addresses_of_the_widest_scope() -> None:
     assert widest(()) == ()
 
 
-def test_who_passes_a_record_on_first_does_not_decide_with_whose_it_counts() -> None:
+def test_the_first_forwarder_of_a_record_does_not_determine_its_group() -> None:
     known = directory()
     for number in range(10, 10 + MAX_ON_ISLAND // 2):
         assert known.take(record(Identity(number)), at(TELLER), NOW)
@@ -239,7 +239,7 @@ def test_a_record_of_the_attackers_that_a_chosen_peer_passes_on_gets_no_line_of_
     assert len(kept_by(known) & ids(honest)) >= KEPT_PLACES[Grounds.CHOSEN] // 2
 
 
-def test_a_record_that_a_chosen_peer_tells_after_others_counts_as_his() -> None:
+def test_a_record_also_sent_by_a_chosen_peer_counts_as_this_peers() -> None:
     known, honest = directory(), [Identity(number) for number in range(2, 6)]
     for who in honest:
         assert known.take(record(who), at(OTHER), NOW)
@@ -258,7 +258,7 @@ def test_records_from_a_chosen_attacker_leave_others_their_places() -> None:
     assert ids(honest) <= kept_by(known)
 
 
-def test_accounts_that_are_vouched_for_keep_half_of_an_island_whoever_tells_what() -> None:
+def test_vouched_accounts_keep_half_of_an_islands_records() -> None:
     bonded = [Identity(number) for number in range(2, 2 + KEPT_PLACES[Grounds.VOUCHED])]
     accounts = {who.account for who in bonded}
     known = RecordDirectory(

@@ -51,7 +51,7 @@ def _reader(
     )
 
 
-async def test_bonds_are_read_once_for_each_epoch_and_an_error_is_told(tmp_path: Path) -> None:
+async def test_bonds_are_read_once_for_each_epoch_and_an_error_is_reported(tmp_path: Path) -> None:
     chain, standing, log = Chain(), Standing(MANIFEST, BOB), EventLog(tmp_path / "events.jsonl")
     now = [float(epoch_start_seconds(MANIFEST, 5))]
     reader = _reader(standing, chain, lambda: now[0], log)

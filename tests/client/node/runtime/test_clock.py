@@ -23,7 +23,7 @@ class Clocks:
         return ClockWatch(self.wall, lambda: self.steady_seconds, asks_chain=asks_chain)
 
 
-def test_a_jump_has_no_effect_until_it_is_believed() -> None:
+def test_a_clock_jump_has_no_effect_until_it_is_confirmed() -> None:
     clocks = Clocks()
     watch = clocks.watch()
     clocks.ahead_seconds = 5.0  # a correction

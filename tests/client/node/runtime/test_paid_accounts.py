@@ -187,9 +187,7 @@ async def test_without_the_chain_the_last_number_is_kept_even_after_a_restart(
     assert len(again.harness.events("ledger_error")) == 1
 
 
-async def test_an_endpoint_that_hides_all_epochs_is_not_believed_about_an_epoch_that_is_known(
-    node: Node, tmp_path: Path
-) -> None:
+async def test_an_endpoint_that_hides_known_epochs_is_not_trusted(node: Node, tmp_path: Path) -> None:
     """It can mislead a node about later epochs, as it can about beacons: other nodes then ignore this one."""
     node.settle(EPOCH - 3, 9)()
     await node.paid.learn([EPOCH, EPOCH + 1])

@@ -309,7 +309,7 @@ async def test_planted_text_without_loss_of_reward_is_detected_and_only_its_auth
         assert len(node.told("rolled_back")) == 1
 
 
-async def test_a_restart_goes_on_comparing(tmp_path: Path) -> None:
+async def test_a_restart_continues_the_comparison(tmp_path: Path) -> None:
     """What others showed before is not remembered, and still in the policy."""
     async with lone(tmp_path) as node:
         node.canary._parts = replace(node.canary._parts, learner=Speaking(node.learner, b"", b""))
@@ -464,7 +464,7 @@ def test_a_quarantine_ends_with_the_checks_that_pass() -> None:
     assert len(full.quarantined) == MAX_QUARANTINED
 
 
-def test_a_torn_or_foreign_file_says_nothing(tmp_path: Path) -> None:
+def test_a_torn_or_foreign_file_is_ignored(tmp_path: Path) -> None:
     path = tmp_path / "canary.json"
     file = CanaryFile(path)
     assert file.read() is None

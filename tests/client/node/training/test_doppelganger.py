@@ -143,7 +143,7 @@ async def test_accounts_that_count_as_own(
     assert len(listener.node.events("heard_self")) == double
 
 
-async def test_it_goes_on_listening_while_it_signs(tmp_path: Path) -> None:
+async def test_it_continues_listening_while_it_signs(tmp_path: Path) -> None:
     listener = Listener(tmp_path, seconds=0)
     assert not await refused(listener)
     listener.sign(2)

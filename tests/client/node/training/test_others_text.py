@@ -110,7 +110,7 @@ async def test_half_learned_steps_are_nobodys_text(seed: int) -> None:
     assert await others.planted(answers(nonsense, column_sums, seed=100 + seed)) == NOTHING
 
 
-async def test_a_policy_that_always_gives_one_answer_by_itself_blames_nobody() -> None:
+async def test_a_policy_that_always_gives_one_answer_by_itself_quarantines_nobody() -> None:
     others = await trained(dict.fromkeys(HONEST, weekday))
     assert await others.planted(answers(lambda _: "Sunday", weekday)) == NOTHING
 
@@ -154,7 +154,7 @@ async def test_accounts_weigh_as_in_a_batch_and_not_by_their_texts() -> None:
     assert others.accounts() == {*HONEST, *OTHERS}
 
 
-async def test_who_copies_the_style_of_few_may_take_them_along() -> None:
+async def test_copying_a_rare_style_may_quarantine_its_author_too() -> None:
     """A known price: an honest account whose rare style four others repeat is named with them."""
     styled = behind("so it is ", column_sums)
     writers = beside_honest(styled, number=4) | {HONEST[0]: mostly(0.5, styled, column_sums)}

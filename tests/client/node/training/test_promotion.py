@@ -157,7 +157,7 @@ def test_what_it_was_while_it_was_worse_is_forgotten(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("dropped", [False, True])
-def test_the_next_candidate_begins_anew(tmp_path: Path, *, dropped: bool) -> None:
+def test_the_evidence_of_the_next_candidate_starts_again(tmp_path: Path, *, dropped: bool) -> None:
     """After the promotion of the one before, or after it was dropped."""
     learner = TwoPolicies(knows(4), knows(2))
     promotion = promotion_of(learner, tmp_path)

@@ -356,7 +356,7 @@ async def test_ignored_messages_do_not_count_against_the_forwarder(make_transpor
     assert scorer.allow_publish(PEER, [TOPIC])
 
 
-async def test_what_is_announced_is_known_by_who_has_it(make_transport: Any, tools: Any) -> None:
+async def test_announced_messages_are_known_with_their_holders(make_transport: Any, tools: Any) -> None:
     message = _message(b"known")
     stock, router = _stock(), None
     pubsub, router = stock

@@ -54,7 +54,7 @@ def test_every_fault_is_in_the_installed_release() -> None:
     assert "-" not in found.values(), "upstream has mended a fault: our own mend can go"
 
 
-def test_the_patches_together_mend_every_fault(tmp_path: Path) -> None:
+def test_the_patches_together_fix_every_fault(tmp_path: Path) -> None:
     assert _found(_patched(tmp_path, *PATCHES)) == {_reproducer(patch): "-" for patch in PATCHES}
 
 
@@ -71,7 +71,7 @@ def test_each_patch_applies_alone_and_can_be_sent(patch: Path, tmp_path: Path) -
 
 @pytest.mark.long
 @pytest.mark.parametrize("patch", PATCHES, ids=lambda patch: patch.stem)
-def test_each_patch_alone_mends_its_fault(patch: Path, tmp_path: Path) -> None:
+def test_each_patch_alone_fixes_its_fault(patch: Path, tmp_path: Path) -> None:
     done = _run(f"{_reproducer(patch)}.py", _patched(tmp_path, patch))
     assert (done.returncode, done.stdout, done.stderr) == (0, "the fault is not there\n", "")
 

@@ -27,7 +27,7 @@ async def ask_until_known(transport: Any) -> None:
             await transport._dial_back.ask_next()
 
 
-async def test_peers_try_the_routers_port_and_are_told_it_once_two_came_in(swarm: Any) -> None:
+async def test_peers_try_the_routers_port_and_it_is_announced_after_two_connections(swarm: Any) -> None:
     async with IgdRouter().running() as router:
         boot, other = await swarm.start_members(2)
         node = await swarm.start(

@@ -160,7 +160,7 @@ async def test_entities_are_not_expanded() -> None:
         assert {path for path in router.paths if "root.xml" not in path} == {"/&e11;"}
 
 
-async def test_who_never_answers_is_given_up() -> None:
+async def test_a_peer_that_never_answers_is_dropped() -> None:
     async def wait(_router: IgdRouter, stream: trio.SocketStream) -> None:
         await stream.receive_some(1)  # until the other side has given up
 

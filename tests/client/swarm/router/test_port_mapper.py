@@ -124,7 +124,7 @@ async def test_a_router_whose_port_is_not_reachable_is_replaced_by_another() -> 
         assert node.mapper.view.state is RouterState.MAPPED
 
 
-async def test_a_refusal_is_told_and_the_router_asked_again_later() -> None:
+async def test_a_refusal_is_reported_and_the_router_asked_again_later() -> None:
     async with home(IgdRouter(error=606)) as node:
         node.state = Reachability.UNREACHABLE
         await node.mapper.ask()

@@ -223,7 +223,7 @@ async def test_a_relay_of_many_accounts_is_no_flooder_where_their_quotas_are_kno
         assert swarm.nodes["informed"].peers() == ()
 
 
-async def test_where_quotas_exceed_the_ceiling_a_flood_is_cut_and_nobody_blamed(
+async def test_where_quotas_exceed_the_ceiling_a_flood_is_cut_without_penalty(
     autojump_clock: MockClock,
 ) -> None:
     """Free accounts must not make honest relays blame each other."""
