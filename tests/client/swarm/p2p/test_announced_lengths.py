@@ -170,9 +170,7 @@ async def test_stock_asks_for_as_much_as_is_announced() -> None:
     assert (stock.most_asked, ours.most_asked) == (2**40, 1)
 
 
-async def test_invalid_line_lengths_on_a_stream_are_penalised(
-    swarm: Any, tools: Any, hostile: Any
-) -> None:
+async def test_invalid_line_lengths_on_a_stream_are_penalised(swarm: Any, tools: Any, hostile: Any) -> None:
     victim, honest = await swarm.start_members(2)
     await tools.eventually(lambda: tools.subscribed_peers(victim) == 1)
     for line in (encode_uvarint(2**40), encode_uvarint(1025), b"\xff" * 16, b"\x03abc", b"\x03\xff\xff\n"):

@@ -51,7 +51,7 @@ def _found(sources: Path) -> dict[str, str]:
 def test_every_fault_is_in_the_installed_release() -> None:
     found = _found(INSTALLED)
     assert list(found) == [_reproducer(patch) for patch in PATCHES]
-    assert "-" not in found.values(), "upstream has mended a fault: our own mend can go"
+    assert "-" not in found.values(), "upstream has fixed a fault: our own fix can be removed"
 
 
 def test_the_patches_together_fix_every_fault(tmp_path: Path) -> None:

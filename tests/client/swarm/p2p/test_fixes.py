@@ -1,7 +1,7 @@
 """Each fix compared with the unchanged library, which has the fault.
 
-The first half of each test pins the fault in py-libp2p 0.8.1. When it stops failing, upstream has mended it
-and our own mend can go.
+The first half of each test asserts that the fault exists in py-libp2p 0.8.1. When that assertion fails, upstream
+has fixed the fault, and our own fix can be removed.
 """
 
 from __future__ import annotations
