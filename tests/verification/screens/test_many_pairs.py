@@ -36,7 +36,7 @@ def group(pair: Pair, number: int, draw: random.Random, plant: str = "") -> Veri
 def heard(
     screen: RecurringRuns, honest: Sequence[Pair], planting: Sequence[Pair], draw: random.Random
 ) -> None:
-    """Have every pair send as many groups, in turns, until all of them had a place."""
+    """Send the same number of groups from every pair, in turns, until each pair has had a place."""
     for number in range(2 * GROUPS):
         for pair in honest:
             screen.learn(group(pair, number, draw))
