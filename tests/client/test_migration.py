@@ -1,4 +1,4 @@
-"""A data directory that version 0.1.0 made: it opens, resumes, and its points are claimed."""
+"""A data directory of version 0.1.0: it opens, resumes, and its points are claimed."""
 
 from __future__ import annotations
 

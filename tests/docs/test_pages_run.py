@@ -1,4 +1,4 @@
-"""The commands of the documentation, in order, as a reader types them, on a chain that sapo does not run.
+"""The commands of the documentation, run in order as a reader types them, on an external chain.
 
 docs/testnet.md comes first: it founds a swarm, and its nodes earn and claim. The other pages are read with
 what it left, each in a shell of its own. ``Swarm.reading`` says what this machine has in place of a page's

@@ -1,4 +1,4 @@
-"""A whole node whose clock can be turned on, and everything that tells of its health."""
+"""A whole node with an adjustable clock, and all outlets of its health."""
 
 from __future__ import annotations
 

@@ -166,7 +166,7 @@ async def test_a_node_that_does_not_answer_yet_is_said_to_start(home: dict[str, 
         assert b"ask again in a minute" in done.stderr
 
 
-async def test_of_a_node_whose_start_waits_the_last_status_says_what_for(
+async def test_the_last_status_of_a_waiting_node_gives_the_reason(
     home: dict[str, str], data: DataDir
 ) -> None:
     keep_status(data.status, STATUS)

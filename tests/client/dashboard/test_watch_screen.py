@@ -97,7 +97,7 @@ def test_what_a_stranger_wrote_moves_no_cursor() -> None:
     assert formatting.rollout_lines(view)[-2:] == ["\ufffd[2J\ufffd1A\ufffd\ufffdtext\n2", ""]
 
 
-def test_a_node_that_stops_is_told_with_its_hint(page_node: DataDir) -> None:
+def test_a_node_that_stops_is_reported_with_its_hint(page_node: DataDir) -> None:
     asyncio.run(_down(Interrupted(page_node)))
 
 

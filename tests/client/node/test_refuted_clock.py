@@ -1,4 +1,4 @@
-"""An auditor whose clock is ahead of its chain's from its start closes no epoch, and learns nothing of it."""
+"""An auditor whose clock is ahead of its chain's at its start neither closes nor tallies an epoch early."""
 
 from __future__ import annotations
 

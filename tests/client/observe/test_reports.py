@@ -140,7 +140,7 @@ def test_before_a_check_there_are_no_figures_of_held_out_tasks() -> None:
     ]
 
 
-def test_a_kept_status_tells_a_stop_from_a_kill(tmp_path: Path) -> None:
+def test_a_stored_status_distinguishes_a_stop_from_a_kill(tmp_path: Path) -> None:
     path = tmp_path / "status.json"
     assert kept_status(path) is None
     keep_status(path, REPORT)

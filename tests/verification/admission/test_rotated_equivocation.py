@@ -77,7 +77,7 @@ def test_what_was_displaced_is_bounded_and_signs_nothing_new(monkeypatch: pytest
     assert len(store.envelopes_of([each.node for each in MALLORYS])) == MAX_NODES_PER_ACCOUNT + 1
 
 
-async def test_who_never_heard_the_first_key_is_told_its_certificate_with_the_proof(
+async def test_a_node_without_the_first_keys_certificate_gets_it_with_the_proof(
     tmp_path: Path, autojump_clock: MockClock
 ) -> None:
     hub = MemoryHub()

@@ -19,7 +19,7 @@ ROOM = len(LOUD) * 4 * COMPLETIONS
 LATER = CLEARLY_EARLIER_SECONDS + 1
 
 
-def test_sixteen_that_write_without_end_hide_no_copy() -> None:
+def test_sixteen_accounts_with_very_many_texts_do_not_hide_a_copy() -> None:
     duplicates = NearDuplicates(FAMILIES, b"key", None, ROOM)
     group = Writer(ALICE).group()
     duplicates.note_arrival(ALICE.account, group.content_id, 0.0, live=True)
@@ -34,7 +34,7 @@ def test_sixteen_that_write_without_end_hide_no_copy() -> None:
     assert duplicates.examine(copy) is not None
 
 
-def test_sixteen_that_send_without_end_do_not_hide_who_was_first() -> None:
+def test_sixteen_accounts_with_very_many_groups_do_not_hide_the_first_author() -> None:
     duplicates = NearDuplicates(FAMILIES, b"key", None)
     group = Writer(ALICE).group()
     duplicates.note_arrival(ALICE.account, group.content_id, 0.0, live=True)
@@ -47,7 +47,7 @@ def test_sixteen_that_send_without_end_do_not_hide_who_was_first() -> None:
     assert duplicates.examine(copy) is not None
 
 
-def test_who_has_most_loses_what_it_used_longest_ago() -> None:
+def test_the_account_with_most_keys_loses_its_least_recently_used_one() -> None:
     draw, most = random.Random(3), 60
     known = [Identity(number).account for number in range(6)]
     memory = FairMemory[tuple[Account, int], list[int]](

@@ -48,7 +48,7 @@ def screened() -> RecurringRuns:
     return screen
 
 
-def test_whoever_plants_a_phrase_is_found_in_its_turn_and_nobody_else() -> None:
+def test_only_accounts_that_plant_a_phrase_are_detected_in_their_turns() -> None:
     """And stays found while it plants, also without a place."""
     screen, draw = screened(), random.Random(2)
     for number in range(ROUNDS):
@@ -60,7 +60,7 @@ def test_whoever_plants_a_phrase_is_found_in_its_turn_and_nobody_else() -> None:
     assert len(screen.counts) == MOST
 
 
-def test_who_was_found_stays_set_aside_without_a_place_until_it_has_one_and_stops() -> None:
+def test_a_detected_account_stays_set_aside_until_it_has_a_place_and_stops() -> None:
     screen, draw = screened(), random.Random(2)
     for number in range(8):
         for pair in pairs_of([*HONEST, *PLANTING]):
@@ -72,12 +72,12 @@ def test_who_was_found_stays_set_aside_without_a_place_until_it_has_one_and_stop
     assert screen.set_aside() == frozenset()
 
 
-def test_what_was_found_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_detected_pairs_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recurring_runs, "MAX_SET_ASIDE", 4)
     assert len(screened().set_aside()) == 4
 
 
-def test_what_a_newcomer_was_set_aside_for_is_forgotten_with_its_place() -> None:
+def test_a_newcomer_without_a_place_is_no_longer_set_aside() -> None:
     """A flood of newcomers that plant takes the room of nobody who was found."""
     flood = [Identity(number).account for number in range(100, 100 + 2 * MOST)]
     screen, draw = RecurringRuns(KEY, lambda account: account in {*flood}), random.Random(3)
@@ -91,7 +91,7 @@ def test_what_a_newcomer_was_set_aside_for_is_forgotten_with_its_place() -> None
     assert screen.set_aside() == {(account, 0) for account in flood[4 - MOST :]}
 
 
-def test_whose_steps_are_longer_is_found_in_its_turn_and_stays_found() -> None:
+def test_an_account_with_longer_steps_is_detected_in_its_turn_and_stays_set_aside() -> None:
     """Seven of sixteen accounts have room at a time."""
     screen, accounts = StepLengths(KEY), [*HONEST[:13], *PLANTING]
     weights = dict.fromkeys(accounts, 1.0)

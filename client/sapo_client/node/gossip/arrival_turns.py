@@ -1,8 +1,8 @@
 """Division of the rate of fetched rollouts among the peers that are asked for them.
 
-All peers share one rate. A peer that sends rollouts of no use would take the others' part of it, so the peer
-that has been of most use goes first, and the rate is charged before a request and not when the answer comes:
-forty requests that are answered at the same moment would else exceed it by a minute.
+All peers share one rate. A peer that sends useless rollouts would use up the others' part of it, so the most
+useful peer goes first. The rate is charged before a request, not when the answer arrives: otherwise forty
+requests that are answered at the same moment would exceed it by a minute.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import trio
 from sapo_client.swarm.limits import Rate
 from sapo_client.swarm.rate_limit import TokenBucket
 
-LEAST_SLEEP_SECONDS: Final = 0.001
+MIN_SLEEP_SECONDS: Final = 0.001
 """A shorter time may be lost in the rounding of the clock."""
 
 
 class ArrivalTurns:
-    """A token bucket for which several tasks wait, in the order of the use that their peers have been of.
+    """A token bucket for which several tasks wait, in the order of their peers' usefulness.
 
     Args:
         rate: rollouts per second of all peers together.
@@ -61,7 +61,7 @@ class ArrivalTurns:
     async def _wait(self, seconds: float | None) -> None:
         """Wait for so long, or until another task has had its turn if that is unset."""
         if seconds is not None:
-            await trio.sleep(max(seconds, LEAST_SLEEP_SECONDS))
+            await trio.sleep(max(seconds, MIN_SLEEP_SECONDS))
             return
         await self._changed.wait()
 

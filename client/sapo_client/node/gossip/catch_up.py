@@ -15,7 +15,7 @@ from typing import Final
 
 import trio
 
-from sapo_client.node.gossip.arrival_turns import LEAST_SLEEP_SECONDS, ArrivalTurns
+from sapo_client.node.gossip.arrival_turns import MIN_SLEEP_SECONDS, ArrivalTurns
 from sapo_client.node.gossip.fetch_plan import PATIENCE_SECONDS, FetchPlan
 from sapo_client.node.runtime.clock import Clock
 from sapo_client.node.runtime.telemetry import Telemetry
@@ -343,7 +343,7 @@ class CatchUp:
     async def _wait(self, talk: _Talk) -> None:
         """Wait until the rate limit of requests to the peer allows one."""
         while (pause := talk.asked.seconds_until(1, trio.current_time())) > 0:
-            await trio.sleep(max(pause, LEAST_SLEEP_SECONDS))
+            await trio.sleep(max(pause, MIN_SLEEP_SECONDS))
 
     def _after(self, status: CatchUpStatus | None, talk: _Talk) -> float:
         """Return the seconds until a peer may be asked again after a useless answer; more after each.

@@ -47,7 +47,7 @@ def introduce(node: GossipHarness, *people: Identity) -> None:
         node.certificates.admit(identity.certificate(MANIFEST).to_bytes(), node.now())
 
 
-def test_what_an_account_did_is_what_its_peers_are_worth(alice: GossipHarness) -> None:
+def test_an_accounts_behaviour_determines_its_peers_ratings(alice: GossipHarness) -> None:
     assert rating(alice, BOB) is None, "nobody knows who that is"
     introduce(alice, BOB, Identity(2, key=1))
     assert rating(alice, BOB) == 0.0, "a newcomer"
@@ -78,7 +78,7 @@ def test_a_weak_policy_is_no_fault(alice: GossipHarness) -> None:
     assert weak >= 0.0
 
 
-async def test_nobody_is_vouched_for_by_groups_that_passed_nothing(alice: GossipHarness) -> None:
+async def test_groups_that_failed_do_not_vouch_for_an_account(alice: GossipHarness) -> None:
     """Such groups cost nothing to make, so keeping many accounts like these has no price."""
     introduce(alice, BOB, CAROL)
     for _ in range(3 * AUDITS_BEFORE_WEIGHT):
@@ -89,7 +89,7 @@ async def test_nobody_is_vouched_for_by_groups_that_passed_nothing(alice: Gossip
     assert [ratings.vouches_for(who.account, EPOCH) for who in (BOB, CAROL)] == [False, False]
 
 
-def test_who_speaks_for_several_is_as_good_as_the_worst(alice: GossipHarness) -> None:
+def test_a_peer_with_several_accounts_has_the_rating_of_the_worst(alice: GossipHarness) -> None:
     introduce(alice, BOB)
     both = Ratings(alice.certificates, alice.reputation)
     assert dict(both.of([peer_of(BOB), peer_of(CAROL), "no peer id"], EPOCH)) == {peer_of(BOB): 0.0}
@@ -176,7 +176,7 @@ async def test_the_first_reject_of_a_banned_account_ends_the_connection(
         nursery.cancel_scope.cancel()
 
 
-async def test_a_flood_is_told_with_its_forwarder(tmp_path: Path, autojump_clock: MockClock) -> None:
+async def test_a_flood_is_reported_with_its_forwarder(tmp_path: Path, autojump_clock: MockClock) -> None:
     alice = GossipHarness(MemoryHub(), ALICE, MANIFEST, tmp_path, clock=lambda: moment(MANIFEST))
     bob = MemoryTransport(alice.hub, peer_of(BOB), on_bug=_raise)
     burst = int(TransportLimits().messages.burst)

@@ -1,4 +1,4 @@
-"""The clock by which a node lives, compared with a steady one and with a chain."""
+"""A node's clock, compared with a steady one and with a chain."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Clocks:
         return ClockWatch(self.wall, lambda: self.steady_seconds, asks_chain=asks_chain)
 
 
-def test_a_jump_has_no_effect_until_it_is_believed() -> None:
+def test_a_clock_jump_has_no_effect_until_it_is_confirmed() -> None:
     clocks = Clocks()
     watch = clocks.watch()
     clocks.ahead_seconds = 5.0  # a correction
@@ -46,7 +46,7 @@ def test_a_jump_has_no_effect_until_it_is_believed() -> None:
     assert watch.now() == clocks.wall() + 100 * EPOCH, "back is a jump as well"
 
 
-def test_without_a_chain_a_clock_is_believed_at_once() -> None:
+def test_without_a_chain_a_clock_is_trusted_at_once() -> None:
     assert Clocks().watch().is_believed
 
 

@@ -1,4 +1,4 @@
-"""Poison that passes every check, and the roll-back; with real learner, sampler, pool and verifier."""
+"""Poison that passes every check, and the rollback, with real learner, sampler, pool and verifier."""
 
 from __future__ import annotations
 
@@ -295,7 +295,7 @@ async def test_answers_that_the_node_was_too_busy_to_check_are_no_loss(tmp_path:
         assert node.told("rolled_back") == []
 
 
-async def test_planted_text_that_costs_no_reward_is_found_and_only_who_planted_it_loses(
+async def test_planted_text_without_loss_of_reward_is_detected_and_only_its_authors_are_quarantined(
     tmp_path: Path,
 ) -> None:
     """Both answer nothing right, so that the reward is equal."""
@@ -332,7 +332,7 @@ async def test_planted_text_that_costs_no_reward_is_found_and_only_who_planted_i
         assert len(node.told("rolled_back")) == 1
 
 
-async def test_a_restart_goes_on_comparing(tmp_path: Path) -> None:
+async def test_a_restart_continues_the_comparison(tmp_path: Path) -> None:
     """What others showed before is not remembered, and still in the policy."""
     async with lone(tmp_path) as node:
         node.canary._parts = replace(node.canary._parts, learner=Speaking(node.learner, b"", b""))
@@ -437,7 +437,7 @@ def test_a_small_lasting_loss_is_found_in_time_or_not(loss: float, least: int, m
     assert least <= sum(bool(verdicts(policy, shadow, seed)) for seed in range(100)) <= most
 
 
-def test_who_learns_half_as_much_as_alone_is_found() -> None:
+def test_half_the_learning_speed_is_detected() -> None:
     """It never falls below its own past, so that no comparison with that would see it."""
     slow, alone = ([factor * 0.05 * step for step in range(1, 11)] for factor in (0.5, 1.0))
     assert sum(bool(verdicts(slow, alone, seed)) for seed in range(100)) >= 90
@@ -507,7 +507,7 @@ def test_a_quarantine_ends_with_the_checks_that_pass() -> None:
     assert len(full.quarantined) == MAX_QUARANTINED
 
 
-def test_a_torn_or_foreign_file_says_nothing(tmp_path: Path) -> None:
+def test_a_torn_or_foreign_file_is_ignored(tmp_path: Path) -> None:
     path = tmp_path / "canary.json"
     file = CanaryFile(path)
     assert file.read() is None

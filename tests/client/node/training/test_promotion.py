@@ -1,4 +1,4 @@
-"""When weights that demonstrations have trained become the policy."""
+"""Conditions under which weights trained on demonstrations become the policy."""
 
 import json
 import random
@@ -157,7 +157,7 @@ def test_what_it_was_while_it_was_worse_is_forgotten(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("dropped", [False, True])
-def test_the_next_candidate_begins_anew(tmp_path: Path, *, dropped: bool) -> None:
+def test_the_evidence_of_the_next_candidate_starts_again(tmp_path: Path, *, dropped: bool) -> None:
     """After the promotion of the one before, or after it was dropped."""
     learner = TwoPolicies(knows(4), knows(2))
     promotion = promotion_of(learner, tmp_path)
@@ -226,7 +226,7 @@ def test_tasks_without_a_prompt_are_left_out_and_answers_that_break_a_checker_ar
     ]
 
 
-def test_a_task_that_the_node_was_too_busy_for_says_nothing_about_either(tmp_path: Path) -> None:
+def test_an_undecided_task_counts_for_neither_policy(tmp_path: Path) -> None:
     learner = TwoPolicies(lambda place, prompt: right(prompt) if place else b"node_busy", knows(1))
     promotion = promotion_of(learner, tmp_path, Breaking())
     after(promotion, 1)

@@ -96,19 +96,19 @@ def test_a_coalition_that_teaches_three_families_and_ruins_one_gets_no_promotion
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_one_that_keeps_most_of_it_is_promoted_as_before(tmp_path: Path, seed: int) -> None:
+def test_a_candidate_that_keeps_most_of_the_family_is_promoted_as_before(tmp_path: Path, seed: int) -> None:
     promotion, pupil = compared(tmp_path, {KNOWN: (0.8, 0.65), **GAINED}, seed)
     assert (rounds_until(promotion, pupil, 3) or 9) <= 3
 
 
-def test_one_that_learns_it_again_is_promoted_then(tmp_path: Path) -> None:
+def test_a_candidate_that_relearns_the_family_is_promoted(tmp_path: Path) -> None:
     promotion, pupil = compared(tmp_path, {KNOWN: (0.8, 0.0), **GAINED})
     assert rounds_until(promotion, pupil, 40) is None
     pupil.chances[KNOWN] = (0.8, 0.7)
     assert (rounds_until(promotion, pupil, 4) or 9) <= 4
 
 
-def test_the_next_candidate_is_not_blamed_for_the_last_one(tmp_path: Path) -> None:
+def test_evidence_against_a_candidate_does_not_count_for_the_next_one(tmp_path: Path) -> None:
     promotion, pupil = compared(tmp_path, {KNOWN: (0.8, 0.0), **GAINED})
     assert rounds_until(promotion, pupil, 8) is None
     trio.run(partial(promotion.after, 9, has_candidate=False))
@@ -124,7 +124,7 @@ def test_tasks_of_every_family_are_compared_before_a_promotion(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(("policy", "candidate"), [(0.8, 0.4), (0.3, 0.15), (0.1, 0.05), (0.5, 0.5)])
-def test_who_keeps_a_half_is_rarely_said_to_have_spoilt_a_family(policy: float, candidate: float) -> None:
+def test_a_candidate_that_keeps_half_of_a_family_rarely_waits(policy: float, candidate: float) -> None:
     """In any number of rounds: 5 % in the mean, where exactly a half is kept."""
     spoilt = 0
     for seed in range(200):
