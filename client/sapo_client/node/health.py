@@ -44,6 +44,7 @@ from sapo_client.observe.service_manager import service_manager
 from sapo_client.observe.storage import MIB, DiskFacts, StorageFacts
 from sapo_client.observe.terminal import say
 from sapo_client.observe.webhook import Notification, Webhook
+from sapo_client.release import replaced
 from sapo_client.swarm.reachability import Reachability
 from sapo_protocol.epochs import epoch_at, epoch_start_seconds
 from sapo_protocol.manifest import Manifest
@@ -297,6 +298,7 @@ class HealthWatch:
             peers=None if self._context.config.swarm.alone else self._peer_facts(),
             disk=self._disk_facts(),
             storage=self._storage(),
+            replaced=replaced(),
             log=str(self._context.data.log),
         )
 
