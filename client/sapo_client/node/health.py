@@ -186,6 +186,13 @@ class HealthWatch:
             with trio.move_on_after(_BEFORE_START_SECONDS):
                 await self.look_at_chain()
 
+    async def keep_loading(self) -> None:
+        """Tell the service manager that the learner loads, until cancelled; health is not assessed yet."""
+        while True:
+            call = self._learner.call
+            self._manager.loading(None if call is None else _call_facts(call))
+            await trio.sleep(INTERVAL_SECONDS)
+
     async def run(self, assessed: Callable[[], None]) -> None:
         """Read the chain and assess the health until cancelled; may be run again after that.
 
