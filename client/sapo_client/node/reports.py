@@ -38,6 +38,7 @@ from sapo_client.observe.reports import (
     StatusReport,
     keep_status,
 )
+from sapo_client.release import DISTRIBUTION, RUNNING
 from sapo_client.swarm.peer_id import key_from_peer_id
 from sapo_client.swarm.transport import PeerInfo
 from sapo_protocol.identifiers import NodeId
@@ -221,7 +222,7 @@ class Reports:
 @cache
 def _version() -> str:
     """Return the version of the package that this process runs; looking it up reads files."""
-    return version("sapo-swarm")
+    return RUNNING or version(DISTRIBUTION)  # what is installed now may be another
 
 
 def _iso(seconds: float) -> str:
