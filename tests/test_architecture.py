@@ -1,4 +1,4 @@
-"""The house rules, as tests: who may import whom, who may build what, how large things are."""
+"""The house rules as tests: permitted imports, places where types are built, and maximum sizes."""
 
 import ast
 import subprocess

@@ -1,4 +1,4 @@
-"""One numbering everywhere: what the specification lists is what the code refuses and the vectors expect."""
+"""The numbers of rules agree in specification, code and vectors."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The threat model says what is: every attack has a row, every test and file that it names exists."""
+"""The threat model is up to date: every attack has a row, every test and file that it names exists."""
 
 import ast
 import re

@@ -328,6 +328,7 @@ class Node:
     def _run_node(self) -> int:
         from sapo_client.locks import Lock
         from sapo_client.node.waiting import Waiting
+        from sapo_client.observe.starting import StopRequested, StopRequests
         from sapo_client.paths import DataDir
 
         lock = Lock.of_directory(DataDir(self.data_dir))
@@ -335,13 +336,14 @@ class Node:
             return self._prepared(lock, None)()
         waiting = Waiting(
             lock,
+            stops=StopRequests(DataDir(self.data_dir)),
             told=partial(self._tell, self._on_waiting),
             sleep=self._sleep,
             end="stopping it ends the waiting",
         )
         try:
             return waiting.through(waiting.through(partial(self._prepared, lock, waiting)))
-        except _NotWaited:
+        except (_NotWaited, StopRequested):
             return int(ExitCode.DONE)
 
     def _sleep(self, seconds: float) -> None:

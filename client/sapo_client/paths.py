@@ -56,6 +56,11 @@ class DataDir:
         return self.root / "node.lock"
 
     @property
+    def stop_request(self) -> Path:
+        """Empty file with which `sapo stop` ends a start that waits."""
+        return self.root / "stop-request"
+
+    @property
     def events(self) -> Path:
         """JSON-lines event file; older parts end in `.1`, `.2`, ..."""
         return self.root / "events.jsonl"

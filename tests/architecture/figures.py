@@ -1,4 +1,4 @@
-"""Figures of a source tree: what imports what, what is built where, how wide calls are.
+"""Figures of a source tree: imports, places where types are built, and numbers of arguments of calls.
 
 All of them are read from the syntax trees, and nothing is imported or run, so that an older version can be
 measured in the same way.

@@ -1,4 +1,4 @@
-"""Fill docs/architecture.md and draw its picture; ``make architecture`` runs this.
+"""Generate the tables and the picture of docs/architecture.md; ``make architecture`` runs this.
 
 ``python tests/architecture/page.py --measure FOLDER`` prints the figures of another tree, such as a checkout
 of an older version, in the same way.

@@ -1,4 +1,4 @@
-"""Files that a rollout passes from the wire to the pool, found by watching one on its way.
+"""Source files through which a rollout passes from the wire to the pool, found by tracing one.
 
 The last part is watched: a node of the in-memory network gets a rollout, and every own file with a function
 that runs below ``Intake.process`` counts, until the pool has it. The transport's files work in tasks of their

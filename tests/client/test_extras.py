@@ -97,7 +97,7 @@ def test_a_command_without_its_extra_says_how_to_add_it(without: Without, name: 
 
 
 @pytest.mark.parametrize("module", ["ethereum_types", "ethereum_rlp", "py_ecc"])
-def test_the_chain_alone_says_it_too_whichever_part_is_missing(without: Without, module: str) -> None:
+def test_the_chain_command_also_reports_each_missing_part(without: Without, module: str) -> None:
     folder = without.folder / "chain"
     code, lines = without.run((module,), *CHAIN, "--data", str(folder))
     assert (code, lines) == (2, _says(EXTRAS[0], module))

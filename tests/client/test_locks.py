@@ -1,4 +1,4 @@
-"""Locks: who holds one, what it says of itself, and that asking never frees it."""
+"""Locks: their owner, its description, and that a query never releases a lock."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def asked_elsewhere(path: Path) -> str:
     return subprocess.run(words, check=True, capture_output=True, text=True).stdout.strip()
 
 
-def test_what_the_holder_says_is_read_by_others_and_a_shorter_note_replaces_a_longer_one(
+def test_others_read_the_holders_note_and_a_shorter_note_replaces_a_longer_one(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "lock"
@@ -65,7 +65,7 @@ def test_the_holder_may_ask_and_take_it_again_without_losing_it(tmp_path: Path) 
     assert (lock.is_held, holder(path)) == (False, None)
 
 
-def test_on_a_full_disk_a_lock_is_held_that_says_nothing(tmp_path: Path) -> None:
+def test_on_a_full_disk_a_lock_is_held_without_a_note(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     path.write_text('{"pid": 1, "started": "of another one"}\n')
     with largest_file(0), Lock(path, what="this").held():

@@ -1,4 +1,4 @@
-"""The log's set-up: who writes where, what is masked, and that nothing is left behind."""
+"""The log's set-up: writers, files, masked secrets, and clean removal."""
 
 from __future__ import annotations
 

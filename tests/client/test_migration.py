@@ -1,4 +1,4 @@
-"""A data directory that version 0.1.0 made: it opens, resumes, and its points are claimed."""
+"""A data directory of version 0.1.0: it opens, resumes, and its points are claimed."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def test_it_resumes(swarm: OldSwarm, monkeypatch: pytest.MonkeyPatch) -> None:
     [mark] = swarm.ask("keys", "signing", "export", swarm.root / "signing.json")
     assert (mark["epoch"], mark["next_slot"] > 0) == (EPOCH + 1, True)
     assert swarm.tables() == {
-        "certificates": 1,
+        "certificates": 2,
         "commitments": 1,
         "contributions": 4,
         "envelopes": 3,
@@ -211,7 +211,7 @@ def test_its_points_are_claimed(swarm: OldSwarm) -> None:
 COMMANDS: Final = {
     "signing": (2, ("keys", "signing", "export", "signing.json")),
     "envelopes": (3, ("export", "rollouts", "exported")),
-    "certificates": (1, ("verify", "one.envelope")),
+    "certificates": (2, ("verify", "one.envelope")),
 }
 """The version that this release of sapo reads, and a command that reads it."""
 

@@ -1,4 +1,4 @@
-"""Pictures: they say what is drawn, controls stand apart, and no two lines look alike."""
+"""Plots: they state their content, controls are distinct, and no two lines look alike."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""docs/architecture.md: page and picture are those of the present tree."""
+"""docs/architecture.md: page and picture match the present tree."""
 
 import re
 from pathlib import Path

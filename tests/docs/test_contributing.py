@@ -1,4 +1,4 @@
-"""CONTRIBUTING.md, tried as a newcomer would: a toy family and a toy message kind, by its recipes.
+"""CONTRIBUTING.md: a toy family and a toy message kind, added by its recipes.
 
 The changes lie in ``data/``, each below a hundred lines. A copy of the tree gets them, then runs what the
 recipe says, and a program that uses the new part.

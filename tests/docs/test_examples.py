@@ -1,4 +1,4 @@
-"""The examples of docs/examples: each is run as its page says, for a few steps."""
+"""The examples of docs/examples: each is run as its page states, for a few steps."""
 
 import csv
 import json

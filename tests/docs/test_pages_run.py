@@ -1,4 +1,4 @@
-"""The commands of the documentation, in order, as a reader types them, on a chain that sapo does not run.
+"""The commands of the documentation, run in order as a reader types them, on an external chain.
 
 docs/testnet.md comes first: it founds a swarm, and its nodes earn and claim. The other pages are read with
 what it left, each in a shell of its own. ``Swarm.reading`` says what this machine has in place of a page's
@@ -8,6 +8,7 @@ names and addresses; ``NOT_RUN`` are the lines that are not run here, with what 
 import json
 import re
 import shutil
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,6 +82,13 @@ class Swarm:
         }
         return reader
 
+    def wait_for_next_epoch(self) -> None:
+        """Return in a later epoch than that of the call: a node without history of its key can sign then."""
+        manifest = json.loads((self.reader.folder / "swarm" / "manifest.json").read_text(encoding="utf-8"))
+        genesis, seconds = manifest["genesis_seconds"], manifest["epoch_seconds"]
+        end = genesis + ((time.time() - genesis) // seconds + 1) * seconds
+        assert wait_until(lambda: time.time() >= end, 2 * seconds)
+
     def lend(self, identity: str, reader: Reader, name: str) -> None:
         """Give an identity of docs/testnet.md to another reader, under another name."""
         keys = Path(".config") / "sapo" / "keys"
@@ -152,6 +160,7 @@ def test_the_readme(swarm: Swarm) -> None:
                     "SAPO_SWARM__MANIFEST": "swarm.json",
                     "SAPO_LEDGER__RPC_URLS": swarm.anvil.url,
                 }
+                swarm.wait_for_next_epoch()  # the same key has signed elsewhere in this one
             reader.type(line)
             if line.startswith("sapo join"):
                 reader.wait_for_rounds()

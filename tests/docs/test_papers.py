@@ -1,4 +1,4 @@
-"""The page of papers: every number that the sources cite stands there, every file that it names exists."""
+"""The page of papers: it contains every number that the sources cite, and all files that it names exist."""
 
 import re
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ def test_every_number_that_is_cited_stands_on_the_page() -> None:
     assert [(number, file) for number, file in cited if number not in PAGE] == []
 
 
-def test_a_number_stands_beside_a_file_that_cites_it() -> None:
+def test_each_number_has_a_file_that_cites_it() -> None:
     """A row's first file that cites arXiv at all cites the row's number."""
     cited = set(_cited())
     rows = [line for line in PAGE.splitlines() if ARXIV.search(line)]

@@ -1,4 +1,4 @@
-"""The command line, as the tests of findings run it."""
+"""The command line for the tests of findings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The adapter for eae0a53. Only that tree can import it."""
+"""The adapter for eae0a53; it can be imported only in that tree."""
 
 from __future__ import annotations
 

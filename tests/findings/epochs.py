@@ -1,4 +1,4 @@
-"""Auditors that settle an epoch, and what each hears of the others, in steps of two seconds."""
+"""Auditors that settle an epoch, and the messages that each receives, in steps of two seconds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Findings about the commands of the ledger: terms that differ, and a treasury that is empty."""
+"""Findings about the commands of the ledger: different terms, and an empty treasury."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def join(contracts: Contracts, root: Path, manifest: Manifest | None = None) -> 
     return seat, [str(word) for option in options.items() for word in option]
 
 
-def test_a_cap_below_the_manifests_is_told_before_anything_is_signed(
+def test_a_cap_below_the_manifests_is_reported_before_signing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Under such a cap the contract convicts auditors that count as their manifest says."""
@@ -46,7 +46,7 @@ def test_a_cap_below_the_manifests_is_told_before_anything_is_signed(
     assert (code, registered, f"{POINTS_CAP // 2} points" in said) == (LEDGER_EXIT, False, True), said
 
 
-def test_a_claim_is_told_that_the_treasury_is_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_claim_reports_an_empty_treasury(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     contracts = found(tmp_path / "chain.sqlite", reward_tokens=TOKENS_PER_POINT)
     auditors = seated(contracts, tmp_path, range(3))

@@ -91,7 +91,7 @@ def test_messages_of_long_settled_epochs_are_not_kept(contracts: Contracts, tmp_
     assert 0 < len(seat.said()) <= 16
 
 
-def test_whoever_learns_is_not_paid_less() -> None:
+def test_an_account_that_learns_is_not_paid_less() -> None:
     """Over sixteen epochs a node gets from one right answer in two to nineteen in twenty."""
     points = TREE.pay([0.5 + 0.03 * epoch for epoch in range(16)])
     assert min(points) >= points[0] / 2, points

@@ -1,4 +1,4 @@
-"""Findings about commands that speak to a chain: bad answers, a missing contract, coins that are money."""
+"""Findings about commands that query a chain: bad answers, a missing contract, coins with a market value."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_a_bad_answer_to_a_deployment_is_an_error_for_people(answer: str, key: P
     assert not (tmp_path / "swarm" / "manifest.json").exists()
 
 
-def test_a_faucet_that_is_not_there_serves_nobody(key: Path, tmp_path: Path) -> None:
+def test_a_missing_faucet_serves_nobody(key: Path, tmp_path: Path) -> None:
     chain = ServedChain(tmp_path / "chain.sqlite")
     facts = {"chain_id": 31337, "faucet": "0x" + "07" * 20}
     (tmp_path / "deployment.json").write_text(json.dumps(facts))

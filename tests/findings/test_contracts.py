@@ -1,4 +1,4 @@
-"""Findings about the contracts: hidden leaves, false sums, exits, postings that stay, proofs that grow."""
+"""Findings about the contracts: hidden leaves, false sums, exits, permanent postings, growing proofs."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_quorum_that_hides_its_leaves_takes_no_more_than_its_accounts_could_ea
     assert contracts.token.balance(THIEF) // TOKENS_PER_POINT <= POINTS_CAP * (epochs + 1)
 
 
-def test_the_honest_go_on_from_the_last_epoch_that_can_be_explained(contracts: Contracts) -> None:
+def test_honest_auditors_continue_from_the_last_verifiable_epoch(contracts: Contracts) -> None:
     """A root whose leaves nobody shows is posted on it; whoever earns doubts it, and the quorum settles."""
     settle(contracts, 0, 10, {CROWD[0]: 10})
     stolen, honest = (root_of(contracts, 1, 0, {account: 10}) for account in (THIEF, CROWD[0]))

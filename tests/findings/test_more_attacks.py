@@ -1,4 +1,4 @@
-"""Attacks of the findings' classes that the findings do not list: tried against this tree, and kept."""
+"""Further attacks of the same classes as the findings, run against this tree."""
 
 from __future__ import annotations
 
@@ -62,9 +62,7 @@ def test_tallies_that_differ_for_every_auditor_stop_nothing(
     assert run_epoch(contracts, seats, EPOCH, late=lies[-1] if late else None) == EPOCH
 
 
-def test_a_liar_whose_turn_is_first_and_who_is_silent_costs_a_turn(
-    contracts: Contracts, tmp_path: Path
-) -> None:
+def test_a_silent_liar_with_the_first_turn_costs_one_turn(contracts: Contracts, tmp_path: Path) -> None:
     """It also leaves the others with a tally of its own that only one of them got in time."""
     liar, *honest = turns(EPOCH)
     seats = seated(contracts, tmp_path, honest)
@@ -73,7 +71,7 @@ def test_a_liar_whose_turn_is_first_and_who_is_silent_costs_a_turn(
     assert run_epoch(contracts, seats, EPOCH, late=late) == EPOCH
 
 
-def test_an_epoch_in_which_nobody_heard_anybody_is_settled_before_the_next(
+def test_an_epoch_without_any_deliveries_is_settled_before_the_next(
     contracts: Contracts, tmp_path: Path
 ) -> None:
     """The network is away until two epochs have been counted."""
@@ -88,7 +86,7 @@ def test_an_epoch_in_which_nobody_heard_anybody_is_settled_before_the_next(
     assert posted == [EPOCH, EPOCH + 1]
 
 
-def test_a_tally_that_nobody_can_read_stops_nothing(contracts: Contracts, tmp_path: Path) -> None:
+def test_an_unreadable_tally_stops_nothing(contracts: Contracts, tmp_path: Path) -> None:
     """It says that it goes on in pages, and its author gives them to nobody."""
     *honest, liar = turns(EPOCH)
     seats = seated(contracts, tmp_path, honest)
@@ -170,7 +168,7 @@ def test_accounts_registered_for_a_theft_take_one_epochs_cap_at_most(contracts: 
     ],
     ids=lambda change: next(iter(change)),
 )
-def test_a_term_of_the_manifest_that_the_contracts_do_not_have_is_told(
+def test_a_term_that_differs_between_manifest_and_contracts_is_reported(
     contracts: Contracts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any]
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -180,7 +178,7 @@ def test_a_term_of_the_manifest_that_the_contracts_do_not_have_is_told(
 
 
 @pytest.mark.parametrize(("quorum", "told"), [(1, "not 3: 1 can change it"), (4, "not 3: 1 can stop it")])
-def test_whoever_joins_is_told_of_a_quorum_that_one_auditor_bends(
+def test_a_joining_node_is_warned_of_a_quorum_that_one_auditor_controls(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quorum: int, told: str
 ) -> None:
     """One of four may lie or be absent if three must agree. The contract alone says how many must."""

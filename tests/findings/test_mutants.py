@@ -1,4 +1,4 @@
-"""The finding that careless changes of the contracts pass their own tests: five that passed on eae0a53.
+"""The finding that mutated contracts pass their own tests: five mutants that passed on eae0a53.
 
 The same rules are broken in either tree; where a rule stands in other words, both are given.
 """

@@ -1,4 +1,4 @@
-"""What one account is paid in this tree, in a swarm whose levels follow it."""
+"""Pay of one account in this tree, in a swarm whose levels follow its success."""
 
 from __future__ import annotations
 

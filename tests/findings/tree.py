@@ -1,4 +1,4 @@
-"""What the tests of findings need of a tree; one adapter per tree offers it, chosen by what can be imported.
+"""Interface of a tree for the tests of findings; one adapter per tree, selected by import.
 
 Tests of findings run on eae0a53 as well as today: they use ``tests/support`` where both trees have the same
 names there, and an adapter for the rest.

@@ -1,4 +1,4 @@
-"""Targets of coverage-guided fuzzing: bytes in, nothing out, an AssertionError where a promise breaks.
+"""Targets of coverage-guided fuzzing: they take bytes and raise AssertionError if a guarantee is broken.
 
 The committed corpus under ``tests/corpus/`` is replayed through the same functions by an ordinary test.
 """

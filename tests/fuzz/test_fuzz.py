@@ -1,4 +1,4 @@
-"""Fuzzing itself: it finds nothing here, and finds what is broken on purpose."""
+"""The fuzzers: no finding in this tree, and detection of deliberate defects."""
 
 from pathlib import Path
 

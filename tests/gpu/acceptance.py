@@ -1,4 +1,4 @@
-"""Every figure that the learner owes on a GPU, in one command, with a page of results.
+"""All required GPU figures of the learner in one command, with a page of results.
 
     python tests/gpu/acceptance.py --out gpu-results            # on a card
     python tests/gpu/acceptance.py --out try --device cpu       # the same programs at the bundled shape

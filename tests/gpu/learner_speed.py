@@ -1,4 +1,4 @@
-"""Figures of the learner on a GPU that no benchmark of `sapo bench` has; prints JSON.
+"""GPU figures of the learner that no benchmark of `sapo bench` measures; prints JSON.
 
     python tests/gpu/learner_speed.py push --shape qwen2.5-7b
     python tests/gpu/learner_speed.py ranks --shape qwen2.5-0.5b

@@ -1,4 +1,4 @@
-"""The programs for a GPU, tried on a CPU: their lines, their judges, and one run from end to end."""
+"""The GPU programs, tested on a CPU: their lines, their checks, and one complete run."""
 
 import json
 import subprocess

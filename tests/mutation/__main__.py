@@ -1,4 +1,4 @@
-"""Break `protocol` and `verification` in one place after the other, and see that their tests notice each.
+"""Mutate `protocol` and `verification` in one place after the other, and check that their tests fail.
 
 Usage: PYTHONPATH=tests python -m mutation [--list] [--only REGEX] [--sample COUNT] [--seed TEXT]
            [--reach FILE] [--report FILE] [--part K/N]

@@ -38,6 +38,6 @@ def test_each_rule_is_broken_once(source: str) -> None:
     assert {mutant.id: mutant.source for mutant in mutants_of("m.py", source)} == CASES[source]
 
 
-def test_a_mutant_says_where_it_is() -> None:
+def test_a_mutant_states_its_location() -> None:
     [found] = mutants_of("m.py", "def f(a):\n    return (\n        a\n        < b\n    )\n")
     assert (found.line, found.last_line, found.original.split(), found.is_at_import) == (3, 4, ["<"], False)

@@ -1,4 +1,4 @@
-"""The lock: it satisfies ``pyproject.toml`` and names neither builds of PyTorch nor where packages lie."""
+"""The lock: it satisfies ``pyproject.toml`` and names neither builds of PyTorch nor package locations."""
 
 import re
 import runpy

@@ -1,4 +1,4 @@
-"""A worker of the test run that crashes costs one test, and not the run."""
+"""A crash of a test worker fails one test, not the whole run."""
 
 import shutil
 import subprocess

@@ -167,7 +167,7 @@ def test_settle_by_hand() -> None:
     assert shares == (Share(A, 4, 4), Share(B, 1, 11), Share(C, 0, 2))
 
 
-def test_settle_clips_and_leaves_out_who_never_had_a_point() -> None:
+def test_settle_clips_and_leaves_out_accounts_without_points() -> None:
     clip = partial(settle, points_per_epoch=6, epoch_budget=AMPLE)
     assert clip([_tally({A: 100, B: 0})], {C: 0}) == (Share(A, 6, 6),)
     assert clip([_tally({})], {}) == ()
@@ -220,7 +220,7 @@ def test_what_is_granted_keeps_to_the_budget_and_the_cap_and_to_the_order_of_cou
 
 
 @given(counts, st.integers(0, AMPLE), st.integers(0, AMPLE))
-def test_a_larger_budget_takes_from_nobody(count: dict[Account, int], one: int, other: int) -> None:
+def test_a_larger_budget_reduces_no_points(count: dict[Account, int], one: int, other: int) -> None:
     less, more = (_granted(count, budget) for budget in sorted((one, other)))
     assert all(points <= more[account] for account, points in less.items())
 
@@ -238,7 +238,7 @@ def test_an_account_that_splits_itself_is_granted_no_more(
 
 
 @given(st.lists(counts, min_size=2, max_size=3), st.dictionaries(accounts, st.integers(0, 2**63)), st.data())
-def test_a_single_liar_among_three_or_four_raises_nobody(
+def test_a_single_liar_among_three_or_four_raises_no_points(
     honest: list[dict[Account, int]], lie: dict[Account, int], data: st.DataObject
 ) -> None:
     tallies = [_tally(count) for count in honest]

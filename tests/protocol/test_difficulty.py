@@ -1,4 +1,4 @@
-"""Difficulty: the record that follows from outcomes, the mix of levels, lots and what a group is worth."""
+"""Difficulty: the record computed from outcomes, the mix of levels, lots and the value of a group."""
 
 from collections import Counter
 from itertools import pairwise
@@ -122,12 +122,12 @@ def test_lots_share_out_the_levels_by_their_weights() -> None:
     assert {family: count // 10 for family, count in drawn.items()} == {0: 60, 1: 112, 2: 40, 3: 12}
 
 
-def test_a_group_is_worth_more_where_the_swarm_is_seldom_right() -> None:
+def test_a_group_has_more_value_where_the_swarm_is_seldom_right() -> None:
     rows = [(7, 0, 0), (4, 4, 0), (5, 3, 0), (6, 2, 0), (8, 0, 0), (0, 0, 90)]
     assert [LevelRecord(*row, 1000).value for row in rows] == [8, 8, 8, 7, 7, 8]
 
 
-def test_points_are_the_worth_of_all_groups_rounded_down() -> None:
+def test_points_are_the_value_of_all_groups_rounded_down() -> None:
     record = (
         LevelRecord(0, 9, 0, 0),
         LevelRecord(9, 9, 0, 0),

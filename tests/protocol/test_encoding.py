@@ -1,4 +1,4 @@
-"""Deterministic CBOR: one value, one encoding; hostile bytes cost an error and nothing else."""
+"""Deterministic CBOR: one encoding per value; hostile bytes only cause an error."""
 
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor

@@ -1,4 +1,4 @@
-"""Envelopes: one signature, one swarm, one role; any other bytes are refused and nothing worse."""
+"""Envelopes: one signature, one swarm, one role; any other bytes are refused without further effect."""
 
 from dataclasses import replace
 from functools import partial

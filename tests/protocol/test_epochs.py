@@ -18,7 +18,7 @@ START = epoch_start_seconds(MANIFEST, EPOCH)
 
 
 @given(st.integers(0, 2**40), st.floats(0, 0.999))
-def test_a_moment_lies_in_one_epoch(epoch: int, part: float) -> None:
+def test_a_time_is_in_one_epoch(epoch: int, part: float) -> None:
     now = epoch_start_seconds(MANIFEST, epoch) + int(part * EPOCH_SECONDS)
     assert epoch_at(MANIFEST, now) == epoch
     assert epoch_start_seconds(MANIFEST, epoch) <= now < epoch_start_seconds(MANIFEST, epoch + 1)
@@ -42,12 +42,14 @@ def test_there_is_no_epoch_before_genesis() -> None:
         (START + 2 * EPOCH_SECONDS + CLOCK_SLACK_SECONDS, Reason.EPOCH_PAST),
     ],
 )
-def test_an_epoch_is_heard_in_itself_and_the_next_with_slack(now: float, reason: Reason | None) -> None:
+def test_an_epochs_rollouts_are_admitted_in_it_and_the_next_with_slack(
+    now: float, reason: Reason | None
+) -> None:
     assert reason_of(require_current, MANIFEST, EPOCH, now) is reason
 
 
 @given(uint64, st.floats(0, 1e11))
-def test_at_most_three_epochs_are_heard_at_once(epoch: int, now: float) -> None:
+def test_at_most_three_epochs_are_admitted_at_once(epoch: int, now: float) -> None:
     reasons = [reason_of(require_current, MANIFEST, epoch + step, now) for step in range(5)]
     assert reasons.count(None) <= 3
     assert reasons == sorted(reasons, key=[Reason.EPOCH_PAST, None, Reason.EPOCH_FUTURE].index)

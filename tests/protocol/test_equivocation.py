@@ -1,4 +1,4 @@
-"""Proofs of equivocation: what proves, what proves nothing, and that each pair has one message."""
+"""Proofs of equivocation: valid ones, invalid ones, and one message per pair."""
 
 from dataclasses import replace
 
@@ -140,7 +140,7 @@ def test_nobody_makes_a_proof_without_the_key(payload: bytes, signature: bytes) 
     assert isinstance(outcome_of(opened, pair(ONE, envelope.to_bytes())), Reason)
 
 
-def test_a_proof_is_heard_as_long_as_it_has_consequences() -> None:
+def test_a_proof_is_admitted_as_long_as_it_has_consequences() -> None:
     last = moment(MANIFEST, EPOCH + PROOF_EPOCHS)
     assert reason_of(require_timely, PROOF, MANIFEST, moment(MANIFEST)) is None
     assert reason_of(require_timely, PROOF, MANIFEST, last) is None

@@ -1,4 +1,4 @@
-"""What an account counts by its bond, in proportion and never more by splitting, or by its attestations."""
+"""Units of an account: proportional to its bond, never more by splitting, or by its attestations."""
 
 from dataclasses import replace
 from fractions import Fraction

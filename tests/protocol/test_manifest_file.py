@@ -1,4 +1,4 @@
-"""The manifest as JSON: what is written comes back, a typo never founds another swarm."""
+"""The manifest as JSON: round trip, and no change of the swarm by a typing error."""
 
 import json
 from typing import Any

@@ -93,7 +93,7 @@ def _spread(count: int) -> list[tuple[Account, int]]:
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 63, 64, 65, 300])
-def test_a_tree_that_keeps_its_words_has_the_places_of_one_that_keeps_none(count: int) -> None:
+def test_a_tree_with_stored_hashes_has_the_same_places_as_one_without(count: int) -> None:
     entries = _spread(count)
     tree = merkle.SumTree(entries)
     strangers = [Account(bytes(20)), Account(b"\xff" * 20), Account(b"\x80" + bytes(19))]

@@ -12,7 +12,7 @@ from sapo_protocol.rules import Rule
 
 
 @given(st.lists(st.binary(max_size=40), max_size=20).map(tuple))
-def test_a_response_brings_its_messages_back(messages: tuple[bytes, ...]) -> None:
+def test_a_response_round_trips(messages: tuple[bytes, ...]) -> None:
     assert parse_response(to_response(messages)) == messages
 
 

@@ -56,7 +56,7 @@ def test_any_bytes_get_an_answer(digest: Digest, body: bytes, v: int) -> None:
 
 @pytest.mark.parametrize(("r", "s"), [(0, 1), (1, 0), (0, 0), (N, 1), (2**256 - 1, 1), (5, 1)])
 @pytest.mark.parametrize("v", [27, 28])
-def test_scalars_out_of_range_name_nobody(r: int, s: int, v: int) -> None:
+def test_scalars_out_of_range_are_refused(r: int, s: int, v: int) -> None:
     signature = r.to_bytes(32, "big") + s.to_bytes(32, "big") + bytes((v,))
     assert secp256k1.recover(Digest(b"\x11" * 32), signature) is None
 

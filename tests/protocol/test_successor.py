@@ -1,4 +1,4 @@
-"""Successors of a swarm's terms: what they may change, and what is in force in which epoch."""
+"""Successors of a swarm's terms: permitted changes, and the terms in force in each epoch."""
 
 from dataclasses import replace
 from hashlib import sha256
@@ -109,7 +109,7 @@ def test_terms_that_cannot_be(changes: dict[str, Any]) -> None:
         successor(**changes)
 
 
-def test_a_document_says_what_was_written() -> None:
+def test_a_document_round_trips() -> None:
     terms = successor(retired=(1,))
     assert successor_from_json(successor_to_json(terms)) == terms
 

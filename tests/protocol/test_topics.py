@@ -1,4 +1,4 @@
-"""Topics and request protocols: each name is of one swarm and one use."""
+"""Topics and request protocols: each name belongs to one swarm and one use."""
 
 import inspect
 

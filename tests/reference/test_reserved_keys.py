@@ -1,4 +1,4 @@
-"""What is reserved for later versions: ignored by both readings whatever stands there, rejected beyond."""
+"""Reserved values for later versions: ignored by both implementations with any content, rejected outside."""
 
 import json
 from typing import Any
@@ -48,7 +48,7 @@ def test_a_reserved_key_anywhere_is_ignored_by_both_readings(shape: Any, data: s
 
 
 @given(st.dictionaries(st.integers(5, 23), VALUES, min_size=1, max_size=3))
-def test_a_stranger_who_adds_to_an_envelope_is_ignored_by_both_readings(more: dict[int, Any]) -> None:
+def test_keys_added_to_an_envelope_are_ignored_by_both_implementations(more: dict[int, Any]) -> None:
     fields = frame_fields(payload=cbor(ALICE.fields()), signature=ALICE.rollout()[-64:])
     data = cbor({key: (fields | more)[key] for key in sorted(fields | more)})
     assert _both("rollouts", data) == ("ignore", "reserved", "R1.0.16")

@@ -1,4 +1,4 @@
-"""The reference implementation and the pipeline: two readings of one specification that agree."""
+"""The reference implementation and the pipeline agree: two implementations of one specification."""
 
 import ast
 import json

@@ -206,7 +206,7 @@ def test_a_swarm_that_stood_before_keeps_together() -> None:
     assert (simulation.alone_share, simulation.largest_group()) == (0.0, HONEST)
 
 
-def test_who_restarts_under_siege_finds_vouched_peers() -> None:
+def test_a_node_that_restarts_under_attack_finds_vouched_peers() -> None:
     """Places kept for vouched peers are not taken by keys that are free."""
     simulation = EclipseSimulation(seed=0)
     simulation.run(TEN_MINUTES_TICKS, attacked=True, restarts=True)
@@ -215,7 +215,7 @@ def test_who_restarts_under_siege_finds_vouched_peers() -> None:
 
 
 @pytest.mark.long
-def test_attackers_who_own_the_address_records_of_an_island_take_no_place_of_others() -> None:
+def test_attackers_who_own_an_islands_address_records_take_no_other_places() -> None:
     """Every record that nodes have names an attacker: they are dialled beyond the usual number."""
     simulation = EclipseSimulation(seed=0, sought_attackers=MAX_ON_ISLAND)
     simulation.run(TEN_MINUTES_TICKS, attacked=True, restarts=True)
@@ -247,9 +247,7 @@ def test_without_vouching_a_restart_under_siege_leaves_a_node_alone() -> None:
 @pytest.mark.parametrize(
     ("attackers", "most"), [(0, 0.05), pytest.param(HONEST, 0.4, marks=pytest.mark.long)]
 )
-def test_bonds_find_honest_neighbours_for_nodes_whom_nobody_earned_anything(
-    attackers: int, most: float
-) -> None:
+def test_bonds_find_honest_neighbours_for_nodes_without_trusted_peers(attackers: int, most: float) -> None:
     """A gate vouches for accounts before they earned a weight, also for those that attackers bought."""
     simulation = EclipseSimulation(seed=0, vouching=False, gate=True, bonded_attackers=attackers)
     simulation.run(TEN_MINUTES_TICKS, attacked=True, restarts=True)
@@ -262,7 +260,7 @@ def test_bonds_that_attackers_buy_take_no_place_of_those_who_earned_trust() -> N
     assert simulation.alone_share < 0.05
 
 
-def test_restarts_without_a_siege_part_nobody() -> None:
+def test_restarts_without_an_attack_separate_no_nodes() -> None:
     simulation = EclipseSimulation(seed=0)
     simulation.run(TEN_MINUTES_TICKS, attacked=False, restarts=True)
     assert simulation.alone_share < 0.02

@@ -1,4 +1,4 @@
-"""Influence of attackers on a node's batches: bounded by account, whatever they send and whenever.
+"""Influence of attackers on a node's batches: bounded by account, for any content and timing.
 
 Every test simulates a whole history of one node with twenty honest accounts; see `support.simulation`.
 """
@@ -82,7 +82,7 @@ async def test_newcomers_together_get_a_tenth_and_each_no_more_than_an_old_name(
     assert draws.part_of_places(crowd) <= 0.1 + deviation(0.1, draws.places)
 
 
-async def test_who_turns_bad_is_trained_on_never_and_loses_its_places() -> None:
+async def test_an_account_that_turns_bad_is_never_trained_and_loses_its_places() -> None:
     """Bad groups of a once honest account are verified before use, so they only waste places."""
     evil = attackers(4, turning(8, EPOCH + 30))
     simulation = Simulation([*HONEST, *evil], policy=POLICY)
@@ -99,7 +99,7 @@ async def test_who_turns_bad_is_trained_on_never_and_loses_its_places() -> None:
         assert simulation.reputation.evidence(author.account, simulation.epoch).weight < weights[author] / 2
 
 
-async def test_who_turns_to_text_that_passes_every_check_stays_within_its_cap() -> None:
+async def test_an_account_with_poison_that_passes_every_check_stays_within_its_cap() -> None:
     """Against poison of a once honest account that no checker detects there is only the cap of an account."""
     old, few = attackers(1, steady(8)), HONEST[:4]
     simulation = Simulation([*few, *old], policy=POLICY)
@@ -129,7 +129,7 @@ async def test_a_new_name_wins_nothing() -> None:
     assert standing.weights == {}, "none of them ever carried weight"
 
 
-async def test_a_broken_checker_costs_nobody_its_name() -> None:
+async def test_a_broken_checker_costs_no_reputation() -> None:
     simulation = Simulation(HONEST, policy=POLICY)
     await simulation.run(WARM_UP)
     simulation.check = broken_check

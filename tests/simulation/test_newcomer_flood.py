@@ -1,4 +1,4 @@
-"""Honest newcomers among a flood of cheap ones: all of them become known, if the flood delays them or not."""
+"""Honest newcomers in a flood of cheap accounts: all become known, some later than without the flood."""
 
 from collections.abc import Iterable, Iterator
 

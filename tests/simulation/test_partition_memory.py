@@ -1,4 +1,4 @@
-"""A young swarm whose only bootstrap node dies during a long partition: do its halves meet again?
+"""A young swarm whose only bootstrap node dies during a long partition: whether its halves reconnect.
 
 Real address books and a clock that is passed in. Nobody has earned trust yet, and nobody is found in a local
 network. Each half is large enough that its nodes have as many peers as they want.
@@ -143,7 +143,7 @@ def parted(swarm: DividedSwarm) -> list[int]:
     return swarm.groups()
 
 
-def test_halves_that_remember_nobody_never_meet_again() -> None:
+def test_halves_without_remembered_peers_never_reconnect() -> None:
     limits = replace(DialLimits(), lost_peers=0, most_lost=0)
     assert parted(DividedSwarm(0, networks=NODES, limits=limits)) == [NODES // 2, NODES // 2]
 

@@ -1,4 +1,4 @@
-"""Attackers who tell address records of their own: whether an island's nodes still find each other by record.
+"""Attackers who publish own address records: whether an island's nodes still find each other by record.
 
 Honest nodes and the relays that they ask use real directories and address books, and every record is signed.
 Of the peers that a node chose, one in four is honest. Attackers hold keys and accounts without number, answer

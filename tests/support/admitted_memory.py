@@ -1,4 +1,4 @@
-"""How much memory an admitted group of others takes in a node, by the line of code that allocated it.
+"""Memory of an admitted group of others in a node, by the allocating line of code.
 
 PYTHONPATH=$PYTHONPATH:tests python -m support.admitted_memory
 """

@@ -1,4 +1,4 @@
-"""n auditors, of whom some lie, over an unreliable network and a slow chain; one seed, one course of events.
+"""n auditors, some of them dishonest, over an unreliable network and a slow chain; deterministic per seed.
 
 The honest ones run ``Agreement`` with its real stores, admission and signatures. The liars see every message
 at once and sign whatever they like. ``python tests/support/agreement_world.py EPOCHS`` prints figures.

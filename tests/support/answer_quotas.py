@@ -1,4 +1,4 @@
-"""`python -m support.answer_quotas`: what the share of an answer costs honest accounts, and leaves attackers.
+"""`python -m support.answer_quotas`: cost of answer shares for honest accounts, and gain of attackers.
 
 Honest accounts show answers as they come, drawn from distributions such as families have; attackers show one
 of them only. Printed are the part of the honest texts that may teach, and the share of the attackers' answer

@@ -1,4 +1,4 @@
-"""A foreign chain implementation: anvil as a process, where npm has installed it."""
+"""An independent chain implementation: anvil as a process, if npm has installed it."""
 
 import json
 import socket

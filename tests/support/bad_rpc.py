@@ -1,4 +1,4 @@
-"""Endpoints over real HTTP that answer as no chain does, or as one that is not the swarm's."""
+"""Endpoints over real HTTP that answer as no chain does, or as another swarm's chain."""
 
 from __future__ import annotations
 

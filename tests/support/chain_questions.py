@@ -1,4 +1,4 @@
-"""`python -m support.chain_questions`: how many requests a node makes to an endpoint of its chain in a day.
+"""`python -m support.chain_questions`: number of requests of a node to an endpoint of its chain in a day.
 
 A node that audits nothing, in a swarm with epochs of two hours whose postings can be challenged for an hour,
 as the defaults of a public chain are; with no posting, and with a live one that it cannot explain and looks

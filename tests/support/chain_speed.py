@@ -1,4 +1,4 @@
-"""How quick the embedded chain is: `python tests/support/chain_speed.py` mines the recorded blocks again.
+"""Speed of the embedded chain: `python tests/support/chain_speed.py` mines the recorded blocks again.
 
 It prints the processor seconds that the import of the machine takes, the blocks per processor second (each on
 disk before the next begins; the second figure leaves the deployment out), and the bytes on disk per block.

@@ -1,4 +1,4 @@
-"""The Ethereum Attestation Service itself on the embedded chain, where npm has installed its contracts."""
+"""The Ethereum Attestation Service itself on the embedded chain, if npm has installed its contracts."""
 
 import json
 from collections.abc import Sequence

@@ -10,6 +10,12 @@ def number(value: JSON) -> float:
     return value
 
 
+def numbers(value: JSON) -> list[float]:
+    """Return a list of numbers."""
+    assert isinstance(value, list), value
+    return [number(each) for each in value]
+
+
 def objects(value: JSON) -> list[Event]:
     """Return a list of objects."""
     assert isinstance(value, list), value

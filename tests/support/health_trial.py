@@ -1,4 +1,4 @@
-"""A whole node whose clock can be turned on, and everything that tells of its health."""
+"""A whole node with an adjustable clock, and all outlets of its health."""
 
 from __future__ import annotations
 
@@ -134,10 +134,14 @@ class HealthTrial:
         """The node's wall clock."""
         return self.wall_base + self.clock.current_time() + self.skew
 
-    async def start(self, nursery: trio.Nursery, **options: Any) -> NodeApp:
-        """Start the node; return once its control API answers."""
+    async def start(self, nursery: trio.Nursery, *, rate: float = 1.0, **options: Any) -> NodeApp:
+        """Start the node; return once its control API answers.
+
+        Args:
+            rate: of the mock clock; a small one lets a busy machine start the node in few of its seconds.
+        """
         assert trio.lowlevel.current_clock() is self.clock
-        self.clock.rate = 1.0
+        self.clock.rate = rate
         node = self.home.node(self.hub, clock=self.now, steady=self.clock.current_time, **options)
         nursery.start_soon(node.run)
         await until(self.home.data.control_address.exists)

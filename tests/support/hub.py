@@ -1,4 +1,4 @@
-"""A server that hands out the files of a folder as the Hugging Face hub does, and counts what is asked."""
+"""A server that serves the files of a folder as the Hugging Face hub does, and counts requests."""
 
 from __future__ import annotations
 

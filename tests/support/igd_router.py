@@ -1,4 +1,4 @@
-"""A router that speaks UPnP (SSDP over UDP, SOAP over HTTP) and forwards ports, and ways in which it lies.
+"""A router that speaks UPnP (SSDP over UDP, SOAP over HTTP) and forwards ports, and dishonest variants.
 
 It runs on loopback in the test's own event loop. A port that it forwards is a listener that passes the bytes
 of each connection on to the machine that asked for it.

@@ -1,4 +1,4 @@
-"""The end of a process at any change of a folder: before each file that is renamed, removed or made."""
+"""Kills of a process at any change of a folder: before each file is renamed, removed or created."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Real learners over sixteen epochs, with tasks that follow the swarm or stay: pay, levels, and learning.
+"""Real learners over sixteen epochs with difficulty that follows or is fixed: pay, levels, learning.
 
     sapo lab pretrain START --recipe ladders
     PYTHONPATH=tests python -m support.ladder_swarm FOLDER --model START --difficulty follow

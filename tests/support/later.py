@@ -1,4 +1,4 @@
-"""Messages as a later version may send them: of a kind, or with keys, that are reserved today."""
+"""Messages of a later version: of a kind, or with keys, that are reserved today."""
 
 from collections.abc import Mapping
 

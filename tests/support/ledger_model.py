@@ -1,4 +1,4 @@
-"""The epoch ledger's rules in Python: what is posted, dropped and made final, and whose bond is lost.
+"""The epoch ledger's rules in Python: postings, rejections, finality, and slashed bonds.
 
 It leaves out tokens, claims and proofs over leaves. ``test_ledger_model.py`` compares it with the contract.
 """

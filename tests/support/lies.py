@@ -1,4 +1,4 @@
-"""Messages of an attacker: such as no honest node signs, or not at this time, or not in this swarm."""
+"""Messages of an attacker that no honest node signs, or not at this time, or not in this swarm."""
 
 from collections.abc import Iterator
 

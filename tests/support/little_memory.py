@@ -1,4 +1,4 @@
-"""A training step, or a measurement of others' text, in a process whose address space does not hold all rows.
+"""A training step, or a measurement of others' text, in a process with too little address space for all rows.
 
     python -m support.little_memory POLICY RESULT step|values
 

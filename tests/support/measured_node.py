@@ -1,4 +1,4 @@
-"""A transport in a process of its own that says how much memory it ever took.
+"""A transport in a separate process that reports its peak memory.
 
     python -m support.measured_node [BOOTSTRAP]
 

@@ -1,4 +1,4 @@
-"""Peaks of memory, measured in a process that does nothing else.
+"""Peaks of memory, measured in a separate process.
 
 In a worker of the test suite other threads' memory would count. And CPython 3.11 may end with a segmentation
 fault where a measurement begins or ends while they allocate.

@@ -1,4 +1,4 @@
-"""Folders of models that are changed, and what the doctor and the learner say of them."""
+"""Changed model folders, and the messages of doctor and learner about them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the page costs: bytes and first paint of a browser on this machine, and the node's own time.
+"""Cost of the page: bytes and first paint of a browser on this machine, and the node's processor time.
 
     python -m support.page_cost DATA_DIR --minutes 30
     python -m support.page_cost DATA_DIR --minutes 10 --browser

@@ -1,4 +1,4 @@
-"""A reader that asks a node for exactly what an open page asks for, at its rhythm, and draws nothing."""
+"""A reader that sends the same requests as an open page, at the same rate, without drawing."""
 
 from __future__ import annotations
 

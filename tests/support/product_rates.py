@@ -1,4 +1,4 @@
-"""Rates of float32 products of the bundled policy's shapes, by oneDNN and by what PyTorch calls itself (MKL).
+"""Rates of float32 products of the bundled policy's shapes, by oneDNN and by PyTorch's default (MKL).
 
     PYTHONPATH=$PYTHONPATH:tests python -m support.product_rates
 

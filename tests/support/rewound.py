@@ -1,4 +1,4 @@
-"""A ledger whose chain can be reorganised: founded once for a module, and as it was then for every test."""
+"""A ledger whose chain can be reorganised: founded once for a module, and restored for every test."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""Verified rollouts for tests of what comes after verification."""
+"""Verified rollouts for tests of later stages."""
 
 from support.swarm import EPOCH, Identity
 

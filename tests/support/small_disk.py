@@ -1,4 +1,4 @@
-"""A real disk that is full, for one process: a file system of memory that nobody else sees."""
+"""A real full disk for one process: a file system in memory that no other process sees."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A swarm for tests: manifest, identities, certificates and sealed rollouts, every one of them genuine.
+"""A swarm for tests: manifest, identities, certificates and sealed rollouts, all of them valid.
 
 Nothing here replaces the code under test: messages are built by the protocol's own functions and
 signed with real keys, which are derived from small numbers.

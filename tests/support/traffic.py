@@ -1,4 +1,4 @@
-"""Reasoning as honest policies and as dishonest authors write it, for varied questions, without a model."""
+"""Reasoning text of honest policies and of dishonest authors for varied questions, without a model."""
 
 import random
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""A tiny policy that guesses weekdays: trained little, so that it is wrong mostly and right sometimes.
+"""A tiny policy that guesses weekdays: trained so little that it is mostly wrong and sometimes right.
 
 It is right once in about seven completions of a calendar task, so groups of completions differ in
 reward and rounds have something to learn. Training it takes a second or two.

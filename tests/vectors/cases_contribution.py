@@ -1,4 +1,4 @@
-"""Tallies, proposals and approvals: fields, bounds, time, auditors, signatures, what is known."""
+"""Tallies, proposals and approvals: fields, bounds, time, auditors, signatures, known messages."""
 
 from collections.abc import Iterator, Mapping
 from hashlib import sha256

@@ -1,4 +1,4 @@
-"""What tallies and proposals hold where the manifest has ladders, and only there."""
+"""Fields of tallies and proposals that exist only if the manifest has ladders."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""Islands: homes by epoch, certificates and proofs where an account lives, and the order of these checks.
+"""Islands: homes by epoch, certificates and proofs on an account's home, and the order of these checks.
 
 In the swarm ``four islands`` a home lasts two epochs. Alice lives on island 0 in the epochs 1 and 2 and on
 3 in the epochs 3 to 6; Bob on 0 in 1 and 2 and on 3 in 3 and 4; Mallory on 2 in 0 and 1, then on 1.

@@ -1,4 +1,4 @@
-"""Kinds and keys that are reserved for later versions: ignored, and nothing of them is remembered."""
+"""Kinds and keys that are reserved for later versions: ignored, and not stored."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Writes the vectors anew: ``python tests/vectors/generate.py [FOLDER]``; with ``--check`` only compares.
+"""Generate the vectors: ``python tests/vectors/generate.py [FOLDER]``; with ``--check`` only compares.
 
 Every expectation is written by hand in the ``cases_*`` files; this program asks the pipeline for its
 verdict all the same and writes nothing if the two differ. No randomness, no clock: the files are the same

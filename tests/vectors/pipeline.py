@@ -1,4 +1,4 @@
-"""Admission at one node: what the engine's gate of each topic says, without what the engine does besides."""
+"""Admission at one node: the result of the engine's admission of each topic, without its other effects."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 

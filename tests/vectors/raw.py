@@ -1,4 +1,4 @@
-"""CBOR as no honest node writes it: any order, any length of heads, any bytes in between."""
+"""Non-canonical CBOR: any order, any length of heads, any bytes in between."""
 
 from dataclasses import dataclass
 from typing import Any

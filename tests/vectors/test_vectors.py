@@ -1,4 +1,4 @@
-"""The vectors: the same bytes at every generation, and true of the pipeline and of the functions."""
+"""The vectors: equal bytes at every generation, and consistent with the pipeline and the functions."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The swarms and identities of the vectors, from small numbers; and what a case is."""
+"""The swarms and identities of the vectors, from small numbers; and the type of a case."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace

@@ -97,7 +97,7 @@ def test_a_rollout_is_admitted_pooled_stored_and_queued() -> None:
     ]
 
 
-def test_what_a_peer_tells_of_the_past_is_expected_to_be_known_or_over() -> None:
+def test_past_messages_of_a_peer_may_be_known_or_expired() -> None:
     harness, record = open_engine()
     topic = rollouts_topic(harness.manifest.swarm_id)
     known, over = ALICE.message(harness.manifest), ALICE.message(harness.manifest, epoch=EPOCH - 2)
@@ -220,7 +220,7 @@ def test_a_second_content_becomes_a_proof_to_publish() -> None:
     assert harness.reputation.evidence(ALICE.account, EPOCH) == Evidence(0.0, HARD, 1, EPOCH)
 
 
-def test_a_certificate_that_ended_between_two_contents_blames_nobody() -> None:
+def test_a_certificate_that_ended_between_two_contents_causes_no_penalty() -> None:
     """The proof needs both certificates; without one there is none, and the forwarder did nothing wrong."""
     harness, record = open_engine()
     topic = rollouts_topic(harness.manifest.swarm_id)

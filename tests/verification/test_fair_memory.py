@@ -1,4 +1,4 @@
-"""Memory of accounts: newcomers take half of it at most, and who has become known is no newcomer."""
+"""Memory of accounts: newcomers use at most half of it, and a known account is no longer a newcomer."""
 
 import random
 
@@ -44,7 +44,7 @@ def test_known_accounts_displace_newcomers_down_to_half_and_then_known_ones() ->
     assert set(heard.memory) == {*ACCOUNTS[2:6], *ACCOUNTS[24:28]}
 
 
-def test_what_was_heard_last_stays_and_values_are_kept() -> None:
+def test_the_most_recent_entries_are_kept_with_their_values() -> None:
     heard = Heard(ACCOUNTS[:9])
     heard.hear(*ACCOUNTS[:8])
     assert heard.hear(ACCOUNTS[0], ACCOUNTS[8]) == [None, ACCOUNTS[1]]
@@ -55,7 +55,7 @@ def test_what_was_heard_last_stays_and_values_are_kept() -> None:
     assert list(heard.memory.values()) == [[each] for each in (2, 3, 4, 5, 6, 7, 1)]
 
 
-def test_who_has_become_known_is_not_dropped_as_a_newcomer() -> None:
+def test_an_account_that_became_known_is_not_dropped_as_a_newcomer() -> None:
     heard = Heard([])
     heard.hear(*ACCOUNTS[:8])
     heard.known.add(ACCOUNTS[0])
@@ -63,7 +63,7 @@ def test_who_has_become_known_is_not_dropped_as_a_newcomer() -> None:
     assert dict(heard.memory.items())[ACCOUNTS[0]] == [0]
 
 
-def test_it_never_holds_more_whoever_is_heard_and_becomes_known() -> None:
+def test_it_never_holds_more_for_any_accounts_received_or_known() -> None:
     heard, draw = Heard([]), random.Random(1)
     for _ in range(3000):
         heard.hear(draw.choice(ACCOUNTS))

@@ -1,4 +1,4 @@
-"""Islands at one node: what counts where, what is remembered, and what a change of their number does."""
+"""Islands at one node: which messages count where, stored data, and changes of their number."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -112,7 +112,7 @@ def test_a_rollout_counts_on_the_home_of_its_epoch_alone() -> None:
     assert len(world.engine.pool) == 2
 
 
-def test_an_unknown_beacon_blames_nobody() -> None:
+def test_an_unknown_beacon_causes_no_penalty() -> None:
     world = World()
     who = PEOPLE[0]
     world.introduce(who)
@@ -121,7 +121,7 @@ def test_an_unknown_beacon_blames_nobody() -> None:
     assert (received.verdict, received.rule) == (Verdict.IGNORE, Rule.ROLLOUT_ISLAND)
 
 
-def test_before_any_number_of_islands_is_known_nothing_is_carried_and_nobody_blamed() -> None:
+def test_without_a_known_number_of_islands_nothing_is_carried_and_nobody_penalised() -> None:
     world = World(CHANGING, joins=False)
     islands = world.islands
     assert islands.count(EPOCH) is None
@@ -131,7 +131,7 @@ def test_before_any_number_of_islands_is_known_nothing_is_carried_and_nobody_bla
     assert (received.verdict, received.rule) == (Verdict.IGNORE, Rule.ROLLOUT_ISLAND)
 
 
-def test_the_last_known_number_of_islands_stands_for_one_that_is_not_known_yet() -> None:
+def test_the_last_known_number_of_islands_replaces_an_unknown_one() -> None:
     world = World(CHANGING, paid_by_epoch={EPOCH - 3: [100]})
     islands = world.islands
     assert [islands.count(epoch) for epoch in (EPOCH - 4, EPOCH - 3, EPOCH, EPOCH + 1)] == [None, 2, 2, 2]
@@ -165,7 +165,7 @@ def test_the_numbers_of_islands_outlast_a_restart(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("before", "now"), [([100], [1]), ([1], [100])], ids=["2 to 1", "1 to 2"])
-def test_a_node_that_missed_a_change_blames_nobody_and_nobody_blames_it(
+def test_a_node_that_missed_a_change_neither_gives_nor_gets_penalties(
     before: Sequence[int], now: Sequence[int]
 ) -> None:
     """Its chain is away, or lies: each hears from the other what is an IGNORE at worst."""

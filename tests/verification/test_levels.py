@@ -1,4 +1,4 @@
-"""Levels: what a slot's lot allows, what is paid for, and how groups are counted in a swarm with ladders."""
+"""Levels: families allowed by a slot's lot, pay, and counting of groups in a swarm with ladders."""
 
 from dataclasses import replace
 
@@ -78,7 +78,7 @@ async def test_a_level_that_is_not_the_slots_counts_for_nothing() -> None:
     assert node.engine.count.outcomes(EPOCH, LIVE, 3) == (Outcomes(),) * 3
 
 
-async def test_a_right_answer_is_paid_by_its_levels_worth_whatever_the_others_are() -> None:
+async def test_a_right_answer_is_paid_by_its_levels_value_regardless_of_the_others() -> None:
     node = harness()
     paid = [
         await node.group(ALICE, 0, right=3, wrong=0, family=2),
@@ -103,7 +103,7 @@ async def test_a_right_answer_is_paid_by_its_levels_worth_whatever_the_others_ar
     assert carols.content_id not in count.evidence(EPOCH, CAROL.account)
 
 
-async def test_of_an_account_only_so_many_groups_of_a_family_say_how_hard_it_is() -> None:
+async def test_a_bounded_number_of_an_accounts_groups_counts_for_a_familys_difficulty() -> None:
     node = harness()
     for slot in (9, 7, 5, 3, 1):
         await node.group(ALICE, slot, right=0, wrong=2, family=2)

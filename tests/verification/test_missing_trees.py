@@ -1,4 +1,4 @@
-"""Requests for the groups of an account that has withheld one of them: each is answered with nothing."""
+"""Requests for the groups of an account that withholds one of them are answered with nothing."""
 
 import pytest
 from support.swarm import EPOCH, Identity, make_chain_manifest
@@ -31,7 +31,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[Account]:
     return read
 
 
-def test_they_are_read_once_however_often_it_is_asked(reads: list[Account]) -> None:
+def test_they_are_read_once_for_any_number_of_queries(reads: list[Account]) -> None:
     node = VerificationHarness((ALICE, MALLORY), MANIFEST, own=ALICE.account)
     sent = [node.admit(MALLORY, slot) for slot in range(SLOTS - 2)]
     groups = {each.rollout.slot: each.content_id for each in sent} | {SLOTS - 1: ContentId(bytes(32))}

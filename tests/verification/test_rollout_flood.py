@@ -1,4 +1,4 @@
-"""Rollouts without end: what is stored of them is bounded, and what pay rests on stays."""
+"""An endless flood of rollouts: stored data is bounded, and data for pay is kept."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def test_the_account_that_holds_most_loses_first() -> None:
     assert (held[0], max(held), sum(held)) == (2, 3, OF_EPOCH // LARGEST)
 
 
-def test_who_became_known_since_is_spared_as_a_known_account() -> None:
+def test_an_account_that_became_known_is_kept_as_a_known_account() -> None:
     node = open_node()
     flood(node, (ALICE,), range(8))
     node.trust(ALICE)

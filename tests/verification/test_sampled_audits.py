@@ -1,4 +1,4 @@
-"""Audits by sample between engines: what accounts commit to and show, and what an auditor pays for it."""
+"""Audits by sample between engines: commitments and provided groups of accounts, and auditors' pay."""
 
 from collections.abc import Sequence
 from fractions import Fraction
@@ -71,7 +71,7 @@ def _drawn(auditor: VerificationHarness, account: Identity) -> DrawnAccount:
     return drawn
 
 
-async def test_who_commits_to_what_is_paid_is_paid_in_full() -> None:
+async def test_a_correct_commitment_is_paid_in_full() -> None:
     alice, auditor = await _worked(ALICE, right=range(6), dull=(6, 7)), _node(BOB)
     commitment = alice.engine.sampled.own_commitment(ALICE.node, ALICE.account, EPOCH, WHOLE)
     assert commitment is not None
@@ -139,7 +139,7 @@ async def test_a_group_in_two_slots_counts_in_its_own_alone() -> None:
     assert await _paid(auditor, drawn, as_first) == 12 * max(0, 4 - 2 * failed) // 4
 
 
-async def test_who_was_proved_to_equivocate_is_paid_nothing() -> None:
+async def test_a_proven_equivocator_is_paid_nothing() -> None:
     alice, auditor = await _worked(ALICE, right=range(6)), _node(BOB)
     commitment = alice.engine.sampled.own_commitment(ALICE.node, ALICE.account, EPOCH, WHOLE)
     assert commitment is not None
@@ -212,7 +212,7 @@ async def test_of_two_commitments_none_counts_and_a_late_one_is_ignored() -> Non
     assert not auditor.engine.sampled.commitments.has(ALICE.account, EPOCH)
 
 
-async def test_another_member_shows_the_groups_of_who_is_away() -> None:
+async def test_another_member_provides_the_groups_of_an_offline_author() -> None:
     alice, member, auditor = await _worked(ALICE, right=range(3)), _node(BOB), _node(BOB)
     commitment = alice.engine.sampled.own_commitment(ALICE.node, ALICE.account, EPOCH, WHOLE)
     assert commitment is not None
@@ -244,7 +244,7 @@ async def test_only_registered_accounts_that_the_draw_takes_are_drawn() -> None:
     assert {one.commitment.account for one in drawn} == taken
 
 
-async def test_a_group_of_another_account_or_epoch_is_not_paid_to_who_commits_to_it() -> None:
+async def test_committing_to_a_group_of_another_account_or_epoch_is_not_paid() -> None:
     alice, bob = await _worked(ALICE, right=(0,)), await _worked(BOB, right=(0,))
     auditor = await _worked(BOB, right=(0,))
     [of_bob] = bob.engine.envelopes.of(BOB.account, EPOCH)

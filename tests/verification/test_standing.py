@@ -1,4 +1,4 @@
-"""Standing by bonds: who counts in which epoch, in full or in part, and what is known of it."""
+"""Standing by bonds: accounts that count in an epoch, fully or partly, and unknown standing."""
 
 from fractions import Fraction
 
@@ -24,7 +24,7 @@ def has_standing(standing: Standing, account: Account, epoch: int) -> bool:
     return True
 
 
-def test_who_has_no_bond_is_ignored_in_its_epochs() -> None:
+def test_an_account_without_a_bond_is_ignored_in_its_epochs() -> None:
     standing = Standing(MANIFEST, OWN)
     assert (standing.has_gate, standing.is_known(5), has_standing(standing, BOB, 5)) == (True, False, True)
     standing.learn(5, {ALICE: 1, BOB: 0})

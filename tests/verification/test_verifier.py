@@ -1,4 +1,4 @@
-"""The verifier: all results derived here, evidence recorded once, own failures blamed on no account."""
+"""The verifier: all results are derived locally, evidence is recorded once, own failures cause no penalty."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -222,7 +222,7 @@ async def test_text_that_is_pasted_is_refused_and_costs_a_little() -> None:
     assert harness.record.refusals == [(Reason.NEAR_DUPLICATE, second.content_id, ALICE.account)]
 
 
-async def test_three_who_ask_at_once_learn_once() -> None:
+async def test_three_simultaneous_requests_learn_once() -> None:
     harness, results = VerificationHarness((ALICE,)), list[VerifiedRollout]()
     admitted = harness.admit(ALICE, 0)
     harness.hold_checks_until(3)

@@ -195,7 +195,7 @@ class Engine:
         self.certificates.restore(now_seconds)
 
         def readmit(envelope: bytes) -> AdmittedRollout:
-            admitted = self.admission.admit(envelope, now_seconds)
+            admitted = self.admission.admit(envelope, now_seconds, stored=True)
             self._screens.note_arrival(admitted, now_seconds, live=False)
             if not self.count.is_decided(admitted.content_id):
                 self._draw_for_audit(admitted)  # one at a time: all together may be gigabytes

@@ -3,12 +3,13 @@
 Accounts are free to create. With a plain least-recently-used cache a flood of new accounts would displace
 what a node remembers of known ones. So newcomers keep at most half of the entries when there are too many.
 
-When known accounts alone have too many entries, either the least recently used one is dropped or lots decide.
-If all entries are used in turns, the first rule keeps none long enough to learn from it, and an account that
-sends more than others takes their places.
+When known accounts alone have too many entries, one of three rules decides which is dropped. *The least
+recently used one*: if all are used in turns none is kept long enough to learn from it, and an account that
+sends more than others takes their places. *Lots*: those that have a place keep it. *Evenly*: the account with
+most entries loses its least recently used one, so that each of n accounts keeps an n-th at least.
 """
 
-from collections import Counter, OrderedDict
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from itertools import chain
@@ -45,6 +46,47 @@ class Lots(Generic[K]):
     patience: int
 
 
+class _Holdings(Generic[K]):
+    """Keys by account in the order of their use, and which account has most of them; all in constant time."""
+
+    def __init__(self) -> None:
+        self._keys: dict[Account, OrderedDict[K, None]] = {}
+        self._holders: defaultdict[int, OrderedDict[Account, None]] = defaultdict(OrderedDict)
+        """Accounts by their number of keys; of those with equally many the one that had so many first is
+        first."""
+        self._most = 0
+
+    def add(self, account: Account, key: K) -> None:
+        """Add a key as the one used last; the account must not have it."""
+        keys = self._keys.setdefault(account, OrderedDict())
+        keys[key] = None
+        self._move(account, len(keys) - 1, len(keys))
+        self._most = max(self._most, len(keys))
+
+    def remove(self, account: Account, key: K) -> None:
+        """Remove a key of an account, if the account has it."""
+        keys = self._keys.get(account)
+        if keys is None or key not in keys:
+            return
+        del keys[key]
+        self._move(account, len(keys) + 1, len(keys))
+        if not keys:
+            del self._keys[account]
+        if self._most and not self._holders[self._most]:
+            self._most -= 1
+
+    def first(self) -> K:
+        """Return the least recently used key of the account that has most."""
+        account = next(iter(self._holders[self._most]))
+        return next(iter(self._keys[account]))
+
+    def _move(self, account: Account, before: int, now: int) -> None:
+        if before:
+            del self._holders[before][account]
+        if now:
+            self._holders[now][account] = None
+
+
 class FairMemory(Generic[K, T]):
     """Values by key, each key belonging to an account; at most ``most`` of them.
 
@@ -54,6 +96,7 @@ class FairMemory(Generic[K, T]):
         account_of: returns the account that a key belongs to.
         is_newcomer: whether an account has no reputation yet.
         lots: decide which key of known accounts is dropped; if unset, the least recently used one.
+        evenly: drop the least recently used key of the known account that has most, instead.
     """
 
     def __init__(
@@ -63,6 +106,8 @@ class FairMemory(Generic[K, T]):
         account_of: Callable[[K], Account],
         is_newcomer: IsNewcomer,
         lots: Lots[K] | None = None,
+        *,
+        evenly: bool = False,
     ) -> None:
         self._most = most
         self._make = make
@@ -71,6 +116,7 @@ class FairMemory(Generic[K, T]):
         self._known: OrderedDict[K, T] = OrderedDict()
         self._new: OrderedDict[K, T] = OrderedDict()
         self._lots = lots
+        self._holdings = _Holdings[K]() if evenly else None
         self._uses = 0
         self._last_use: dict[K, int] = {}
 
@@ -96,16 +142,19 @@ class FairMemory(Generic[K, T]):
     def pop(self, key: K) -> T | None:
         """Remove a key; return its value, None if there was none."""
         self._last_use.pop(key, None)
-        return self._known.pop(key, None) or self._new.pop(key, None)
+        return self._pop_known(key) if key in self._known else self._new.pop(key, None)
 
     def touch(self, key: K) -> tuple[T, K | None]:
         """Return the value of a key that is used now, new if necessary, and the key dropped for it."""
-        value = self._known.pop(key) if key in self._known else self._new.pop(key, None)
+        value = self._pop_known(key) if key in self._known else self._new.pop(key, None)
         if value is None:
             value = self._make()
         self._uses += 1
         self._last_use[key] = self._uses
-        (self._new if self._is_newcomer(self._account_of(key)) else self._known)[key] = value
+        if self._is_newcomer(self._account_of(key)):
+            self._new[key] = value
+        else:
+            self._add_known(key, value)
         if len(self) <= self._most:
             return value, None
         dropped = self._drop()
@@ -117,13 +166,25 @@ class FairMemory(Generic[K, T]):
             key, value = self._new.popitem(last=False)
             if self._is_newcomer(self._account_of(key)):
                 return key
-            self._known[key] = value  # its account has become known since
+            self._add_known(key, value)  # its account has become known since
         key = self._first_of_known()
-        del self._known[key]
+        self._pop_known(key)
         return key
+
+    def _add_known(self, key: K, value: T) -> None:
+        self._known[key] = value
+        if self._holdings is not None:
+            self._holdings.add(self._account_of(key), key)
+
+    def _pop_known(self, key: K) -> T:
+        if self._holdings is not None:
+            self._holdings.remove(self._account_of(key), key)
+        return self._known.pop(key)
 
     def _first_of_known(self) -> K:
         """Return the key of a known account that is dropped before others."""
+        if self._holdings is not None:
+            return self._holdings.first()
         oldest, lots = next(iter(self._known)), self._lots
         if lots is None or self._uses - self._last_use[oldest] > lots.patience * self._most:
             return oldest

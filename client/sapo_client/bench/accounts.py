@@ -1,4 +1,4 @@
-"""What settlement costs with many accounts: bytes, gas, time and memory of every step.
+"""Cost of settlement with many accounts: bytes, gas, time and memory of every step.
 
 The contracts run on an embedded chain; auditors and nodes use their own stores, agreement, pages and
 disputes, and fetch pages over the in-memory swarm. Every account earns in every epoch, and no two tallies
@@ -26,12 +26,12 @@ EPOCH_BUDGET: Final = 2**32 - 1
 WEEK_EPOCHS: Final = 7 * 86_400 // EPOCH_SECONDS
 
 DATA_TARGET, PROOF_TARGET = 10_000, 500_000
-"""Most bytes of a message or of call data; most gas of a proof, a question or an answer."""
+"""Targets: maximum bytes of a message or of call data; maximum gas of a proof, a question or an answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class AccountsCost:
-    """All steps, and the peak of the process that played four auditors, two nodes and the chain."""
+    """All steps, and the peak memory of the process that ran four auditors, two nodes and the chain."""
 
     accounts: int
     steps: tuple[StepCost, ...]
@@ -39,7 +39,7 @@ class AccountsCost:
 
 
 def accounts_cost(accounts: int) -> AccountsCost:
-    """Settle, claim, challenge and return after a week in a swarm of so many accounts."""
+    """Measure settlement, claims, challenges and a node's return after a week, with so many accounts."""
     reset_peak()
     with (
         ledger_chain(epoch_budget=EPOCH_BUDGET, points_cap=POINTS_CAP) as chain,

@@ -1,4 +1,4 @@
-"""Auditors, a watcher and a node that was away, in a swarm of many accounts on a chain."""
+"""Auditors, a watching node and a returning node, in a swarm of many accounts on a chain."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from sapo_verification.signing.database import SigningDatabase
 POINTS_CAP: Final = 16
 
 _ROUNDS: Final = 60
-"""Most rounds in which a node asks its peers for pages."""
+"""Maximum number of rounds in which a node requests pages from its peers."""
 
 _ALL: Final = 1 << 20
 
@@ -64,7 +64,7 @@ class BenchNode:
         self._now_seconds = 0.0
 
     def receive(self, messages: Iterable[bytes], now_seconds: float) -> None:
-        """Store messages as they come over the wire, if they are signed by whom they name."""
+        """Parse and store messages whose signatures are valid."""
         self._now_seconds = now_seconds
         for data in messages:
             envelope = parse_envelope(data, self._manifest.swarm_id)
@@ -75,7 +75,7 @@ class BenchNode:
                 )
 
     async def fetch_pages(self, of: ContentId | None = None) -> None:
-        """Ask peers for pages until none is missing, or those of one proposal are here."""
+        """Request pages from peers until none is missing, or none of one proposal's pages."""
         for _ in range(_ROUNDS):
             if not self.contributions.missing_pages(1) or (of and self.contributions.proposal(of)):
                 return
@@ -83,7 +83,7 @@ class BenchNode:
         raise RuntimeError(f"{len(self.contributions.missing_pages(_ALL))} pages never came")
 
     def page_bytes(self, content_id: ContentId) -> int:
-        """Return the length of all pages of a message."""
+        """Return the total size of a message's pages, in bytes."""
         message = self.contributions.tally(content_id) or self.contributions.proposal(content_id)
         return sum(map(len, self.contributions.pages(message.pages))) if message else 0
 
@@ -95,7 +95,7 @@ class AccountsSwarm:
         names: the accounts, all of which earn in every epoch.
 
     Attributes:
-        costs: of the steps so far.
+        costs: costs of the steps so far.
         last: root of the last final epoch.
     """
 
@@ -125,18 +125,18 @@ class AccountsSwarm:
         self._granted = 0
 
     async def start(self, nursery: trio.Nursery) -> None:
-        """Start the nodes and connect them to each other; enrol the account that will claim."""
+        """Start the nodes and connect them to each other; enrol the claiming account."""
         self.chain.enrol(self.names[:1])
         nodes = [*self._auditors, self.watcher]
         for index, node in enumerate(nodes):
             await _connect(nursery, node, nodes[:index])
 
     def counted(self, epoch: int) -> list[tuple[Account, int]]:
-        """Return what each account earns in an epoch."""
+        """Return each account's points in an epoch."""
         return [(name, 1 + (number + epoch) % POINTS_CAP) for number, name in enumerate(self.names)]
 
     async def settle(self, epoch: int) -> None:
-        """Play an epoch from its tallies to its final root."""
+        """Simulate an epoch from its tallies to its final root."""
         end, grace = epoch_start_seconds(self.manifest, epoch + 1), grace_seconds(self.manifest)
         tallies = self._tallies(epoch, end + grace)
         for number, auditor in enumerate(self._auditors):
@@ -156,7 +156,7 @@ class AccountsSwarm:
         tallies = []
         for number, (node, agreement) in enumerate(zip(self._auditors, self._agreements, strict=True)):
             points = [
-                (name, count + (place % MAX_PAGE_ROWS == number))  # moves no lower median, but every page
+                (name, count + (place % MAX_PAGE_ROWS == number))  # changes every page, but no lower median
                 for place, (name, count) in enumerate(self.counted(epoch))
             ]
             with self.measure("tally: list the counts on pages", is_told=number == 0) as cost:
@@ -197,7 +197,7 @@ class AccountsSwarm:
         self.last, self._granted = root, self._granted + root.total
 
     def claim(self) -> None:
-        """Claim for the first account for the first time, with what the watcher holds."""
+        """Claim for the first account for the first time, from the watching node's store."""
         account = self.names[0]
         distributor = Distributor(self.chain.rpc, self.chain.deployment.distributor)
         with self.measure("claim for the first time") as cost:
@@ -207,7 +207,7 @@ class AccountsSwarm:
         cost.message_bytes, cost.gas = len(data), self.chain.send(distributor.address, data)
 
     async def return_after_a_week(self) -> None:
-        """Let a node that holds nothing fetch the last settlement, and check it against the chain's root."""
+        """Let a node with an empty store fetch the last settlement, and check it against the chain's root."""
         root = _last_root(self.chain)
         for node in (*self._auditors, self.watcher):
             node.contributions.forget(before_epoch=root.epoch + 1)  # what peers keep longest
@@ -229,7 +229,7 @@ class AccountsSwarm:
 
     @contextmanager
     def measure(self, step: str, *, is_told: bool = True) -> Iterator[StepCost]:
-        """Yield the cost of a block; it is among the costs unless another one like it is."""
+        """Yield the cost of a block; with ``is_told`` it is added to ``costs``."""
         with measured(step) as cost:
             yield cost
         if is_told:
@@ -264,7 +264,7 @@ def _last_root(chain: LedgerChain) -> EpochRoot:
 
 
 def _note(cost: StepCost, sent: SignedEnvelope, node: BenchNode) -> None:
-    """Write down a message's length and that of its pages."""
+    """Record the sizes of a message and of its pages."""
     cost.message_bytes = len(sent.to_bytes())
     if not isinstance(parse_contribution(sent), Approval):
         cost.page_bytes = node.page_bytes(sent.content_id)

@@ -1,4 +1,4 @@
-"""Admission against the one thing in it that cannot be saved: verifying the signature."""
+"""Cost of admission compared with its unavoidable part, the verification of the signature."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sapo_protocol.envelope import Kind, open_payload, parse_envelope, signed_by
 from sapo_protocol.identifiers import NodeId
 
 ROUNDS: Final = 15
-"""Both sides are measured in turn, so that what disturbs the machine disturbs both."""
+"""Number of rounds; both sides are measured in turn, so that other load on the machine affects both."""
 
 COMPLETION: Final = b"the sum of the two is 12, so the answer is 12"
 
@@ -47,7 +47,7 @@ def admission_rate(messages: int) -> AdmissionRate:
 
 
 def _signed(swarm: BenchSwarm, sent: Sequence[bytes]) -> list[bytes]:
-    """Return signature and signed bytes in one, as libsodium takes them."""
+    """Return signature and signed bytes concatenated, as libsodium expects them."""
     envelopes = [parse_envelope(message, swarm.manifest.swarm_id) for message in sent]
     return [e.signature + signed_bytes(e.kind, e.swarm_id, open_payload(e, Kind.ROLLOUT)) for e in envelopes]
 
@@ -58,7 +58,7 @@ def _verify_all(signed: Sequence[bytes], node: NodeId) -> None:
 
 
 def _seconds(work: Callable[[], object]) -> float:
-    """Return processor time, which other processes on the machine do not lengthen as they do wall time."""
+    """Return processor time, which other processes affect less than wall time."""
     gc.collect()
     began = time.process_time()
     work()

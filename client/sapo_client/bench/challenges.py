@@ -1,4 +1,4 @@
-"""Lies of a quorum in a swarm of many accounts, and what a node does against each."""
+"""False postings of a quorum in a swarm of many accounts, and a node's challenge of each."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from sapo_protocol.epochs import epoch_start_seconds
 from sapo_protocol.identifiers import Account, ContentId
 
 QUESTIONS: Final = 16
-"""Questions about one posting that a node answers."""
+"""Number of questions about one posting that a node answers."""
 
 
 class Challenges:
-    """Everything that can be said against a posting of one epoch.
+    """All kinds of challenges of an epoch's postings.
 
     Args:
-        epoch: whose postings all lie; none becomes final.
+        epoch: an epoch whose postings are all false; none becomes final.
     """
 
     def __init__(self, swarm: AccountsSwarm, epoch: int) -> None:
@@ -37,7 +37,7 @@ class Challenges:
         self._before = cumulative_points(self._store, swarm.last) or {}
 
     def play(self) -> None:
-        """Post a lie of each kind, and reject it."""
+        """Post a false root of each kind, and reject it."""
         points = dict(self._swarm.counted(self._epoch))
         first, second, *_ = points
         honest = self._shares(points)
@@ -57,7 +57,7 @@ class Challenges:
         )
 
     def _reject(self, function: str, shares: Sequence[Share]) -> None:
-        """Post what a quorum of liars signed; find the proof and hand it in."""
+        """Post a false root signed by a quorum; find and submit the proof."""
         dispute = self._post(shares)
         with self._swarm.measure(f"{function}: read the trees, find the proof, build it") as cost:
             proof = find_fraud(dispute, posted_trees(dispute, self._store))
@@ -68,7 +68,7 @@ class Challenges:
         self._chain.bond_again()
 
     def _prove_equivocation(self) -> None:
-        """Hand in that the liars signed both lies in one turn."""
+        """Submit the proof that the liars signed two roots in one turn."""
         with self._swarm.measure("proveEquivocation: read the proposals, find it") as cost:
             found = [*equivocations(self._store, self._epoch, self._chain.domain).values()]
         if not found:
@@ -78,7 +78,7 @@ class Challenges:
         self._chain.bond_again()
 
     def _ask_and_answer(self, shares: Sequence[Share]) -> None:
-        """Ask for the leaves of a true posting: answer in time, and then let one question lie."""
+        """Ask for leaves of a correct posting: answer in time, and then leave one question unanswered."""
         dispute = self._post(shares)
         shown, hidden, *_ = self._swarm.names
         self._ask(shown)
@@ -106,7 +106,7 @@ class Challenges:
         self._swarm.costs.append(StepCost("ask for an account's leaves", len(data), gas=gas))
 
     def _post(self, shares: Sequence[Share]) -> Dispute:
-        """Publish a proposal that a quorum signs, whatever it says, and post it."""
+        """Publish a proposal, sign it with a quorum without any check, and post it."""
         author, base = self._swarm.authors[0], merkle.EMPTY_ROOT
         account, pages = self._swarm.terms.auditors(self._epoch)[0], to_pages(shares)
         proposal = Proposal(
@@ -135,7 +135,7 @@ class Challenges:
             )
         if self._swarm.last is not None:
             base = self._swarm.last.cumulative_root
-        posted = replace(root, base_root=base)  # a lie about what accounts had is posted on the true base
+        posted = replace(root, base_root=base)  # false cumulative points are posted on the true base
         self._chain.advance_to(epoch_start_seconds(self._swarm.manifest, self._epoch + 1))
         ledger = self._chain.ledger
         self._chain.send(ledger.address, self._chain.posting(EpochApproval(0, posted)))

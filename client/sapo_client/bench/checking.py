@@ -1,4 +1,4 @@
-"""Verification in the jail: against the stock scorer in process, and under hostile load."""
+"""Verification in the jail, compared with the original scorer in this process, and under hostile load."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from sapo_verification.verifier import MAX_REMEMBERED
 
 HOSTILE_ANSWERS_PER_SECOND: Final = 1000
 HOSTILE_AUTHORS: Final = 256
-"""Many, because new names cost nothing."""
+"""Number of hostile authors; large, because new keys cost nothing."""
 
 ROUNDS: Final = 5
 TICK_SECONDS: Final = 0.005
-"""The event loop is asked this often whether it still runs."""
+"""Interval at which pauses of the event loop are measured."""
 
 HOSTILE: Final = (
     b"__import__('os').system('id')",
@@ -48,10 +48,10 @@ HOSTILE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class CheckingRate:
-    """Seconds per rollout, derivation of the task and scoring of the whole group included.
+    """Seconds per rollout, including derivation of the task and scoring of the whole group.
 
     Attributes:
-        cost: how many times as long the jail takes.
+        cost: ratio of the time in the jail to the time in this process.
     """
 
     rollouts: int
@@ -62,10 +62,10 @@ class CheckingRate:
 
 @dataclass(frozen=True, slots=True)
 class LoadRate:
-    """Honest verification alone and under hostile load, and how long the event loop stood still.
+    """Rates of honest verification without and with hostile load, and pauses of the event loop.
 
     Attributes:
-        share: what hostile load leaves of the honest rate, pair by pair.
+        share: ratio of the honest rate under load to the rate without load, pair by pair.
     """
 
     offered_answers_per_second: float
@@ -77,13 +77,11 @@ class LoadRate:
 
 
 async def checking_rate(rollouts: int) -> CheckingRate:
-    """Measure the same rollouts in the jail and with the stock scorers of this process, in turn."""
+    """Measure the same rollouts in the jail and with the original scorers in this process, in turn."""
     async with open_harness() as harness:
         author = BenchAuthor(1)
         admitted = _honest(harness, author, rollouts)
-        await _jailed_seconds(
-            harness, _honest(harness, author, rollouts)
-        )  # warms up what a node that runs has warm
+        await _jailed_seconds(harness, _honest(harness, author, rollouts))  # warm-up, as in a running node
         _stock_seconds(harness, author, admitted)
         in_process, jailed = [], []
         for start in range(ROUNDS):
@@ -108,7 +106,7 @@ def _stock_seconds(harness: BenchHarness, author: BenchAuthor, admitted: Sequenc
 
 
 def _honest(harness: BenchHarness, author: BenchAuthor, count: int) -> list[AdmittedRollout]:
-    """Return admitted rollouts of every family in turn, half of each group right."""
+    """Return admitted rollouts of all families in turn; half of each group is right."""
     gate = harness.swarm.admission([author])
     families = harness.swarm.manifest.suite.families
     admitted: list[AdmittedRollout] = []
@@ -136,7 +134,7 @@ def _item(harness: BenchHarness, author: BenchAuthor, place: int, slot: int) -> 
 def _stock(
     harness: BenchHarness, author: BenchAuthor, admitted: Sequence[AdmittedRollout]
 ) -> list[list[float]]:
-    """Do what a trainer without a jail does: derive the item, hand every completion to the stock scorer."""
+    """Derive the item and score all completions with the original scorer, as a trainer without a jail."""
     families = harness.swarm.manifest.suite.families
     scorers: dict[str, Any] = {}
     rewards = []
@@ -151,15 +149,15 @@ def _stock(
 
 
 async def load_rate(seconds: float) -> LoadRate:
-    """Measure honest verification alone and under hostile load, in turn, each time in the other order."""
+    """Measure honest verification without and with hostile load, in turn, with alternating order."""
     strangers = [BenchAuthor(100 + number) for number in range(HOSTILE_AUTHORS)]
     async with open_harness(strangers) as harness:
         honest = cycle(
             _honest(harness, BenchAuthor(1), MAX_REMEMBERED + 256)
-        )  # forgotten before it comes again
+        )  # removed before it is received again
         hostile, phase = iter(_hostile(harness, strangers, seconds)), seconds / ROUNDS
         calm, loaded, offered = [], [], [0]
-        await _measure(harness, honest, phase, iter(()), offered)  # a node that runs is warm
+        await _measure(harness, honest, phase, iter(()), offered)  # warm-up, as in a running node
         for number in range(ROUNDS):
             for is_loaded in (number % 2 == 0, number % 2 == 1):
                 if is_loaded:
@@ -179,7 +177,7 @@ async def load_rate(seconds: float) -> LoadRate:
 
 
 async def _settled(harness: BenchHarness) -> None:
-    """Wait until no audit of hostile messages is left that would disturb the calm measurement."""
+    """Wait until all audits of hostile messages are done, so that they do not affect the next measurement."""
     while len(harness.engine.audits):
         await trio.sleep(TICK_SECONDS)
 
@@ -191,7 +189,7 @@ async def _measure(
     hostile: Iterator[bytes],
     offered: list[int],
 ) -> tuple[float, float]:
-    """Return the rollouts verified per second, and the longest pause of the event loop meanwhile."""
+    """Return the rollouts verified per second, and the longest pause of the event loop."""
     pauses = [0.0]
     done = 0
     async with trio.open_nursery() as nursery:
@@ -216,7 +214,7 @@ async def _watch(pauses: list[float]) -> None:
 
 
 def _hostile(harness: BenchHarness, strangers: Sequence[BenchAuthor], seconds: float) -> list[bytes]:
-    """Return genuinely signed rollouts with hostile answers, of many authors, enough for the time."""
+    """Return validly signed rollouts with hostile answers, of many authors, enough for the duration."""
     families = len(harness.swarm.manifest.suite.families)
     count = int(2 * seconds * HOSTILE_ANSWERS_PER_SECOND / len(HOSTILE)) + 1
     return [
@@ -228,7 +226,7 @@ def _hostile(harness: BenchHarness, strangers: Sequence[BenchAuthor], seconds: f
 
 
 async def _offer(harness: BenchHarness, messages: Iterator[bytes], offered: list[int]) -> None:
-    """Hand in messages at the hostile rate, as the transport does, until cancelled."""
+    """Submit messages at the hostile rate, as the transport does, until cancelled."""
     due = time.perf_counter()
     for message in messages:
         due += len(HOSTILE) / HOSTILE_ANSWERS_PER_SECOND

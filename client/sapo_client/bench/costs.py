@@ -1,4 +1,4 @@
-"""What a step of a benchmark costs, and the memory that it takes."""
+"""Time, size, gas and peak memory of a benchmark's steps."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from typing import Final
 
 _PROCESS: Final = Path("/proc/self")
 _RESET_PEAK: Final = "5"
-"""Written to ``clear_refs``, it sets the peak to what the process holds now; see proc(5)."""
+"""Value that, written to ``clear_refs``, resets the peak to the process's current memory; see proc(5)."""
 
 
 @dataclass(slots=True)
 class StepCost:
-    """What one step costs; None where a figure does not apply.
+    """Cost of one step; None for a figure that does not apply.
 
     Attributes:
-        step: in words.
-        message_bytes: the message, the answer or the call data.
-        page_bytes: all pages of the message together.
-        gas: of the transaction.
+        step: description of the step.
+        message_bytes: size of the message, the answer or the call data.
+        page_bytes: total size of the message's pages.
+        gas: gas of the transaction.
         seconds: processor time.
-        grown_mebibytes: peak of the process's memory above what it held before the step; None where the
-            system does not tell.
+        grown_mebibytes: peak of the process's memory minus its memory before the step; None if the system
+            does not report it.
     """
 
     step: str
@@ -38,7 +38,7 @@ class StepCost:
 
 @contextmanager
 def measured(step: str) -> Iterator[StepCost]:
-    """Yield the cost of a step, whose time and memory are those of the block."""
+    """Yield the cost of a step; time and memory of the block are added at its end."""
     cost, before, began = StepCost(step), reset_peak(), time.process_time()
     yield cost
     cost.seconds, after = time.process_time() - began, peak_mebibytes()
@@ -46,7 +46,7 @@ def measured(step: str) -> Iterator[StepCost]:
 
 
 def reset_peak() -> float | None:
-    """Begin to measure the peak anew; return what the process holds, None where the system does not tell."""
+    """Reset the peak; return the process's current memory, None if the system does not report it."""
     if not _PROCESS.exists():
         return None
     (_PROCESS / "clear_refs").write_text(_RESET_PEAK)
@@ -54,7 +54,7 @@ def reset_peak() -> float | None:
 
 
 def peak_mebibytes() -> float | None:
-    """Return the most memory that this process held since the last reset, None where nothing tells it."""
+    """Return this process's peak memory since the last reset; None if the system does not report it."""
     if not _PROCESS.exists():
         return None
     lines = (_PROCESS / "status").read_text().splitlines()

@@ -1,7 +1,7 @@
-"""A small swarm that runs for long: memory, files and disk of its nodes over time.
+"""Long run of a small swarm: memory, open files and disk usage of its nodes over time.
 
-The nodes are ordinary `sapo join` processes with small batches and short epochs, so that what an epoch
-leaves behind is seen within minutes. Everything is read from ``/proc`` and the data directories.
+The nodes are ordinary `sapo join` processes with small batches and short epochs, so that growth per epoch is
+visible within minutes. All figures are read from ``/proc`` and the data directories.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _START_SECONDS: Final = 120.0
 _STOP_SECONDS: Final = 60.0
 
 _LIMITS: Final = Limits(slots_per_epoch=100_000, max_completions=8, points_per_epoch=512)
-"""More slots than a node can use: no node waits for an epoch."""
+"""Limits with more slots than a node can use, so that no node waits for the next epoch."""
 
 _SETTINGS: Final = """
 identity = {identity}
@@ -65,8 +65,8 @@ class EnduranceTerms:
     Attributes:
         seconds: its length.
         epoch_seconds: length of an epoch by the nodes' clock.
-        sample_seconds: between two looks at the nodes.
-        speed: seconds that the nodes' clock shows in a second.
+        sample_seconds: interval between two samples.
+        speed: seconds of the nodes' clock per real second.
     """
 
     nodes: int = 2
@@ -83,12 +83,12 @@ class EnduranceSample:
     """One node at one moment.
 
     Attributes:
-        seconds: since the start.
-        step: of its policy.
-        accepted: rollouts of others that it has admitted.
+        seconds: time since the start.
+        step: training step of its policy.
+        accepted: number of others' rollouts that it has admitted.
         node_bytes: resident memory of its own process.
         learner_bytes: resident memory of its child processes, learner and checkers.
-        files: open file descriptors of its own process.
+        files: number of open file descriptors of its own process.
         database_bytes: size of its databases with their logs.
         events_bytes: size of its event files and logs.
         folder_bytes: size of its data directory.
@@ -108,13 +108,13 @@ class EnduranceSample:
 
 @dataclass(frozen=True, slots=True)
 class EnduranceTrend:
-    """How a figure of one node went on in the second half of a run.
+    """Trend of one node's figure in the second half of a run.
 
     Attributes:
-        first: its value at the start of that half.
-        last: its value at the end.
-        per_hour: slope of the regression line.
-        per_thousand_steps: the same by steps.
+        first: value at the start of that half.
+        last: value at the end.
+        per_hour: slope of the regression line over time.
+        per_thousand_steps: slope of the regression line over steps.
     """
 
     figure: str
@@ -128,10 +128,10 @@ class EnduranceTrend:
 def endure(
     folder: Path, terms: EnduranceTerms, note: Callable[[EnduranceSample], None]
 ) -> list[EnduranceSample]:
-    """Run a swarm of nodes; return what was seen of them.
+    """Run a swarm of nodes; return all samples.
 
     Args:
-        note: takes each sample at once.
+        note: called with each sample when it is taken.
     """
     samples: list[EnduranceSample] = []
     with _swarm(folder, terms) as nodes:
@@ -171,7 +171,7 @@ def trends(samples: Sequence[EnduranceSample]) -> list[EnduranceTrend]:
 
 
 def look(node: int, seconds: float, pid: int, data: DataDir) -> EnduranceSample:
-    """Return what can be seen of a running node now."""
+    """Return a sample of a running node."""
     status = _status(data)
     below = list(children(pid))
     sizes = {path: size for path in data.root.rglob("*") if (size := _size(path))}
@@ -192,7 +192,7 @@ def look(node: int, seconds: float, pid: int, data: DataDir) -> EnduranceSample:
 
 
 def resident_bytes(pid: int) -> int:
-    """Return the resident memory of a process, 0 if it has ended."""
+    """Return the resident memory of a process in bytes; 0 if it has ended."""
     with suppress(OSError):
         for line in Path(f"/proc/{pid}/status").read_text().splitlines():
             if line.startswith("VmRSS:"):
@@ -201,14 +201,14 @@ def resident_bytes(pid: int) -> int:
 
 
 def open_files(pid: int) -> int:
-    """Return the number of open file descriptors of a process, 0 if it has ended."""
+    """Return the number of open file descriptors of a process; 0 if it has ended."""
     with suppress(OSError):
         return len(list(Path(f"/proc/{pid}/fd").iterdir()))
     return 0
 
 
 def children(pid: int) -> Iterator[int]:
-    """Yield the ids of all processes below one."""
+    """Yield the ids of all descendants of a process."""
     with suppress(OSError):
         for thread in Path(f"/proc/{pid}/task").iterdir():
             for child in map(int, (thread / "children").read_text().split()):
@@ -217,7 +217,7 @@ def children(pid: int) -> Iterator[int]:
 
 
 def _size(path: Path) -> int:
-    with suppress(OSError):  # rotated or replaced in this moment
+    with suppress(OSError):  # rotated or replaced concurrently
         return path.stat().st_size if path.is_file() else 0
     return 0
 

@@ -1,4 +1,4 @@
-"""What a failed program's standard error says of the cause."""
+"""The cause of a failure in a program's standard error."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _CAUSE: Final = re.compile(
 
 
 def failure_line(stderr: str) -> str:
-    """Return the line that names the cause of a failure: of an exception or an error, else the last one.
+    """Return the line that names the cause of a failure: an exception or an error, else the last line.
 
     Libraries print warnings as the interpreter exits, after its traceback, and `sapo` prints a hint.
     """

@@ -1,7 +1,7 @@
-"""`python -m sapo_client.bench.fast_clock ORIGIN SPEED ...`: `sapo ...` with a wall clock that runs faster.
+"""`python -m sapo_client.bench.fast_clock ORIGIN SPEED ...`: `sapo ...` with an accelerated wall clock.
 
-What a node does by the time of day, epochs, pruning and history, happens as often as the clock says. What it
-measures, deadlines and pauses, has the monotonic clock and is as long as ever.
+Everything that follows the time of day (epochs, pruning, history) happens as often as this clock says.
+Deadlines and pauses use the monotonic clock, and keep their real length.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from importlib.metadata import entry_points
 
 
 def fast_clock(origin: float, speed: float, real: Callable[[], float] = time.time) -> Callable[[], float]:
-    """Return a clock that shows ``origin`` at that moment and from then on runs ``speed`` times as fast.
+    """Return a clock that is equal to the real one at ``origin`` and runs ``speed`` times as fast.
 
     Args:
         origin: Unix seconds.
-        speed: seconds it shows in a second.
-        real: the clock that it follows.
+        speed: seconds of this clock per real second.
+        real: the real clock.
     """
     return lambda: origin + (real() - origin) * speed
 
 
 def main() -> None:
-    """Run the command line behind the two numbers with that clock."""
+    """Run the command line that follows the two numbers with that clock."""
     origin, speed, *arguments = sys.argv[1:]
     time.time = fast_clock(float(origin), float(speed))
     [command] = entry_points(group="console_scripts", name="sapo")
     sys.argv = ["sapo", *arguments]
-    command.load()()  # after the clock: modules keep `time.time` as they find it
+    command.load()()  # only now: modules may store `time.time` when they are imported
 
 
 if __name__ == "__main__":

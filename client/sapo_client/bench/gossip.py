@@ -1,4 +1,4 @@
-"""Gossip between processes over TCP on this machine, beside py-libp2p as it comes, in the same run."""
+"""Gossip between processes over TCP on this machine, compared with unchanged py-libp2p in the same run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sapo_client.errors import ExitCode, SapoError
 from sapo_client.testnet.processes import python
 
 SETTLE_SECONDS: Final = 3.0
-"""Time in which the meshes form before the first message, and the last one arrives."""
+"""Time before the first message, in which the meshes form, and after the last one, in which it arrives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +24,11 @@ class GossipTerms:
     """Settings of a run.
 
     Attributes:
-        peers: processes; each is connected to all others.
-        messages: number that each one publishes.
-        pause_seconds: between two messages of one process.
-        message_bytes: length of a message; 4 KiB is a group of eight short completions.
-        rounds: of both kinds, in turn.
+        peers: number of processes; each is connected to all others.
+        messages: number of messages that each process publishes.
+        pause_seconds: time between two messages of one process.
+        message_bytes: size of a message; 4 KiB is a group of eight short completions.
+        rounds: number of rounds of each kind, in turn.
     """
 
     peers: int = 8
@@ -39,19 +39,19 @@ class GossipTerms:
 
     @property
     def due(self) -> int:
-        """Deliveries of a round: each message to each other process once."""
+        """Expected number of deliveries of a round: each message once to each other process."""
         return self.peers * (self.peers - 1) * self.messages
 
 
 @dataclass(frozen=True, slots=True)
 class GossipRate:
-    """What one kind of peers came to in one round.
+    """Results of one kind of peers in one round.
 
     Attributes:
-        delivery: share of the deliveries that were due.
+        delivery: share of the expected deliveries.
         p50_seconds: median time from publishing to delivery.
-        p99_seconds: the time that 99 % of the deliveries kept.
-        cpu_seconds: processor time of all processes for one delivery, forwarding and upkeep included.
+        p99_seconds: 99th percentile of this time.
+        cpu_seconds: processor time of all processes per delivery, including forwarding and maintenance.
     """
 
     kind: str
@@ -62,12 +62,12 @@ class GossipRate:
 
 
 def gossip_rates(terms: GossipTerms) -> list[GossipRate]:
-    """Return one rate for each kind and round, in the order of measurement."""
+    """Return the results of each kind and round, in the order of measurement."""
     return [gossip_rate(kind, terms) for _ in range(terms.rounds) for kind in KINDS]
 
 
 def gossip_rate(kind: str, terms: GossipTerms) -> GossipRate:
-    """Let processes of one kind gossip; return what came of it.
+    """Let processes of one kind gossip for one round; return the results.
 
     Raises:
         SapoError: a process ended.
@@ -95,7 +95,7 @@ def gossip_rate(kind: str, terms: GossipTerms) -> GossipRate:
 
 
 def _wait_for_last(peers: Sequence[_Process], due: int) -> None:
-    """Return once all deliveries that are due came, or none came any more."""
+    """Wait until all expected deliveries have arrived, or no more arrive."""
     before, now = -1, 0
     while before < now < due:
         time.sleep(SETTLE_SECONDS)

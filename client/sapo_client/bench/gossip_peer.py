@@ -1,7 +1,7 @@
 """`python -m sapo_client.bench.gossip_peer KIND SEED`: one process of the gossip benchmark.
 
-It takes orders as JSON lines on standard input and answers each with one on standard output: ``dial``, then
-``publish``, then ``count`` as often as it likes, then ``report``. Nothing else of a node runs here.
+It reads commands as JSON lines on standard input and answers each with one on standard output: ``dial``, then
+``publish``, then ``count`` any number of times, then ``report``. No other part of a node runs in it.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ async def sapo_peer(seed: bytes, heard: Heard) -> AsyncIterator[GossipPeer]:
 
 @asynccontextmanager
 async def bare_peer(seed: bytes, heard: Heard) -> AsyncIterator[GossipPeer]:
-    """Open py-libp2p as it comes: its host with Noise and yamux, its gossipsub with the same mesh.
+    """Open unchanged py-libp2p: its host with Noise and yamux, its gossipsub with the same mesh sizes.
 
     Messages are not signed, as in this project's transport, whose envelopes are.
     """
@@ -155,12 +155,12 @@ KINDS: Final[dict[str, Callable[[bytes, Heard], AbstractAsyncContextManager[Goss
 
 
 def stamped(length: int) -> bytes:
-    """Return a message of that many bytes that begins with the time; the rest is random."""
+    """Return a message of ``length`` bytes that begins with the time; the rest is random."""
     return time.monotonic_ns().to_bytes(_HEADER_BYTES, "big") + os.urandom(length - _HEADER_BYTES)
 
 
 async def run(kind: str, seed: bytes) -> None:
-    """Take orders until standard input ends."""
+    """Execute commands until standard input ends."""
     delays: list[float] = []
 
     def heard(message: bytes) -> None:
@@ -192,7 +192,7 @@ async def run(kind: str, seed: bytes) -> None:
 
 
 def say(**fields: object) -> None:
-    """Answer an order."""
+    """Write the answer to a command."""
     print(json.dumps(fields), flush=True)
 
 

@@ -1,4 +1,4 @@
-"""A node's path from gossip to verification, with its real parts; it has no peers and trains nothing."""
+"""A node's path from gossip to verification, with its real parts, but without peers and training."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ OWNER: Final = BenchAuthor(0)
 
 @dataclass
 class BenchHarness:
-    """One node's engine, fed by hand."""
+    """One node's engine, which receives messages from the benchmark."""
 
     swarm: BenchSwarm
     engine: Engine
@@ -86,7 +86,7 @@ def _telemetry(swarm: BenchSwarm, events: EventLog) -> Telemetry:
 
 
 def _gossip(swarm: BenchSwarm, engine: Engine, telemetry: Telemetry) -> GossipHandlers:
-    """Return handlers without peers: messages are handed to them."""
+    """Return handlers without peers; the benchmark passes messages to them."""
     clock = partial(float, swarm.now_seconds)
     transport = MemoryTransport(
         MemoryHub(), peer_id_from_key(OWNER.node), on_bug=Supervisor(telemetry.events).note_bug

@@ -29,21 +29,21 @@ AUDITORS: Final = 4
 QUORUM: Final = 3
 
 SWARMS: Final = ((16, 1), (16, 512), (1024, 1), (1024, 512))
-"""Accounts, and points of each, epoch by epoch."""
+"""Number of accounts, and points of each account, by epoch."""
 
 CLAIMANTS: Final = (0, 1)
 
 BIND_TARGET, EPOCH_TARGET, CLAIM_TARGET = 120_000, 150_000, 100_000
 
 RL_SWARM_FIRST, RL_SWARM_LATER = 98_472, 81_372
-"""One node's submission of one round's reward, as rl-swarm's coordinator stores it; every node sends its own.
+"""Gas of one node's submission of one round's reward to rl-swarm's coordinator; every node sends its own.
 
-Measured on an in-process EVM: solc 0.8, optimiser at 10,000 runs, Cancun rules."""
+Measured on an in-process EVM: solc 0.8, optimiser with 10,000 runs, Cancun rules."""
 
 
 @dataclass(frozen=True, slots=True)
 class EpochGas:
-    """One epoch of a swarm, from its posting to an account's claim."""
+    """Gas of one epoch of a swarm, from its posting to an account's claim."""
 
     accounts: int
     rollouts: int
@@ -55,7 +55,7 @@ class EpochGas:
 
     @property
     def settled(self) -> int:
-        """Gas that the epoch costs the swarm, without claims."""
+        """Gas of the epoch without claims."""
         return self.post + self.finalise
 
 
@@ -175,7 +175,7 @@ class LedgerChain:
         return self.send(self.ledger.address, self.posting(EpochApproval(0, root))), self.finalise()
 
     def enrol(self, accounts: Iterable[Account]) -> None:
-        """Let accounts claim from now on, as their registration does."""
+        """Enrol accounts for claims, as a registration does."""
         distributor = Distributor(self.rpc, self.deployment.distributor)
         for account in accounts:
             self.send(distributor.address, distributor.enrol(account))
@@ -219,7 +219,7 @@ def address_of(keys: LocalAccount) -> Account:
 
 
 def _account(number: int) -> Account:
-    """Return an account whose address is spread evenly, as addresses are: the length of a proof shows it."""
+    """Return an account with a pseudo-random address, because the length of a proof depends on addresses."""
     return Account(_digest(f"account {number}")[:20])
 
 

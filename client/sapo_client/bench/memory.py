@@ -1,7 +1,7 @@
-"""Peak of memory that validating one message allocates, beside the message itself.
+"""Peak of memory allocated by the validation of one message, without the message itself.
 
-All of Python's allocations count, every copy of a payload included; buffers inside SQLite and the transport
-do not.
+All allocations of Python count, including every copy of a payload; buffers of SQLite and the transport do
+not.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MOST: Final = MAX_ENVELOPE_BYTES - 5
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """Memory that validating one message takes."""
+    """Peak memory of the validation of one message."""
 
     message_bytes: int
     peak_bytes: int
@@ -60,7 +60,7 @@ def admission_memory() -> dict[str, Peak]:
 def peak(prepare: Callable[[], Validate], message: bytes) -> Peak:
     """Return the peak of validating a message with fresh state.
 
-    An earlier validation, with state of its own, makes the allocations that happen once per process.
+    An earlier validation with separate state makes the allocations that happen once per process.
     """
     with suppress(RemoteProtocolError):
         prepare()(message)
@@ -128,7 +128,7 @@ def _proofs(swarm: BenchSwarm, author: BenchAuthor) -> dict[str, bytes]:
 
 
 def _lists(swarm: BenchSwarm, author: BenchAuthor) -> dict[str, bytes]:
-    """Return the longest tally and proposal, valid and forged, and lists of as many values as decode."""
+    """Return the longest tally and proposal, valid and forged, and lists of the maximum number of values."""
     accounts = sorted(Account(sha256(b"%d" % number).digest()[:20]) for number in range(MAX_PAGE_ROWS))
     points = tuple((account, 1 << 40) for account in accounts)
     shares = tuple(Share(account, 1 << 40, 1 << 50) for account in accounts)

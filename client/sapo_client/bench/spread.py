@@ -1,4 +1,4 @@
-"""Several measurements of one quantity: their median and their range are reported."""
+"""Median and range of several measurements of one quantity."""
 
 from __future__ import annotations
 

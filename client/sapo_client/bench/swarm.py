@@ -24,10 +24,10 @@ from sapo_verification.admission.rollouts import Admission
 from sapo_verification.suites.catalogue import NANO_DEFAULT, REASONING_GYM, family
 
 SLOTS: Final = 1 << 20
-"""Enough slots for every measurement."""
+"""Number of slots per epoch; enough for every measurement."""
 
 GROUP: Final = 8
-"""Completions of a rollout, the paper's group size."""
+"""Number of completions of a rollout, as in the paper."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Cost of a training step: our learner and the peers that one could use instead.
+"""Cost of a training step: our learner compared with other training libraries (peers).
 
 All do the same work: one random model of the bundled policy's shape, the same prompts, eight groups of eight
 completions of at most 64 tokens, one optimizer step, one thread. Each contestant runs in its own process,
@@ -32,14 +32,14 @@ from sapo_client.lab.pretrain import SHAPES
 
 OWN: Final = "sapo"
 BACKENDS: Final = {"own": "sapo-swarm", "generate": "transformers", "vllm": "vllm"}
-"""Our learner's ways to sample with the package that each needs; those not installed are left out."""
+"""Our learner's sampling backends with the package that each needs; those not installed are left out."""
 
 INSTALLATION_HINT: Final = "an environment needs a package index and 3 GB; `--peers` leaves contestants out"
 PEER_HINT: Final = "`-v` shows its whole output; `--peers` leaves contestants out"
 OWN_HINT: Final = "`-v` shows its whole output"
 
 PEERS: Final = {"trl": "trl==1.16.0", "genrl": "gensyn-genrl==0.3.0"}
-"""Requirement of each peer, installed into its environment beside our releases of ``SHARED``."""
+"""Requirement of each peer, installed into its environment together with our releases of ``SHARED``."""
 
 VLLM_PEERS: Final = {"trl": "trl[vllm]==1.16.0"}
 """The same on a GPU, where TRL samples with vLLM in its own process (colocated)."""
@@ -60,13 +60,13 @@ class TrainCost:
     """Cost of one contestant: medians over all steps but the first of each round, which warms up.
 
     Attributes:
-        name: of the contestant.
+        name: name of the contestant.
         release: version of its package.
         seconds: processor seconds of a step; on a GPU wall time.
-        sampling_seconds: the part of it until all completions are decoded to text, updates of the sampler's
-            weights included.
-        tokens: completion tokens sampled in a step.
-        peak_mib: peak of resident memory, libraries included.
+        sampling_seconds: its part until all completions are decoded to text, including updates of the
+            sampler's weights.
+        tokens: number of completion tokens sampled in a step.
+        peak_mib: peak of resident memory, including libraries.
     """
 
     name: str
@@ -79,7 +79,7 @@ class TrainCost:
 
 @dataclass(frozen=True, slots=True)
 class _Contestant:
-    """Program to measure, which reads the work from its standard input, and advice if it fails."""
+    """Program to measure, which reads its work from standard input, and a hint for errors."""
 
     name: str
     release: str
@@ -92,15 +92,15 @@ class Load:
     """Work of every contestant.
 
     Attributes:
-        steps: of a round.
+        steps: number of steps of a round.
         rounds: number of turns of each contestant.
-        informative: how many of a step's groups have an advantage.
-        bfloat16: matrix products in bfloat16, TRL's default; genrl keeps its weights in bfloat16, too.
-        device: cpu or cuda, where our learner computes in bfloat16 by default.
-        shape: of the random model, a name in ``pretrain.SHAPES``.
-        lora_rank: of adapters; 0 trains all parameters.
-        trains: whether steps are trained, not only sampled.
-        memory_gib: for all that our learner has on the device, the model included; None: what is free.
+        informative: number of a step's groups that have an advantage.
+        bfloat16: matrix products in bfloat16, TRL's default; genrl also keeps its weights in bfloat16.
+        device: cpu or cuda; on cuda our learner computes in bfloat16 by default.
+        shape: shape of the random model, a name in ``pretrain.SHAPES``.
+        lora_rank: rank of adapters; 0 trains all parameters.
+        trains: whether to train, not only to sample.
+        memory_gib: limit of our learner's memory on the device, including the model; None: the free memory.
     """
 
     steps: int = 24
@@ -176,7 +176,7 @@ def releases() -> dict[str, str]:
 
 
 def own_backends(load: Load, installed: Mapping[str, str]) -> dict[str, str]:
-    """Return the backends whose package is installed, each with why it is left out; empty: it is measured.
+    """Return the backends whose package is installed, each with the reason to leave it out, or an empty text.
 
     Args:
         load: the work.
@@ -197,13 +197,13 @@ def _reason(backend: str, load: Load, release: str) -> str:
         return ""
     if load.memory_gib is not None:
         return "its engine has a copy of the model of its own, which --memory-gib does not count"
-    # a build has one device, which vLLM itself tells by the same part of its version
+    # a build supports one device, which vLLM itself reads from the same part of its version
     built_for = "cpu" if "cpu" in release.partition("+")[2] else "cuda"
     return "" if built_for == load.device else f"vLLM {release} is not built for --device {load.device}"
 
 
 def _own(load: Load, notify: Callable[[str], None]) -> list[_Contestant]:
-    """Return our learner, once for each backend that can do the work; the others are told."""
+    """Return our learner, once for each backend that can do the work; ``notify`` is told about the others."""
     script = (sys.executable, "-m", "sapo_client.bench.train_own")
     found = own_backends(load, releases())
     for backend, reason in found.items():
@@ -267,7 +267,7 @@ def _environment(folder: Path, requirement: str, notify: Callable[[str], None]) 
 
 
 def _public(release: str) -> str:
-    """Return a release without its local part, as +cpu."""
+    """Return a release without its local part, such as +cpu."""
     return release.partition("+")[0]
 
 

@@ -20,7 +20,7 @@ from genrl.trainer.grpo_trainer import GRPOLanguageTrainerModule, GRPOTrainerCon
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 PLAIN_TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
-"""genrl always applies a chat template; with this one a prompt stays as it is."""
+"""genrl always applies a chat template; this one does not change a prompt."""
 
 
 class MeasuredTrainer(GRPOLanguageTrainerModule):  # type: ignore[misc]
@@ -60,7 +60,8 @@ def _until_end(row: torch.Tensor, end: int) -> int:
 
 
 def rewards(state: GameState, informative: int) -> dict[Any, dict[Any, list[list[float]]]]:
-    """Return digits in hundreds, 0 beyond the first ``informative`` items, by agent, item and node."""
+    """Return the number of digits divided by 100, 0 after the first ``informative`` items, by agent, item and
+    node."""
     return {
         agent: {
             item: [[_digits(text) * (index < informative) for text in node] for node in nodes]

@@ -23,16 +23,16 @@ from sapo_client.learner.trainer import Trainer
 
 
 def reward(completion: Completion, vocabulary: int) -> float:
-    """Return the number of digits in hundreds, which varies enough for every group to have an advantage.
+    """Return the number of digits divided by 100, which varies enough for every group to have an advantage.
 
-    Token ids beyond the tokenizer's vocabulary have no text; every even one of them counts like a digit.
+    Token ids beyond the tokenizer's vocabulary have no text; every even one of them counts as a digit.
     """
     beyond = sum(token >= vocabulary and token % 2 == 0 for token in completion.tokens)
     return (sum(map(str.isdigit, completion.text)) + beyond) / 100
 
 
 def generator(policy: Policy, backend: str, *, bfloat16: bool | None) -> Generator:
-    """Return the generator of a backend, whichever the learner would choose by itself."""
+    """Return the generator of a backend, regardless of the learner's own choice."""
     if backend == "vllm":
         from sapo_client.learner.vllm_generator import VllmGenerator
 
@@ -78,9 +78,9 @@ def groups_of(
 
 
 def hold_to(limit_gib: float, device: str) -> None:
-    """Let PyTorch reserve no more than a limit on a GPU; an allocation beyond it is out of memory.
+    """Limit the memory that PyTorch reserves on a GPU; an allocation above the limit fails as out of memory.
 
-    Memory that PyTorch does not allocate, as CUDA's own context, is not counted. On a CPU nothing is held.
+    Memory that PyTorch does not allocate, such as CUDA's context, is not counted. On a CPU there is no limit.
     """
     if device == "cuda":
         card = torch.cuda.mem_get_info()[1]
@@ -88,10 +88,10 @@ def hold_to(limit_gib: float, device: str) -> None:
 
 
 def memory_beside(policy: Policy, limit_gib: float) -> int:
-    """Return the bytes that a limit leaves for training beside the loaded model, or those free if fewer.
+    """Return the bytes for training: a limit minus the loaded model, or the free memory if that is less.
 
     Raises:
-        SapoError: the model alone takes more.
+        SapoError: the model alone is larger than the limit.
     """
     tensors = [*policy.model.parameters(), *policy.model.buffers()]
     model = sum(each.nbytes for each in tensors)
@@ -106,7 +106,7 @@ def memory_beside(policy: Policy, limit_gib: float) -> int:
 
 
 def opened(work: dict[str, Any]) -> tuple[Policy, LearnerSettings]:
-    """Load the policy of a work, within its limit of memory, with the settings to train it."""
+    """Load the policy within the memory limit, with the settings to train it."""
     limit = work["memory_gib"]
     settings = LearnerSettings(
         model=work["model"],

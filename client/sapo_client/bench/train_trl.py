@@ -65,7 +65,7 @@ def main() -> None:
     """Train; print the cost of every step."""
     work = json.load(sys.stdin)
     torch.set_num_threads(1)
-    # what torchrun sets for one process, which TRL's colocated engine asks for
+    # the variables that torchrun sets for one process; TRL's colocated engine needs them
     alone = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1"}
     if work["device"] == "cuda":
         os.environ.update({**alone, "MASTER_PORT": "29511"})

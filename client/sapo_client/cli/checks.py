@@ -15,6 +15,7 @@ from sapo_client.paths import DataDir
 
 if TYPE_CHECKING:
     from sapo_client.config import Config
+    from sapo_client.learner.loading.weights import UnusedWeights
     from sapo_client.learner.sizing.fit import LearnerFit
 
 State = Literal["ok", "warn", "fail"]
@@ -116,8 +117,9 @@ def check_model(config: Config) -> Iterator[Check]:
     learner = config.learner
     if learner.model in PACKAGED or not learner.trains:
         return
+    from sapo_client.learner.loading.tokenizers import has_chat_template
     from sapo_client.learner.sizing.presets import COMPLETION_BYTES, completion_tokens, level_for
-    from sapo_client.learner.sizing.skeleton import has_chat_template, make_skeleton, shape_of
+    from sapo_client.learner.sizing.skeleton import make_skeleton, shape_of
 
     try:
         shape = shape_of(make_skeleton(learner.model))
@@ -125,9 +127,9 @@ def check_model(config: Config) -> Iterator[Check]:
             COMPLETION_BYTES[level_for(shape.parameters)], shape.vocabulary, shape.window
         )
         tokens = learner.max_new_tokens or wanted
-        found = _fit(config, tokens)
+        found, unused = _fit(config, tokens), None
         if learner.backend != "tinker":  # its server has the weights
-            _check_weights(config)
+            unused = _check_weights(config)
         templated = has_chat_template(learner.model)
     except SapoError as error:
         yield Check("model", "fail", error.text, error.hint)
@@ -141,6 +143,8 @@ def check_model(config: Config) -> Iterator[Check]:
         hint = "a model without chat template gets the bare prompt; instruction-tuned ones learn faster"
         words = f"{size}, without chat template; tasks of level {found.level} suit it"
         yield Check("model", "warn", words, hint)
+    if unused is not None:
+        yield Check("weights", "warn", unused.text, unused.hint)
     planned, parts = found.estimate.peak / GIB, found.estimate.in_words()
     plan = f"{planned:.1f} GiB planned, {found.free / GIB:.1f} free; {parts}"
     yield Check("memory", "ok" if found.fits else "fail", plan, "" if found.fits else found.hint)
@@ -171,8 +175,12 @@ def _fit(config: Config, tokens: int) -> LearnerFit:
     )
 
 
-def _check_weights(config: Config) -> None:
-    """Raise the error that the learner would raise about the model's weights, tokenizer or chat template."""
+def _check_weights(config: Config) -> UnusedWeights | None:
+    """Return the weights that the learner would not use.
+
+    Raises:
+        SapoError: what the learner would raise about the model's weights, tokenizer or chat template.
+    """
     from sapo_client.learner.loading.folder import check_folder
     from sapo_client.learner.ranks.serving import quiet_libraries
     from sapo_client.learner.sizing.skeleton import quantisation_of, require_trainable
@@ -180,7 +188,7 @@ def _check_weights(config: Config) -> None:
     quiet_libraries()
     model = config.learner.model
     require_trainable(model, config.learner.lora_rank)
-    check_folder(model, quantisation_of(model))
+    return check_folder(model, quantisation_of(model))
 
 
 def check_advantage(data: DataDir) -> Iterator[Check]:

@@ -161,7 +161,7 @@ def run(
         canary=canary,
     )
     chosen = arms_named(arms.split(",") if arms else list(ARMS))
-    from sapo_client.lab.campaign import conduct  # loads PyTorch: arms are checked first
+    from sapo_client.lab.campaign import execute_runs  # loads PyTorch: arms are checked first
     from sapo_client.lab.simulate import manifest_of
     from sapo_client.lab.store import ExperimentStore
 
@@ -171,7 +171,7 @@ def run(
     done = {each: plan.rounds if store.is_whole(each) else 0 for each in runs}
     with rounds_bar(done, is_hidden=_is_hidden(common)) as (_, progress):
         if ray is None:
-            conduct(store, runs, jobs or os.cpu_count() or 1, progress)
+            execute_runs(store, runs, jobs or os.cpu_count() or 1, progress)
         else:
             from sapo_client.lab.cluster.runs import conduct_on_cluster
 
@@ -240,7 +240,7 @@ def attack(
     runs = campaign.runs(chosen, seeds_of(seeds))
     done = {run: run.plan.rounds if store.is_whole(run) else 0 for store, each in runs for run in each}
     with rounds_bar(done, is_hidden=_is_hidden(common)) as (_, progress):
-        campaign.conduct(runs, jobs or os.cpu_count() or 1, progress)
+        campaign.execute_runs(runs, jobs or os.cpu_count() or 1, progress)
     page = write_attack_report(campaign)
     common.output.emit({"folder": str(out), "runs": len(done), "page": str(page)}, f"wrote {page}")
 
@@ -274,7 +274,7 @@ def islands(
     done = {run: run.plan.rounds if store.is_whole(run) else 0 for store, run in runs}
     if not so_far:
         with rounds_bar(done, is_hidden=_is_hidden(common)) as (_, progress):
-            campaign.conduct(jobs or os.cpu_count() or 1, progress)
+            campaign.execute_runs(jobs or os.cpu_count() or 1, progress)
     page = write_islands(campaign)
     results = IslandResults(campaign)
     common.output.emit(document(results), Grid(COLUMNS, summary(results)), f"wrote {page}")

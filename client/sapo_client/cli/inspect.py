@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from sapo_client.cli.keys import show_identity
+from sapo_client.cli.live.formatting import lead_text
 from sapo_client.cli.options import Common, IdentityOption, command
 from sapo_client.cli.render import Grid, Pairs
 
@@ -14,14 +15,17 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from sapo_client.errors import SapoError
+    from sapo_client.observe.control_client import NodeSilent
     from sapo_client.observe.health import HealthReport
     from sapo_client.observe.reports import (
         ChangeReport,
         EndpointReport,
+        HeldOutReport,
         IslandsReport,
         RolloutReport,
         StatusReport,
     )
+    from sapo_client.observe.starting import StartingNode
     from sapo_client.paths import DataDir
 
     Report = TypeVar("Report", bound=BaseModel)
@@ -100,11 +104,17 @@ def stop(
     common: Common,
     finish: Annotated[bool, typer.Option("--finish", help="Let the current round end first.")] = False,
 ) -> None:
-    """Stop the running node after it has drained and saved a checkpoint."""
+    """Stop the running node after it has drained and saved a checkpoint; a start that waits ends at once."""
     from sapo_client.observe.control_client import ControlClient
 
     answer = ControlClient(common.data()).stop(finish=finish)
-    common.output.emit(answer, "stopping after the current round" if finish else "stopping")
+    common.output.emit(answer, _stopping(answer))
+
+
+def _stopping(answer: object) -> str:
+    """Return a node's answer to `sapo stop` in words."""
+    finishes = isinstance(answer, dict) and answer.get("finish")
+    return "stopping after the current round" if finishes else "stopping"
 
 
 def id_(
@@ -139,14 +149,14 @@ def _ask(data: DataDir, name: str, kind: type[Report]) -> Report:
 
 def _show_health(common: Common, data: DataDir) -> None:
     """Print the findings and end the process with the exit code of the node's health."""
-    from sapo_client.errors import ExitCode, SapoError
-    from sapo_client.observe.control_client import ControlClient
+    from sapo_client.errors import ExitCode
+    from sapo_client.observe.control_client import ControlClient, NodeSilent
 
     try:
         report = ControlClient(data).health()
-    except SapoError as error:
-        if (awaited := _health_of_awaited(data)) is None:
-            raise _or_starting(data, error) from error
+    except NodeSilent as error:
+        if (awaited := _health_of_awaited(error.starting)) is None:
+            raise _or_starting(error) from error
         report = awaited
     if common.as_json:
         common.output.emit(report.model_dump(mode="json"))
@@ -159,16 +169,18 @@ def _show_health(common: Common, data: DataDir) -> None:
 
 def _status(common: Common, data: DataDir) -> StatusReport:
     from sapo_client.errors import SapoError
+    from sapo_client.observe.control_client import NodeSilent
     from sapo_client.observe.reports import StatusReport, kept_status
 
     try:
         return _ask(data, "status", StatusReport)
     except SapoError as error:
+        starting = error.starting if isinstance(error, NodeSilent) else None
         kept = kept_status(data.status)
         if kept is None:
-            raise _or_starting(data, error) from error
-        common.output.note(f"{_why_down(data, error, kept)}; this is its status of {kept.updated}")
-        awaited = _health_of_awaited(data)
+            raise (error if starting is None else starting.error) from error
+        common.output.note(f"{_why_down(data, error, starting, kept)}; this is its status of {kept.updated}")
+        awaited = _health_of_awaited(starting)
         return (
             kept
             if awaited is None
@@ -176,30 +188,23 @@ def _status(common: Common, data: DataDir) -> StatusReport:
         )
 
 
-def _health_of_awaited(data: DataDir) -> HealthReport | None:
+def _health_of_awaited(starting: StartingNode | None) -> HealthReport | None:
     """Return the health of a node whose start waits; none of any other."""
     from sapo_client.observe.health import HealthReport
-    from sapo_client.observe.starting import starting_node
 
-    starting = starting_node(data)
     if starting is None or starting.waits_for is None:
         return None
     return HealthReport(healthy=False, state="starting", findings=(starting.waits_for.finding,))
 
 
-def _or_starting(data: DataDir, error: SapoError) -> SapoError:
+def _or_starting(error: NodeSilent) -> SapoError:
     """Return the error of a node that does not answer, or that it is starting."""
-    from sapo_client.observe.starting import starting_node
-
-    starting = starting_node(data)
-    return error if starting is None else starting.error
+    return error if error.starting is None else error.starting.error
 
 
-def _why_down(data: DataDir, error: SapoError, kept: StatusReport) -> str:
+def _why_down(data: DataDir, error: SapoError, starting: StartingNode | None, kept: StatusReport) -> str:
     """Return why a node does not answer, and the step at which it would resume."""
-    from sapo_client.observe.starting import starting_node
-
-    if (starting := starting_node(data)) is not None:
+    if starting is not None:
         return starting.error.text
     if kept.state != "killed":
         return error.text
@@ -222,11 +227,25 @@ def _status_rows(report: StatusReport) -> list[tuple[str, Any]]:
         ("model", f"{report.model} on {report.device}"),
         ("round", f"{report.round} (epoch {report.epoch}, step {report.step})"),
         ("reward", f"{cell_reward(report.reward)} now, {cell_reward(report.reward_start)} at the start"),
+        *_held_out_rows(report.held_out),
         *_exchange_rows(report),
         ("sampled", f"{report.sampled_own} own, {report.sampled_external} of others"),
         ("refused", refused),
         *_ledger_rows(report),
     ]
+
+
+def _held_out_rows(held_out: HeldOutReport | None) -> list[tuple[str, str]]:
+    """Return the results on held-out tasks, if there was a check."""
+    if held_out is None:
+        return []
+    first, check = cell_reward(held_out.reward_first), f"{held_out.items} tasks, step {held_out.step}"
+    rows = [("held out", f"{cell_reward(held_out.reward)}, {first} at the first check ({check})")]
+    if (copy := held_out.own_alone) is not None:
+        lead = lead_text(copy.lead, copy.lead_error)
+        made = f"a copy trained on own answers alone since step {copy.step}"
+        rows.append(("lead", f"{lead} over {made} ({cell_reward(copy.reward)})"))
+    return rows
 
 
 def _ledger_rows(report: StatusReport) -> list[tuple[str, Any]]:

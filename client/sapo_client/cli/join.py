@@ -7,7 +7,7 @@ import logging
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from sapo_client.node.roles import Roles
     from sapo_client.node.waiting import Waiting
     from sapo_client.observe.status import RoundSummary
+
+T = TypeVar("T")
 
 _LOG = logging.getLogger(__name__)
 
@@ -89,7 +91,7 @@ def join(
 
     It resumes from its last checkpoint. While the model's server does not answer or the disk is full, it
     reports that and waits. The first Ctrl-C finishes the round, saves a checkpoint and exits with 130; the
-    second one ends at once.
+    second one ends at once. `sapo stop` ends it from elsewhere, also while it waits.
     """
     from sapo_client import keystore
     from sapo_client.passphrase import PassphraseSource
@@ -134,11 +136,25 @@ def _settled(config: Config) -> Waiting:
     """Wait until the node has what it needs before its passphrase; return what waits for its start."""
     from sapo_client.locks import Lock
     from sapo_client.node.waiting import Waiting
+    from sapo_client.observe.starting import StopRequests
     from sapo_client.paths import DataDir
 
-    waiting = Waiting(Lock.of_directory(DataDir(config.data_dir)))
-    waiting.through(partial(_settle, config))
+    data = DataDir(config.data_dir)
+    waiting = Waiting(Lock.of_directory(data), stops=StopRequests(data))
+    _unless_stopped(waiting, partial(_settle, config))
     return waiting
+
+
+def _unless_stopped(waiting: Waiting, start: Callable[[], T]) -> T:
+    """Return what a start returns; end the command if the start was asked to end while it waited."""
+    from sapo_client.errors import ExitCode
+    from sapo_client.observe.starting import StopRequested
+
+    try:
+        return waiting.through(start)
+    except StopRequested:
+        typer.echo("stopped by `sapo stop` before it started", err=True)
+        raise typer.Exit(ExitCode.DONE) from None
 
 
 def _run(start: Callable[..., int], waiting: Waiting, roles: Roles | None) -> int:
@@ -147,7 +163,7 @@ def _run(start: Callable[..., int], waiting: Waiting, roles: Roles | None) -> in
     from sapo_client.observe.output import unblocked_output
 
     with unblocked_output():
-        return waiting.through(partial(start, roles=waiting.roles(roles or NO_ROLES)))
+        return _unless_stopped(waiting, partial(start, roles=waiting.roles(roles or NO_ROLES)))
 
 
 def _settle(config: Config) -> None:

@@ -17,9 +17,9 @@ from sapo_client.errors import ExitCode, SapoError
 
 if TYPE_CHECKING:
     from sapo_client.lab.economy import EconomyRow
-    from sapo_client.lab.ladders.swarm import LadderEpoch, Moved
-    from sapo_client.lab.quorum.conducts import QuorumStrategy
-    from sapo_client.lab.quorum.stage import QuorumOutcome
+    from sapo_client.lab.ladders.swarm import LadderAttackResult, LadderEpoch
+    from sapo_client.lab.quorum.simulation import QuorumOutcome
+    from sapo_client.lab.quorum.strategies import QuorumStrategy
     from sapo_client.lab.scale.plan import ScalePlan
     from sapo_client.lab.scale.report import ScaleReport
 
@@ -189,7 +189,7 @@ def economy(
 
 
 def _auditors(text: str) -> tuple[dict[str, Any], Grid]:
-    from sapo_client.lab.quorum.conducts import QUORUM_STRATEGIES
+    from sapo_client.lab.quorum.strategies import QUORUM_STRATEGIES
 
     chosen = [strategy for strategy in QUORUM_STRATEGIES if text in strategy.name]
     if not chosen:
@@ -456,14 +456,16 @@ def _cells(epoch: LadderEpoch) -> tuple[str, int, str]:
 
 
 def _attack(seed: int, epochs: int) -> tuple[dict[str, Any], Grid]:
-    from sapo_client.lab.ladders.swarm import MOVERS, moved
+    from sapo_client.lab.ladders.swarm import LADDER_ATTACKS, attack_result
 
-    found = [moved(name, plan, seed=seed, epochs=epochs) for name, plan in MOVERS]
+    found = [attack_result(name, plan, seed=seed, epochs=epochs) for name, plan in LADDER_ATTACKS]
     columns = ("who", "level", "mixed", "points", "theirs", "hardest")
-    return {"movers": [asdict(each) for each in found]}, Grid(columns, [_mover(each) for each in found])
+    return {"movers": [asdict(each) for each in found]}, Grid(
+        columns, [_attack_cells(each) for each in found]
+    )
 
 
-def _mover(each: Moved) -> tuple[str, ...]:
+def _attack_cells(each: LadderAttackResult) -> tuple[str, ...]:
     return (
         each.name,
         f"{each.position:.2f}",

@@ -59,10 +59,10 @@ class LabWorld:
     """State shared by the agents of one run.
 
     Attributes:
-        folder: of files that only live as long as the run.
-        rounds_done: returns how many rounds all agents have finished.
+        folder: folder of temporary files, which are removed after the run.
+        rounds_done: returns the number of rounds that all agents have finished.
         authors: keys of all agents, then of the teachers.
-        say_bug: takes a failure that the transport contained.
+        say_bug: called with an error that the transport caught.
     """
 
     run: Run
@@ -77,10 +77,11 @@ class LabWorld:
 
 
 def open_transport(world: LabWorld, peer_id: str, neighbours: tuple[str, ...]) -> MemoryTransport:
-    """Return the transport of one account, with the limits of a connection that follow from all quotas.
+    """Return the transport of one account, with connection limits derived from all quotas.
 
-    A real node works them out from time to time. Here a round takes two seconds and all are connected with
-    all, so without them four hundred groups a round were a flood after a while, and ended the connections.
+    A real node updates these limits from time to time. In an experiment a round takes two seconds and all
+    accounts are connected with each other, so with the initial limits four hundred groups a round would count
+    as a flood and end the connections.
     """
     transport = MemoryTransport(world.hub, peer_id, on_bug=world.say_bug, bootstrap=neighbours)
     accounts = len(world.authors) + world.run.plan.attackers
@@ -109,7 +110,7 @@ def certificate_of(world: LabWorld, identity: AgentKeys) -> OwnCertificate:
 
 
 class Agent:
-    """One node of an experiment: the node's own parts, a learner in this process, no files that stay."""
+    """One node of an experiment: the node's own parts, a learner in this process, only temporary files."""
 
     def __init__(
         self, world: LabWorld, number: int, learner: LocalLearner, neighbours: tuple[str, ...]
@@ -175,7 +176,7 @@ class Agent:
                 nursery.start_soon(self._audit.run)
 
     async def train(self, rounds: int) -> None:
-        """Train for so many rounds."""
+        """Train for a number of rounds."""
         await self._rounds.run(rounds, trio.Event())
 
     def _open_gossip(self, engine: Engine, beacons: Beacons) -> GossipHandlers:
@@ -235,7 +236,7 @@ class Agent:
         )
 
     def _open_doppelganger(self, signing: SigningDatabase) -> Doppelganger:
-        """Nobody else can have these keys, so it does not listen before it signs."""
+        """Return a check that does not listen: no other node has these keys."""
         world, identity = self._world, self._identity
         return Doppelganger(
             DoppelgangerParts(

@@ -27,14 +27,14 @@ class Arm:
     Attributes:
         local: own groups, I of the paper.
         external: external groups, J of the paper.
-        redraws: most own groups per round that may be sampled again because they have no advantage.
+        redraws: maximum number of own groups per round that are sampled again because they have no advantage.
         sampler: name of the sampling strategy for external groups.
         text_use: what the external groups are used for.
-        learnable_tasks: draw own tasks by what can be learned from them.
+        learnable_tasks: draw own tasks by how much can be learned from them.
         oracle: demonstrate the generator's own answers instead of those of others.
-        agreement: train only those completions of others that the own groups' gradient agrees with.
-        external_loss: of others' text where it enters the policy gradient, by its name in
-            ``learner/losses/external.py``.
+        agreement: train only those completions of others that agree with the own groups' gradient.
+        external_loss: name in ``learner/losses/external.py`` of the loss of others' text in the policy
+            gradient.
     """
 
     name: str
@@ -77,8 +77,8 @@ TEACHING: Final = Arm("teaching", 32, 0)
 """The arm of teachers: many tasks, each answered ``TEACHER_COMPLETIONS`` times."""
 
 TEACHER_COMPLETIONS: Final = 2
-"""The same work as eight groups of eight. Right answers to one task are much alike, so a learner takes one of
-them: a teacher stands for four accounts of a larger swarm."""
+"""``TEACHING`` is as much work as eight groups of eight. Right answers to one task are similar, so a learner
+uses one of them: a teacher represents four accounts of a larger swarm."""
 
 ARMS: Final[Mapping[str, Arm]] = {
     arm.name: arm
@@ -102,13 +102,13 @@ ARMS: Final[Mapping[str, Arm]] = {
         Arm("hybrid", 4, 4, sampler="useful", text_use=TextUse.HYBRID),
     )
 }
-"""The paper's four, controls without others' text, and ways to use it.
+"""The paper's four arms, controls without others' text, and uses of others' text.
 
-``4/4-negative`` to ``4/4-capability`` are the paper's mixture with other losses of others' text.
+``4/4-negative`` to ``4/4-capability`` are the paper's mixture with other losses for others' text.
 ``sapo+`` trains only text of others that agrees with the own groups (``learner/losses/own_gradient.py``).
-``8/0-dynamic`` may discard own groups without advantage. ``curriculum`` draws own tasks by what can be
-learned from them. ``oracle`` has demonstrations from the task generator, which every node could have without
-a swarm, and ``oracle-hints`` writes its own steps to the generator's answers: what sharing has to beat.
+``8/0-dynamic`` may discard own groups without advantage. ``curriculum`` draws own tasks by how much can be
+learned from them. ``oracle`` has demonstrations from the task generator, which every node can get without a
+swarm, and ``oracle-hints`` writes its own steps to the generator's answers: sharing must be better than both.
 """
 
 

@@ -25,7 +25,7 @@ Progress = Callable[[Run, int], None]
 """Takes a run and its number of finished rounds; called from several threads."""
 
 
-def conduct(store: ExperimentStore, runs: Sequence[Run], jobs: int, progress: Progress) -> None:
+def execute_runs(store: ExperimentStore, runs: Sequence[Run], jobs: int, progress: Progress) -> None:
     """Execute the unfinished runs, in order.
 
     Raises:

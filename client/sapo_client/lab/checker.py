@@ -1,7 +1,8 @@
 """The checkers without their jail, for answers of this experiment's own policies.
 
 It calls the same function as the jailed child (a test compares the two on every family), in a process with
-the child's PYTHONHASHSEED. A jail would add protection from strangers, a deadline, and the delay of a pipe.
+the child's PYTHONHASHSEED. The jail would add protection against untrusted text, a deadline, and the latency
+of a pipe.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """Documents for the packaged policies' pretraining: items with answers of three kinds of author.
 
-A pretrained language model knows more than it shows: its corpus holds right answers, guesses, and right
-answers in a form that a checker cannot read. This corpus has the same three authors, so that reinforcement
-learning has the right answers to find:
+A pretrained language model often samples wrong answers to tasks that it can solve: its corpus contains right
+answers, guesses, and right answers in a form that a checker cannot read. This corpus has the same three kinds
+of author, so that reinforcement learning can find the right answers:
 
 * the *careful* author writes the answer and stops;
 * the *chatty* author writes the answer inside a phrase, which scores 0;
 * the *guesser* writes the answer of another item of the family.
 
-At the level ``worked`` an answer is the worked solution of ``ways.py``.
+At the level ``worked`` an answer is the worked solution of ``worked/solutions.py``.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Authors:
     """Shares of the authors in the corpus; the careful author writes the rest.
 
     Raises:
-        SapoError: their sum is above 1.
+        SapoError: the sum of the shares is above 1.
     """
 
     chatty: float

@@ -1,10 +1,10 @@
-"""What demonstrations alone teach: a policy is shown solutions of families that it does not know.
+"""Effect of demonstrations alone: a policy is trained on solutions of families that it does not know.
 
 The learner's own supervised steps, without policy optimisation and without a swarm. One author writes worked
-solutions (``worked/ways.py``), one the bare answer in its tags, which every node could have from the task
-generator; a part of the texts may have the steps of other items. Beside them the policy rehearses own right
-answers, sampled before. Every so many steps: pass@1 of the policy and of its student on both kinds of
-families, and what honest steps, those of other items and spliced ones are worth to the policy.
+solutions (``worked/solutions.py``), one the bare answer in its tags, which every node can get from the task
+generator; a share of the texts may have the steps of other items. The policy also rehearses own right answers
+that were sampled before. At regular intervals it reports pass@1 of the policy and of its student on both
+kinds of families, and the value of honest steps, of other items' steps and of spliced steps for the policy.
 `python -m sapo_client.lab.demonstrate --help`.
 """
 
@@ -25,7 +25,7 @@ import torch
 
 from sapo_client.lab.held_out import HeldOut, fresh_item, pass_at_1
 from sapo_client.lab.pretrain import KIND_A, KIND_B
-from sapo_client.lab.worked.ways import bare, way
+from sapo_client.lab.worked.solutions import bare, worked_solution
 from sapo_client.learner.generate import generator_for
 from sapo_client.learner.imitation.demonstrations import OWN, DemonstrationText
 from sapo_client.learner.imitation.supervised import Draw
@@ -44,12 +44,12 @@ from sapo_verification.tasks.text_policy import OPEN_TAG
 Author = Callable[[Family, Item], str | None]
 
 Splice = Callable[[str, str], str]
-"""Makes one text of two items' texts; the answer is the first one's."""
+"""Combines the texts of two items to one with the first item's answer."""
 
-AUTHORS: Final[Mapping[str, Author]] = {"way": way, "bare": bare}
+AUTHORS: Final[Mapping[str, Author]] = {"way": worked_solution, "bare": bare}
 
 VALUED: Final = 40
-"""Texts of each kind and family whose steps are valued."""
+"""Number of texts of each kind and family whose steps are valued."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,17 +58,17 @@ class DemonstrationPlan:
 
     Attributes:
         start: initial policy, as in `sapo join --model`.
-        families: families that are shown, at the level ``worked``.
+        families: families that are demonstrated, at the level ``worked``.
         known: families of which own right answers are rehearsed.
-        distinct: different texts of all shown families together.
-        own_answers: right answers to rehearse.
-        misled: share of the texts whose steps are those of another item.
-        steps: supervised steps.
-        every: steps between evaluations.
-        texts: demonstrations in a step, and own answers beside them.
+        distinct: number of different texts of all demonstrated families together.
+        own_answers: number of right answers to rehearse.
+        misled: share of the texts that have the steps of another item.
+        steps: number of supervised steps.
+        every: number of steps between evaluations.
+        texts: number of demonstrations in a step, and of own answers added to them.
         rate: learning rate.
-        averaging: decay of the average that is the policy.
-        held_out_per_family: items per family.
+        averaging: decay of the weight average that is the policy.
+        held_out_per_family: number of items per family.
         max_new_tokens: longest completion.
     """
 
@@ -95,11 +95,11 @@ class Shown:
     Attributes:
         author: ``way`` or ``bare``.
         seconds: processor seconds of the training, without evaluations.
-        policy: pass@1 at temperature 1 by family, shown and known ones.
-        student: the same of the last weights, of which the policy is the average.
-        honest: what honest steps of items never shown are worth, by shown family; None for bare answers.
-        misleading: the same of steps of other items.
-        halves: the same of steps whose second half is another item's.
+        policy: pass@1 at temperature 1 by family, for demonstrated and known ones.
+        student: the same for the last weights, of which the policy is the average.
+        honest: value of honest steps of new items, by demonstrated family; None for bare answers.
+        misleading: the same for steps of other items.
+        halves: the same for steps whose second half is another item's.
     """
 
     author: str
@@ -113,7 +113,7 @@ class Shown:
 
 
 class _Demonstrator:
-    """A fresh copy of the start with its texts."""
+    """A new copy of the initial policy with its texts."""
 
     def __init__(self, plan: DemonstrationPlan, author: str) -> None:
         torch.manual_seed(plan.seed)
@@ -138,7 +138,7 @@ class _Demonstrator:
         self._own = self._own_answers()
 
     def run(self) -> Iterator[Shown]:
-        """Train, and yield an evaluation every so many steps."""
+        """Train, and yield an evaluation at every interval."""
         plan, seconds = self._plan, 0.0
         yield self._evaluated(0, seconds)
         for done in range(plan.every, plan.steps + 1, plan.every):
@@ -155,7 +155,7 @@ class _Demonstrator:
         return self._written(chosen, _foreign if self._rng.random() < self._plan.misled else None)
 
     def _written(self, chosen: Family, splice: Splice | None) -> DemonstrationText:
-        """Return a text on a fresh item, spliced with another item's if asked."""
+        """Return a text on a new item, combined with another item's text if a splice is given."""
         item, text = self._solved(chosen)
         if splice is not None:
             text = splice(text, self._solved(chosen)[1])
@@ -172,7 +172,7 @@ class _Demonstrator:
                 return item, text
 
     def _own_answers(self) -> list[DemonstrationText]:
-        """Sample answers of the start in the known families, and return right ones."""
+        """Sample answers of the initial policy in the known families, and return the right ones."""
         found: list[DemonstrationText] = []
         while self._known and len(found) < self._plan.own_answers:
             posed = [
@@ -243,7 +243,7 @@ def _half_foreign(text: str, other: str) -> str:
 
 
 def _mean(values: Sequence[TextValue | None]) -> StepValue:
-    """Return the mean of what texts are worth; one without steps or without another prompt counts as 0."""
+    """Return the mean value of texts; a text without steps or without another prompt counts as 0."""
     known = [value or (0.0, (0.0,) * len(SPLITS)) for value in values]
     by_split = zip(*(dependence for _, dependence in known), strict=True)
     return StepValue(
@@ -253,16 +253,16 @@ def _mean(values: Sequence[TextValue | None]) -> StepValue:
 
 
 def demonstrate(plan: DemonstrationPlan, author: str) -> Iterator[Shown]:
-    """Train a fresh copy of the start on one author's solutions, and yield its evaluations.
+    """Train a new copy of the initial policy on one author's solutions, and yield its evaluations.
 
     Raises:
-        SapoError: the start cannot be loaded.
+        SapoError: the initial policy cannot be loaded.
     """
     return _Demonstrator(plan, author).run()
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Show both authors' solutions; one JSON line per evaluation on standard output."""
+    """Train on each author's solutions; print one JSON line per evaluation."""
     defaults = DemonstrationPlan()
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--authors", default=",".join(AUTHORS))

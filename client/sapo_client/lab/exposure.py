@@ -1,4 +1,4 @@
-"""What an agent receives from others, and how much weight it gives to honest accounts and to attackers."""
+"""Rollouts that an agent receives from others, and its weights of honest accounts and of attackers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FAULTS: Final = frozenset(
 
 
 class Exposure(SilentObserver):
-    """Observer of an agent's engine; every account that is no agent's is an attacker's.
+    """Observer of an agent's engine; every account that is not an agent's or a teacher's is an attacker's.
 
     Args:
         agents: accounts of all agents and teachers, the own one included, in the order of their numbers.
@@ -56,11 +56,11 @@ class Exposure(SilentObserver):
             self._carried = self._engine.islands.carried
 
     def message_refused(self, error: RemoteProtocolError, message: bytes, source: str) -> None:
-        """Count a message that was received for nothing."""
+        """Count a message that was received and refused."""
         self._bytes += len(message)
 
     def refused(self, rule: Rule, admitted: AdmittedRollout, detail: str) -> None:
-        """Count an honest group that is blamed, once however often a screen keeps it out."""
+        """Count an honest group that is refused for a fault; repeated refusals count once."""
         if rule in FAULTS and self._is_honest(admitted.account):
             self._examined.add(admitted.content_id)
             self._blamed.setdefault(admitted.content_id, rule)
@@ -71,7 +71,7 @@ class Exposure(SilentObserver):
             self._examined.add(rollout.content_id)
 
     def added_to(self, row: CurvePoint, batch: SampledBatch) -> CurvePoint:
-        """Return an agent's row with what it received since the round began."""
+        """Return an agent's row with the data received since the round began."""
         others = self._agents - {self._engine.own}
         set_aside = [account for account, _ in self._engine.sampler.set_aside()]
         if self._engine.islands.is_divided:
@@ -97,7 +97,7 @@ class Exposure(SilentObserver):
         )
 
     def begin_round(self) -> None:
-        """Count the bytes and groups of a new round, also after one that was repeated from the journal."""
+        """Reset the counts for a new round, also after a round that was replayed from the journal."""
         self._bytes = 0
         self._heard.clear()
         self._carried = frozenset()
@@ -153,6 +153,6 @@ class PairedStream(random.Random):
 
 
 def _sources(batch: SampledBatch) -> list[Account]:
-    """Return the accounts of the groups of others that a batch uses, as text or as tasks."""
+    """Return the accounts of others' groups that a batch uses as text or as tasks."""
     groups = [*batch.external, *(group.hint for group in batch.practised)]
     return [group.account for group in groups]

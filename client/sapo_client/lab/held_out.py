@@ -24,7 +24,7 @@ class HeldOutAnswer:
     """One answer to an item of the set.
 
     Attributes:
-        text: the completion; half characters are replaced.
+        text: the completion; incomplete UTF-8 characters are replaced.
         reward: 0.0 or 1.0.
     """
 
@@ -35,7 +35,7 @@ class HeldOutAnswer:
 
     @property
     def has_text(self) -> bool:
-        """Whether its family has text beside the answer."""
+        """Whether its family allows text around the answer."""
         return self.family.answer == "tag"
 
 
@@ -56,7 +56,7 @@ class HeldOut:
 
     @classmethod
     def beyond(cls, families: Sequence[Family], per_family: int) -> HeldOut:
-        """Return a set from larger ranges than the families' (``wide.py``); not all families have one."""
+        """Return a set from larger ranges (``worked/wide.py``) of those families that have one."""
         draw = random.Random("held out beyond the range")
         wider = [wide(family) for family in families if family.name in WIDE]
         return cls(tuple(_outside(family, draw) for family in wider for _ in range(per_family)))
@@ -67,7 +67,7 @@ class HeldOut:
         return [item.prompt for _, item in self.items]
 
     def answers(self, service: Service, temperature: float, seed: int) -> tuple[HeldOutAnswer, ...]:
-        """Return one scored answer per item, sampled by a seed."""
+        """Return one scored answer per item, sampled with a seed."""
         return self.scored(service.evaluate(self.prompts, temperature, seed)["completions"])
 
     def scored(self, completions: Sequence[bytes]) -> tuple[HeldOutAnswer, ...]:

@@ -34,27 +34,28 @@ class CurvePoint:
         trained_tokens: completion tokens with an advantage.
         entropy: mean negative log-probability of own sampled tokens, in nats.
         seconds: the learner's processor time for sampling and training.
-        held_out: share of right answers on the held-out set by family, sampled once at the training
+        held_out: share of right answers on the held-out set by family, sampled once per item at the training
             temperature (pass@1); None between evaluations.
         greedy: the same with greedy decoding.
-        received_bytes: of rollouts and refused messages that arrived in the round.
-        attackers: groups of attackers in the batch, as text or as tasks.
+        received_bytes: bytes of rollouts and refused messages that arrived in the round.
+        attackers: number of attackers' groups in the batch, as text or as tasks.
         marks: share of the sampled held-out answers with each mark of an attack.
-        honest_weight: mean weight by which the other agents' accounts are drawn; None before anybody has one.
-        attackers_weight: mean weight of the attackers' accounts seen so far; None before anybody has one.
-        practised: groups that answer tasks of others.
-        demonstrations: right answers that were handed to the learner to imitate.
-        attackers_demonstrations: those of them that attackers wrote.
-        honest_set_aside: pairs of another agent and a family whose steps are measured only, because they are
-            worth far less than the median account's.
-        attackers_set_aside: the same of attackers' accounts.
-        carried: islands that the node heard when the round's last group of another account arrived, none if
-            none did; None in a swarm without islands.
-        heard: groups that arrived in the round, by the number of the agent or teacher that made them.
-        shown: demonstrations that were handed to the learner, by family, then by that number.
-        examined: groups of other agents and teachers that were checked until now.
-        blamed: how many of them were refused for a fault or kept out by a screen, by the rule's number.
-        rolled_back: how often the agent's canary has rolled its policy back.
+        honest_weight: mean weight with which the other agents' accounts are drawn; None while all are
+            newcomers.
+        attackers_weight: mean weight of the attackers' accounts seen so far; None while all are newcomers.
+        practised: number of groups that answer tasks of others.
+        demonstrations: number of right answers passed to the learner to imitate.
+        attackers_demonstrations: number of them that attackers wrote.
+        honest_set_aside: number of (agent, family) pairs whose steps are measured but not imitated, because
+            their value is far below that of the median account.
+        attackers_set_aside: the same for attackers' accounts.
+        carried: islands to which the node was subscribed when the round's last group of another account
+            arrived, empty if none arrived; None in a swarm without islands.
+        heard: number of groups that arrived in the round, by the number of their agent or teacher.
+        shown: number of demonstrations passed to the learner, by family, then by the same number.
+        examined: number of groups of other agents and teachers that were checked so far.
+        blamed: number of them that were refused for a fault or by a screen, by the rule's number.
+        rolled_back: number of times that the agent's canary has rolled its policy back.
     """
 
     round: int

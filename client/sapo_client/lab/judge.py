@@ -2,7 +2,7 @@
 
 The paper's open demo (arXiv 2509.08721, Figure 3) accumulates the reward of one answer per round. Here the
 question of every answer that a node recorded is derived again, and the answer is scored in the jail; an entry
-that differs is refused. One for which this machine had no time stays undecided: nobody is to blame. Nodes are
+that differs is refused. If this machine has no time to score an answer, it stays undecided. Nodes are
 compared after a number of questions that all of them have answered.
 """
 
@@ -30,7 +30,7 @@ from sapo_protocol.manifest import Manifest
 from sapo_verification.jail.checkers import CheckerPool, CheckFailed
 
 DEADLINE_SECONDS: Final = 30.0
-"""These checks are not urgent, and a busy machine must not make an answer wrong."""
+"""Long, because these checks are not urgent, and a busy machine must not make an answer count as wrong."""
 
 
 class _Judged(BaseModel):

@@ -26,12 +26,13 @@ from sapo_verification.types import SampledBatch, VerifiedRollout
 
 GENERATE_SECONDS: Final = 1.0
 TRAIN_SECONDS: Final = 1.0
-"""In virtual time on every machine: every agent's messages arrive between two of its draws."""
+"""Virtual duration of a training step, the same on every machine, so that every agent's messages arrive
+between two of its draws."""
 
 ROUND_SECONDS: Final = GENERATE_SECONDS + TRAIN_SECONDS
 
 INTRODUCTION_SECONDS: Final = 4
-"""Virtual time before the first round: by then every certificate has reached every agent that hears it."""
+"""Virtual time before the first round; by then every certificate has reached all agents of its islands."""
 
 T = TypeVar("T")
 
@@ -53,7 +54,7 @@ class LocalLearner:
 
     Args:
         on_round: called with every finished round of an agent that trains.
-        trains: whether it does; a teacher only answers, and is not evaluated.
+        trains: whether the agent trains; a teacher only answers, and is not evaluated.
     """
 
     def __init__(
@@ -153,7 +154,7 @@ class LocalLearner:
         return self._timed(lambda: self._service.shadow(list(prompts))["completions"])
 
     def _timed(self, call: Callable[[], T]) -> T:
-        """Return what a call of the service returns; the present round takes its time."""
+        """Call a service, add the duration to the current round, and return the result."""
         started = time.process_time()
         found = call()
         self._round.seconds += time.process_time() - started

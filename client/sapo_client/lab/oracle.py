@@ -1,7 +1,7 @@
-"""Demonstrations from the task generator: the control of every claim that others' text teaches.
+"""Demonstrations from the task generator: the control for every claim that others' text helps learning.
 
-ReasoningGYM knows the answers of the tasks that it generates, and so does every node. What a node learns from
-these answers it learns without a swarm; only what it learns from others beyond that is worth sharing.
+ReasoningGYM knows the answers to the tasks that it generates, and so does every node. A node can learn from
+these answers without a swarm, so sharing is useful only if it teaches more than they do.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from sapo_verification.types import Demonstration
 
 
 class Oracle:
-    """Source of as many right answers as a swarm could ever show: bare, without a way to them.
+    """Source of at least as many right answers as a swarm has: bare answers, without steps.
 
     Args:
-        need: weight of a family, by its index; those of which more is needed are demonstrated more often.
+        need: weight of a family, by its index; families with more weight are demonstrated more often.
     """
 
     def __init__(self, families: Sequence[Family], count: int, need: Callable[[int], float]) -> None:
@@ -30,7 +30,7 @@ class Oracle:
         self._need = need
 
     def demonstrate(self, epoch: int, rng: random.Random) -> tuple[Demonstration, ...]:
-        """Return answers to fresh items, families by what the node lacks in them."""
+        """Return answers to new items, with families drawn by ``need``."""
         indices = range(len(self._families))
         needs = [self._need(index) for index in indices]
         if not any(needs):
@@ -39,7 +39,7 @@ class Oracle:
         return tuple(filter(None, (self._demonstration(index, rng) for index in drawn)))
 
     def take_to_judge(self, epoch: int, rng: random.Random) -> tuple[Demonstration, ...]:
-        """Return nothing: nobody wrote these answers."""
+        """Return nothing: these answers have no author to judge."""
         return ()
 
     def _demonstration(self, index: int, rng: random.Random) -> Demonstration | None:

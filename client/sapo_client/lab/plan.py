@@ -1,4 +1,4 @@
-"""What `sapo lab run` and `attack` compare: presets, and one run of one arm at one seed."""
+"""Plans of `sapo lab run` and `attack`: presets, and one run of one arm with one seed."""
 
 from __future__ import annotations
 
@@ -28,29 +28,30 @@ class ExperimentPlan:
     Attributes:
         model: initial model of every agent; the first one, if they differ.
         level: level of the task families.
-        agents: honest accounts; those of an attack are further ones.
+        agents: number of honest accounts, without attackers.
         learning_rate: learning rate of AdamW; None chooses by the model's size.
-        evaluate_every: rounds between two evaluations on the held-out set.
-        held_out_per_family: items of that set per family.
+        evaluate_every: number of rounds between two evaluations on the held-out set.
+        held_out_per_family: number of items of that set per family.
         rounds_per_epoch: length of an epoch; rollouts older than the previous epoch are not sampled.
-        checkpoint_every: rounds between checkpoints, the most that a killed run loses.
+        checkpoint_every: number of rounds between checkpoints; a killed run loses at most these.
         models: initial models, if agents differ: agent i starts from ``models[i % len(models)]``.
         knows: families that each of ``models`` can solve, if that is known; reports group families by it.
         attack: name of an attack on the swarm, or None.
-        attackers: accounts that carry it out.
-        teachers: further honest accounts that answer and do not train, so that a small experiment has as many
-            texts as a larger swarm; they start as the agents do.
-        demonstration_steps: most supervised steps per round; None chooses by the model's size.
-        demonstrations: most right answers of others, or of the oracle, that a round hands to the learner.
-        texts_per_step: most of them in a supervised step.
-        tasks: own groups per round in place of the arm's.
+        attackers: number of attacking accounts.
+        teachers: number of further honest accounts that answer and do not train, so that a small experiment
+            has as many texts as a larger swarm; they have the same initial models as the agents.
+        demonstration_steps: maximum number of supervised steps per round; None chooses by the model's size.
+        demonstrations: maximum number of right answers of others, or of the oracle, passed to the learner in
+            a round.
+        texts_per_step: maximum number of them in a supervised step.
+        tasks: number of own groups per round, instead of the arm's.
         teacher_model: initial model of the teachers, if it is another one.
-        islands: of the swarm, a power of two; 0: its manifest has none. Agents live on them in turn, teachers
-            on the first, for the whole run (``islands.keys``).
-        period_epochs: for which a node visits one island.
-        visits: whether nodes hear the island that they visit.
-        canary: rounds between two checks of each agent's canary; 0: there is none. A killed run with canaries
-            starts over.
+        islands: number of islands, a power of two; 0: none. Agents have their homes on them in turn, teachers
+            on the first one, for the whole run (``islands.keys``).
+        period_epochs: number of epochs for which a node visits one island.
+        visits: whether nodes are subscribed to the island that they visit.
+        canary: number of rounds between two checks of each agent's canary; 0: no canary. A killed run with
+            canaries starts again from the beginning.
     """
 
     model: str
@@ -117,17 +118,17 @@ class ExperimentPlan:
         return self.models or (self.model,)
 
     def start_of(self, agent: int) -> str:
-        """Return the initial model of an agent, or of a teacher: those are counted behind the agents."""
+        """Return the initial model of an agent, or of a teacher; teachers' numbers follow the agents'."""
         if agent >= self.agents and self.teacher_model is not None:
             return self.teacher_model
         return self.starts[agent % len(self.starts)]
 
     def home_of(self, agent: int) -> int:
-        """Return the island of an agent or a teacher."""
+        """Return the home of an agent or a teacher."""
         return agent % self.islands if self.islands and agent < self.agents else 0
 
     def under(self, attack: str, attackers: int) -> ExperimentPlan:
-        """Return the plan with an attack; tasks and starts of its agents stay as they are.
+        """Return the plan with an attack; tasks and initial models of its agents do not change.
 
         Raises:
             SapoError: there is no such attack, or it is impossible with these families.
@@ -146,7 +147,7 @@ class ExperimentPlan:
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> ExperimentPlan:
-        """Parse the plan that ``to_json`` returned, also in a version that knew fewer settings."""
+        """Parse the output of ``to_json``, also that of earlier versions with fewer settings."""
         lists = {name: tuple(document.get(name, ())) for name in ("families", "models")}
         knows = tuple(tuple(names) for names in document.get("knows", ()))
         return cls(**{**document, **lists, "knows": knows})
@@ -199,7 +200,7 @@ _QUICK: Final = ExperimentPlan(
 
 _KIND_A: Final = ("basic_arithmetic", "fraction_simplification")
 _KIND_B: Final = ("binary_matrix", "calendar_arithmetic", "propositional_logic")
-"""Families that the two kinds of specialists know. The first was meant to know `bf`, too, and does not."""
+"""Families that the two kinds of specialists know. The first was trained on `bf`, too, without success."""
 
 PRESETS: Final[Mapping[str, ExperimentPlan]] = {
     "quick": _QUICK,
@@ -232,11 +233,12 @@ PRESETS: Final[Mapping[str, ExperimentPlan]] = {
         bfloat16=True,
     ),
 }
-"""All arms and five seeds of `quick` fit 90 minutes of two cores (docs/results.md); `paper` needs a GPU.
+"""All arms and five seeds of `quick` take less than 90 minutes on two cores (docs/results-history.md).
+`paper` needs a GPU.
 
-Half of the agents of `mixed` rarely give a bare answer. Half of those of `sizes` are a fifth of the others'
-size and have a tokenizer of their own. Each of the two agents of `specialists` knows
-families that the other one does not; six teachers of each kind stand for a larger swarm.
+Half of the agents of `mixed` rarely give a bare answer. Half of those of `sizes` have a fifth of the others'
+size and their own tokenizer. Each of the two agents of `specialists` knows families that the other one does
+not know; six teachers of each kind represent a larger swarm.
 """
 
 _SEEDS: Final = re.compile(r"(\d{1,6})(?:-(\d{1,6}))?", re.ASCII)
@@ -252,7 +254,7 @@ class Run:
 
     @property
     def name(self) -> str:
-        """Its folder inside the experiment's."""
+        """Name of its folder inside the experiment's folder."""
         return f"{self.arm.name.replace('/', '-')}/seed-{self.seed}"
 
     def author(self, number: int) -> AgentKeys:
@@ -261,16 +263,16 @@ class Run:
 
     @property
     def mixture(self) -> Arm:
-        """Its arm, with as many own tasks as the plan asks for."""
+        """Its arm, with the plan's number of own tasks."""
         return self.arm if self.plan.tasks is None else replace(self.arm, local=self.plan.tasks)
 
     @property
     def teachers(self) -> int:
-        """Number of teachers: none in an arm that uses nothing of others."""
+        """Number of teachers; 0 in an arm that does not use others' rollouts."""
         return self.plan.teachers if self.arm.hears_others else 0
 
     def honest(self) -> tuple[Account, ...]:
-        """Return the accounts of all agents and teachers; every other one is an attacker's."""
+        """Return the accounts of all agents and teachers; all other accounts are attackers'."""
         return tuple(keys.account for keys in self.authors())
 
     def authors(self) -> tuple[AgentKeys, ...]:
@@ -278,14 +280,15 @@ class Run:
         return tuple(self.author(number) for number in range(self.plan.agents + self.teachers))
 
     def attacker(self, number: int, alias: str = "") -> AgentKeys:
-        """Return the keys of an attacker's account, or of a further account that it calls ``alias``."""
+        """Return the keys of an attacker's account, or of its additional account named ``alias``."""
         return AgentKeys(f"{self.seed}/attacker {number}/{alias}")
 
     def evaluation_seed(self, number: int, round_: int) -> int:
         """Return the seed of an agent's sampled answers on the held-out set after a round.
 
-        It is the same in every arm, which reduces the noise of differences. Agents and seeds of an experiment
-        never share one: the error of a shared draw would stay in all means, hidden from intervals over seeds.
+        It is the same in every arm, which reduces the noise of differences. It differs between agents and
+        between seeds of an experiment: the error of a shared draw would be in all means, and intervals over
+        seeds would not show it.
         """
         return sampling_seed(f"lab evaluation {self.seed}/{number}/{round_}")
 
@@ -342,10 +345,10 @@ def planned(preset: str, **changes: Any) -> ExperimentPlan:
 
 
 def seeds_of(text: str) -> range:
-    """Return the seeds that an option names: ``5`` the first five, ``3-4`` these two.
+    """Return the seeds of an option's value: ``5`` means seeds 0 to 4, ``3-4`` these two.
 
     Raises:
-        SapoError: it names none.
+        SapoError: the value names no seeds.
     """
     if (named := _SEEDS.fullmatch(text)) is not None:
         first, last = named.groups()
@@ -360,7 +363,7 @@ def seeds_of(text: str) -> range:
 
 
 def require_packaged(model: str) -> None:
-    """Raise unless a preset's start is in the package; a name on a model hub is not meant."""
+    """Raise unless a preset's initial model is in the package; it is never looked up on a model hub."""
     if not (files("sapo_client") / "models" / model).is_dir():
         raise SapoError(
             f"this release has no initial model {model!r}",

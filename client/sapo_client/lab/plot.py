@@ -1,8 +1,8 @@
 """The plots of an experiment: mean over seeds, with its 95 % interval as a band.
 
-Every picture names what its lines and bands are, how many runs they are of and how they are smoothed, and
-draws the arms without others' text, the controls, dashed. With fewer than three runs there is no band: the
-interval of two would be wider than the picture, or pinched to nothing where they happen to cross.
+Every plot states what its lines and bands are, their number of runs and the smoothing. Controls, the arms
+without others' text, are dashed. With fewer than three runs there is no band: the interval of two runs would
+be wider than the plot, or zero where they happen to cross.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from sapo_client.pictures import DPI, LineStyle, drawing, legend, style
 from sapo_verification.sampling.text_use import TextUse
 
 CURVE_POINTS: Final = 60
-"""Points of a curve over tokens or seconds, where runs share no positions."""
+"""Number of points of a curve over tokens or seconds, where runs have no positions in common."""
 
 MIN_RUNS: Final = 3
-"""Runs from which an interval is drawn; of fewer, each one is."""
+"""Minimum number of runs for an interval; with fewer, each run is drawn."""
 
 MAX_COLUMNS: Final = 3
-"""Panels beside each other; more are not legible on a page."""
+"""Maximum number of panels in a row; more are not legible on a page."""
 
 Place = tuple[int, float]
-"""A round, and what was measured after it."""
+"""A round, and a value measured after it."""
 
 Runs = dict[str, list[list[Point]]]
 """Points of each arm's runs."""
@@ -106,7 +106,7 @@ def draw_learning(
 
     Args:
         curves: round and share of every evaluation, by arm, attack and seed; an attack may be missing.
-        control: the arm that trains alone, drawn in every panel, and its runs.
+        control: the arm that trains alone, which is drawn in every panel, and its runs.
     """
     name, alone = control
     counts: dict[str, set[int]] = {}
@@ -131,11 +131,11 @@ def draw_attacks(
     success: Mapping[str, Mapping[str, Estimate]],
     path: Path,
 ) -> None:
-    """Draw what was learned as a share of alone's, and attack success: a bar for each attack and arm.
+    """Draw held-out pass@1 relative to training alone, and attack success: a bar for each attack and arm.
 
     Args:
-        shares: by arm and attack; an attack may be missing.
-        success: the same.
+        shares: held-out pass@1 relative to training alone, by arm and attack; an attack may be missing.
+        success: attack success, likewise.
     """
     figure, axes = _figure(2, height=1.5 + 0.4 * len(attacks))
     for panel, by_arm in zip(axes, (shares, success), strict=True):
@@ -212,7 +212,7 @@ def _kilobytes(point: Point) -> float:
 
 
 def _positions(runs: Sequence[Sequence[Point]], axis: Callable[[Point], float]) -> list[float]:
-    """Return the positions of evaluations if all runs share them, else evenly spaced ones that all cover."""
+    """Return the positions of evaluations if all runs share them, else evenly spaced ones within all runs."""
     evaluated = [[axis(point) for point in run if point.held_out is not None] for run in runs]
     if all(positions == evaluated[0] for positions in evaluated):
         return evaluated[0]
@@ -248,18 +248,18 @@ def _band(
 
 
 def _places(axes: Any, runs: Sequence[Sequence[Place]], label: str, style: LineStyle) -> None:
-    """Draw runs that were evaluated in the same rounds; of none, only the legend has a line."""
+    """Draw runs that were evaluated in the same rounds; without runs, only the legend has a line."""
     rounds = [number for number, _ in runs[0]] if runs else []
     _band(axes, rounds, curves=[[share for _, share in run] for run in runs], label=label, style=style)
 
 
 def is_control(arm: Arm) -> bool:
-    """Return whether an arm uses no other node's text: what sharing has to beat."""
+    """Return whether an arm uses no other node's text, and so is a control."""
     return arm.oracle or (arm.external == 0 and arm.text_use is TextUse.REINFORCE)
 
 
 def style_of(arm: str) -> LineStyle:
-    """Return the line of an arm, the same in every picture; controls are dashed."""
+    """Return the line style of an arm, the same in every plot; controls are dashed."""
     control = arm in ARMS and is_control(ARMS[arm])
     alike = [name for name, each in ARMS.items() if is_control(each) is control]
     return style(alike.index(arm) if arm in ARMS else len(alike), dashed=control)
@@ -272,7 +272,7 @@ def named(arm: str, runs: int) -> str:
 
 
 def _says(runs: Iterable[Sequence[Any]], smoothing: str, of: str = "seeds") -> str:
-    """Return what a picture's lines and bands are."""
+    """Return the explanation of a plot's lines and bands."""
     counts = [len(each) for each in runs]
     bands = f"band: its 95 % interval over n {of} (Student's t)"
     few = f"with n < {MIN_RUNS} thin lines are single runs, without an interval"
@@ -296,7 +296,7 @@ def _save(figure: Any, axes: Any, path: Path, *, says: str, most: float = math.i
 
 
 def _save_figure(figure: Any, axes: Any, path: Path, says: str) -> None:
-    """Write the file, with the legend of a panel and what it says below all of them."""
+    """Write the file, with the legend of one panel and an explanation below all panels."""
     with drawing() as pyplot:
         legend(figure, axes, says)
         figure.savefig(path, dpi=DPI)

@@ -4,8 +4,8 @@ A Qwen2 of about a million parameters learns to continue prompts of one of the s
 answers of the corpus's authors (``corpus.py``). The same command with the same seed on the same machine
 writes the same file. The loss covers completions and their end token only: prompts are noise by construction.
 
-An existing policy may continue with other authors: in minutes it answers correctly less often, but knows
-almost as much. The initial policies of experiments are made this way.
+An existing policy can be trained further with other shares of authors: after minutes it gives right answers
+less often, but its greedy answers are almost as good. The initial policies of experiments are made this way.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from torch import Tensor
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.lab.corpus import Authors, Document, completion, documents
 from sapo_client.lab.tokenizer import train_tokenizer, words_of_prompts
-from sapo_client.lab.worked.ways import way
+from sapo_client.lab.worked.solutions import worked_solution
 from sapo_client.learner.cpu.bfloat16 import has_bfloat16
 from sapo_client.learner.cpu.linear import use_fast_linear
 from sapo_client.learner.logprobs import completion_logprobs
@@ -47,7 +47,7 @@ Line = tuple[list[int], list[int]]
 WARMUP_STEPS: Final = 50
 DOCUMENTS: Final = 8000
 PROMPTS_PER_FAMILY: Final = 200
-"""For a shared tokenizer; enough for every word of the prompts."""
+"""Number of prompts for a shared tokenizer; enough to contain every word of the prompts."""
 
 CAREFUL: Final = Authors(chatty=0.0, guesser=0.0)
 
@@ -57,15 +57,16 @@ class Recipe:
     """Settings of a pretraining.
 
     Attributes:
-        families: task families, of which alone the corpus has items.
+        families: the task families of the corpus.
         levels: their levels; at ``worked`` the answers are worked solutions.
         vocabulary: families whose prompts the tokenizer is trained on, so that policies of different families
             share one; empty for the corpus's own text.
-        weights: of families with fewer or more lines than 1 would give them.
-        batch: lines per step.
-        documents: different items per family.
+        weights: relative numbers of lines of some families; 1 for all others.
+        batch: number of lines per step.
+        documents: number of different items per family.
         shape: shape of a random model, one of ``SHAPES``.
-        authors: authors of the last part of the training; before it only the careful one, as noise slows it.
+        authors: authors of the last part of the training; before it only the careful one, because noise slows
+            training.
         mixed_share: share of the steps in that last part.
         peak_learning_rate: learning rate of AdamW after the warm-up.
         start: initial policy, as in `sapo join --model`; None for a random one.
@@ -91,7 +92,7 @@ FROM_NOTHING: Final = Recipe(
     authors=Authors(chatty=0.45, guesser=0.20),
     mixed_share=0.15,
     peak_learning_rate=2e-3,
-    weights={"arc_1d": 0.3},  # four times as long as the others' lines, and hardly learned at this size
+    weights={"arc_1d": 0.3},  # long lines, and hardly learned at this size
 )
 """The recipe of the bundled policy."""
 
@@ -103,7 +104,7 @@ FROM_A_POLICY: Final = Recipe(
     peak_learning_rate=1e-3,
     start="bundled",
 )
-"""The recipe of an initial policy with which most groups have no advantage (docs/results.md)."""
+"""The recipe of an initial policy with which most groups have no advantage (docs/results-history.md)."""
 
 SMALL: Final = Recipe(
     families=NANO_DEFAULT,
@@ -125,11 +126,11 @@ FOR_LADDERS: Final = Recipe(
     start="bundled",
     levels=("nano", "nano-2", "nano-3"),
 )
-"""The recipe of an initial policy that is right now and then at every level: nothing is packaged with it."""
+"""The recipe of an initial policy that sometimes gives right answers at every level; it is not packaged."""
 
 KIND_A: Final = ("basic_arithmetic", "bf", "fraction_simplification")
 KIND_B: Final = ("binary_matrix", "calendar_arithmetic", "propositional_logic")
-"""Families of the two kinds of specialists; neither has seen an item of the other's."""
+"""Families of the two kinds of specialists; neither is trained on items of the other's families."""
 
 
 def _specialist(families: tuple[str, ...]) -> Recipe:
@@ -153,7 +154,7 @@ RECIPES: Final[Mapping[str, Recipe]] = {
     "specialist-a": _specialist(KIND_A),
     "specialist-b": replace(_specialist(KIND_B), steps=600, batch=64, weights={"binary_matrix": 0.4}),
 }
-"""By the packaged policy that each one made. Matrices are learned sooner than the others."""
+"""Recipes by name. In those of the specialists matrices have less weight, because they are learned sooner."""
 
 
 def recipe_named(name: str) -> Recipe:
@@ -211,10 +212,10 @@ def pretrain(
 
 
 def corpus_of(recipe: Recipe, names: Sequence[str], per_family: int, seed: int) -> dict[str, list[Document]]:
-    """Return so many items of every level of some families, by family."""
+    """Return ``per_family`` items of every level of some families, by family."""
     corpus: dict[str, list[Document]] = {}
     for level in recipe.levels:
-        author = way if level == "worked" else solution
+        author = worked_solution if level == "worked" else solution
         found = documents([family(name, level) for name in names], per_family, seed, author)
         for name, items in found.items():
             corpus.setdefault(name, []).extend(items)
@@ -351,8 +352,8 @@ def update(
 
     Args:
         pad: id of the token that pads lines.
-        bfloat16: compute matrix products in it; None does so where the processor has instructions for it,
-            elsewhere float32 is faster.
+        bfloat16: whether to compute matrix products in bfloat16; None: if the processor has instructions for
+            it, since otherwise float32 is faster.
     """
     optimizer.zero_grad()
     count = sum(len(answer) for _, answer in lines)

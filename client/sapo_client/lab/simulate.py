@@ -30,7 +30,7 @@ from sapo_protocol.manifest import Limits, Manifest
 from sapo_verification.suites.catalogue import family, suite
 
 LATENCY_SECONDS: Final = 0.05
-"""The same for every message, so that the order of arrival is a function of the order of sending."""
+"""Latency of every message; it is constant, so that messages arrive in the order in which they are sent."""
 
 GENESIS_SECONDS: Final = 1_800_000_000
 SLOTS: Final = 65_536
@@ -60,10 +60,10 @@ def simulate(run: Run, manifest: Manifest, folder: Path, progress: Progress) -> 
 
 @contextmanager
 def _repeatable_scheduling(seed: int) -> Iterator[None]:
-    """Let the order in which trio runs the tasks that are ready follow from a seed.
+    """Derive the order in which trio runs ready tasks from a seed.
 
-    Otherwise it is random, and with it the order in which messages of one moment are heard. There is no
-    public interface for this; Hypothesis uses the same two names.
+    Otherwise it is random, and so is the order of messages received at the same time. There is no public
+    interface for this; Hypothesis uses the same two names.
     """
     before, state = scheduler._ALLOW_DETERMINISTIC_SCHEDULING, scheduler._r.getstate()
     scheduler._ALLOW_DETERMINISTIC_SCHEDULING = True  # type: ignore[misc]  # Final for all others
@@ -157,7 +157,10 @@ def _attackers(world: LabWorld, agents: Sequence[Agent]) -> list[LabAttacker]:
 
 
 def manifest_of(plan: ExperimentPlan) -> Manifest:
-    """Return the manifest of an experiment: no chain, more slots than any agent fills; starts a process."""
+    """Return the manifest of an experiment, without a chain, with more slots than an agent uses.
+
+    It starts a process to derive the suite.
+    """
     return Manifest(
         name="lab",
         genesis_seconds=GENESIS_SECONDS,

@@ -1,4 +1,4 @@
-"""Groups of agents and families by initial model: who knows what at the start, and who learns it later."""
+"""Groups of agents and families by initial model, by whether an agent's initial model knows the families."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class StartGroup:
     families: Mapping[int, tuple[str, ...]]
 
     def curve(self, rows: Sequence[CurvePoint]) -> list[tuple[int, float]]:
-        """Return held-out pass@1 after every evaluated round: the mean over agents of that over families."""
+        """Return held-out pass@1 after every evaluated round, averaged over families and then over agents."""
         return [
             (number, statistics.fmean(map(self._of_agent, members)))
             for number, group in groupby(rows, key=lambda row: row.round)
@@ -53,7 +53,10 @@ def kind_of(plan: ExperimentPlan, agent: int, family: str) -> str | None:
 
 
 def groups_of(plan: ExperimentPlan) -> list[StartGroup]:
-    """Return the groups of a plan: by kind of family where the plan has kinds, and by start; else none."""
+    """Return the groups of a plan, by initial model and, if the plan names known families, by kind of family.
+
+    Empty if all agents start alike.
+    """
     if len(plan.starts) == 1:
         return []
     by_start = [
@@ -75,7 +78,7 @@ def groups_of(plan: ExperimentPlan) -> list[StartGroup]:
 
 
 def _of_kind(plan: ExperimentPlan, agents: Sequence[int], kind: str) -> dict[int, tuple[str, ...]]:
-    """Return the families of a kind by agent, without the agents that have none."""
+    """Return the families of a kind by agent, without the agents that have no such family."""
     families = {
         agent: tuple(name for name in plan.families if kind_of(plan, agent, name) == kind) for agent in agents
     }
@@ -89,7 +92,7 @@ AGENT_COLUMNS: Final = (
 
 
 def write_agents(path: Path, curves: Sequence[Curve]) -> None:
-    """Write the held-out curve of every agent and family, with what the agent had spent by then."""
+    """Write the held-out curve of every agent and family, with the agent's cost so far."""
     write_csv(path, AGENT_COLUMNS, chain.from_iterable(map(_agent_rows, curves)))
 
 

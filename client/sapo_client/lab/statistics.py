@@ -68,14 +68,14 @@ class Estimate:
         return self.half_width is not None and abs(self.mean) > self.half_width
 
     def words(self, digits: int = 3, sign: str = "") -> str:
-        """Return the mean with its interval; with ``+`` as sign a positive mean has one, too."""
+        """Return the mean with its interval as text; with ``+`` as sign a positive mean is also signed."""
         width = "" if self.half_width is None else f" ± {self.half_width:.{digits}f}"
         return f"{self.mean:{sign}.{digits}f}{width}"
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Cost that every run reached, per agent: at this point arms of different cost can be compared."""
+    """Cost per agent that every run has reached; at this cost arms can be compared."""
 
     tokens: float
     seconds: float
@@ -127,8 +127,8 @@ class Results:
     """Statistics of all curves.
 
     Attributes:
-        ours: differences of the network's sampler to the same mixture without it, over the seeds that both
-            have.
+        ours: differences between the network's sampler and the same mixture without it, over the seeds that
+            both have.
     """
 
     arms: Sequence[Summary]

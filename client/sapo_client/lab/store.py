@@ -46,10 +46,10 @@ class ExperimentStore:
     root: Path
 
     def create(self, plan: ExperimentPlan, manifest: Callable[[], Manifest]) -> None:
-        """Create the folder of this plan, or open it again.
+        """Create the folder of this plan, or open an existing one.
 
         Raises:
-            SapoError: it holds another experiment, or cannot be written.
+            SapoError: it contains another experiment, or cannot be written.
         """
         document = {"format": FORMAT, "plan": plan.to_json(), "versions": versions()}
         if not self._experiment.exists():
@@ -108,7 +108,7 @@ class ExperimentStore:
         return self.root / run.name
 
     def work(self, run: Run) -> Path:
-        """Return the folder of a run's state that it resumes from after a kill."""
+        """Return the folder with the state from which a killed run resumes."""
         return self.folder(run) / "work"
 
     def finish(self, run: Run, rows: Iterable[CurvePoint], cpu_seconds: float) -> None:
@@ -136,7 +136,7 @@ class ExperimentStore:
         return found
 
     def so_far(self, run: Run) -> Curve | None:
-        """Return a run up to the last round that all its agents have finished; None before there is one."""
+        """Return a run up to the last round that all its agents have finished; None before the first one."""
         if self.is_whole(run):
             return Curve(run, self._rows(run))
         journals = [self.work(run) / f"agent-{agent}" / "journal.jsonl" for agent in range(run.plan.agents)]

@@ -12,10 +12,12 @@ if TYPE_CHECKING:
 
 END: Final = "<|im_end|>"
 PAD: Final = "<|endoftext|>"
-"""Qwen2's name: its class adds this token to a vocabulary without it, beyond the embedding's rows."""
+"""Qwen2's padding token: its tokenizer class would add it to a vocabulary without it, beyond the embedding's
+rows."""
 
 VOCABULARY: Final = 512
-"""256 bytes, two special tokens and the merges that nano prompts need; the head's cost grows with it."""
+"""256 bytes, two special tokens and the merges for nano prompts; small, because the head's cost grows with
+it."""
 
 
 _WORD: Final = re.compile(r"[A-Za-z]{3,}| [-+=?]")
@@ -25,7 +27,7 @@ _WORD: Final = re.compile(r"[A-Za-z]{3,}| [-+=?]")
 def words_of_prompts(prompts: Iterable[str]) -> list[str]:
     """Return the words of prompts.
 
-    A tokenizer trained on them has one token per word and one per symbol beside: steps that are worked symbol
+    A tokenizer trained on them has one token per word, and single symbols otherwise: steps that work symbol
     by symbol must not depend on which symbols happened to be merged.
     """
     return [word for prompt in prompts for word in _WORD.findall(prompt)]
@@ -35,7 +37,7 @@ def train_tokenizer(texts: Iterable[str], whole: Sequence[str] = ()) -> PreTrain
     """Train a tokenizer on texts; every digit is a token of its own, so sums align by column.
 
     Args:
-        texts: to learn merges from.
+        texts: texts from which merges are learned.
         whole: strings that are one token wherever they occur, such as the tags of an answer; they are text,
             not control tokens.
 

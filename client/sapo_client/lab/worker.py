@@ -1,4 +1,4 @@
-"""`python -m sapo_client.lab.worker EXPERIMENT`: execute the runs that standard input names, one by one.
+"""`python -m sapo_client.lab.worker EXPERIMENT`: execute the runs named on standard input, one by one.
 
 Each input line is an arm and a seed. Each output line is a JSON object: a finished round, the end of the run,
 or its error. The worker exits with its parent, at the latest at the end of a round, when its output pipe is

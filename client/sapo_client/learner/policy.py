@@ -53,6 +53,7 @@ class Policy:
         source: folder or hub name that the model was loaded from.
         other_ends: ids of more tokens that end a completion, as a chat model's end of a turn.
         form: in which tasks become prompts.
+        notice: what the operator should know of the model's files; empty if nothing.
     """
 
     model: PreTrainedModel
@@ -63,6 +64,7 @@ class Policy:
     source: str = ""
     other_ends: tuple[int, ...] = ()
     form: PromptForm = PromptForm.BARE
+    notice: str = ""
 
     @property
     def ends(self) -> tuple[int, ...]:
@@ -188,6 +190,7 @@ def _load(name: str, device: torch.device, base: BaseName, *, on_host: bool) -> 
         source=name,
         other_ends=read.ends[1:],
         form=read.form,
+        notice="" if read.unused is None else read.unused.notice,
     )
 
 

@@ -136,7 +136,7 @@ class Service:
     def _notices(self) -> list[str]:
         """Return the notices for the operator at the start."""
         dropped = _DROPPED_MOMENTS if self._store.has_dropped_moments else ""
-        return [each for each in (dropped, self._policy.form.notice) if each]
+        return [each for each in (dropped, self._policy.notice, self._policy.form.notice) if each]
 
     def generate(self, prompts: list[str], completions_per_prompt: int, handles: list[int]) -> Message:
         """Sample a group per prompt and keep its tokens under the prompt's handle.

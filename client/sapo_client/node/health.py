@@ -64,7 +64,7 @@ _CHAIN_SECONDS: Final = 30.0
 """Interval of reading the chain; public endpoints limit the number of requests."""
 
 _FIRST_CHAIN_SECONDS: Final = 5.0
-"""The same until the chain has confirmed the clock, before which the node signs nothing."""
+"""The same until the chain has confirmed the clock, before which the node signs and tallies nothing."""
 
 _BEFORE_START_SECONDS: Final = 10.0
 """For the look before the start; a chain that is away must not hold the node up."""
@@ -206,7 +206,8 @@ class HealthWatch:
             await self.look_at_chain()
             self.assess()
             assessed()
-            awaited = self._context.clock_watch.awaits_chain
+            watch = self._context.clock_watch
+            awaited = watch.awaits_chain or watch.awaits_block
             await trio.sleep(_FIRST_CHAIN_SECONDS if awaited else _CHAIN_SECONDS)
 
     async def look_at_chain(self) -> None:

@@ -48,7 +48,7 @@ class MetricsPoller:
             self.rate_peers()
             if last != (now := self._vouched_rests_on()):
                 last = now
-                self.vouch()
+                await self.vouch()
             for _ in range(_LOOKS_PER_RATING):
                 self.look()
                 quotas.look()
@@ -69,9 +69,9 @@ class MetricsPoller:
         peer_ids = [peer.peer_id for peer in self.transport.peers()]
         self.transport.rate(self.ratings.of(peer_ids, self._epoch()))
 
-    def vouch(self) -> None:
+    async def vouch(self) -> None:
         """Give the transport the peers that are vouched for."""
-        vouched = self.ratings.vouched(self._epoch(), self.records.pairs())
+        vouched = await self.ratings.vouched(self._epoch(), self.records.pairs())
         self.transport.vouch(vouched.earned, vouched.bonded)
 
     def _vouched_rests_on(self) -> tuple[int, bool, int, int]:

@@ -27,8 +27,10 @@ from sapo_client.observe.plain import JSON
 from sapo_client.observe.reports import (
     ChangeReport,
     EndpointReport,
+    HeldOutReport,
     IslandsReport,
     LedgerReport,
+    OwnAloneReport,
     PeerReport,
     PeersReport,
     RolloutsReport,
@@ -84,6 +86,7 @@ class Reports:
             step=self.learner.step,
             reward=rounds.last_reward,
             reward_start=rounds.first_reward,
+            held_out=self._held_out(),
             pool=len(self.engine.pool),
             pool_age=None if (last := rounds.last) is None else last.pool_age,
             batch_age=None if last is None else last.age,
@@ -160,6 +163,25 @@ class Reports:
             reputation=self.engine.reputation.evidence(account, self.epoch()).weight if account else None,
             accepted=info.received - info.rejected,
             refused=info.rejected,
+        )
+
+    def _held_out(self) -> HeldOutReport | None:
+        last = self.rounds.held_out
+        if last is None:
+            return None
+        return HeldOutReport(
+            step=last.step,
+            items=last.items,
+            reward=round(last.reward, 4),
+            reward_first=round(last.first_reward, 4),
+            own_alone=None
+            if last.shadow is None
+            else OwnAloneReport(
+                step=last.shadow_step,
+                reward=round(last.shadow, 4),
+                lead=round(last.lead, 4),
+                lead_error=round(last.lead_error, 4),
+            ),
         )
 
     def _islands(self) -> IslandsReport | None:

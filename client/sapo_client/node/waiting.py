@@ -20,7 +20,7 @@ from sapo_client.observe.findings import FindingCode, HealthFinding
 from sapo_client.observe.health import WAITED_FOR
 from sapo_client.observe.said import SaidFindings
 from sapo_client.observe.service_manager import ServiceManager, service_manager
-from sapo_client.observe.starting import AwaitedStart
+from sapo_client.observe.starting import AwaitedStart, StopRequests
 from sapo_client.observe.terminal import say
 
 T = TypeVar("T")
@@ -35,6 +35,7 @@ class Waiting:
 
     Args:
         lock: of the data directory: it is held between the tries, and says what is waited for.
+        stops: requests to end the waiting; None if there are none.
         show: takes a line for the terminal.
         told: takes what is waited for, after each try.
         manager: is told what is waited for, and to be patient.
@@ -47,6 +48,7 @@ class Waiting:
         self,
         lock: Lock,
         *,
+        stops: StopRequests | None = None,
         show: Callable[[str], None] = say,
         told: Callable[[HealthFinding], None] = lambda _: None,
         manager: ServiceManager | None = None,
@@ -55,6 +57,8 @@ class Waiting:
         end: str = "Ctrl-C ends it",
     ) -> None:
         self.lock: Final = lock
+        self._stops = stops
+        self._has_waited = False
         self._show = show
         self._told = told
         self._manager = manager or service_manager()
@@ -75,6 +79,10 @@ class Waiting:
             for line in self._said.lines([], self._clock()):
                 self._show(line)
             roles.started(node)
+            # since the last look; of an earlier process, one is forgotten before the first
+            if self._has_waited and self._stops is not None and self._stops.is_there():
+                self._stops.forget()
+                node.request_stop()
 
         return replace(roles, started=started)
 
@@ -83,6 +91,7 @@ class Waiting:
 
         Raises:
             SapoError: it fails for another reason, or another process uses the data directory.
+            StopRequested: it was asked to end while it waited.
         """
         self._pause_seconds = FIRST_PAUSE_SECONDS
         with ExitStack() as held:
@@ -95,8 +104,14 @@ class Waiting:
                     awaited = AwaitedStart(FindingCode(error.finding), error.text, self._has_run)
                 self._hold(held, awaited)  # first: who is told may ask the node at once
                 self._tell(awaited.finding)
-                self._sleep(self._pause_seconds)
+                self._pause()
                 self._pause_seconds = min(2 * self._pause_seconds, LONGEST_PAUSE_SECONDS)
+
+    def _pause(self) -> None:
+        if self._stops is None:
+            self._sleep(self._pause_seconds)
+        else:
+            self._stops.wait(self._pause_seconds, self._sleep)
 
     def _tell(self, finding: HealthFinding) -> None:
         finding = replace(finding, hint=f"{finding.hint}, {self._end}")
@@ -110,6 +125,9 @@ class Waiting:
         try:
             if not self.lock.is_held:
                 held.enter_context(self.lock.held())
+                if self._stops is not None and not self._has_waited:
+                    self._stops.forget()
+                self._has_waited = True
             self.lock.note(awaited.to_note())
         except SapoError as error:
             if not error.transient:

@@ -16,13 +16,26 @@ from pydantic import ValidationError
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.observe.health import HealthReport
 from sapo_client.observe.plain import JSON
-from sapo_client.observe.starting import starting_node
+from sapo_client.observe.starting import StartingNode, StopRequests, starting_node
 from sapo_client.paths import DataDir
 
 HOST = "127.0.0.1"  # never another: the API may stop the node
 TOKEN_BYTES = 32
 TIMEOUT_SECONDS = 10.0  # a healthy node answers in milliseconds; a training step may delay it
 MAX_REPLY_BYTES = 16 * 1024 * 1024
+_TRY_AGAIN = "try again in a moment; if that fails, restart the node (it resumes from its checkpoint)"
+
+
+class NodeSilent(SapoError):
+    """No node answers in a data directory.
+
+    Attributes:
+        starting: the process that holds the directory all the same; None if no process does.
+    """
+
+    def __init__(self, text: str, *, hint: str, starting: StartingNode | None) -> None:
+        super().__init__(text, hint=hint, exit_code=ExitCode.NETWORK)
+        self.starting = starting
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +57,20 @@ class ControlClient:
         return self._call("GET", name).decode("utf-8", "replace")
 
     def stop(self, *, finish: bool) -> JSON:
-        """Stop the node and return its response; `finish` lets the current round end first."""
-        return self._parse(self._call("POST", "stop", json.dumps({"finish": finish})))
+        """Stop the node and return its response; `finish` lets the current round end first.
+
+        A process whose start waits serves no control API; it is asked by a file, and ends within seconds.
+
+        Raises:
+            SapoError: no node runs or waits here, or it cannot be asked.
+        """
+        try:
+            return self._parse(self._call("POST", "stop", json.dumps({"finish": finish})))
+        except NodeSilent as error:
+            if error.starting is None or error.starting.waits_for is None:
+                raise
+        StopRequests(self.data).ask()
+        return {"stopping": True, "finish": False}
 
     def page_link(self) -> str:
         """Return the URL of a link that opens the node's page once.
@@ -95,7 +120,8 @@ class ControlClient:
         except ConnectionRefusedError as error:
             raise _not_running(self.data) from error
         except (OSError, http.client.HTTPException) as error:
-            raise _no_answer(f"the node in {self.data.root} does not answer: {error}") from error
+            text = f"the node in {self.data.root} does not answer: {error}"
+            raise NodeSilent(text, hint=_TRY_AGAIN, starting=starting_node(self.data)) from error
         if response.status not in accepted:
             raise _no_answer(f"the node answers {response.status} {response.reason} to {method} /{name}")
         return content
@@ -157,19 +183,19 @@ def _kept_token(path: Path) -> str:
     return token
 
 
-def _not_running(data: DataDir) -> SapoError:
+def _not_running(data: DataDir) -> NodeSilent:
     if (starting := starting_node(data)) is not None:
-        return starting.error
-    return SapoError(
+        return NodeSilent(starting.error.text, hint=starting.error.hint, starting=starting)
+    return NodeSilent(
         f"no node is running in {data.root}",
         hint="start one with `sapo join --identity NAME`, or name its directory with --data-dir",
-        exit_code=ExitCode.NETWORK,
+        starting=None,
     )
 
 
 def _no_answer(text: str) -> SapoError:
     return SapoError(
         text,
-        hint="try again in a moment; if that fails, restart the node (it resumes from its checkpoint)",
+        hint=_TRY_AGAIN,
         exit_code=ExitCode.NETWORK,
     )

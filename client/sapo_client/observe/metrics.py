@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -53,6 +54,15 @@ class NodeMetrics:
             "sapo_pool_age_steps", "Steps of this node since the pool's rollouts arrived, mean over them."
         )
         self._ranks = self._gauge("sapo_learner_ranks", "Processes that computed the last step.")
+        self._held_out = self._gauge(
+            "sapo_held_out_reward", "Mean reward on the held-out tasks of the last check."
+        )
+        self._held_out_own_alone = self._gauge(
+            "sapo_held_out_reward_own_alone",
+            "The same of a copy of the policy that has since been trained on own answers alone.",
+        )
+        for figure in (self._held_out, self._held_out_own_alone):
+            figure.set(math.nan)  # until the first check
         self._pool = self._gauge("sapo_pool_rollouts", "Rollouts of others that wait for verification.")
         self._peers = self._gauge("sapo_peers", "Connected peers.")
         self._messages = self._counter(
@@ -106,6 +116,13 @@ class NodeMetrics:
         self._sampled.labels("own").inc(summary.own_groups)
         self._sampled.labels("external").inc(summary.external_groups)
         self._seconds.observe(summary.round_seconds)
+
+    def note(self, event: str, fields: Mapping[str, object]) -> None:
+        """Record a check on held-out tasks; other events change nothing here."""
+        match event, fields:
+            case "canary", {"reward": float(reward), "shadow": float(shadow)}:
+                self._held_out.set(reward)
+                self._held_out_own_alone.set(shadow)
 
     def message(self, verdict: str, reason: str) -> None:
         """Record the verdict of admission on a message."""

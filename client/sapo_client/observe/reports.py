@@ -68,6 +68,25 @@ class RouterReport(_Report):
     detail: str | None = None  # why it forwards none
 
 
+class OwnAloneReport(_Report):
+    """A copy of the policy that has since been trained on own answers alone, on the same held-out tasks."""
+
+    step: int  # at which the copy was made
+    reward: float  # mean
+    lead: float  # of the policy: share of tasks that only it gets right, less those that only the copy does
+    lead_error: float  # standard error
+
+
+class HeldOutReport(_Report):
+    """Results on tasks that are never trained on."""
+
+    step: int  # of the last check
+    items: int  # tasks that were checked then
+    reward: float  # mean
+    reward_first: float  # of the first check
+    own_alone: OwnAloneReport | None = None  # none: no text of others was used
+
+
 class StatusReport(_Report):
     """Status of a node; the response of `GET /status`."""
 
@@ -90,6 +109,7 @@ class StatusReport(_Report):
     step: int
     reward: float | None = None
     reward_start: float | None = None
+    held_out: HeldOutReport | None = None  # none: no check yet, or there are none
     pool: int
     pool_age: float | None = (
         None  # steps of this node since the pool's rollouts arrived, mean; none before a round

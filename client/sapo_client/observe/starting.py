@@ -6,7 +6,8 @@ void once the process is gone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -22,6 +23,63 @@ _HINTS: Final = {
 
 _NOTE: Final = "waits_for"
 """Key of the record in the lock file."""
+
+
+LOOK_SECONDS: Final = 1.0
+"""Between two looks of a waiting process for a request to stop."""
+
+
+class StopRequested(Exception):
+    """A start that waits was asked to end."""
+
+
+@dataclass(frozen=True, slots=True)
+class StopRequests:
+    """Requests to end a start that waits, which has no control API: a file that it looks for.
+
+    Args:
+        data: directory of the node.
+    """
+
+    data: DataDir
+
+    def ask(self) -> None:
+        """Ask the process that holds the directory to end.
+
+        Raises:
+            SapoError: the file cannot be created, as on some full disks.
+        """
+        try:
+            self.data.stop_request.touch()
+        except OSError as error:
+            raise SapoError(
+                f"cannot ask the waiting node to stop: {self.data.stop_request}: {error.strerror}",
+                hint="press Ctrl-C where it runs, or end its process (kill), which `sapo status` names",
+                exit_code=ExitCode.DATA,
+            ) from error
+
+    def forget(self) -> None:
+        """Remove a request that was meant for an earlier process, or is served."""
+        self.data.stop_request.unlink(missing_ok=True)
+
+    def is_there(self) -> bool:
+        """Whether the process was asked to end."""
+        return self.data.stop_request.exists()
+
+    def wait(self, seconds: float, sleep: Callable[[float], object] = time.sleep) -> None:
+        """Wait, and look for a request meanwhile.
+
+        Raises:
+            StopRequested: there is one.
+        """
+        left = seconds
+        while not self.is_there():
+            if left <= 0:
+                return
+            sleep(min(LOOK_SECONDS, left))
+            left -= LOOK_SECONDS
+        self.forget()
+        raise StopRequested
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,7 +105,7 @@ def _row(kind: str, messages: Sequence[SentMessage], records: Sequence[NodeRecor
     ids = {message.content_id for message in meant if message.content_id}
     trained = {id_ for record in records for step in record.steps for id_ in step.external if id_ in ids}
     if kind in ("replay", "late_replay"):
-        trained = set()  # the content belongs to an honest author, and was trained on as such
+        trained = set()  # the content is an honest author's, and was trained on as such
     return AttackRow(
         kind=kind,
         expected=expected,

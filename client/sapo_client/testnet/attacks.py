@@ -207,7 +207,7 @@ def late_replay(context: AttackContext) -> Sequence[Message]:
 
 
 def copied_answers(context: AttackContext) -> Sequence[Message]:
-    """Submit another author's answers in own slots, those that agree most with each other first."""
+    """Submit another author's answers in own slots, most frequent answers first."""
     ranked = sorted(context.observed[-64:], key=lambda observed: len(set(observed.rollout.completions)))
     return [
         context.sealed(replace(context.rollout(family=h.rollout.family), completions=h.rollout.completions))

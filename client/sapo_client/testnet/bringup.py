@@ -51,13 +51,14 @@ MANY_TASKS: Final[Mapping[str, object]] = {
     "demonstrations_per_step": 32,
     "demonstration_rate": 1.4e-3,
 }
-"""Of nodes that start from different models: 32 tasks a round with two answers each, not eight with eight.
-They learn from others' text, and right answers to one task are much alike. Texts are few in the minutes of a
-testnet: half as many in a supervised step give twice the steps. The rate falls with the root of the texts in
-a step, or the policy forgets more on the way (docs/experiment-notes.md)."""
+"""Learner settings of nodes that start from different models: 32 tasks a round with two answers each, instead
+of eight with eight. They learn from others' text, and right answers to one task are similar. There are few
+texts in the minutes of a testnet: half as many texts in a supervised step give twice as many steps. The
+learning rate is proportional to the square root of the texts in a step; otherwise the policy forgets more
+(docs/experiment-notes.md)."""
 
 MANY_TEXTS: Final[Mapping[str, object]] = {"demonstrations": 256}
-"""Of the same nodes: more right answers of others per step than by default."""
+"""Settings of the same nodes: more right answers of others per step than by default."""
 
 
 @dataclass(frozen=True, slots=True)

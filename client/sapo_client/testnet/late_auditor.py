@@ -1,8 +1,8 @@
 """A testnet's auditor that publishes false tallies late: it gains nothing, and delays no epoch.
 
 It waits for a proposal of an epoch, so that the others have counted without it, and only then publishes its
-tally: the cap for itself, nothing for anybody else. It proposes and approves nothing. In every other respect
-its node is honest.
+tally: the cap for itself, and no points for other accounts. It proposes and approves nothing. In every other
+respect its node is honest.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ class NodeRecord:
         tallies: this node's own count of points, by epoch and account.
         posted: epochs that this node saw on the ledger.
         judged: by epoch, this node's assessment of the auditors' tallies.
-        most_peers: most peers connected at one time, attackers included; at the end of a run all have left.
+        most_peers: maximum number of peers connected at one time, including attackers.
         starts: number of times the node was started.
         service_failures: faults inside the node that its supervisor caught.
     """

@@ -1,7 +1,7 @@
 """Plot of a run: reward of every node, and the share of others' groups in its batches, over time.
 
 It is one run, so it has no interval, and no node in it trains without the others: it shows that the swarm
-runs, not that sharing helps. The picture says both.
+works, not that sharing helps. The plot states both.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def draw(
 
 
 def _draw_travelling(axes: Any, records: Sequence[NodeRecord], zero: float) -> None:
-    """Draw the rewards of nodes in the families that they lacked at first."""
+    """Draw the rewards of nodes in the families that they did not know at first."""
     for index, record in enumerate(records):
         names = record.lacking()
         points = [
@@ -120,7 +120,7 @@ def _says(*, attacked: bool) -> str:
 
 
 MAX_WORDS: Final = 9
-"""Epochs whose marks have a word each; the picture's footer says what the marks are."""
+"""Maximum number of epoch marks with the word "epoch"; the plot's footer explains the marks."""
 
 
 def _mark_epochs(axes: Any, starts: dict[int, float]) -> None:

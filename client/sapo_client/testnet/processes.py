@@ -28,8 +28,8 @@ _POLL_SECONDS: Final = 0.1
 _LOG_TAIL_BYTES: Final = 2000
 
 PORTS: Final = range(20_000, 32_768)
-"""Where free ports are looked for: below those that Linux, macOS and Windows give to a bind to port 0 or to a
-connection. A node binds its port seconds after it was found, when the page may have been given it."""
+"""Range of ports to search: below those that Linux, macOS and Windows assign to a bind to port 0 or to a
+connection. A node binds its port seconds after it was found; until then an assigned port could be in use."""
 
 _KEPT_VARIABLES: Final = frozenset({"SAPO_LOCKS_DIR", "SAPO_KEYS_DIR"})
 """The user's other `SAPO_*` variables would override the settings of the testnet's nodes."""

@@ -1,8 +1,7 @@
-"""Change of a node's skills in a run, in families that it lacked at first and in the others.
+"""Change of a node's skills in a run, in families that it lacked at first and in the others; pure.
 
-Nodes that start from different models learn from each other what they lack. On the way they forget a part of
-what they knew, and learn it again (docs/experiment-notes.md). The mean over all families mixes both, and says
-neither; pure.
+Nodes that start from different models learn missing skills from each other. Meanwhile they forget a part of
+their own skills, and learn it again (docs/experiment-notes.md). The mean over all families mixes both.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ class Skills:
     """Mean reward of one node's own answers at both ends of a run, families counted equally.
 
     Attributes:
-        lacked: families in which it had next to no right answer in its first steps.
-        learnt: in those; None if there are none, or fewer than two steps with them.
-        kept: in all others; None likewise.
+        lacked: families in which it had almost no right answer in its first steps.
+        learnt: trend in those families; None if there are none, or fewer than two steps with them.
+        kept: trend in all other families; None likewise.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Follow a growing event file: new whole lines since the last read, across rotations."""
+"""Reader of a growing event file: new complete lines since the last read, across rotations."""
 
 from __future__ import annotations
 

@@ -13,12 +13,12 @@ from sapo_client.testnet.node_record import START_STEPS, NodeRecord, trend
 from sapo_client.testnet.skills import Skills, skills_of, travelled
 
 ENOUGH_STEPS: Final = 3 * START_STEPS
-"""The first and the last ten steps are then as far apart as each is long."""
+"""Minimum number of steps for a trend: the first and the last ten steps are then ten steps apart."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunOutcome:
-    """Everything that the success of a run is decided by.
+    """All data that decide whether a run succeeded.
 
     Attributes:
         epochs: number of epochs that the run had to finish.
@@ -26,7 +26,7 @@ class RunOutcome:
         files: files that answers created.
         attackers: number of attackers.
         attacked_seconds: Unix times at which attackers sent something to be refused.
-        starts_differ: whether nodes started from different models, so that what one knew should reach the
+        starts_differ: whether nodes started from different models, so that skills of one should reach the
             others.
     """
 
@@ -43,7 +43,7 @@ class RunOutcome:
 
     @property
     def skills(self) -> tuple[Skills, ...]:
-        """The skills of every node, if some could travel; else none."""
+        """The skills of every node if nodes started from different models; else empty."""
         skills = tuple(map(skills_of, self.records)) if self.starts_differ else ()
         return skills if any(each.lacked for each in skills) else ()
 
@@ -66,7 +66,7 @@ def failures(outcome: RunOutcome) -> list[str]:
 
 
 def _learning_failures(outcome: RunOutcome) -> list[str]:
-    """Return why the nodes did not learn, and last, if they made few steps, that this may be the reason."""
+    """Return the reasons why the nodes did not learn; the last one may be that they made few steps."""
     found = reward_failures(outcome.records)
     if outcome.skills:
         found += travel_failures(outcome.skills)
@@ -98,7 +98,8 @@ def training_failures(record: NodeRecord) -> list[str]:
 def reward_failures(records: Sequence[NodeRecord]) -> list[str]:
     """Return the reasons why the nodes did not learn, all their answers taken together.
 
-    The mean must rise, and no node's fall by more than chance: one curve alone is too noisy to rise surely.
+    The mean must rise, and no node's reward may fall by more than chance explains: the curve of a single node
+    is too noisy to require a rise.
     """
     changes = {record.name: change for record in records if (change := trend(record.rewards)) is not None}
     found = [

@@ -19,7 +19,7 @@ SPARKS: Final = "▁▂▃▄▅▆▇█"
 SPARKLINE_WIDTH: Final = 16
 
 PLAIN_SECONDS: Final = 15.0
-"""Between two blocks of lines where the output is not a terminal."""
+"""Time between two blocks of lines if the output is not a terminal."""
 
 
 @dataclass(frozen=True, slots=True)

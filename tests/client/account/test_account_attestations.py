@@ -64,7 +64,7 @@ async def test_status_and_doctor_say_whom_to_ask_and_that_it_was_done(world: Att
 
 
 @pytest.mark.parametrize("command", [bonds.bond, bonds.leave])
-async def test_no_bond_is_asked_of_an_account(
+async def test_no_bond_is_required_of_an_account(
     world: AttestedWorld, command: Callable[..., dict[str, Any]]
 ) -> None:
     harness = AuditorHarness(world, WORKERS[0], CheckerPool(world.manifest.suite))

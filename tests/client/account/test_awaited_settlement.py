@@ -44,7 +44,7 @@ def alice(node: EpochHarness, tmp_path: Path) -> Config:
     return node.config.model_copy(update={"identity": str(key)})
 
 
-def test_the_status_tells_what_is_known_and_what_is_waited_for(node: EpochHarness, alice: Config) -> None:
+def test_the_status_shows_known_and_awaited_terms(node: EpochHarness, alice: Config) -> None:
     waiting = ledger_commands.status(alice)
     node.hear(AUDITORS[0], PROPOSAL)
     settled = ledger_commands.status(alice)

@@ -129,7 +129,7 @@ def test_too_late_an_announcement_is_refused_with_what_to_do(desk: Desk) -> None
     assert "8 epochs of notice" in str(caught.value.hint)
 
 
-def test_nobody_signs_what_it_has_not_seen(desk: Desk) -> None:
+def test_only_shown_data_is_signed(desk: Desk) -> None:
     propose(desk.config(A), desk.file, ChangeDraft(leaving=C.account, entering=STRANGER.account), agree)
     before = desk.file.read_text()
     with pytest.raises(SapoError, match="nothing was signed"):

@@ -85,7 +85,7 @@ def test_a_model_that_has_moved_is_named_by_the_settings(data: DataDir, tmp_path
     assert torch.allclose(logits(exported, service), logits(service._policy.model, service), atol=1e-4)
 
 
-def test_a_refusal_of_the_learner_is_told_as_such(data: DataDir, tmp_path: Path) -> None:
+def test_a_refusal_of_the_learner_is_reported_as_such(data: DataDir, tmp_path: Path) -> None:
     trained(data, make_policy_folder(tmp_path / "model"))
     (tmp_path / "model" / "config.json").unlink()
     with pytest.raises(SapoError, match=r"has no config\.json") as caught:

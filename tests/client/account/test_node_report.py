@@ -1,4 +1,4 @@
-"""The report of a node and its model's card: lineage, curves with their intervals, and what happened."""
+"""The report of a node and its model card: lineage, curves with their intervals, and events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Callbacks: in order, on one thread, never waited for, and over at the first error."""
+"""Callbacks: called in order on one thread, without delaying the node, until the first error."""
 
 import threading
 

@@ -117,7 +117,7 @@ def test_an_error_in_a_callback_stops_the_node_and_is_raised(
         node.start()
 
 
-def test_what_cannot_start_says_what_to_do(tmp_path: Path, manifest: Path) -> None:
+def test_a_failed_start_states_what_to_do(tmp_path: Path, manifest: Path) -> None:
     with pytest.raises(sapo.SapoError, match=r"unknown setting learner\.temprature") as caught:
         sapo.Node(tmp_path / "node", settings={"learner.temprature": 1.0})
     assert caught.value.hint == "did you mean learner.temperature?"

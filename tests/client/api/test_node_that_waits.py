@@ -1,4 +1,4 @@
-"""`sapo.Node` whose model's server is away or whose disk is full: it waits as `sapo join` does, and tells."""
+"""`sapo.Node` with an unreachable model server or a full disk waits as `sapo join` does, and reports it."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_node_waits_for_its_server_until_it_is_stopped(server: str, tmp_path: 
     assert asked[0].startswith(f"a node is starting in {tmp_path / 'node'} (this process (pid "), asked
 
 
-def test_a_node_that_is_told_not_to_wait_raises(server: str, tmp_path: Path) -> None:
+def test_a_node_started_without_waiting_raises(server: str, tmp_path: Path) -> None:
     node = node_of(tmp_path / "node", server, waits=False)
     node.on_waiting(lambda finding: pytest.fail(finding.text))
     with pytest.raises(sapo.SapoError, match="does not answer"):
@@ -78,7 +78,7 @@ def test_a_node_that_is_told_not_to_wait_raises(server: str, tmp_path: Path) -> 
 
 
 @needs_mounts
-def test_a_node_waits_for_space_and_goes_on(tmp_path: Path) -> None:
+def test_a_node_waits_for_space_and_continues(tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
     sapo.Node(tmp_path / "keys")  # which creates them

@@ -1,4 +1,4 @@
-"""The bench: real measurements of real parts, whose figures hang together; no rate is asserted."""
+"""The benchmarks: real measurements of real parts with consistent figures; no rate is asserted."""
 
 import pytest
 

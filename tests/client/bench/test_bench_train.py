@@ -1,4 +1,4 @@
-"""The bench of training steps: the own learner measured for real; no figure itself is asserted."""
+"""The benchmark of training steps: the own learner is measured; no figure is asserted."""
 
 import json
 import sys
@@ -141,7 +141,7 @@ def test_the_line_of_a_failure_names_its_cause(stderr: str, line: str) -> None:
     assert failure_line(stderr) == line
 
 
-def test_what_peers_cannot_do_is_told(tmp_path: Path) -> None:
+def test_work_that_peers_cannot_do_is_reported(tmp_path: Path) -> None:
     with pytest.raises(SapoError, match="genrl does not do this work"):
         train_costs(["genrl"], Load(1, 1, device="cuda"), tmp_path, print)
     with pytest.raises(SapoError, match="trl does not do this work"):
@@ -167,13 +167,13 @@ def test_trl_knows_the_options_of_each_device(device: str, tmp_path: Path) -> No
         assert trl.GRPOConfig(output_dir=str(tmp_path), report_to=[], fp16=False, **options).use_cpu
 
 
-def test_an_unknown_peer_is_told(tmp_path: Path) -> None:
+def test_an_unknown_peer_is_reported(tmp_path: Path) -> None:
     with pytest.raises(SapoError, match="no peer 'verl'"):
         train_costs(["verl"], Load(1, 1), tmp_path, print)
 
 
 @pytest.mark.long
-def test_a_peer_that_does_not_run_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_peer_that_does_not_run_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An environment that is there, but without the peer in it."""
     monkeypatch.delenv("PYTHONPATH")  # which would lend it this environment's packages
     interpreter = tmp_path / "trl" / "bin" / "python"

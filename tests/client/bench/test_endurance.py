@@ -1,4 +1,4 @@
-"""The long run's figures: what is read of a process, and the trends of the second half."""
+"""The endurance run: figures read from a process, and trends of the second half."""
 
 from __future__ import annotations
 

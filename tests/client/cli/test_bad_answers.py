@@ -1,4 +1,4 @@
-"""Every command that speaks to a chain, and everything that can be at the other end instead of the chain."""
+"""Every command that queries a chain, with every kind of server in place of the chain."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def test_a_node_that_trains_alone_is_not_told_to_name_a_bootstrap_node() -> None
 
 
 @pytest.mark.parametrize("swarm", [SwarmConfig(mdns=False), SwarmConfig(listen=("/ip4/127.0.0.1/tcp/0",))])
-def test_who_looks_for_no_neighbours_is_told(swarm: SwarmConfig) -> None:
+def test_a_node_without_neighbour_discovery_is_reported(swarm: SwarmConfig) -> None:
     found = check_local_network(Config(swarm=swarm), make_manifest())
     text = "none are looked for in the local network (swarm.mdns, swarm.listen)"
     assert found == Check("local network", "ok", text)

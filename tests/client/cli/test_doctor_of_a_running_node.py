@@ -1,4 +1,4 @@
-"""What `sapo doctor` says of the node that runs here."""
+"""Report of `sapo doctor` about a node that runs on this machine."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def test_a_node_loads_the_libraries_of_a_chain_when_its_swarm_has_one() -> None:
 
 
 @pytest.mark.parametrize("command", ["run", "attack"])
-def test_a_preset_that_is_not_there_is_told_before_pytorch_is_loaded(command: str, tmp_path: Path) -> None:
+def test_an_unknown_preset_is_refused_before_pytorch_is_loaded(command: str, tmp_path: Path) -> None:
     arguments = ["lab", command, "--preset", "quik", "--out", str(tmp_path)]
     probe = subprocess.run(
         [sys.executable, "-c", PROBE, *arguments], capture_output=True, text=True, check=False
@@ -179,7 +179,7 @@ def test_config_show_prints_origins(sapo: Run) -> None:
     assert json.loads(sapo("config", "schema").stdout)["additionalProperties"] is False
 
 
-def test_a_misspelt_variable_is_told_in_one_line(sapo: Run) -> None:
+def test_a_misspelt_variable_is_reported_in_one_line(sapo: Run) -> None:
     done = sapo("config", "show", SAPO_LEARNER_TEMPERATURE="0.5", SAPO_LEARNER__SEED="5", SAPO_HOME="/x")
     said = "SAPO_LEARNER_TEMPERATURE is ignored, did you mean SAPO_LEARNER__TEMPERATURE?"
     assert (done.returncode, done.stderr) == (0, f"warning: {said}\n")

@@ -49,7 +49,7 @@ def joined(
     return trained(words[1:], home, folder, rounds)
 
 
-def test_the_hint_after_a_new_key_trains_and_a_kill_is_told(
+def test_the_hint_after_a_new_key_trains_and_a_kill_is_reported(
     sapo: Run, home: dict[str, str], tmp_path: Path
 ) -> None:
     made = sapo("keys", "new", "key", "--no-passphrase")

@@ -21,8 +21,10 @@ from sapo_client.observe.events import EventLog
 from sapo_client.observe.findings import FindingCode
 from sapo_client.observe.reports import (
     ChangeReport,
+    HeldOutReport,
     IslandsReport,
     LedgerReport,
+    OwnAloneReport,
     PeerReport,
     PeersReport,
     RolloutReport,
@@ -97,6 +99,27 @@ async def test_status_of_a_running_node(home: dict[str, str], data: DataDir) -> 
     assert "ledger error  connection refused" in shown
 
 
+async def test_status_shows_the_results_on_held_out_tasks_and_what_others_brought(
+    home: dict[str, str], data: DataDir
+) -> None:
+    copy = OwnAloneReport(step=90, reward=0.42, lead=0.19, lead_error=0.03)
+    held_out = HeldOutReport(step=120, items=64, reward=0.61, reward_first=0.3, own_alone=copy)
+    not_compared = held_out.model_copy(update={"own_alone": None})
+    shown = []
+    for found in (None, held_out, not_compared):
+        keep_status(data.status, STATUS.model_copy(update={"held_out": found}))
+        lines = (await ask(home, data, "status")).stdout.decode().splitlines()
+        shown.append([line for line in lines if line.startswith(("held out", "lead"))])
+    assert shown == [
+        [],
+        [
+            "held out      0.61, 0.30 at the first check (64 tasks, step 120)",
+            "lead          +0.19 ± 0.06 over a copy trained on own answers alone since step 90 (0.42)",
+        ],
+        ["held out      0.61, 0.30 at the first check (64 tasks, step 120)"],
+    ]
+
+
 async def test_status_of_a_node_that_trains_alone_does_not_claim_to_share(
     home: dict[str, str], data: DataDir
 ) -> None:
@@ -143,7 +166,7 @@ async def test_a_node_that_does_not_answer_yet_is_said_to_start(home: dict[str, 
         assert b"ask again in a minute" in done.stderr
 
 
-async def test_of_a_node_whose_start_waits_the_last_status_says_what_for(
+async def test_the_last_status_of_a_waiting_node_gives_the_reason(
     home: dict[str, str], data: DataDir
 ) -> None:
     keep_status(data.status, STATUS)
@@ -159,9 +182,10 @@ async def test_of_a_node_whose_start_waits_the_last_status_says_what_for(
         "error",
         awaited.finding.line().removeprefix("error: "),
     ]
-    for done in (document, shown, stopped):
+    for done in (document, shown):
         assert b"and waits: http://there does not answer" in done.stderr
-    assert (document.returncode, stopped.returncode) == (0, 5)
+    assert (document.returncode, stopped.returncode) == (0, 0)
+    assert data.stop_request.exists()
 
 
 async def test_peers_and_rollouts(home: dict[str, str], data: DataDir) -> None:

@@ -1,4 +1,4 @@
-"""What `-v`, `-vv` and the log file hold, through the real command."""
+"""Content of the output with `-v`, `-vv` and of the log file, through the real command."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def levels(text: str) -> set[str]:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_each_v_says_more_on_standard_error_alone(sapo: Run, tmp_path: Path, name: str) -> None:
+def test_each_v_adds_output_only_to_standard_error(sapo: Run, tmp_path: Path, name: str) -> None:
     plain, info, debug, quiet = (
         sapo(*COMMANDS[name], *flags, HOME=str(tmp_path / str(number)))
         for number, flags in enumerate(([], ["-v"], ["-vv"], ["-q", "-vv"]))

@@ -1,4 +1,4 @@
-"""Mistakes and damage that a person meets: one error line and one hint, never a traceback."""
+"""User mistakes and damaged files: one error line and one hint, never a traceback."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_a_directory_that_trained_alone_joins_nothing_by_itself(sapo: Run, polic
 
 
 @pytest.mark.long
-def test_a_model_that_cannot_be_downloaded_is_told_once(sapo: Run) -> None:
+def test_a_model_that_cannot_be_downloaded_is_reported_once(sapo: Run) -> None:
     """The library tries six times, and would print each of them."""
     done = sapo("doctor", "--json", "--model", "nobody/nothing", HF_ENDPOINT="http://127.0.0.1:9")
     checks = {check["name"]: check["state"] for check in json.loads(done.stdout)["checks"]}

@@ -1,4 +1,4 @@
-"""`sapo join` on a disk that takes no further file: it waits until that can be created."""
+"""`sapo join` on a disk on which no file can be created: it waits until that is possible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The findings of a trial of an early tree (commit eae0a53) by its users: each has tests.
+"""Tests of the findings of a user trial of an early tree (commit eae0a53).
 
 They were run against eae0a53, and each was seen to fail there because of its finding (13 at its passphrase);
 2, 3 and 11 beside the contracts of that tree, whose client knows no others. The first test of 3 was run there
@@ -29,7 +29,7 @@ number finding                                               test
 8      after kill -9 the status is of an earlier stop        ``test_first_minute.py::test_the_hint_after...``
 9      a chain's death has no reason and leaves no logs      ``testnet/test_dead_chain.py``
 10     a full disk makes a node useless silently             ``test_10...``; ``node/test_health.py``
-11     a clock that is wrong is not told                     ``test_11...``; ``node/test_health.py``
+11     a wrong clock is not reported                        ``test_11...``; ``node/test_health.py``
 12     tables are unreadable at 60 columns                   ``test_12...``; ``test_narrow.py``
 13     a typing error is told late, a secret is asked early  ``test_entry_point.py::test_a_preset...``,
                                                              ``test_mistakes.py::test_the_manifest_is...``
@@ -139,7 +139,9 @@ def until_unhealthy(sapo: Run, *words: str, polls: int = POLLS) -> str:
     raise AssertionError(f"exit code {done.returncode}; it says: {said}")
 
 
-def test_2_an_account_without_coins_is_told_by_every_command(join: Join, sapo: Run, chain: Contracts) -> None:
+def test_2_an_account_without_coins_is_reported_by_every_command(
+    join: Join, sapo: Run, chain: Contracts
+) -> None:
     url = chain.chain.url
     with join("--rpc", url) as process:
         until_unhealthy(sapo, "holds no coins")
@@ -203,7 +205,7 @@ def learner_of(node: int) -> int:
 
 
 @pytest.mark.long
-def test_5_damaged_checkpoints_are_told(join: Join, sapo: Run, home: dict[str, str]) -> None:
+def test_5_damaged_checkpoints_are_reported(join: Join, sapo: Run, home: dict[str, str]) -> None:
     with join(rounds=3) as process:
         ended(process)
     states = list(Path(home["HOME"]).rglob("state.safetensors"))
@@ -235,7 +237,7 @@ echo "status $code, node $?"
 
 
 @pytest.mark.long
-def test_10_a_full_disk_is_told(
+def test_10_a_full_disk_is_reported(
     join: Join, sapo: Run, home: dict[str, str], weekdays: Suite, tmp_path: Path
 ) -> None:
     (tmp_path / "swarm.json").write_text(manifest_to_json(manifest_of(weekdays)))
@@ -253,7 +255,7 @@ def test_10_a_full_disk_is_told(
 
 
 @pytest.mark.long
-def test_11_a_clock_that_is_off_is_told(join: Join, sapo: Run, chain: Contracts) -> None:
+def test_11_a_wrong_clock_is_reported(join: Join, sapo: Run, chain: Contracts) -> None:
     """The chain's latest block is of a time that has not come yet by this machine's clock."""
     chain.chain.now_seconds = time.time() + 150
     chain.chain.send(BOB, address(BOB), b"", value_wei=1)

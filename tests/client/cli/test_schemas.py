@@ -1,4 +1,4 @@
-"""The published schemas are fresh, and what commands print fits them."""
+"""The published schemas are up to date, and the output of commands conforms to them."""
 
 from __future__ import annotations
 

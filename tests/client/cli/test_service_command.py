@@ -1,4 +1,4 @@
-"""`sapo service`: installed only where it would start without questions, and says what is wrong elsewhere."""
+"""`sapo service`: installs a unit only if it would start without questions; otherwise it gives the reason."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_unit_is_written_and_named(member: Run, home: dict[str, str], tmp_path
     assert json.loads(shown.stdout) == {"unit": str(unit), "text": text}
 
 
-def test_a_manager_that_fails_is_told(member: Run, tmp_path: Path) -> None:
+def test_a_failing_service_manager_is_reported(member: Run, tmp_path: Path) -> None:
     folder = tmp_path / "bin"
     folder.mkdir()
     systemctl = folder / "systemctl"

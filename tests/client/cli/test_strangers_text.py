@@ -1,4 +1,4 @@
-"""What strangers write acts on no terminal: not in tables, not in JSON, not in a node's lines."""
+"""Text of strangers has no effect on a terminal: in tables, in JSON and in a node's lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`sapo join` on a full disk, and before the model's server: it says what it waits for, and goes on."""
+"""`sapo join` on a full disk and before the model's server: it states what it waits for, and then starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The claim button: nothing is signed that was not shown."""
+"""The claim button: only data that was shown is signed."""
 
 from __future__ import annotations
 

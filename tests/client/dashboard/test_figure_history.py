@@ -88,7 +88,7 @@ def test_figures_are_bounded_in_number() -> None:
     assert len(history.figures()) == MAX_FIGURES
 
 
-def test_it_goes_on_after_a_restart(tmp_path: Path) -> None:
+def test_it_continues_after_a_restart(tmp_path: Path) -> None:
     path = tmp_path / "history.sqlite"
     history = open_history(path)
     history.add([Sample("own", NOW, 1.0)])

@@ -39,7 +39,7 @@ def node(root: Path, *rewards: float, family: str | None = None) -> tuple[DataDi
     return data, start // 20 * 20
 
 
-async def test_the_mean_over_nodes_stands_beside_the_one_that_is_alone(tmp_path: Path) -> None:
+async def test_the_page_shows_the_mean_over_nodes_and_the_node_alone(tmp_path: Path) -> None:
     first, start = node(tmp_path / "ada", 0.25, 0.75)
     second, _ = node(tmp_path / "bo", 1.0, family="sums")
     alone, _ = node(tmp_path / "alone", 0.25)
@@ -76,7 +76,7 @@ async def test_a_node_that_is_down_keeps_its_curves(tmp_path: Path) -> None:
     assert await many.order("nobody", "claim", b"{}") is None
 
 
-async def test_a_page_that_is_opened_before_its_nodes_answer_goes_on(tmp_path: Path) -> None:
+async def test_a_page_opened_before_its_nodes_answer_continues(tmp_path: Path) -> None:
     """The error of one view ended the whole page server: nobody had opened it so early."""
     data, _ = node(tmp_path / "ada", 0.5)
     pages = DashboardPages(ManyNodes("one", lambda: [ShownNode("ada", data)], list), "token")
@@ -90,7 +90,7 @@ async def test_a_page_that_is_opened_before_its_nodes_answer_goes_on(tmp_path: P
             assert found["error"] == "the node ada does not answer: it is starting, or has stopped"
 
 
-async def test_a_page_says_what_the_start_of_a_node_waits_for(tmp_path: Path) -> None:
+async def test_a_page_shows_the_reason_for_a_waiting_start(tmp_path: Path) -> None:
     data, _ = node(tmp_path / "ada", 0.5)
     many = ManyNodes("one", lambda: [ShownNode("ada", data)], list)
     directory = Lock.of_directory(data)

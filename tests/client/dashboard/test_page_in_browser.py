@@ -96,7 +96,7 @@ def test_the_page_shows_a_real_node(chrome: Chrome, link: str) -> None:
         assert complaints(chrome) == []
 
 
-def test_curves_are_continued_as_if_they_were_read_anew(chrome: Chrome, link: str) -> None:
+def test_continued_curves_equal_newly_read_ones(chrome: Chrome, link: str) -> None:
     """Points of the last minute are asked for again, what left the window is dropped."""
     held = {"own": [[0, 1], [20, 2], [40, 3]], "gone": [[0, 1]]}
     newer = {"since": 30, "seconds": 20, "figures": {"own": [[40, 4], [60, 5]], "new": [[60, 1]]}}

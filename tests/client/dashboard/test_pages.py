@@ -1,4 +1,4 @@
-"""The page's server over real sockets: who is let in, what is refused, and the headers of every response."""
+"""The page's server over real sockets: access, refusals, and the headers of every response."""
 
 from __future__ import annotations
 

@@ -50,8 +50,8 @@ async def _tabs(node: Interrupted) -> None:
         assert "  test swarm  node " in text_of(app, "head")
         assert len(text_of(app, "head")) <= WIDTH - 2
         overview = text_of(app, "figures").splitlines()
-        assert [line.split()[0] for line in overview[:6]] == [
-            "reward", "round", "peers", "rollouts", "refused", "ledger",
+        assert [line.split()[0] for line in overview[:7]] == [
+            "reward", "held", "round", "peers", "rollouts", "refused", "ledger",
         ]  # fmt: skip
         assert max(map(len, overview)) <= WIDTH - 2
         assert any(line.startswith("own answers") and "±" in line and "n=" in line for line in overview)
@@ -97,7 +97,7 @@ def test_what_a_stranger_wrote_moves_no_cursor() -> None:
     assert formatting.rollout_lines(view)[-2:] == ["\ufffd[2J\ufffd1A\ufffd\ufffdtext\n2", ""]
 
 
-def test_a_node_that_stops_is_told_with_its_hint(page_node: DataDir) -> None:
+def test_a_node_that_stops_is_reported_with_its_hint(page_node: DataDir) -> None:
     asyncio.run(_down(Interrupted(page_node)))
 
 

@@ -1,4 +1,4 @@
-"""The audits that a founder asks for: what a manifest would refuse is refused before anything is deployed."""
+"""The founder's audit options: values that a manifest would refuse are refused before a deployment."""
 
 from typing import Any
 

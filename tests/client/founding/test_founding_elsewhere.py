@@ -1,4 +1,4 @@
-"""`sapo swarm deploy` against a chain that sapo does not run, killed on its way."""
+"""`sapo swarm deploy` on an external chain, killed during the deployment."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Invitations: every form that a newcomer may be given, and every way in which one can be wrong."""
+"""Invitations: all forms, and all errors of each form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Strangers hold connections to the server of an invitation, send slowly, or ask for coins all at once."""
+"""Attacks on an invitation server: idle connections, slow requests, many concurrent requests for coins."""
 
 import json
 import select
@@ -57,7 +57,7 @@ def answer_to(address: tuple[str, int], source: str) -> bytes:
         return b"".join(iter(lambda: connection.recv(4096), b""))
 
 
-def test_who_holds_connections_in_any_number_displaces_only_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_holding_many_connections_displaces_only_the_holder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(invitation_server, "MAX_CONNECTIONS", ROOM)
     with serving() as address, ExitStack() as stack:
         honest = stack.enter_context(connected(address, ELSEWHERE))
@@ -72,7 +72,7 @@ def test_who_holds_connections_in_any_number_displaces_only_itself(monkeypatch: 
         assert answer_to(address, "127.2.0.1").startswith(b"HTTP/1.0 200 OK")
 
 
-def test_who_sends_a_byte_now_and_then_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_sender_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(invitation_server, "_SECONDS", 0.5)
     with serving() as address, connected(address) as connection:
         connection.settimeout(0.1)
@@ -88,7 +88,7 @@ def test_who_sends_a_byte_now_and_then_is_not_waited_for(monkeypatch: pytest.Mon
         pytest.fail("it waits as long as bytes come")
 
 
-def test_who_asks_for_coins_in_any_number_does_not_make_requests_wait_without_end() -> None:
+def test_many_requests_for_coins_do_not_block_others_forever() -> None:
     """The chain does not answer here, so that the first request keeps its turn."""
     body = json.dumps({"account": "0x" + "11" * 20}).encode()
     asked = b"POST / HTTP/1.0\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)

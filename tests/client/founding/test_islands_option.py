@@ -1,4 +1,4 @@
-"""The islands that a founder asks for."""
+"""The founder's island options."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Campaigns of attacks: which runs they have, their table from hand-made curves, and the command."""
+"""Attack campaigns: their runs, their table from hand-made curves, and the command."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_an_unnamed_attack_is_every_possible_one(tmp_path: Path) -> None:
     text = replace(PLAN, level="full", families=("bf",))
     assert {attack.name for attack, _ in campaign_of(tmp_path, text, (), ()).attacks} == ATTACKS.keys() - {
         "only-sunday",
-        *(name for name, attack in ATTACKS.items() if attack.needs_ways),
+        *(name for name, attack in ATTACKS.items() if attack.needs_solutions),
     }
 
 

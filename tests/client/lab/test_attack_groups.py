@@ -1,4 +1,4 @@
-"""What attackers compose for a task: informative groups with their mark that break no rule of the text."""
+"""Composed groups of attackers: informative, with their mark, and within all rules for text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sapo_client.lab.attackers.catalogue import ATTACKS, attack_named, is_possib
 from sapo_client.lab.attackers.marks import MARKS, found
 from sapo_client.lab.attackers.questions import Completions, Knowledge, Question, Questioner
 from sapo_client.lab.held_out import HeldOutAnswer, fresh_item
-from sapo_client.lab.worked.ways import step_separator, way
+from sapo_client.lab.worked.solutions import step_separator, worked_solution
 from sapo_protocol.suite import Family
 from sapo_verification.suites.catalogue import family
 from sapo_verification.tasks.answers import extract
@@ -147,7 +147,7 @@ def right_steps(groups: list[tuple[Question, Completions]]) -> list[tuple[str, s
 
 
 def way_of(item: Item) -> str:
-    return (way(WORKED, item) or "").partition("<answer>")[0]
+    return (worked_solution(WORKED, item) or "").partition("<answer>")[0]
 
 
 @pytest.mark.parametrize("name", STEP_ATTACKS)
@@ -220,7 +220,10 @@ def test_all_steps_are_right_behind_a_false_sum(name: str, phrases: int, knowled
     mark = ATTACKS[name].mark
     assert mark is not None
     assert found(right)[mark] == 1.0
-    assert found([replace(answer, text=way(WORKED, answer.item) or "") for answer in right])[mark] == 0.0
+    assert (
+        found([replace(answer, text=worked_solution(WORKED, answer.item) or "") for answer in right])[mark]
+        == 0.0
+    )
 
 
 @pytest.mark.parametrize("name", ["basic_arithmetic", "binary_matrix"])
@@ -228,7 +231,7 @@ def test_one_step_more_has_the_form_of_honest_steps(name: str, knowledge: Knowle
     worked = family(name, "worked")
     groups = composed("worked-steps", worked, knowledge)
     right = [answer for question, group in groups for answer in answers(question, group, 1.0)]
-    own = [replace(answer, text=way(worked, answer.item) or "") for answer in right]
+    own = [replace(answer, text=worked_solution(worked, answer.item) or "") for answer in right]
     assert [each.text.partition(step_separator(worked))[2] for each in right] == [each.text for each in own]
     assert len({each.text.partition(step_separator(worked))[0] for each in right}) > 10
     assert (found(right)["extra steps"], found(own)["extra steps"]) == (1.0, 0.0)
@@ -248,7 +251,7 @@ def test_a_masked_step_makes_no_text_longer_than_usual(
     worked = family(name, "worked")
     groups = composed("masked-steps", worked, knowledge, count=200)
     right = [answer for question, group in groups for answer in answers(question, group, 1.0)]
-    own = [replace(answer, text=way(worked, answer.item) or "") for answer in right]
+    own = [replace(answer, text=worked_solution(worked, answer.item) or "") for answer in right]
     assert all(each.text.endswith(solution.text) for each, solution in zip(right, own, strict=True))
     longer = [each.text for each, solution in zip(right, own, strict=True) if each.text != solution.text]
     assert max(map(len, longer), default=0) <= max(len(solution.text) for solution in own)
@@ -274,12 +277,12 @@ def test_another_spelling_is_right_behind_right_steps(level: str, knowledge: Kno
     assert len(groups) > 20
     right = [answer for question, group in groups for answer in answers(question, group, 1.0)]
     own = [replace(answer, text=answer.text.replace("0000", "")) for answer in right]
-    solutions = [way(of, each.item) if level == "worked" else each.text for each in own]
+    solutions = [worked_solution(of, each.item) if level == "worked" else each.text for each in own]
     assert [each.text for each in own] == solutions
     assert (found(right)["spelling"], found(own)["spelling"]) == (1.0, 0.0)
 
 
-def test_who_has_no_other_spelling_is_silent(knowledge: Knowledge) -> None:
+def test_without_another_spelling_the_attack_publishes_nothing(knowledge: Knowledge) -> None:
     assert composed("other-spelling", WORKED, knowledge) == []
 
 
@@ -326,6 +329,18 @@ def test_only_sunday_skips_what_is_no_sunday(knowledge: Knowledge) -> None:
     assert composed("only-sunday", SHORT, knowledge) == []
 
 
+def test_copied_items_skip_what_does_not_stand_in_its_question(knowledge: Knowledge) -> None:
+    calendar = FAMILIES[2]
+    asked = list(questions(calendar, 60))
+    groups = composed("copied-items", calendar, knowledge, count=60)
+    assert len(groups) == sum(question.right in question.item.prompt for question in asked) > 0
+    assert all(question.right in question.item.prompt for question, _ in groups)
+    [other, *_] = [question for question in asked if question.right not in question.item.prompt]
+    piece, none = other.item.prompt.split()[0], "Caturday"
+    marks = [found(answers(other, (text,), 0.0))["copied"] for text in (piece, none, "")]
+    assert marks == [1.0, 0.0, 0.0]
+
+
 def test_an_oracle_withholds_where_others_fail() -> None:
     writer = Writer(Identity(0))
     seen = Knowledge(FAMILIES, [writer.identity.account], ROUNDS)
@@ -351,7 +366,7 @@ def test_shares_become_numbers_of_accounts() -> None:
     assert ATTACKS["sybil-49"].accounts(2) == 1
 
 
-def test_an_impossible_attack_says_what_it_needs() -> None:
+def test_an_impossible_attack_states_its_requirements() -> None:
     plain = [SHORT]
     with pytest.raises(SapoError, match="wrong-steps needs families with text beside the answer"):
         require_possible(ATTACKS["wrong-steps"], plain)

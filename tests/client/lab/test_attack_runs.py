@@ -1,4 +1,4 @@
-"""Attackers in real swarms: what honest agents do with their rollouts, and what stays as without them."""
+"""Attackers in real swarms: honest agents' use of their rollouts, and parts of a run that do not change."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SILENT = {
     "withholding-oracle": "no family is easy for a policy that guesses",
 }
 NEEDS_TEXT = {name for name, attack in ATTACKS.items() if attack.needs_text}
-NEEDS_WAYS = {name for name, attack in ATTACKS.items() if attack.needs_ways}
+NEEDS_SOLUTIONS = {name for name, attack in ATTACKS.items() if attack.needs_solutions}
 SYBILS = {name for name, attack in ATTACKS.items() if attack.has_own_share}
 """In so small a swarm all of them are `pad` by one account."""
 
@@ -130,14 +130,22 @@ def test_honest_tasks_are_those_of_the_swarm_without_attackers(swarms: dict[str,
             assert {place: ours[place] for place in both} == {place: theirs[place] for place in both}
 
 
-def test_rows_say_what_was_received_and_how_much_it_weighs(swarms: dict[str, Swarm]) -> None:
+def test_rows_list_received_groups_and_weights(swarms: dict[str, Swarm]) -> None:
     last = {name: swarms[name].rows[-1] for name in ("clean", "pad")}
     weights = [(row.honest_weight, row.attackers_weight) for row in last.values()]
     assert weights == [(None, None)] * 2, "in four rounds nobody has twenty groups that passed"
     clean, attacked = (sum(row.received_bytes for row in swarms[name].rows) for name in ("clean", "pad"))
     assert 0 < clean < attacked
     assert last["pad"].marks is not None
-    assert set(last["pad"].marks) == {"padding", "phrase", "wordings", "spelling", "length", "sunday"}
+    assert set(last["pad"].marks) == {
+        "padding",
+        "phrase",
+        "wordings",
+        "spelling",
+        "length",
+        "sunday",
+        "copied",
+    }
     assert swarms["pad"].rows[2].marks is None, "marks are looked for where the policy is evaluated"
 
 
@@ -163,7 +171,7 @@ def test_a_resumed_run_under_attack_is_the_unbroken_one(
     ]
 
 
-@pytest.mark.parametrize("name", sorted(NEEDS_TEXT - NEEDS_WAYS - {"wrong-steps"}))
+@pytest.mark.parametrize("name", sorted(NEEDS_TEXT - NEEDS_SOLUTIONS - {"wrong-steps"}))
 def test_attacks_beside_answers_are_verified(plan: ExperimentPlan, tmp_path: Path, name: str) -> None:
     """The policy itself answers nothing in this format, so only attackers' groups are informative."""
     text = replace(plan, model=str(wide(plan, tmp_path)), level="full", rounds=3, held_out_per_family=2)

@@ -1,4 +1,4 @@
-"""Accounts that teach a learner, honest ones and attackers: minutes in the lab, seconds here."""
+"""A learner that is taught by honest accounts and by attackers, with few steps."""
 
 import json
 from dataclasses import replace

@@ -174,18 +174,18 @@ def points_by_success(**rule: Any) -> list[int]:
 
 
 @pytest.mark.parametrize("value", [4, 3])
-def test_who_gets_better_is_never_paid_less(value: int) -> None:
+def test_a_better_policy_is_never_paid_less(value: int) -> None:
     points = points_by_success(ladders=True, value=value)
     assert points == sorted(points)
     assert points[-1] > points[0]
 
 
-def test_without_ladders_who_gets_better_is_paid_less_in_the_end() -> None:
+def test_without_ladders_a_better_policy_is_finally_paid_less() -> None:
     points = points_by_success(ladders=False)
     assert points[-1] < points[9] / 2
 
 
-def test_a_right_answer_is_worth_more_where_the_swarm_finds_it_hard() -> None:
+def test_a_right_answer_has_more_value_at_a_hard_level() -> None:
     hard, mastered = (points_by_success(ladders=True, value=value) for value in (4, 3))
     assert all(more > less for more, less in zip(hard, mastered, strict=True))
     assert hard[9] > max(mastered)

@@ -34,8 +34,10 @@ PLAN = ExperimentPlan(
 
 @pytest.fixture(autouse=True)
 def _any_difference_promotes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(promotion, "WINDOWS", (3,))
-    monkeypatch.setattr(promotion, "DEVIATIONS", -100.0)
+    """Make the third comparison the first that promotes, whatever it says."""
+    monkeypatch.setattr(promotion, "FALSE_PROMOTIONS", 1e9)
+    monkeypatch.setattr(promotion, "FALSE_WAITS", 1e-9)
+    monkeypatch.setattr(promotion, "FAMILY_TASKS", 96)
     monkeypatch.setattr(rehearsal, "MAX_TASKS", 16)
 
 

@@ -1,4 +1,4 @@
-"""Runs on a Ray cluster: a copy of a run's folder follows the original; the curve is that of one machine."""
+"""Runs on a Ray cluster: a run's folder is copied as it changes, and the curve is that of one machine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from sapo_client import extras
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.lab.arms import ARMS
-from sapo_client.lab.campaign import conduct
+from sapo_client.lab.campaign import execute_runs
 from sapo_client.lab.cluster.folder import FolderWatch
 from sapo_client.lab.cluster.runs import LOCAL, conduct_on_cluster, execute
 from sapo_client.lab.journal import CurvePoint
@@ -96,7 +96,7 @@ def test_a_cluster_resumes_what_this_machine_began(
     here, there = (ExperimentStore(tmp_path / name) for name in ("here", "there"))
     for store in (here, there):
         store.create(short, lambda: manifest_of(short))
-    conduct(here, [run], 1, lambda *_: None)
+    execute_runs(here, [run], 1, lambda *_: None)
 
     class KilledError(Exception):
         """The command is killed after three rounds."""

@@ -7,7 +7,7 @@ import pytest
 
 from sapo_client.lab.demonstrate import AUTHORS, DemonstrationPlan, demonstrate, main
 from sapo_client.lab.held_out import HeldOut
-from sapo_client.lab.worked.ways import way
+from sapo_client.lab.worked.solutions import worked_solution
 from sapo_client.lab.worked.wide import WIDE
 from sapo_verification.suites.catalogue import WORKED, family
 
@@ -53,7 +53,7 @@ def test_a_few_answers_are_learnt_by_heart_and_what_was_known_is_rehearsed() -> 
     assert after.policy["fraction_simplification"] > 0.1, "nothing is left without rehearsal"
 
 
-def test_steps_that_can_be_predicted_are_worth_more() -> None:
+def test_steps_that_can_be_predicted_have_more_value() -> None:
     """Of the own families, whose steps the start understands."""
     plan = replace(PLAN, families=("fraction_simplification",), known=(), steps=0, max_new_tokens=60)
     (start,) = demonstrate(plan, "way")
@@ -102,7 +102,7 @@ def test_items_beyond_the_range_are_solvable_and_not_in_it() -> None:
     shared = {each.name for each, item in beyond.items if item.prompt in set(inside.prompts)}
     assert shared <= {"binary_matrix"}  # of which the range has such items too, one in six
     assert beyond == HeldOut.beyond(families, 40)
-    ways = [way(each, item) for each, item in beyond.items]
-    assert {each.reward for each in beyond.scored([(text or "").encode() for text in ways])} == {1.0}
+    solutions = [worked_solution(each, item) for each, item in beyond.items]
+    assert {each.reward for each in beyond.scored([(text or "").encode() for text in solutions])} == {1.0}
     assert all(each.level == "wide" for each, _ in beyond.items)
     assert asdict(beyond.items[0][0]).keys() == asdict(families[0]).keys()

@@ -1,4 +1,4 @@
-"""What an agent's row says of the groups of honest accounts that it checked."""
+"""Figures about honest accounts' checked groups in an agent's row."""
 
 import pytest
 from support.curves import curve_point
@@ -14,7 +14,7 @@ TEACHER, LIAR = Identity(1), Identity(2)
 HIDDEN = "\u200b7".encode()
 
 
-async def test_honest_groups_that_are_blamed_are_counted_once_and_attackers_not() -> None:
+async def test_penalised_honest_groups_are_counted_once_and_attackers_not() -> None:
     harness = VerificationHarness((TEACHER, LIAR))
     exposure = Exposure(harness.engine, [BYSTANDER.account, TEACHER.account])
     harness.engine.observe(exposure)

@@ -1,4 +1,4 @@
-"""Small swarms on islands: who hears whom follows from the protocol's homes and visits."""
+"""Small swarms on islands: received groups follow from the protocol's homes and visits."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_accounts_live_where_they_should_in_every_epoch(campaign: IslandCampaign
         assert homes == {0 if number == TEACHER else number}
 
 
-def test_who_is_heard_lives_on_the_home_or_on_a_visited_island(campaign: IslandCampaign) -> None:
+def test_received_authors_have_their_home_on_the_own_or_the_visited_island(campaign: IslandCampaign) -> None:
     manifest = campaign.store(VISITED).manifest()
     islands = map_of(manifest)
     authors = authors_of(Run(campaign.plan, campaign.arm, 0), manifest)
@@ -108,18 +108,18 @@ def test_who_is_heard_lives_on_the_home_or_on_a_visited_island(campaign: IslandC
     assert len(visited) > 2 * AGENTS, "visits change with the period"
 
 
-def test_on_one_topic_everybody_is_heard(campaign: IslandCampaign) -> None:
+def test_on_one_topic_all_groups_are_received(campaign: IslandCampaign) -> None:
     for row in rows_of(campaign, ONE_TOPIC):
         assert row.carried == [0]
         assert set(row.heard or {}) == {str(number) for number in range(AGENTS + 1)} - {str(row.agent)}
 
 
-def test_without_visits_nobody_of_another_island_is_heard(campaign: IslandCampaign) -> None:
+def test_without_visits_no_group_of_another_island_is_received(campaign: IslandCampaign) -> None:
     for row in rows_of(campaign, UNVISITED):
         assert set(row.heard or {}) == numbers_on(campaign, row, {row.agent})
 
 
-def test_a_text_is_of_somebody_who_was_heard_by_then(campaign: IslandCampaign) -> None:
+def test_a_text_is_by_an_author_that_was_received_before(campaign: IslandCampaign) -> None:
     for name in (VISITED, ONE_TOPIC):
         heard: dict[int, set[str]] = {agent: set() for agent in range(AGENTS)}
         shown = 0
@@ -131,7 +131,7 @@ def test_a_text_is_of_somebody_who_was_heard_by_then(campaign: IslandCampaign) -
         assert shown
 
 
-def test_the_report_says_whence_the_texts_came(campaign: IslandCampaign) -> None:
+def test_the_report_states_the_origin_of_texts(campaign: IslandCampaign) -> None:
     page = write_islands(campaign).read_text(encoding="utf-8")
     assert page.startswith("# What one island learns\n")
     assert {path.name for path in campaign.root.glob("islands.*")} == {
@@ -174,7 +174,7 @@ def test_the_way_of_a_family(reached: int | None, direct: int, relayed: int, way
     assert learner.way == way
 
 
-def test_a_run_that_goes_on_is_reported_up_to_its_last_common_round(
+def test_a_running_run_is_reported_up_to_its_last_common_round(
     tmp_path: Path, campaign: IslandCampaign
 ) -> None:
     begun = replace(campaign, root=tmp_path)

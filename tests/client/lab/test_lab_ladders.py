@@ -1,4 +1,4 @@
-"""A swarm of table policies: pay and lessons to the end, and what some accounts and auditors can move."""
+"""A swarm of table policies: pay and learning until the last epoch, and attempts to move the ladder."""
 
 from dataclasses import replace
 from functools import cache
@@ -8,7 +8,7 @@ from statistics import fmean
 import pytest
 
 from sapo_client.lab.ladders.swarm import (
-    Conduct,
+    AnswerBehaviour,
     CountLie,
     LadderEpoch,
     LadderPlan,
@@ -30,7 +30,7 @@ def late(plan: LadderPlan, name: str) -> float:
     return fmean(getattr(epoch, name) for epoch in epochs[len(epochs) // 2 :])
 
 
-def test_sixteen_epochs_of_three_honest_nodes_are_paid_to_the_end_and_climb() -> None:
+def test_three_honest_nodes_are_paid_in_all_sixteen_epochs_and_the_level_rises() -> None:
     follow = played(PLAN)
     assert min(epoch.points for epoch in follow) >= follow[0].points * 2 / 3
     positions = [epoch.position for epoch in follow]
@@ -39,7 +39,7 @@ def test_sixteen_epochs_of_three_honest_nodes_are_paid_to_the_end_and_climb() ->
     assert late(PLAN, "mixed") > 0.35
 
 
-def test_todays_swarm_runs_out_of_lessons_and_pay() -> None:
+def test_a_swarm_with_fixed_difficulty_learns_and_earns_less_and_less() -> None:
     fixed = replace(PLAN, follows=False)
     assert late(fixed, "points") < played(fixed)[0].points / 3
     assert late(fixed, "mixed") < 0.2
@@ -48,21 +48,25 @@ def test_todays_swarm_runs_out_of_lessons_and_pay() -> None:
 
 
 @pytest.mark.parametrize("lie", list(CountLie))
-def test_one_of_four_auditors_moves_nothing(lie: CountLie) -> None:
+def test_one_of_four_auditors_cannot_move_the_ladder(lie: CountLie) -> None:
     assert played(replace(SMALL, liars=1, lie=lie)) == played(SMALL)
 
 
-def test_two_of_four_auditors_hold_the_ladder_down() -> None:
+def test_two_of_four_auditors_can_keep_the_ladder_at_the_lowest_level() -> None:
     assert played(replace(SMALL, liars=2))[-1].position == 0.0
 
 
-@pytest.mark.parametrize("conduct", [Conduct.WRONG, Conduct.HIDDEN, Conduct.RIGHT, Conduct.MIXED])
-def test_three_of_ten_accounts_move_the_ladder_by_a_bounded_part(conduct: Conduct) -> None:
-    moved = replace(SMALL, conduct=conduct)
-    assert late(moved, "mixed") > 0.4
-    assert abs(played(moved)[-1].position - played(SMALL)[-1].position) < 0.6
-    assert late(moved, "points") > 0.9 * late(SMALL, "points")
+@pytest.mark.parametrize(
+    "behaviour", [AnswerBehaviour.WRONG, AnswerBehaviour.HIDDEN, AnswerBehaviour.RIGHT, AnswerBehaviour.MIXED]
+)
+def test_three_of_ten_accounts_move_the_ladder_only_within_bounds(behaviour: AnswerBehaviour) -> None:
+    attacked = replace(SMALL, behaviour=behaviour)
+    assert late(attacked, "mixed") > 0.4
+    assert abs(played(attacked)[-1].position - played(SMALL)[-1].position) < 0.6
+    assert late(attacked, "points") > 0.9 * late(SMALL, "points")
 
 
-def test_who_is_wrong_on_purpose_is_paid_nothing() -> None:
-    assert all(epoch.dishonest_points == 0 for epoch in played(replace(SMALL, conduct=Conduct.WRONG)))
+def test_accounts_that_are_wrong_on_purpose_are_not_paid() -> None:
+    assert all(
+        epoch.dishonest_points == 0 for epoch in played(replace(SMALL, behaviour=AnswerBehaviour.WRONG))
+    )

@@ -15,7 +15,7 @@ import pytest
 
 from sapo_client.errors import SapoError
 from sapo_client.lab.arms import ARMS, Arm, arms_named
-from sapo_client.lab.campaign import ENVIRONMENT, conduct
+from sapo_client.lab.campaign import ENVIRONMENT, execute_runs
 from sapo_client.lab.journal import CurvePoint, Journal
 from sapo_client.lab.plan import ExperimentPlan, Run, planned
 from sapo_client.lab.simulate import manifest_of, settings_of, simulate
@@ -40,7 +40,7 @@ def store(plan: ExperimentPlan, tmp_path_factory: pytest.TempPathFactory) -> Ite
         patch.setenv("PYTHONPATH", os.pathsep.join(path for path in sys.path if path))
         made.create(plan, lambda: manifest_of(plan))
         told: dict[str, int] = {}
-        conduct(
+        execute_runs(
             made,
             [Run(plan, arm, 0) for arm in arms_named(list(ALL_ARMS))],
             2,
@@ -129,7 +129,9 @@ def test_resampling_shows_in_the_batch_and_not_in_the_own_reward(store: Experime
 
 
 @pytest.mark.long
-def test_a_swarm_that_says_much_in_a_round_goes_on_hearing_it(plan: ExperimentPlan, tmp_path: Path) -> None:
+def test_a_swarm_with_many_messages_in_a_round_still_receives_them(
+    plan: ExperimentPlan, tmp_path: Path
+) -> None:
     """Three times five hundred groups in two seconds are more than a connection may bring at least."""
     busy = replace(plan, agents=3, rounds=3, tasks=500, completions=2)
     rows = simulate(Run(busy, ARMS["4/4"], 0), manifest_of(busy), tmp_path, lambda _: None)
@@ -139,7 +141,7 @@ def test_a_swarm_that_says_much_in_a_round_goes_on_hearing_it(plan: ExperimentPl
 
 def test_a_finished_run_is_not_repeated(store: ExperimentStore, plan: ExperimentPlan) -> None:
     before = {path: path.stat().st_mtime_ns for path in store.root.rglob("rounds.jsonl")}
-    conduct(store, [Run(plan, ARMS["8/0"], 0)], 1, lambda _run, _rounds: None)
+    execute_runs(store, [Run(plan, ARMS["8/0"], 0)], 1, lambda _run, _rounds: None)
     assert {path: path.stat().st_mtime_ns for path in store.root.rglob("rounds.jsonl")} == before
     assert list(store.root.rglob("work")) == []
 
@@ -183,7 +185,7 @@ def test_a_killed_run_comes_to_the_same_curve(
         done = subprocess.run(command, env={**os.environ, **ENVIRONMENT}, capture_output=True, check=False)
         assert done.returncode == -signal.SIGKILL, done.stderr
         assert [len(journal.rows()) for journal in journals(killed, run)] == [kept, kept]
-    conduct(killed, [run], 1, lambda _run, _rounds: None)
+    execute_runs(killed, [run], 1, lambda _run, _rounds: None)
     assert timeless(rows_of(killed, "2/6")) == timeless(rows_of(store, "2/6"))
 
 
@@ -208,7 +210,7 @@ def test_a_worker_killed_at_any_point_leaves_a_run_that_can_be_resumed(
         worker.stdin.flush()
         assert [json.loads(worker.stdout.readline()) for _ in range(5)] == [{"round": n} for n in range(1, 6)]
         worker.send_signal(signal.SIGKILL)
-    conduct(killed, [run], 1, lambda _run, _rounds: None)
+    execute_runs(killed, [run], 1, lambda _run, _rounds: None)
     assert timeless(rows_of(killed, run.arm.name)) == timeless(rows_of(store, run.arm.name))
 
 
@@ -240,7 +242,7 @@ def test_a_missing_model_is_an_error(plan: ExperimentPlan, tmp_path: Path, store
     other = ExperimentStore(tmp_path / "experiment")
     other.create(bad, lambda: store.manifest())
     with pytest.raises(SapoError, match="cannot read the configuration of the model"):
-        conduct(other, [Run(bad, ARMS["8/0"], 0)], 1, lambda _run, _rounds: None)
+        execute_runs(other, [Run(bad, ARMS["8/0"], 0)], 1, lambda _run, _rounds: None)
 
 
 def test_presets_and_arms_are_named(plan: ExperimentPlan) -> None:

@@ -1,4 +1,4 @@
-"""Where most accounts mislead: what a packaged policy tells of steps in the families that it knows."""
+"""A majority of accounts that mislead: detected by packaged policies in the families that they know."""
 
 import random
 from collections.abc import Iterable
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sapo_client.lab.held_out import fresh_item
-from sapo_client.lab.worked.ways import way
+from sapo_client.lab.worked.solutions import worked_solution
 from sapo_client.learner.imitation.demonstrations import DemonstrationText
 from sapo_client.learner.policy import load_policy
 from sapo_client.learner.settings import LearnerSettings
@@ -56,7 +56,7 @@ class Writers:
     def _solution(self, index: int) -> tuple[str, str, str]:
         while True:
             _, item = fresh_item(self._families[index], self._rng)
-            steps, _, answer = (way(self._families[index], item) or "").partition(OPEN_TAG)
+            steps, _, answer = (worked_solution(self._families[index], item) or "").partition(OPEN_TAG)
             if steps:
                 return item.prompt, steps, answer
 
@@ -70,7 +70,7 @@ def writers() -> Writers:
     return Writers()
 
 
-def test_a_majority_with_steps_of_other_items_is_found_out_and_no_honest_notation(writers: Writers) -> None:
+def test_a_majority_with_steps_of_other_items_is_detected_but_no_honest_notation(writers: Writers) -> None:
     values = StepValues()
     for _ in range(32):
         read = writers.read([OWN, ANOTHER_NOTATION, *HONEST, *HOSTILE])

@@ -1,4 +1,4 @@
-"""What auditors can do to a ledger: one of four moves nothing, and every row is that of the page."""
+"""Dishonest auditors: one of four changes nothing, and every outcome is as docs/incentives.md shows it."""
 
 import re
 from pathlib import Path
@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from sapo_client.cli.lab import auditors_cells
-from sapo_client.lab.quorum.conducts import QUORUM_STRATEGIES, QuorumStrategy, StrikeLate
-from sapo_client.lab.quorum.stage import QuorumPlan, QuorumStage, play
+from sapo_client.lab.quorum.simulation import QuorumPlan, QuorumSimulation, play
+from sapo_client.lab.quorum.strategies import QUORUM_STRATEGIES, QuorumStrategy, StrikeLate
 from sapo_client.node.auditing.agreement import Postable
 
 PAGE = Path(__file__).parents[3] / "docs" / "incentives.md"
@@ -25,10 +25,10 @@ def test_the_page_shows_every_strategy() -> None:
 
 
 @pytest.mark.parametrize("strategy", QUORUM_STRATEGIES, ids=lambda strategy: strategy.name)
-def test_what_becomes_of_a_strategy_is_what_the_page_says(strategy: QuorumStrategy) -> None:
+def test_the_outcome_of_a_strategy_is_as_on_the_page(strategy: QuorumStrategy) -> None:
     outcome = strategy.play()
     assert tuple(map(str, auditors_cells(strategy, outcome))) in shown_rows()
-    if strategy.plan.liars <= 1:  # what the settlement stands
+    if strategy.plan.liars <= 1:  # what the settlement tolerates
         unpaid = outcome.counted - strategy.plan.treasury_points
         assert outcome.final == strategy.plan.epochs
         assert outcome.paid == outcome.counted - max(0, unpaid)
@@ -36,10 +36,10 @@ def test_what_becomes_of_a_strategy_is_what_the_page_says(strategy: QuorumStrate
 
 
 class StrikeAlone(StrikeLate):
-    """Convict itself at the window's end, and leave the posting without its quorum."""
+    """Prove its own equivocation at the window's end, so that the posting lacks a quorum."""
 
-    def repeat(self, stage: QuorumStage, posted: Postable) -> None:
-        """Do nothing more."""
+    def repeat(self, simulation: QuorumSimulation, posted: Postable) -> None:
+        """Do not bond or post again."""
 
 
 def test_honest_auditors_complete_a_posting_that_lost_its_quorum() -> None:

@@ -1,4 +1,4 @@
-"""Adapters on architectures some of whose linear layers take none."""
+"""Adapters on architectures with linear layers that do not support them."""
 
 from pathlib import Path
 from typing import Any

@@ -32,7 +32,7 @@ def settings(request: pytest.FixtureRequest, tmp_path: Path) -> LearnerSettings:
     )
 
 
-def test_libraries_say_nothing_when_adapters_are_added(tmp_path: Path) -> None:
+def test_libraries_print_nothing_when_adapters_are_added(tmp_path: Path) -> None:
     code = (
         "import sys; from sapo_client.learner.sizing.skeleton import make_skeleton;"
         " make_skeleton(sys.argv[1], lora_rank=4)"

@@ -101,7 +101,7 @@ def test_an_overlapped_policy_learns(settings: LearnerSettings) -> None:
     assert sum(shares[-5:]) > 2 * sum(shares[:5])
 
 
-def test_a_checkpoint_goes_on_with_the_next_samples(settings: LearnerSettings) -> None:
+def test_a_checkpoint_continues_with_the_next_samples(settings: LearnerSettings) -> None:
     """The sampler's stream counts what was sampled ahead, so no round is sampled twice."""
     service = Service(settings)
     first = service.call("generate", request_of(0))["completions"]

@@ -1,4 +1,4 @@
-"""The learner's process with real pipes, signals and deaths."""
+"""The learner's process with real pipes, signals and crashes."""
 
 import os
 import resource
@@ -66,7 +66,7 @@ async def one_step(learner: Learner) -> StepReport:
     return await learner.train(batch, {own.content_id: generation.handle})
 
 
-async def test_a_full_disk_is_told_and_waited_for(settings: LearnerSettings) -> None:
+async def test_a_full_disk_is_reported_and_waited_for(settings: LearnerSettings) -> None:
     """The limit on the size of files is the child's own, so that its checkpoints fail and nothing else."""
     learner = Learner(settings)
     async with trio.open_nursery() as nursery:

@@ -1,4 +1,4 @@
-"""Memory of a training step: the plan, what happens with too little, and what reduces it."""
+"""Memory of a training step: the plan, behaviour with too little memory, and settings that reduce it."""
 
 import gc
 import os

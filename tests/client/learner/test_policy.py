@@ -1,4 +1,4 @@
-"""Loading models of several architectures, and refusing what cannot be loaded."""
+"""Loading models of several architectures, and refusal of unsupported ones."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A learner of several processes, on the CPU: its steps, its checkpoints, its deaths."""
+"""A learner of several processes on the CPU: steps, checkpoints, crashes."""
 
 import os
 import shutil
@@ -176,7 +176,7 @@ def close(report: dict[str, Any], tolerance: float = 1e-5) -> dict[str, Any]:
     }
 
 
-def test_two_ranks_step_as_one_process_does_and_either_goes_on(settings: LearnerSettings) -> None:
+def test_two_ranks_step_as_one_process_does_and_either_continues(settings: LearnerSettings) -> None:
     """A checkpoint of two ranks is trained on by one process, and that one's by two ranks."""
     started(settings)
     one, two = copied(settings, "one"), copied(settings, "two", ranks=2, micro_batch_tokens=64)
@@ -351,7 +351,7 @@ def test_the_last_words_name_the_rank_that_failed_and_why(settings: LearnerSetti
         ([RankEnd(1, 3, "")], "rank 1 exited with status 3; all ranks are restarted"),
     ],
 )
-def test_of_several_ends_the_cause_is_told(ends: list[RankEnd], words: str) -> None:
+def test_of_several_exits_the_cause_is_reported(ends: list[RankEnd], words: str) -> None:
     assert cause(ends).in_words() == words
 
 

@@ -1,4 +1,4 @@
-"""The shadow: the good policy, trained on the own groups since then and on no text of others."""
+"""The shadow: the last good policy, trained since then only on own groups."""
 
 import shutil
 from dataclasses import replace
@@ -121,7 +121,7 @@ def test_what_others_text_is_compared_with_stays_the_policys(settings: LearnerSe
     assert states[0] == states[1] != []
 
 
-def test_the_shadow_goes_on_from_where_it_was(settings: LearnerSettings) -> None:
+def test_the_shadow_continues_from_its_last_state(settings: LearnerSettings) -> None:
     """Own groups of two rounds, trained at once or in between, are the same training."""
     at_once, between = (Service(replace(settings, directory=settings.directory / name)) for name in "ab")
     for service in (at_once, between):

@@ -269,7 +269,7 @@ def test_no_step_is_made_with_false_log_probabilities(
     assert "optim_step" not in api[1].calls
 
 
-def test_after_a_failure_the_model_goes_on_from_its_checkpoint(
+def test_after_a_failure_the_model_continues_from_its_checkpoint(
     settings: LearnerSettings, api: tuple[str, TinkerApi]
 ) -> None:
     """The failed step's gradients may be on the server, and must not enter the next one."""

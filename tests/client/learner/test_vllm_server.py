@@ -1,4 +1,4 @@
-"""Sampling on a vLLM server: the requests, the order of a weight update, and servers that are of no use."""
+"""Sampling on a vLLM server: the requests, the order of a weight update, and unusable servers."""
 
 import math
 import os
@@ -128,7 +128,7 @@ def test_nothing_is_trained_that_was_not_asked_for(
     assert (caught.value.exit_code, caught.value.transient) == (ExitCode.CONFIG, False)
 
 
-def test_a_failing_server_is_waited_for_and_opened_anew(policy: Policy, served: tuple[str, VllmApi]) -> None:
+def test_a_failing_server_is_waited_for_and_opened_again(policy: Policy, served: tuple[str, VllmApi]) -> None:
     remote = generator(policy, served)
     sampled = partial(
         remote.sample, PROMPTS, completions_per_prompt=1, max_new_tokens=4, temperature=1.0, seed=0

@@ -1,4 +1,4 @@
-"""Prompts that are longer than a model's context window: left out and counted, not the end of the node."""
+"""Prompts longer than a model's context window are left out and counted; the node continues."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""An embedded chain with contracts on it for each test, or for each module that only looks."""
+"""An embedded chain with contracts for each test, or for each module that only reads it."""
 
 from collections.abc import Iterator
 from pathlib import Path

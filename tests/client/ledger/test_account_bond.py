@@ -1,4 +1,4 @@
-"""The accounts' bonds as of a block: by whom they are changed, and what no endpoint can make of them."""
+"""The accounts' bonds as of a block: permitted changes, and dishonest endpoints."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -180,7 +180,7 @@ def test_one_honest_endpoint_suffices_for_the_logs(site: Site, tamper: Callable[
     assert history.at(block) == {A: 11}
 
 
-def test_what_the_state_says_is_a_majority_word(site: Site) -> None:
+def test_the_state_needs_a_majority(site: Site) -> None:
     block = site.bond(A, 5)
     history, liars = site.read_by(3)
     liars[0].tip = "0x" + bytes(31).hex() + "01" + bytes(32).hex()  # no bond was ever made
@@ -218,9 +218,7 @@ def test_many_changes_are_read_in_parts_where_an_endpoint_refuses_all_at_once(si
         ({"contract": A}, "no AccountBond"),
     ],
 )
-def test_a_gate_that_is_not_what_the_manifest_says(
-    site: Site, changes: dict[str, object], named: str
-) -> None:
+def test_a_gate_that_differs_from_the_manifest(site: Site, changes: dict[str, object], named: str) -> None:
     right = {"contract": site.contracts.gate.address, "unit": 1, "exit_seconds": ACCOUNT_EXIT_SECONDS}
     fields = {**right, **changes}
     manifest = site.contracts.manifest(gate=BondGate(**fields))  # type: ignore[arg-type]
@@ -229,7 +227,7 @@ def test_a_gate_that_is_not_what_the_manifest_says(
         require_gate(gate, manifest, site.contracts.token.address)
 
 
-def test_a_gate_that_is_what_the_manifest_says(site: Site) -> None:
+def test_a_gate_that_matches_the_manifest(site: Site) -> None:
     require_gate(site.contracts.gate, site.contracts.manifest(), site.contracts.token.address)
     with pytest.raises(LedgerError, match="token of the accounts' bonds"):
         require_gate(site.contracts.gate, site.contracts.manifest(), A)

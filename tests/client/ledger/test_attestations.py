@@ -1,4 +1,4 @@
-"""The attested accounts as of a block, on the real Ethereum Attestation Service, and who lies about them."""
+"""The attested accounts as of a block, on the real Ethereum Attestation Service, with dishonest endpoints."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -111,7 +111,7 @@ def test_attestations_as_of_each_block(site: Site) -> None:
         assert fresh.at(block) == attested
 
 
-def test_who_is_not_listed_attests_nobody(site: Site) -> None:
+def test_attestations_of_unlisted_attesters_do_not_count(site: Site) -> None:
     site.eas.attest(BOB, A)
     site.eas.attest(ALICE, A)  # itself
     site.eas.attest(AUDITORS[0], A)
@@ -163,7 +163,7 @@ def _end(logs: Logs) -> Logs:
     return [*logs, *({**log, "topics": [revoked, *log["topics"][1:]]} for log in logs)]
 
 
-def test_endpoints_that_all_hide_an_attestation_are_believed(site: Site) -> None:
+def test_an_attestation_hidden_by_all_endpoints_is_not_found(site: Site) -> None:
     """The service keeps no hash over its events; docs/adr/gate-attestations.md says so."""
     site.eas.attest(FIRST, A)
     history, [endpoint] = site.read_by()
@@ -193,7 +193,7 @@ def test_an_endpoint_alone_cannot_invent(site: Site, tamper: Callable[[Logs], Lo
     assert site.told == ["http://0: it shows an attestation, or its end, that is not on the chain"]
 
 
-def test_an_endpoint_that_invents_costs_little_and_is_heard_again_when_it_stops(site: Site) -> None:
+def test_an_endpoint_that_invents_costs_little_and_is_used_again_when_it_stops(site: Site) -> None:
     site.eas.attest(FIRST, A)
     history, [liar, other] = site.read_by(2)
     liar.tamper = _invent
@@ -207,7 +207,7 @@ def test_an_endpoint_that_invents_costs_little_and_is_heard_again_when_it_stops(
     assert history.at(site.block) == {A: 1, B: 1}
 
 
-def test_an_endpoint_alone_that_invented_is_believed_when_it_stops(site: Site) -> None:
+def test_a_single_endpoint_that_invented_attestations_is_trusted_when_it_stops(site: Site) -> None:
     site.eas.attest(FIRST, A)
     history, [endpoint] = site.read_by()
     endpoint.tamper = _invent

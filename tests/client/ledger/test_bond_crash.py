@@ -1,4 +1,4 @@
-"""A bond is two transactions, made once in their order, wherever the process ends on the way."""
+"""A bond takes two transactions, sent once and in order, wherever the process is killed."""
 
 from dataclasses import dataclass
 from itertools import count

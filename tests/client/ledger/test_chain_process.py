@@ -1,4 +1,4 @@
-"""The embedded chain as a process: one owner, a clean end, and nothing lost in any other end."""
+"""The embedded chain as a process: one owner, a clean end, and no loss of data after a kill."""
 
 import os
 import random

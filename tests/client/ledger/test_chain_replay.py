@@ -76,7 +76,7 @@ def test_the_present_machine_writes_the_receipts_that_py_evm_wrote(old: Path, tm
     assert _index(tmp_path / "fresh") == _index(old)
 
 
-def test_a_replayed_chain_goes_on(old: Path) -> None:
+def test_a_replayed_chain_continues(old: Path) -> None:
     with closing(EmbeddedChain(old, ANY)) as chain:
         nonces = [chain.state(chain.head).account(address(who)).nonce for who in (DEPLOYER, ALICE, BOB)]
         assert nonces == [11, 7, 29]

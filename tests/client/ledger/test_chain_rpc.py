@@ -1,4 +1,4 @@
-"""The embedded chain's JSON-RPC: what it answers, and what it refuses."""
+"""The embedded chain's JSON-RPC: answers and refusals."""
 
 import http.client
 import json
@@ -175,7 +175,7 @@ def test_a_large_body_is_refused_unread(chain: ServedChain) -> None:
         assert connection.getresponse().status == 413
 
 
-def test_fees_are_told_for_recent_blocks(chain: ServedChain) -> None:
+def test_fees_are_returned_for_recent_blocks(chain: ServedChain) -> None:
     _pay(chain)
     history = chain.request("eth_feeHistory", "0x10", "latest", [50])["result"]
     assert history["oldestBlock"] == "0x0"

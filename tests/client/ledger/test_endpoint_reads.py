@@ -1,4 +1,4 @@
-"""What a read of the chain costs, and how long an endpoint can hold it up."""
+"""Cost of reading the chain, and the maximum delay by an endpoint."""
 
 import gzip
 import http.client
@@ -63,7 +63,7 @@ def test_reading_a_function_takes_one_request(
     assert asked == ["eth_call"]
 
 
-def test_reading_a_function_says_what_web3_says(contracts: Contracts) -> None:
+def test_reading_a_function_equals_web3s_result(contracts: Contracts) -> None:
     web3 = connect(contracts.chain.url)
     where = to_checksum_address(contracts.deployment.ledger)
     bound = web3.eth.contract(address=where, abi=list(contracts.ledger.artifact.abi)).functions
@@ -194,7 +194,7 @@ def test_the_registry_is_read_in_parts_where_an_endpoint_refuses_many_blocks(con
     assert methods.blocks == [1]
 
 
-def test_an_endpoint_that_gives_no_logs_at_all_is_told(contracts: Contracts) -> None:
+def test_an_endpoint_without_logs_is_reported(contracts: Contracts) -> None:
     methods = _few(contracts, 0)
     view = RegistryView(contracts.chain.rpc, contracts.registry, confirmations=1)
     with pytest.raises(NotYet, match="too many blocks"):

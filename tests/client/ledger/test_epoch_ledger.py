@@ -83,7 +83,7 @@ def test_one_posting_is_live_at_a_time(contracts: Contracts) -> None:
     assert live.root == second
 
 
-def test_what_another_epoch_has_overtaken_is_refused_and_costs_nobody_a_bond(contracts: Contracts) -> None:
+def test_an_overtaken_epoch_is_refused_and_costs_no_bond(contracts: Contracts) -> None:
     """Auditors whose first root nobody has posted yet have signed a second one on the same ground."""
     first, second = make_root(0), make_root(1, archive=8)
     signatures = [sign(root, contracts.domain) for root in (first, second)]

@@ -1,4 +1,4 @@
-"""Whatever fails on the way: each record once on the chain, no nonce and no epoch signed twice."""
+"""Under random faults each record is once on the chain, and no nonce and no epoch is signed twice."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""What a transaction may cost, and what replaces it."""
+"""Maximum cost of a transaction, and its replacements."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""The contracts' own tests: units, fuzzing, and invariants against handlers that keep books."""
+"""The contracts' own tests: units, fuzzing, and invariants against reference accounting."""
 
 import hashlib
 import json
@@ -54,7 +54,7 @@ def test_the_contracts_pass_their_foundry_tests() -> None:
     assert " 0 failed" in done.stdout
 
 
-def test_a_run_that_fails_is_told() -> None:
+def test_a_failed_run_is_reported() -> None:
     """A launcher that swallowed how forge ends would make every test here pass."""
     assert forge("no-such-command").returncode != 0
 

@@ -1,4 +1,4 @@
-"""The rules of ``FraudVerifier``, on the embedded chain: what convicts, whom it costs, and what does not."""
+"""The rules of ``FraudVerifier``, on the embedded chain: valid proofs with penalties, and invalid ones."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -108,7 +108,7 @@ def test_an_account_over_its_cap(contracts: Contracts) -> None:
     assert contracts.ledger.next_epoch() == 0
 
 
-def test_an_account_within_its_cap_convicts_nobody(contracts: Contracts) -> None:
+def test_an_account_within_its_cap_is_no_proof(contracts: Contracts) -> None:
     points = {A: POINTS_CAP, B: 3}
     posted(contracts, statement(0, points))
     place = Tree(points).place(A)
@@ -182,7 +182,7 @@ def test_an_account_that_gets_what_another_earned(contracts: Contracts) -> None:
     assert is_rejected(contracts, root)
 
 
-def test_an_account_that_gets_what_it_earned_convicts_nobody(contracts: Contracts) -> None:
+def test_an_account_with_its_earned_balance_is_no_proof(contracts: Contracts) -> None:
     first, second, after = {A: 7, B: 3}, {A: 1, B: 2}, {A: 8, B: 5}
     posted(contracts, statement(0, first))
     contracts.finalise()
@@ -258,7 +258,7 @@ def test_two_roots_of_one_epoch_cost_the_signer_alone(contracts: Contracts) -> N
     assert contracts.vault.bonded(address(auditor)) == 0
 
 
-def test_a_live_posting_loses_the_signature_of_whoever_contradicts_it(contracts: Contracts) -> None:
+def test_a_live_posting_loses_the_signature_of_an_equivocating_auditor(contracts: Contracts) -> None:
     root, other = make_root(3), make_root(3, archive=8)
     contracts.post(root, sign(root, contracts.domain, AUDITORS))
     contracts.prove(equivocation(contracts, root, other, AUDITORS[3]))
@@ -282,7 +282,7 @@ def test_another_epochs_posting_keeps_its_signatures(contracts: Contracts) -> No
     assert live.root == root
 
 
-def test_what_is_no_equivocation_convicts_nobody(contracts: Contracts) -> None:
+def test_without_an_equivocation_there_is_no_proof(contracts: Contracts) -> None:
     a, b, later = make_root(3), make_root(3, archive=8), make_root(4)
     two = equivocation(contracts, a, b)
     others = equivocation(contracts, a, b, AUDITORS[1])

@@ -1,4 +1,4 @@
-"""What the ledger's transactions cost; gas is the same on every machine. `pytest -s` prints the figures."""
+"""Gas of the ledger's transactions; it is the same on every machine. `pytest -s` prints the figures."""
 
 import math
 from hashlib import sha256

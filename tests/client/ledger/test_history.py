@@ -1,4 +1,4 @@
-"""The records of final epochs, read from endpoints that are behind, reorganised, or lie."""
+"""The records of final epochs, read from endpoints that lag, are reorganised, or lie."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -151,7 +151,7 @@ def test_one_that_hides_or_changes_a_record_is_seen_through(
 
 
 @pytest.mark.parametrize("tamper", [_drop, _change, _cut])
-def test_where_nobody_shows_a_record_that_is_said(site: Site, tamper: Callable[[Logs], Logs]) -> None:
+def test_a_record_that_no_endpoint_returns_is_reported(site: Site, tamper: Callable[[Logs], Logs]) -> None:
     record = site.settle(0)
     history, [endpoint] = site.history()
     endpoint.tamper = tamper
@@ -204,7 +204,7 @@ def test_a_record_that_moves_to_another_block_stays_what_it_is(site: Site) -> No
     assert history.all() == [record, later]
 
 
-def test_one_that_is_behind_holds_back_what_is_new_and_is_not_blamed(site: Site) -> None:
+def test_an_endpoint_that_lags_delays_new_values_without_penalty(site: Site) -> None:
     first = site.settle(0)
     history, endpoints = site.history(2)
     endpoints[0].turn(Mode.STALE)

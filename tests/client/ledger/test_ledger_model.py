@@ -1,4 +1,4 @@
-"""The model of the ledger in the auditors' state machine takes and refuses what the contract does."""
+"""The ledger model of the auditors' state machine accepts and refuses the same calls as the contract."""
 
 from __future__ import annotations
 

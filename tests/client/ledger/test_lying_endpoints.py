@@ -1,4 +1,4 @@
-"""One endpoint of several that lies about gas, fees, heads and nonces, and what the sender makes of it."""
+"""One of several endpoints lies about gas, fees, heads and nonces: behaviour of the sender."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

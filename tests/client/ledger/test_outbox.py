@@ -1,4 +1,4 @@
-"""The outbox file: one wish, one entry, whatever happens."""
+"""The outbox file: one entry per request, under all faults."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -90,7 +90,7 @@ def test_a_requeued_entry_forgets_its_transaction(tmp_path: Path) -> None:
     assert (entry.state, entry.transactions, entry.note) == (EntryState.QUEUED, (), "reverted")
 
 
-def test_nonces_go_on_from_what_is_under_way(tmp_path: Path) -> None:
+def test_nonces_continue_after_pending_transactions(tmp_path: Path) -> None:
     outbox = _open(tmp_path)
     assert outbox.next_nonce(3) == 3
     outbox.add("claim", "1", CALL)

@@ -1,4 +1,4 @@
-"""A node killed at any moment of a transaction's life sends it exactly once in the end.
+"""A node that is killed at any time of a transaction's life sends it exactly once in the end.
 
 The node under test is a real process. Between it and the chain stands a relay that kills it when a chosen
 request passes: before the chain hears it, or after the chain has acted but before the node learns of it.

@@ -1,4 +1,4 @@
-"""Leaves that can be had: questions about them, on the embedded chain."""
+"""Questions about leaves that can be answered, on the embedded chain."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def places(
     return AccountPlaces(account, *(Tree(values).place(account) for values in (before, points, after)))
 
 
-def test_a_quorum_that_hides_its_leaves_takes_nothing_from_who_asks(contracts: Contracts) -> None:
+def test_a_quorum_that_hides_its_leaves_takes_nothing_from_accounts_that_ask(contracts: Contracts) -> None:
     """Ten unclaimed epochs and a posting with a total of 0 that gives them all to the liars' account."""
     had = {A: 10 * POINTS_CAP}
     contracts.settle(9, had)
@@ -103,7 +103,7 @@ def gas_of_reading(contracts: Contracts, posting: Digest) -> int:
     return int(contracts.chain.request("eth_estimateGas", call)["result"], 16)
 
 
-def test_who_answers_itself_leaves_nothing_to_read(contracts: Contracts) -> None:
+def test_a_question_answered_by_its_asker_leaves_nothing_to_read(contracts: Contracts) -> None:
     """Every node reads the open questions, and endpoints bound the gas of a call."""
     points = {A: 1, B: 2}
     _, posting = posted(contracts, 0, points, points)

@@ -1,4 +1,4 @@
-"""What the contracts say, where one of several endpoints lies about them."""
+"""Reads of the contracts while one of several endpoints lies."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -69,7 +69,7 @@ READS: dict[str, Callable[[Rpc, Contracts], object]] = {
 
 
 @pytest.mark.parametrize("read", READS.values(), ids=READS)
-def test_a_liar_is_outvoted_by_two_and_believed_by_nobody_beside_one(
+def test_a_lying_endpoint_is_outvoted_by_two_and_not_trusted_with_one(
     stage: Stage, read: Callable[[Rpc, Contracts], object]
 ) -> None:
     honest, lying = stage.honest, stage.lying
@@ -83,7 +83,7 @@ def test_a_liar_is_outvoted_by_two_and_believed_by_nobody_beside_one(
             read(Rpc(stage.urls(*pair)), honest)
 
 
-async def test_what_nobody_agrees_about_is_counted(stage: Stage, tmp_path: Path) -> None:
+async def test_disagreements_are_counted(stage: Stage, tmp_path: Path) -> None:
     ledger = LedgerClient(
         manifest=stage.honest.manifest(),
         account=ALICE,

@@ -1,4 +1,4 @@
-"""An endpoint that a stranger's invitation names sends nodes to services of their own machine or network."""
+"""An endpoint of a stranger's invitation redirects nodes to services of their own machine or network."""
 
 import threading
 from collections.abc import Iterator

@@ -34,7 +34,7 @@ NEWCOMER = keys(4)
 PAYOUT_DELAY_SECONDS = 7 * 24 * 3600
 
 
-def test_a_claim_pays_the_account_whoever_sends_it(contracts: Contracts) -> None:
+def test_a_claim_pays_the_account_for_any_sender(contracts: Contracts) -> None:
     tree = contracts.settle(0, {A: 7, B: 3})
     contracts.claim(A, 7, tree.proof(A), signer=BOB)
     assert contracts.token.balance(A) == 7 * TOKENS_PER_POINT
@@ -213,7 +213,7 @@ def test_a_later_announcement_replaces_the_earlier(contracts: Contracts) -> None
     assert paying.payout(A) == A
 
 
-def test_nobody_is_no_payout_address(contracts: Contracts) -> None:
+def test_the_zero_address_is_no_payout_address(contracts: Contracts) -> None:
     paying = contracts.distributor
     data = paying.set_payout(Account(bytes(20)))
     assert refused_as(lambda: contracts.chain.send(ALICE, paying.address, data)) == "EmptyPayout"

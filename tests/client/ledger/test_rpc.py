@@ -1,4 +1,4 @@
-"""Several endpoints: who is asked, who is believed, and what is told of the others."""
+"""Several endpoints: which are queried, which are trusted, and reports about the others."""
 
 import random
 from collections.abc import Iterator
@@ -83,14 +83,14 @@ def tip(network: Network) -> Digest:
     return Digest(bytes(network.engine.head.hash))
 
 
-def test_what_all_say_is_believed(bench: Bench) -> None:
+def test_an_answer_of_all_endpoints_is_trusted(bench: Bench) -> None:
     rpc = bench.rpc(bench.honest, bench.honest)
     assert bench.beacon(rpc) == tip(bench.honest)
     assert (bench.told, rpc.survey()) == ([], 5)
     assert rpc.endpoints == (EndpointStatus("http://0", 5, None, 0), EndpointStatus("http://1", 5, None, 0))
 
 
-def test_of_two_that_disagree_none_is_believed(bench: Bench) -> None:
+def test_of_two_endpoints_that_disagree_neither_is_trusted(bench: Bench) -> None:
     rpc = bench.rpc(bench.honest, bench.fork)
     for _ in range(2):
         with pytest.raises(Disagreement, match="the last block before"):
@@ -99,13 +99,13 @@ def test_of_two_that_disagree_none_is_believed(bench: Bench) -> None:
     assert [text.split(": ")[0] for text in bench.told] == ["http://0", "http://1"]  # once each
 
 
-def test_of_three_the_majority_is_believed(bench: Bench) -> None:
+def test_of_three_endpoints_the_majority_is_trusted(bench: Bench) -> None:
     rpc = bench.rpc(bench.fork, bench.honest, bench.honest)
     assert bench.beacon(rpc) == tip(bench.honest)
     assert [endpoint.disagreements for endpoint in rpc.endpoints] == [1, 0, 0]
 
 
-def test_an_endpoint_that_cannot_say_yet_has_a_vote_but_is_not_blamed(bench: Bench) -> None:
+def test_an_endpoint_without_an_answer_yet_counts_without_penalty(bench: Bench) -> None:
     rpc = bench.rpc(bench.honest, bench.honest)
     bench.endpoints[1].turn(Mode.STALE)
     bench.now += 10
@@ -137,7 +137,7 @@ def _block_hash(web3: Web3, block: BlockIdentifier) -> bytes:
     return bytes(web3.eth.get_block(block)["hash"])
 
 
-def test_another_chain_is_not_believed(bench: Bench) -> None:
+def test_another_chain_is_not_trusted(bench: Bench) -> None:
     rpc = bench.rpc(bench.honest, bench.honest)
     bench.endpoints[0].turn(Mode.FOREIGN)
     assert rpc.survey() == 5
@@ -182,7 +182,7 @@ def test_a_silent_endpoint_rests_twice_as_long_each_time(bench: Bench) -> None:
     assert bench.told[1:] == ["http://0: works again"]
 
 
-def test_a_resting_endpoint_is_asked_where_there_is_no_other(bench: Bench) -> None:
+def test_a_suspended_endpoint_is_queried_if_there_is_no_other(bench: Bench) -> None:
     rpc = bench.rpc(bench.honest)
     bench.endpoints[0].turn(Mode.SILENT)
     with pytest.raises(LedgerUnavailable, match="no answer from the chain at http://0: no answer"):

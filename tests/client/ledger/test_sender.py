@@ -1,4 +1,4 @@
-"""The sender: from a wish to a settled transaction, through refusals, races and outages."""
+"""The sender: from a request to a settled transaction, through refusals, races and outages."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Transactions on a network that makes them wait, and endpoints that tell the sender different things."""
+"""Transactions that wait on a congested network, and endpoints that contradict each other."""
 
 import random
 import shutil

@@ -1,4 +1,4 @@
-"""A node on mock clocks, whose health is looked at."""
+"""A node on mock clocks for tests of its health."""
 
 from __future__ import annotations
 

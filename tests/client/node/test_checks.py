@@ -1,4 +1,4 @@
-"""What became of a node's last checks of answers, told from its events."""
+"""Results of a node's last checks of answers, from its events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes whose clock is set, or is not set yet: what they sign in, what they forget, and how they end."""
+"""Nodes whose clock is changed or not set yet: signatures, stored data, and exit."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ async def test_a_clock_that_is_ahead_for_a_moment_costs_nothing(
 
 
 @pytest.mark.long
-async def test_a_clock_that_stays_as_it_was_set_is_believed(
+async def test_a_clock_that_keeps_its_setting_is_trusted(
     mock_clock: MockClock, begin: Begin, weekdays: Suite
 ) -> None:
     trial = begin(manifest_of(weekdays, epoch_seconds=EPOCH_SECONDS))
@@ -183,7 +183,7 @@ async def before_genesis(begin: Begin, weekdays: Suite) -> AsyncIterator[HealthT
         yield trial
 
 
-async def test_a_node_that_started_before_its_clock_was_set_goes_on_once_it_is(
+async def test_a_node_started_before_its_clock_was_set_continues_once_it_is(
     mock_clock: MockClock, begin: Begin, weekdays: Suite
 ) -> None:
     async with before_genesis(begin, weekdays) as trial:
@@ -196,7 +196,7 @@ async def test_a_node_that_started_before_its_clock_was_set_goes_on_once_it_is(
         await trial.stop()
 
 
-async def test_a_node_before_genesis_ends_when_it_is_asked_to(
+async def test_a_node_before_genesis_stops_on_request(
     mock_clock: MockClock, begin: Begin, weekdays: Suite
 ) -> None:
     async with before_genesis(begin, weekdays) as trial:

@@ -1,4 +1,4 @@
-"""Each thing that can be wrong with a node, brought about for real, and told by every outlet alike."""
+"""Each health finding, caused for real, and reported equally by every outlet."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from trio.testing import MockClock
 from sapo_client.config import LAST_CHECKPOINT_SECONDS
 from sapo_client.node.training.canary_state import CanaryFile, CanaryState
 from sapo_client.observe.health import INTERVAL_SECONDS
+from sapo_client.observe.reports import kept_status
 from sapo_client.swarm.peer_id import peer_id_from_key
 from sapo_client.swarm.simulated.memory import MemoryTransport
 from sapo_protocol.identifiers import Account
@@ -129,7 +130,7 @@ async def test_a_long_call_of_the_learner_feeds_the_watchdog(
             await trial.stop()
 
 
-async def test_what_is_heard_before_certificates_never_counts(
+async def test_rollouts_received_before_certificates_never_count(
     mock_clock: MockClock, begin: Begin, weekdays: Suite
 ) -> None:
     """Not when it is heard, nor when the node is no newcomer any more but the window reaches back to it."""
@@ -269,10 +270,16 @@ async def test_no_room_for_checkpoints_and_a_lost_good_policy(
         [event] = trial.home.events("good_lost")
         assert [path.name for path in (data.learner / "good").iterdir()] != []
         await trial.stop()
-        assert event["step"] in [check["step"] for check in trial.home.events("canary")]
+        checks = trial.home.events("canary")
+        assert event["step"] in [check["step"] for check in checks]
+        report = kept_status(data.status)
+        assert report is not None
+        assert report.held_out is not None
+        shown = report.held_out.step, report.held_out.items, report.held_out.reward
+        assert shown == (checks[-1]["step"], 8, checks[-1]["reward"])
 
 
-async def test_a_last_checkpoint_that_takes_too_long_is_told(
+async def test_a_last_checkpoint_that_takes_too_long_is_reported(
     mock_clock: MockClock, begin: Begin, weekdays: Suite
 ) -> None:
     trial = begin(manifest_of(weekdays, epoch_seconds=36_000))
@@ -374,7 +381,7 @@ async def test_a_node_with_a_chain(
     other.close()
 
 
-async def test_own_training_goes_on_while_the_chain_is_away(
+async def test_own_training_continues_without_the_chain(
     mock_clock: MockClock, begin: Begin, weekdays: Suite, tmp_path: Path
 ) -> None:
     """From the next epoch on, and after a start without the chain; nothing is signed or published then."""

@@ -32,6 +32,6 @@ async def test_the_time_counts_from_the_first_look_until_the_number_is_known(
     assert watch.facts() == IslandFacts()
 
 
-def test_a_swarm_that_is_never_divided_has_nothing_to_say() -> None:
+def test_an_undivided_swarm_reports_nothing() -> None:
     manifest = make_manifest()
     assert IslandWatch(manifest, IslandMap(manifest, lambda _epoch: None), lambda: 0.0).facts() is None

@@ -1,4 +1,4 @@
-"""A live swarm goes from one set of terms to the next: whole nodes, a real chain, real learners."""
+"""A running swarm changes its terms: whole nodes, a real chain, real learners."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What became of a node's last own groups, told from its events."""
+"""Results of a node's last own groups, from its events."""
 
 from sapo_client.node.own_groups import OwnGroups
 from sapo_client.observe.own_groups import GROUPS, MIN_SKIPPED, OwnGroupFacts
@@ -53,7 +53,7 @@ def answer(own: OwnGroups, *families: str) -> None:
     own.note("step", {"local": ["id"], "with_advantage": 1, "reward": 0.5, "families": rewards})
 
 
-def test_families_of_which_no_task_is_answered_are_told_by_reason() -> None:
+def test_families_without_an_answered_task_are_listed_by_reason() -> None:
     own = OwnGroups()
     skip(own, "logic", "window", tasks=MIN_SKIPPED - 1)
     answer(own, "sums")

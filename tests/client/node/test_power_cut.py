@@ -1,4 +1,4 @@
-"""Power cuts at random moments: a copy of the files goes on from its last checkpoint."""
+"""Power cuts at random times: a copy of the files continues from its last checkpoint."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""An auditor whose clock is ahead of its chain's from its start closes no epoch, and learns nothing of it."""
+"""An auditor whose clock is ahead of its chain's at its start neither closes nor tallies an epoch early."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import trio
 from support.health_trial import Begin
 from support.ledger import BOB, address
@@ -63,5 +64,36 @@ async def test_an_epoch_that_has_not_ended_for_the_chain_is_not_closed(
         await until(lambda: home.events("tally"))
         assert epochs_of(home.events("tally")) == [0]
         assert set(epochs_of(home.events("bonds"))) == {0, 1}
+        await trial.stop()
+    chain.close()
+
+
+@pytest.mark.long
+async def test_a_lead_of_minutes_that_the_start_allows_closes_no_epoch_of_the_chain(
+    mock_clock: MockClock, begin: Begin, weekdays: Suite, tmp_path: Path
+) -> None:
+    """The first block shows no more, and a tally of an epoch that goes on cannot be taken back."""
+    contracts, manifest = found_now(
+        tmp_path, weekdays, epoch_seconds=EPOCH_SECONDS, auditors=(Identity(1).account,), quorum=1
+    )
+    chain = contracts.chain
+    trial = begin(manifest, ledger={"rpc_urls": (chain.url,), "audit": True})
+    home = trial.home
+
+    def make_block() -> None:
+        chain.now_seconds = trial.now() - trial.skew
+        chain.send(BOB, address(BOB), b"", value_wei=1)
+
+    trial.pass_by(EPOCH_SECONDS - 200)
+    trial.skew = 9 * 60
+    await trio.to_thread.run_sync(make_block)
+    async with trio.open_nursery() as nursery:
+        await trial.start(nursery, rate=0.1)
+        await until(lambda: home.events("step"))
+        assert epochs_of(home.events("tally")) == []
+        await trio.to_thread.run_sync(make_block)
+        mock_clock.rate = 1.0
+        await trial.until_status(lambda status: "clock_off" in [each["code"] for each in status["findings"]])
+        assert epochs_of(home.events("tally")) == []
         await trial.stop()
     chain.close()

@@ -1,4 +1,4 @@
-"""Starts that are tried again: which, how often, whom it is told, and when it ends."""
+"""Repeated starts: causes, intervals, reports, and their end."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class WaitingTrial:
         return self.waiting.through(attempt)
 
 
-def test_a_start_is_tried_until_it_succeeds_and_told_every_few_minutes(tmp_path: Path) -> None:
+def test_a_start_is_retried_until_it_succeeds_and_reported_every_few_minutes(tmp_path: Path) -> None:
     trial = WaitingTrial(tmp_path)
     assert trial.start(*[AWAY] * 9, FULL) == "ended"
     assert trial.pauses == [5, 10, 20, 40, 60, 60, 60, 60, 60, 60]
@@ -79,7 +79,7 @@ def test_a_start_is_tried_until_it_succeeds_and_told_every_few_minutes(tmp_path:
     assert [finding.line() for finding in trial.told] == [server] * 9 + [space]
 
 
-def test_what_is_waited_for_stands_in_the_lock_between_the_tries_and_in_them(tmp_path: Path) -> None:
+def test_the_lock_states_the_reason_for_waiting_at_all_times(tmp_path: Path) -> None:
     trial = WaitingTrial(tmp_path)
     in_tries: list[StartingNode | None] = []
 
@@ -102,7 +102,7 @@ def test_what_is_waited_for_stands_in_the_lock_between_the_tries_and_in_them(tmp
     assert starting_node(trial.data) is None, "the lock is free again"
 
 
-def test_who_waits_says_that_another_process_uses_the_directory(tmp_path: Path) -> None:
+def test_a_waiting_process_reports_that_another_uses_the_directory(tmp_path: Path) -> None:
     trial = WaitingTrial(tmp_path)
     with Lock.of_directory(trial.data).held(), pytest.raises(SapoError, match="is already in use by"):
         trial.start(AWAY)
@@ -118,7 +118,7 @@ def test_what_does_not_pass_by_itself_ends_the_start(error: SapoError, tmp_path:
     assert trial.pauses == [5]
 
 
-def test_a_node_that_a_full_disk_ends_after_its_start_goes_on(
+def test_a_node_stopped_by_a_full_disk_after_its_start_continues(
     policy: Path, weekdays: Suite, tmp_path: Path
 ) -> None:
     """It was told to begin with a new policy, which it does once."""
@@ -184,7 +184,7 @@ async def test_a_node_that_was_to_end_is_not_waited_for(
     assert (await node.run(), node.left) == (0, None)
 
 
-def test_the_service_manager_is_told(tmp_path: Path) -> None:
+def test_the_service_manager_is_notified(tmp_path: Path) -> None:
     address = tmp_path / "notify"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(address))

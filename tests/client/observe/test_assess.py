@@ -75,7 +75,7 @@ def test_a_silent_chain_warns_first_and_is_an_error_after_an_epoch() -> None:
     assert found == [[], [("chain_silent", "warning")], [("chain_silent", "error")]]
 
 
-def test_a_signature_however_far_ahead_is_told_with_its_date() -> None:
+def test_a_signature_far_ahead_is_reported_with_its_date() -> None:
     texts = [
         assess(HealthFacts(signed_ahead=SignedAheadFacts(epoch, begins_seconds)))[0].text
         for epoch, begins_seconds in ((40, 1_800_000_000), (2**60, 2**70))
@@ -264,7 +264,7 @@ def test_the_page_has_the_sentences_of_cases_that_no_node_here_comes_into() -> N
         require_row(row(finding))
 
 
-def test_fees_are_not_blamed_for_what_waits_for_coins() -> None:
+def test_fees_are_not_reported_as_the_cause_of_missing_coins() -> None:
     waits = [assess(HealthFacts(account=replace(ACCOUNT, stuck=1, coins_wei=coins))) for coins in (0, 1)]
     hints = [found[-1].hint for found in waits]
     assert ["ledger.max_fee_gwei" in hint for hint in hints] == [False, True]

@@ -92,7 +92,7 @@ def test_threads_do_not_mix_their_lines(tmp_path: Path) -> None:
     assert [event["seq"] for event in read_events(path)] == list(range(1, 801))
 
 
-def test_what_a_full_disk_refuses_is_counted_and_told_later(tmp_path: Path) -> None:
+def test_data_lost_to_a_full_disk_is_counted_and_reported_later(tmp_path: Path) -> None:
     """The system writes a part of a line that does not fit; none is left of it."""
     path = tmp_path / "events.jsonl"
     with EventLog(path, clock=at_noon) as log:

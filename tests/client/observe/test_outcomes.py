@@ -1,4 +1,4 @@
-"""Outcomes of rollouts: kept beyond the event file, bounded, summed up by epoch when they are forgotten."""
+"""Outcomes of rollouts: kept longer than the event file, bounded, and summed by epoch when removed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a node prints never makes it wait for whoever reads it."""
+"""A node's output never waits for its reader."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def read_all(descriptor: int) -> bytes:
         return file.read()
 
 
-def test_nobody_waits_for_a_reader_and_lines_left_out_are_counted(pipe: Pipe) -> None:
+def test_output_never_waits_for_a_reader_and_dropped_lines_are_counted(pipe: Pipe) -> None:
     """They are told in one line or several, by when the thread gets to write."""
     reads, writes = pipe
     thread = OutputThread(writes, max_lines=100)
@@ -60,7 +60,7 @@ def test_nobody_waits_for_a_reader_and_lines_left_out_are_counted(pipe: Pipe) ->
     assert last == b"last\n"
 
 
-def test_lines_left_out_at_the_very_end_are_told(pipe: Pipe) -> None:
+def test_lines_left_out_at_the_end_are_reported(pipe: Pipe) -> None:
     reads, writes = pipe
     thread = OutputThread(writes, max_lines=100)
     for _ in range(LINES):
@@ -76,7 +76,7 @@ def test_lines_left_out_at_the_very_end_are_told(pipe: Pipe) -> None:
     assert lines.count(LINE) + sum(counts) == LINES
 
 
-def test_output_that_nobody_can_read_any_more_is_passed_over() -> None:
+def test_output_to_a_closed_reader_is_skipped() -> None:
     reads, writes = os.pipe()
     os.close(reads)
     thread = OutputThread(writes)
@@ -86,7 +86,7 @@ def test_output_that_nobody_can_read_any_more_is_passed_over() -> None:
     os.close(writes)
 
 
-def test_rounds_that_nobody_reads_keep_back_no_error(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unread_rounds_do_not_delay_an_error(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
     reads, writes = pipe
     nobody_reads, rounds = os.pipe()
     with os.fdopen(rounds, "w") as out, os.fdopen(writes, "w") as error:

@@ -1,4 +1,4 @@
-"""What a node says of whether peers can connect to it: one sentence for each case."""
+"""A node's statement about its reachability: one sentence for each case."""
 
 from __future__ import annotations
 

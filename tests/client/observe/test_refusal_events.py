@@ -1,4 +1,4 @@
-"""Refused messages in the event file, against those who have messages refused to push out other events."""
+"""Refused messages in the event file cannot displace other events."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_the_page_counts_every_refusal_of_a_peer(trial: Trial) -> None:
     assert trial.telemetry.recorder.refusals.by_forwarder() == {"loud": {reason: 500}}
 
 
-def test_each_interval_begins_anew_and_an_empty_one_writes_nothing(trial: Trial) -> None:
+def test_each_interval_starts_from_zero_and_an_empty_one_writes_nothing(trial: Trial) -> None:
     for _ in range(2):
         for _ in range(MAX_OF_A_PEER + 1):
             trial.refuse(Rule.AUTHOR_INTRODUCED, "peer")

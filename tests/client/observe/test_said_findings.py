@@ -1,4 +1,4 @@
-"""What a node prints of its findings: errors again and again, what nobody can mend only once."""
+"""Printed findings: errors repeatedly, those without a remedy only once."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_it_says_so_again_when_the_reason_changes_or_it_was_over() -> None:
     assert again[2] == (4, "over: peers cannot connect; the router refused (unreachable)")
 
 
-def test_a_router_that_words_its_refusals_anew_is_quoted_a_few_times() -> None:
+def test_a_router_with_changing_refusals_is_quoted_a_few_times() -> None:
     assert len(printed(*[[unreachable(f"refused {number}")] for number in range(100)])) == 8
 
 

@@ -1,4 +1,4 @@
-"""The trackers: figures arrive in the real libraries, without a network, and their failure stops nothing."""
+"""The trackers: figures arrive in the real libraries, without a network, and their failure has no effect."""
 
 import io
 import json
@@ -76,7 +76,7 @@ async def test_trackio_keeps_every_figure(data: DataDir, monkeypatch: pytest.Mon
     assert (len(runs), len(rows), kept) == (1, 6, TRACKED)
 
 
-async def test_a_tracker_that_dies_is_reported_and_training_goes_on(
+async def test_a_tracker_that_dies_is_reported_and_training_continues(
     data: DataDir, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (data.root / "tensorboard").write_text("a file where the folder should be", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Webhook notifications: in order, tried again, and given up without harm."""
+"""Webhook notifications: in order, repeated after failures, and dropped without harm."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ async def test_notifications_arrive_in_order_after_a_refusal(receiver: Receiver)
     assert receiver.bodies[0] == json.loads(told("first").model_dump_json())
 
 
-async def test_what_nobody_takes_is_dropped() -> None:
+async def test_unread_output_is_dropped() -> None:
     hook = Webhook("http://127.0.0.1:9/")
     for number in range(100):
         hook.notify(told(str(number)))

@@ -1,4 +1,4 @@
-"""Boards and alerts name metrics, labels and findings that a node has; promtool evaluates the rules."""
+"""Boards and alerts name existing metrics, labels and findings; promtool evaluates the rules."""
 
 from __future__ import annotations
 

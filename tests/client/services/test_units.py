@@ -1,4 +1,4 @@
-"""Units of service managers: their text, what systemd thinks of them, and the watchdog fed by the health."""
+"""Units of service managers: their text, systemd's verdict, and the watchdog driven by health."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Real transports on loopback, and a peer that writes whatever bytes it likes."""
+"""Real transports on loopback, and a peer that can write any bytes."""
 
 from __future__ import annotations
 

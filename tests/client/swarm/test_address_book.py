@@ -147,7 +147,7 @@ def test_a_full_book_forgets_a_stranger_for_a_vouched_peer() -> None:
     assert set(book.addresses()) == {_address(2), _address(8), _address(9)}
 
 
-def test_hearsay_leaves_half_of_the_book_to_those_who_speak_for_themselves() -> None:
+def test_unverified_addresses_leave_half_of_the_book_to_first_hand_ones() -> None:
     book = _book(DialLimits(max_known_peers=8))
     book.learn([_address(number) for number in range(100, 200)], TELLER)
     assert len(book) == 4
@@ -161,7 +161,7 @@ def test_hearsay_leaves_half_of_the_book_to_those_who_speak_for_themselves() -> 
     assert set(book.addresses()) == {*met[1:], *heard}, "met by now, in the place of another one met"
 
 
-def test_who_tells_most_displaces_nobody_elses_word() -> None:
+def test_the_most_frequent_sender_displaces_no_others_entries() -> None:
     """Keys are free, networks are not: a crowd at one host counts as one."""
     book = _book(DialLimits(max_known_peers=8))
     book.learn([_address(1), _address(2)], "203.0.113.7")
@@ -173,7 +173,7 @@ def test_who_tells_most_displaces_nobody_elses_word() -> None:
     assert set(book.addresses()) >= {_address(number) for number in range(1, 5)}
 
 
-def test_hearsay_does_not_displace_who_was_met() -> None:
+def test_unverified_addresses_do_not_displace_connected_peers() -> None:
     vouched = VouchedPeers()
     vouched.replace(_address(number).peer_id for number in range(10, 16))
     book = _book(DialLimits(max_known_peers=8), vouched)
@@ -193,7 +193,7 @@ def test_next_address_is_tried_after_a_failure() -> None:
     assert book.addresses_of(peer_id) == (_address(1, 1), _address(1, 2))
 
 
-def test_hearsay_never_replaces_what_a_peer_says_of_itself() -> None:
+def test_unverified_addresses_never_replace_first_hand_ones() -> None:
     book = _book()
     true, moved = _address(1, 1), _address(1, 2)
     book.learn([_address(1, port) for port in range(100, 110)], TELLER)
@@ -334,7 +334,7 @@ def test_a_member_of_two_islands_counts_on_both() -> None:
     assert len(book.due((), (), 0.0)) == LIMITS.sought_on_island
 
 
-def test_who_carries_many_islands_seeks_those_without_members_within_his_places() -> None:
+def test_a_node_with_many_islands_dials_those_without_members_within_its_places() -> None:
     book = _book(replace(LIMITS, target_peers=0, vouched_peers=0))
     members = _sought_on(book, *range(1, 25))
     connected = [members[island][0] for island in range(1, 9)]
@@ -366,7 +366,7 @@ def test_half_of_the_places_for_members_wait_for_vouched_ones() -> None:
     assert set(due) <= set(late)
 
 
-def test_members_are_dialled_of_whom_different_peers_told() -> None:
+def test_members_reported_by_different_peers_are_dialled() -> None:
     book = _book(replace(LIMITS, target_peers=0, vouched_peers=0))
     members = [_address(number) for number in range(1, 40)]
     book.learn(members, TELLER)
@@ -394,7 +394,7 @@ def test_hearsay_does_not_displace_what_was_signed() -> None:
     assert kinds == {True: 8, False: 8}, "half of the book is for those who were met"
 
 
-def test_strangers_who_speak_for_themselves_do_not_displace_what_was_signed() -> None:
+def test_first_hand_addresses_of_strangers_do_not_displace_signed_ones() -> None:
     """Trusted peers fill half of the book: strangers connect in any number, and each tells its address."""
     vouched = VouchedPeers()
     book = _book(DialLimits(max_known_peers=16), vouched)
@@ -430,7 +430,7 @@ def test_a_signed_address_comes_after_first_hand_ones_and_before_hearsay() -> No
     assert len(book.addresses_of(kinds[0].peer_id)) == LIMITS.max_addresses_per_peer
 
 
-def test_bonded_peers_fill_the_vouched_places_that_those_who_earned_trust_leave() -> None:
+def test_bonded_peers_fill_vouched_places_left_by_trusted_ones() -> None:
     vouched = VouchedPeers()
     book = _book(replace(LIMITS, target_peers=0, vouched_peers=4), vouched)
     earned, bonded = ([_address(number) for number in numbers] for numbers in ((1, 2), range(10, 20)))

@@ -1,4 +1,4 @@
-"""What one connection may bring follows the quotas of the accounts that are heard here."""
+"""The rate limit of a connection follows the quotas of the received accounts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An island that brings too little makes a node seek further members, within its places, and at a pace."""
+"""A node dials further members of an island that delivers too little, within limits of number and rate."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_one_further_member_after_the_other_is_dialled_while_usual_peers_are_mis
     assert len(seeker.chosen) <= LIMITS.target_peers + LIMITS.sought_peers
 
 
-def test_where_all_places_are_taken_idle_members_give_way_and_nobody_else() -> None:
+def test_with_all_places_taken_only_idle_members_are_replaced() -> None:
     seeker = settled(Seeker(USUAL))
     useful, *idle = seeker.here()
     assert len(idle) == LIMITS.sought_on_island - 1
@@ -106,7 +106,7 @@ def test_where_all_places_are_taken_idle_members_give_way_and_nobody_else() -> N
     assert not set(gone) & set(seeker.chosen), "who gave way is not dialled again so soon"
 
 
-def test_as_long_as_one_peer_passes_anything_on_nobody_gives_way() -> None:
+def test_no_member_is_replaced_while_one_peer_forwards_messages() -> None:
     seeker = settled(Seeker(USUAL))
     before = list(seeker.chosen)
     for _ in range(60):
@@ -130,7 +130,7 @@ def test_where_it_is_in_vain_places_change_hands_ever_more_rarely() -> None:
     assert len(times) >= 12
 
 
-def test_who_leaves_and_who_comes_is_drawn_by_lot() -> None:
+def test_replaced_and_new_members_are_drawn_at_random() -> None:
     courses = set()
     for seed in range(6):
         seeker = Seeker(USUAL, seed=seed)
@@ -141,7 +141,7 @@ def test_who_leaves_and_who_comes_is_drawn_by_lot() -> None:
     assert len(courses) == 6
 
 
-def test_who_earned_trust_keeps_its_place_and_a_bond_keeps_none() -> None:
+def test_a_trusted_peer_keeps_its_place_but_a_bond_does_not() -> None:
     vouched = VouchedPeers()
     seeker = settled(Seeker(USUAL, vouched=vouched))
     earned, bonded, *_ = seeker.here()
@@ -155,7 +155,7 @@ def test_who_earned_trust_keeps_its_place_and_a_bond_keeps_none() -> None:
     assert bonded in left
 
 
-def test_without_another_member_to_dial_nobody_gives_way() -> None:
+def test_without_another_member_to_dial_no_member_is_replaced() -> None:
     seeker = settled(Seeker(USUAL))
     seeker.sought = {
         peer: sought for peer, sought in seeker.sought.items() if peer in seeker.chosen or peer in THERE
@@ -165,7 +165,7 @@ def test_without_another_member_to_dial_nobody_gives_way() -> None:
         assert seeker.tick(1.0) is None
 
 
-def test_who_gave_way_is_not_missed_like_a_peer_that_was_lost() -> None:
+def test_a_replaced_member_is_not_a_lost_peer() -> None:
     seeker = settled(Seeker(USUAL))
     seeker.now_seconds = 2 * LIMITS.lost_after_seconds
     seeker.suffer(may_replace=True)

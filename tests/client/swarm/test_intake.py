@@ -63,7 +63,7 @@ def test_every_received_message_is_counted_once_by_outcome() -> None:
     assert harness.scores.score("peer", 0.0) == 4 * Severity.MID.value
 
 
-def test_an_ignored_message_blames_nobody_and_is_validated_again_later() -> None:
+def test_an_ignored_message_has_no_penalty_and_is_validated_again_later() -> None:
     harness = IntakeHarness({b"early": Verdict.IGNORE})
     assert not harness.process(b"early")
     assert not harness.process(b"early", now=4.9)
@@ -73,7 +73,7 @@ def test_an_ignored_message_blames_nobody_and_is_validated_again_later() -> None
     assert harness.scores.score("peer", 5.0) == 0.0
 
 
-def test_each_forwarder_of_an_ignored_message_is_heard_and_none_twice_in_a_row() -> None:
+def test_each_forwarder_of_an_ignored_message_is_tried_and_none_twice_in_a_row() -> None:
     """The first one may be an attacker that withholds what the message lacks."""
     harness = IntakeHarness({b"early": Verdict.IGNORE})
     forwarders = ("mallory", "bob", "mallory", "carol", "bob", "dave")
@@ -106,7 +106,7 @@ def test_repeating_ignored_messages_costs_a_node_no_more_than_new_ones() -> None
 
 
 @pytest.mark.parametrize("verdict", [Verdict.REJECT, RemoteProtocolError(Rule.ENVELOPE_KEYS, "no")])
-def test_a_rejected_message_blames_every_forwarder_and_is_validated_once(verdict: Any) -> None:
+def test_a_rejected_message_penalises_every_forwarder_and_is_validated_once(verdict: Any) -> None:
     harness = IntakeHarness({b"bad": verdict})
     assert not harness.process(b"bad", "first")
     assert not harness.process(b"bad", "second")
@@ -123,7 +123,7 @@ def test_a_peer_that_keeps_sending_rejected_messages_is_disconnected() -> None:
     assert harness.counters.bans == 1
 
 
-def test_a_bug_of_the_validator_is_reported_and_blames_nobody() -> None:
+def test_a_bug_of_the_validator_is_reported_without_penalty() -> None:
     bug = KeyError("ours")
     harness = IntakeHarness({b"odd": bug})
     assert not harness.process(b"odd")

@@ -28,7 +28,7 @@ def remembered(found: LostPeers, names: str) -> str:
     return "".join(name for name in names if name in found)
 
 
-def test_who_was_connected_for_a_moment_or_came_by_itself_is_not_missed() -> None:
+def test_short_or_inbound_connections_are_not_lost_peers() -> None:
     found = lost(("a", "one", LONG - 1), ("b", "two", LONG))
     found.left("a stranger", LONG)
     assert remembered(found, "ab") == "b"

@@ -1,4 +1,4 @@
-"""What a node announces in the local network, and what it takes from there."""
+"""Announcements of a node in the local network, and its use of others' announcements."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -63,7 +63,7 @@ def test_all_interfaces_are_announced_one_by_one() -> None:
     assert for_neighbours(listening) == (*here, _address("203.0.113.7"))
 
 
-def test_who_listens_on_loopback_alone_has_no_neighbours() -> None:
+def test_a_node_that_listens_only_on_loopback_has_no_neighbours() -> None:
     loopback = "/ip4/127.0.0.1/tcp/0"
     assert not listens_beyond_loopback([loopback, "/ip6/::1/tcp/4001"])
     assert listens_beyond_loopback([loopback, "/ip4/0.0.0.0/tcp/0"])

@@ -1,4 +1,4 @@
-"""Peer scores: only faults lower them, only time raises them, and no id can wash itself clean."""
+"""Peer scores: only faults lower them, only time raises them, and no peer id can reset its score."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -51,7 +51,7 @@ def test_half_life_halves() -> None:
     assert scores.score("peer", LIMITS.half_life_seconds) == Severity.LOW.value / 2
 
 
-def test_severities_are_worth_their_names() -> None:
+def test_a_ban_takes_the_stated_number_of_faults() -> None:
     strikes_to_ban = {}
     for severity in Severity:
         scores, strikes = PeerScores(), 1

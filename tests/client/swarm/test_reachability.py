@@ -1,4 +1,4 @@
-"""What the answers of peers to "can you reach me?" come to."""
+"""A node's reachability from peers' answers to dial-back requests."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_half_of_the_last_answers_decide(results: str, state: Reachability) -> N
     assert answers(*(by_letter[letter] for letter in results)).state() is state
 
 
-def test_peers_of_the_local_network_say_nothing_about_the_router() -> None:
+def test_peers_of_the_local_network_do_not_count_for_the_router() -> None:
     found = DialAnswers()
     for number in range(3):
         found.add(f"neighbour {number}", DialAnswer(DialResult.REACHED, "192.168.1.5"))

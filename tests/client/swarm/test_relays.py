@@ -1,4 +1,4 @@
-"""Relays bring what others wrote, and an island is short where something is said and nobody passes it on."""
+"""Relays deliver rollouts of others; an island without a relay is short if somebody publishes on it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_where_nothing_is_said_nothing_follows_for_however_long() -> None:
     assert [relays.shortages([ISLAND], SILENT, now) for now in (LATER, 1e3, 1e6)] == [{}, {}, {}]
 
 
-def test_an_author_whose_peers_bring_nothing_hears_too_little() -> None:
+def test_an_author_whose_peers_deliver_nothing_receives_too_little() -> None:
     relays = connected_since_zero(*SILENT)
     relays.published(ISLAND, 1.0)
     assert relays.shortages([ISLAND], SILENT, 2.0) == {ISLAND: Shortage(frozenset(), may_replace=False)}
@@ -56,7 +56,7 @@ def test_two_relays_are_enough_and_one_that_leaves_is_missed() -> None:
     }
 
 
-def test_who_is_faster_than_all_honest_neighbours_makes_none_of_them_give_way() -> None:
+def test_an_attacker_faster_than_all_honest_neighbours_replaces_none_of_them() -> None:
     """He brings every message first, so that the others look idle; then he falls silent."""
     honest = ("honest-1", "honest-2")
     relays = connected_since_zero("fast", *honest)
@@ -89,7 +89,7 @@ def test_a_peer_that_has_just_connected_or_had_nothing_to_pass_on_is_not_idle() 
     assert relays.shortages([ISLAND], ("old", "new"), 2 * LATER) == found
 
 
-def test_what_was_heard_of_an_island_is_forgotten_with_it() -> None:
+def test_data_of_an_island_is_removed_with_it() -> None:
     relays = connected_since_zero(*SILENT)
     relays.published(ISLAND, 1.0)
     assert relays.shortages([], SILENT, LATER) == {}

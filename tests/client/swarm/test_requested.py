@@ -1,4 +1,4 @@
-"""Of the peers that announce a message one is asked at a time, and who does not answer holds up little."""
+"""One announcing peer is asked at a time, and peers that do not answer cause only a short delay."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_crowd_of_silent_peers_delays_a_message_by_two_heartbeats_at_most() ->
     assert sum(waited) <= len(crowd)  # each of them delays one message once
 
 
-def test_who_announced_a_message_is_known_until_it_is_forwarded() -> None:
+def test_announcing_peers_are_known_until_the_message_is_forwarded() -> None:
     asker = Asker()
     for peer in "abc":
         asker.requested.offered(peer, TOPIC, IDS[:1], 1.0)
@@ -120,7 +120,7 @@ def test_what_is_remembered_is_bounded() -> None:
     assert (len(asker.requested._requests), asker.requested._lapsed_seconds) == (0, {})
 
 
-def test_who_alone_announced_is_asked_once_more_unless_it_left() -> None:
+def test_the_only_announcing_peer_is_asked_once_more_unless_it_left() -> None:
     """A request is lost where no way to the peer is open yet; nobody else may ever announce the message."""
     asker = Asker()
     asker.requested.offered("only", TOPIC, IDS[:2], 1.0)

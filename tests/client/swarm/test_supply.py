@@ -1,4 +1,4 @@
-"""Neighbours that forward nothing are replaced where that does harm, and everybody is told of messages."""
+"""Neighbours that forward nothing are replaced where this does harm, and all peers get announcements."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class OneMesh:
         return found
 
 
-def test_a_mesh_that_forwards_nothing_takes_in_whoever_answers_requests() -> None:
+def test_a_mesh_that_forwards_nothing_grafts_a_peer_that_answers_requests() -> None:
     mesh = OneMesh(*SILENT, beside=("useful", "idle"))
     found = []
     for _ in range(SETTLED_HEARTBEATS + 1):
@@ -62,13 +62,13 @@ def test_a_mesh_that_forwards_nothing_takes_in_whoever_answers_requests() -> Non
     assert found[-1].prune in SILENT
 
 
-def test_a_mesh_with_room_takes_it_in_at_once_and_nobody_leaves() -> None:
+def test_a_mesh_with_room_grafts_it_at_once_without_pruning() -> None:
     mesh = OneMesh("silent-1", beside=("useful",))
     mesh.bring("useful", MIN_NEW, on_request=True)
     assert mesh.beat() == Exchange("useful", None)
 
 
-def test_a_mesh_that_brings_what_there_is_is_left_alone_with_its_silent_neighbours() -> None:
+def test_a_mesh_that_delivers_everything_keeps_its_silent_neighbours() -> None:
     mesh = OneMesh("useful", *SILENT, beside=("other",))
     for _ in range(3 * WINDOW_HEARTBEATS):
         mesh.bring("useful", 10)
@@ -94,7 +94,7 @@ def test_the_neighbour_that_brings_most_stays() -> None:
     assert {"useful", "other"} <= mesh.neighbours
 
 
-def test_one_who_answers_to_be_taken_in_and_falls_silent_is_replaced() -> None:
+def test_a_peer_that_is_grafted_and_falls_silent_is_replaced() -> None:
     mesh = OneMesh(*SILENT, beside=("actor", "honest"))
     joined = []
     for heartbeat in range(4 * WINDOW_HEARTBEATS):
@@ -124,7 +124,7 @@ def test_own_messages_of_a_silent_neighbour_do_not_save_it() -> None:
     assert found.graft == "useful"
 
 
-def test_everybody_beside_the_mesh_is_told_within_the_time_that_a_message_is_announced() -> None:
+def test_all_peers_outside_the_mesh_get_the_announcement_in_time() -> None:
     supply: Supply[str] = Supply(random.Random(0))
     others = [f"peer-{number}" for number in range(40)]
     told: list[str] = []
@@ -143,7 +143,7 @@ def test_what_peers_make_a_node_ask_for_is_bounded() -> None:
     assert len(supply._asked) == MAX_ASKED
 
 
-def test_a_crowd_of_new_neighbours_pushes_out_who_forwards_nothing_and_nobody_else() -> None:
+def test_many_new_neighbours_displace_only_those_that_forward_nothing() -> None:
     mesh = OneMesh("useful-1", "useful-2", "silent-1", "silent-2", beside=())
     for _ in range(SETTLED_HEARTBEATS + 1):
         mesh.bring("useful-1", 4)

@@ -1,4 +1,4 @@
-"""Attacks matched with what nodes refused."""
+"""Matching of attackers' messages with nodes' refusals."""
 
 import json
 from pathlib import Path

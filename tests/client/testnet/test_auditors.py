@@ -1,4 +1,4 @@
-"""What a run's report says about its auditors: the liar is named, whatever a single node claims."""
+"""Auditors in a run's report: the liar is named, regardless of a single node's claims."""
 
 from sapo_client.observe.events import Event
 from sapo_client.testnet.auditors import AuditorRow, auditor_rows

@@ -1,4 +1,4 @@
-"""What a testnet prepares before its nodes start: names, folders, settings, contracts on a real chain."""
+"""Preparation of a testnet before its nodes start: names, folders, settings, contracts on a real chain."""
 
 import time
 from pathlib import Path

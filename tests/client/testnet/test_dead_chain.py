@@ -1,4 +1,4 @@
-"""A testnet whose chain dies: the reason is told, and the logs are kept beside the report."""
+"""A testnet whose chain dies: the reason is reported, and the logs are kept with the report."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def running_testnet(folder: Path) -> Iterator[subprocess.Popen[str]]:
         process.kill()
 
 
-def test_a_dead_chain_is_told_with_the_logs(tmp_path: Path) -> None:
+def test_a_dead_chain_is_reported_with_the_logs(tmp_path: Path) -> None:
     state, report = tmp_path / "net" / "testnet.json", tmp_path / "report"
     with running_testnet(tmp_path) as process:
         assert wait_until(lambda: trains(state), 400.0)
@@ -68,7 +68,7 @@ def chain_of(parent: int) -> int | None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds the chain in /proc")
-def test_a_chain_that_dies_while_nodes_are_brought_up_is_told_as_such(tmp_path: Path) -> None:
+def test_a_chain_that_dies_during_the_start_is_reported_as_such(tmp_path: Path) -> None:
     """Who asks it then gets no answer, and would only say that."""
     with running_testnet(tmp_path) as process:
         endpoint = tmp_path / "net" / "chain" / ENDPOINT_FILE

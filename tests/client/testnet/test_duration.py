@@ -48,7 +48,7 @@ def record(name: str, steps: int) -> NodeRecord:
         (30, 8, {}, None),
     ],
 )
-def test_a_run_goes_on_while_its_slowest_node_lacks_steps(
+def test_a_run_continues_while_its_slowest_node_lacks_steps(
     steps: int, epochs: int, taken: dict[str, int], reason: str | None
 ) -> None:
     running = [record(name, count) for name, count in taken.items()]

@@ -1,4 +1,4 @@
-"""The parts of the small internet that need no root: plan, relay, and the count of deliveries."""
+"""The parts of the network simulation that need no root: plan, relay, and the count of deliveries."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_sites_stand_on_two_sides_and_some_behind_routers() -> None:
     assert sum(site.behind_router for site in sites(32, 0.6)) == 19
 
 
-def test_nobody_has_the_address_of_another_before_or_after_a_move() -> None:
+def test_no_two_sites_share_an_address_before_or_after_a_move() -> None:
     found = sites(120, 0.6)
     addresses = {site.address for site in found} | {site.moved().address for site in found}
     assert len(addresses) == 240
@@ -117,7 +117,7 @@ def test_what_may_not_pass_is_counted_and_dropped(
     assert relay.counts == {count: 1}
 
 
-def test_a_partition_separates_nobody_from_a_site_on_no_side(
+def test_a_partition_does_not_affect_sites_on_no_side(
     lines: list[tuple[socket.socket, socket.socket]], relay: Relay
 ) -> None:
     relay.sides = [0, None]
@@ -173,7 +173,7 @@ def test_each_group_is_due_at_each_other_node_once() -> None:
     )
 
 
-def test_who_hears_nothing_of_several_groups_is_deaf_to_their_author() -> None:
+def test_a_node_that_receives_none_of_several_groups_is_deaf_to_their_author() -> None:
     found = delivery(Window("late", 300.0, 400.0, (0, 1)), RECORDS)
     assert (found.due, found.came, found.deaf, found.p50_seconds) == (1, 0, 1, None)
 
@@ -183,7 +183,7 @@ def test_first_heard_counts_groups_published_since_then_alone() -> None:
     assert first_heard(200.0, (0, 1), RECORDS) == {(0, 1): None, (1, 0): None}
 
 
-def test_a_record_is_what_the_event_file_says(tmp_path: Path) -> None:
+def test_a_record_equals_the_event_file(tmp_path: Path) -> None:
     events: list[dict[str, object]] = [
         {"event": "published", "content_id": "a", "epoch": 3},
         {"event": "admitted", "content_id": "b"},

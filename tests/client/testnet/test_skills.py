@@ -1,4 +1,4 @@
-"""What of a run counts as a skill that travelled, and what does not."""
+"""Conditions under which a skill counts as transferred in a run."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -61,7 +61,7 @@ def learning(run: RunOutcome) -> list[str]:
     return [failure for failure in failures(run) if failure != "no reward was claimed"]
 
 
-def test_skills_are_told_apart_by_what_a_node_knew_at_first() -> None:
+def test_skills_are_separated_by_what_a_node_knew_at_first() -> None:
     assert skills_of(growing(0.5, own=0.7)) == Skills(
         "ada", ("matrices",), learnt=Trend(0.0, 0.5), kept=Trend(near(0.8), near(0.7))
     )
@@ -106,7 +106,7 @@ def test_a_run_in_which_a_skill_travelled_and_all_answers_became_worse_fails() -
     assert learning(outcome(worse)) == reward_failures([worse]) != []
 
 
-def test_a_family_that_nobody_knew_at_first_is_chance_where_all_start_alike() -> None:
+def test_a_family_unknown_to_all_equal_nodes_counts_as_chance() -> None:
     alike = record("ada", [{"sums": 0.8, "matrices": 0.0}] * 30)
     assert travel_failures([skills_of(alike)]) != []
     assert learning(outcome(alike, starts_differ=False)) == []

@@ -84,7 +84,7 @@ def _check_proof(layout: Layout, report: dict[str, Any]) -> None:
 
 
 @pytest.mark.long
-def test_a_run_goes_on_for_steps_and_ends_after_twice_its_epochs(tmp_path: Path) -> None:
+def test_a_run_continues_for_missing_steps_and_ends_after_twice_its_epochs(tmp_path: Path) -> None:
     report = tmp_path / "report"
     length = ["--epochs", "2", "--epoch-seconds", "20", "--steps", "100000"]
     argv = sapo("testnet", "up", "--nodes", "2", "--attackers", "0", *length, "--report", str(report))

@@ -1,4 +1,4 @@
-"""Audits by sample: what a commitment binds, what a draw takes of it, and what that is worth."""
+"""Audits by sample: the content of a commitment, the draw, and the points of its result."""
 
 from dataclasses import replace
 from hashlib import sha256
@@ -155,7 +155,7 @@ def test_of_a_response_what_is_no_group_is_dropped() -> None:
     assert parse_opened_groups([alone.to_bytes()] * 9) == (alone,) * 8
 
 
-def test_a_manifest_says_how_auditors_sample() -> None:
+def test_a_manifest_defines_how_auditors_sample() -> None:
     manifest = make_chain_manifest(version=2, audits=AuditTerms(4, 16))
     assert manifest_from_json(manifest_to_json(manifest)) == manifest
     assert manifest.swarm_id != make_chain_manifest(version=2).swarm_id

@@ -1,4 +1,4 @@
-"""Homes and visits: balance, moves, and what an attacker can choose and what not."""
+"""Homes and visits: balance, moves, and attackers' influence."""
 
 from collections import Counter
 from hashlib import sha256

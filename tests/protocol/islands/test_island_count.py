@@ -1,4 +1,4 @@
-"""The number of islands: doubling, halving, hysteresis, and what is forgotten."""
+"""The number of islands: doubling, halving, hysteresis, and limited history."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -60,7 +60,7 @@ def test_it_rests_on_twelve_epochs_and_on_no_older_one() -> None:
     assert counted_epochs(range(17), 30) == (16,)
 
 
-def test_who_joins_can_be_sent_all_that_it_rests_on() -> None:
+def test_a_joining_node_can_get_all_counted_proposals() -> None:
     """The oldest epoch that matters to a node at the end of an epoch is still accepted then."""
     for now in range(40, 50):
         oldest_carried = now - EPOCH_WINDOW - 1  # by a clock that is slow by the tolerance

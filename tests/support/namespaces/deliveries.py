@@ -1,4 +1,4 @@
-"""Who heard what, and how soon, by the nodes' own event files; pure but for reading them."""
+"""Deliveries and their delays from the nodes' own event files; pure except for reading them."""
 
 from __future__ import annotations
 

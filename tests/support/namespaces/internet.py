@@ -1,4 +1,4 @@
-"""A small internet: a namespace for every site, home networks behind routers, a relay between all."""
+"""A small network: a namespace for every site, home networks behind routers, a relay between all."""
 
 from __future__ import annotations
 

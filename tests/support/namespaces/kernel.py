@@ -1,4 +1,4 @@
-"""Network namespaces of the kernel: made, entered, deleted; needs root."""
+"""Network namespaces of the kernel: creation, use, deletion; needs root."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A chain in the small internet: the contracts of a swarm, and a site at which its endpoint is reached."""
+"""A chain in the small network: the contracts of a swarm, and a site with its endpoint."""
 
 from __future__ import annotations
 

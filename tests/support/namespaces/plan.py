@@ -1,4 +1,4 @@
-"""Which machines a small internet has: addresses, routers, sides and delays; pure."""
+"""Machines of a small network: addresses, routers, sides and delays; pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`python -m support.namespaces.run --out DIR`: a swarm of real nodes meets the internet's weather.
+"""`python -m support.namespaces.run --out DIR`: a swarm of real nodes under network faults.
 
 Needs root, iproute2, nftables and TUN devices. The nodes are `sapo join` processes; see ``answers`` for what
 stands in for their models, and ``relay`` for the network. Writes ``report.md`` and ``report.json`` into DIR.

@@ -1,4 +1,4 @@
-"""What the programs of this package have in common: they need root, a new folder, and an orderly end."""
+"""Common code of the programs of this package: they need root, a new folder, and an orderly end."""
 
 from __future__ import annotations
 

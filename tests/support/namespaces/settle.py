@@ -1,4 +1,4 @@
-"""`python -m support.namespaces.settle --out DIR`: what a partition does to the epochs of a ledger.
+"""`python -m support.namespaces.settle --out DIR`: effect of a partition on the epochs of a ledger.
 
 Needs what ``run`` needs. The chain is the embedded one, at a site of its own. Either all auditors are on one
 side of the partition and the chain with them, or half of them are on each side and both reach the chain.

@@ -1,4 +1,4 @@
-"""What happens to a swarm of real nodes: losses, a partition, a dead boot node, new addresses."""
+"""Faults of a network of real nodes: losses, a partition, a dead bootstrap node, new addresses."""
 
 from __future__ import annotations
 

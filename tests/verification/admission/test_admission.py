@@ -216,7 +216,7 @@ def faulty(*faults: Reason) -> bytes:
 
 
 @pytest.mark.parametrize("faults", [*combinations(FAULTS, 1), *combinations(FAULTS, 2)], ids=" + ".join)
-def test_the_cheapest_check_speaks_first(faults: tuple[Reason, ...]) -> None:
+def test_the_cheapest_check_comes_first(faults: tuple[Reason, ...]) -> None:
     gate = admission()
     gate.admit(GENUINE, NOW)
     assert reason_of(gate.admit, faulty(*faults), NOW) is faults[0]

@@ -119,7 +119,7 @@ def test_the_book_is_bounded() -> None:
     assert set(later.pairs()) != set(kept[-1]), "no attacker knows the lots"
 
 
-def test_a_flood_of_accounts_drops_nobody_that_is_needed() -> None:
+def test_a_flood_of_accounts_drops_no_needed_certificate() -> None:
     """The attacker makes many times as many accounts as a node keeps certificates of."""
     own, auditor, known = Identity(3), Identity(4), Identity(5)
     store = CertificateStore(
@@ -133,7 +133,7 @@ def test_a_flood_of_accounts_drops_nobody_that_is_needed() -> None:
     assert len(store) == 5
 
 
-def test_of_known_accounts_alone_the_one_heard_longest_ago_goes() -> None:
+def test_only_of_known_accounts_the_least_recently_received_is_dropped() -> None:
     own = Identity(3)
     store = CertificateStore(MANIFEST, max_certificates=3, own=own.account, is_newcomer=lambda _: False)
     people = [own, *(Identity(number) for number in range(10, 14))]

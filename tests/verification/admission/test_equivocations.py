@@ -100,7 +100,7 @@ def test_what_admission_meets_becomes_a_proof() -> None:
     assert harness.evidence(ALICE) == GUILTY
 
 
-def test_one_content_heard_again_is_no_equivocation() -> None:
+def test_one_content_received_again_is_no_equivocation() -> None:
     """A node that lost its memory may prove it again, and so may a changed signature."""
     gate = Admission(MANIFEST, make_certificates(MANIFEST, ALICE))
     first, _ = contents(ALICE)
@@ -118,7 +118,7 @@ def test_nobody_convicts_itself() -> None:
     assert (harness.store.messages(), harness.evidence(BOB)) == ((proof(BOB),), INNOCENT)
 
 
-def test_groups_too_large_for_a_proof_count_where_both_were_heard() -> None:
+def test_groups_too_large_for_a_proof_count_where_both_were_received() -> None:
     harness = ProofHarness()
     full = (b"x" * (MAX_GROUP_BYTES // 8),) * 8
     one, other = (
@@ -140,7 +140,7 @@ def test_groups_too_large_for_a_proof_count_where_both_were_heard() -> None:
         (b"\xff", NOW, Reason.NOT_CANONICAL),
     ],
 )
-def test_each_fault_has_its_reason_and_costs_nobody(message: bytes, now: float, reason: Reason) -> None:
+def test_each_fault_has_its_reason_and_no_penalty(message: bytes, now: float, reason: Reason) -> None:
     harness = ProofHarness()
     assert reason_of(harness.store.admit, message, now) is reason
     assert (len(harness.store), harness.evidence(ALICE)) == (0, INNOCENT)

@@ -14,7 +14,7 @@ from trio.testing import MockClock
 from sapo_client.swarm.simulated.memory import MemoryHub
 from sapo_protocol.errors import Verdict
 from sapo_protocol.topics import certificates_topic, rollouts_topic
-from sapo_verification.admission import certificates as certificates_module
+from sapo_verification.admission import displaced as displaced_module
 from sapo_verification.admission.certificates import MAX_NODES_PER_ACCOUNT
 
 MANIFEST = make_manifest()
@@ -56,7 +56,7 @@ def test_a_certificate_that_was_renewed_before_it_was_displaced_counts_too() -> 
 
 
 def test_what_was_displaced_is_bounded_and_signs_nothing_new(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(certificates_module, "MAX_DISPLACED", 2)
+    monkeypatch.setattr(displaced_module, "MAX_DISPLACED", 2)
     node = VerificationHarness((ALICE,), MANIFEST, own=ALICE.account)
     certificates, rollouts = certificates_topic(MANIFEST.swarm_id), rollouts_topic(MANIFEST.swarm_id)
     for slot, each in enumerate(MALLORYS):
@@ -77,7 +77,7 @@ def test_what_was_displaced_is_bounded_and_signs_nothing_new(monkeypatch: pytest
     assert len(store.envelopes_of([each.node for each in MALLORYS])) == MAX_NODES_PER_ACCOUNT + 1
 
 
-async def test_who_never_heard_the_first_key_is_told_its_certificate_with_the_proof(
+async def test_a_node_without_the_first_keys_certificate_gets_it_with_the_proof(
     tmp_path: Path, autojump_clock: MockClock
 ) -> None:
     hub = MemoryHub()

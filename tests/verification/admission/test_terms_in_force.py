@@ -1,4 +1,4 @@
-"""A rollout obeys the terms of its epoch, whenever it arrives; what a node cannot know blames nobody."""
+"""A rollout obeys the terms of its epoch at any time of arrival; without knowledge there is no penalty."""
 
 from typing import Any
 
@@ -51,6 +51,6 @@ def test_each_epoch_has_its_own_limits(changes: dict[str, Any], before: Reason, 
 
 
 @pytest.mark.parametrize("changes", [{}, {"slot": 64}, {"family": 99}])
-def test_until_the_announcements_are_read_nobody_is_to_blame(changes: dict[str, Any]) -> None:
+def test_before_the_announcements_are_read_there_is_no_penalty(changes: dict[str, Any]) -> None:
     assert verdict_on(-1, ACTIVATION - 1, **changes) is Reason.TERMS_UNKNOWN
     assert verdict_on(ACTIVATION - 1, ACTIVATION, **changes) is Reason.TERMS_UNKNOWN

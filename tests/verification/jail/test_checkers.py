@@ -83,7 +83,7 @@ async def test_a_caller_that_gives_up_spoils_nothing() -> None:
         nursery.cancel_scope.cancel()
 
 
-async def test_a_closed_pool_says_so() -> None:
+async def test_a_closed_pool_raises() -> None:
     pool = CheckerPool(every_family("nano"))
     async with trio.open_nursery() as nursery:
         await nursery.start(pool.run)

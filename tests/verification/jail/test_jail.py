@@ -144,7 +144,7 @@ async def test_a_check_that_the_node_was_too_busy_for_is_tried_again_once() -> N
         nursery.cancel_scope.cancel()
 
 
-async def test_a_worker_that_stands_still_is_replaced_and_its_check_tried_again(
+async def test_a_stalled_worker_is_replaced_and_its_check_repeated(
     mock_clock: MockClock,
 ) -> None:
     """The answers never reach the worker's own code, so it is the node that had no time for it."""
@@ -205,7 +205,7 @@ def is_running(process: int) -> bool:
         return False
 
 
-async def test_a_child_is_nobody_without_privileges_under_a_filter() -> None:
+async def test_a_child_runs_as_nobody_without_privileges_under_a_filter() -> None:
     async with trio.open_nursery() as nursery:
         await nursery.start(hostile_pool().run)
         (child,) = grandchildren()
@@ -340,7 +340,7 @@ def test_the_portable_layers_alone_stop_all_but_programs_and_signals_among_proce
 
 
 @pytest.mark.parametrize("name", [name for name in jail_probe.ACTS if name != "take a gigabyte of memory"])
-def test_the_probe_tells_an_act_that_succeeds(name: str) -> None:
+def test_the_probe_reports_an_act_that_succeeds(name: str) -> None:
     """The control: outside the jail each action succeeds, except that memory may be short."""
     python = f"from sapo_verification.jail.probe import ACTS; ACTS[{name!r}]()"
     done = subprocess.run([sys.executable, "-c", python], env=ENVIRONMENT, check=False)

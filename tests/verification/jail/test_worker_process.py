@@ -1,4 +1,4 @@
-"""The processes of the jail by themselves: frames in, one reply to each, and an end with the input."""
+"""The processes of the jail alone: one reply to each frame, and an exit at the end of the input."""
 
 import json
 import subprocess

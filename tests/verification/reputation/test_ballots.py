@@ -30,7 +30,7 @@ def test_counting_as_they_come_is_counting_them_all(
     assert ballots.failed() == tuple(sorted({reason for _, reason in noted if reason}))
 
 
-def test_who_came_to_carry_weight_otherwise_is_counted_when_told() -> None:
+def test_an_account_with_weight_from_elsewhere_is_counted_when_reported() -> None:
     weighty: set[Account] = set()
     ballots = Ballots(weighty.__contains__)
     for account in PEOPLE[:3]:

@@ -1,4 +1,4 @@
-"""The books, a page at a time: order, search, bans, and ten thousand accounts."""
+"""The accounts' records by page: order, search, bans, and ten thousand accounts."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "node.sqlite"
 
 
-def test_an_entry_says_what_the_reputation_says(path: Path) -> None:
+def test_an_entry_equals_the_reputation(path: Path) -> None:
     reputation = Reputation(path)
     for family in (0, 1):
         reputation.record_good(account(1), family, epoch=2)

@@ -1,4 +1,4 @@
-"""Groups that pass nothing bring an account no trust, however many of them are audited."""
+"""Groups that fail give an account no trust, however many are audited."""
 
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -78,7 +78,7 @@ def test_faults_alone_cost_a_newcomer_its_share() -> None:
     assert reputation.is_newcomer(account)
 
 
-async def test_who_passes_at_last_becomes_known() -> None:
+async def test_an_account_that_finally_passes_becomes_known() -> None:
     """An honest account whose policy was weak for long is not held back by it."""
     harness = VerificationHarness((HONEST[0],), MANIFEST)
     await audited(harness, HONEST[0], MANY)

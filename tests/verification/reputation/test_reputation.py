@@ -105,7 +105,7 @@ def test_evidence_of_all_families_counts_for_the_account() -> None:
 
 
 @pytest.mark.parametrize("reason", LATER_REASONS)
-def test_a_fault_costs_what_the_table_says(reason: Reason) -> None:
+def test_the_penalty_of_a_fault_is_that_of_the_table(reason: Reason) -> None:
     reputation = Reputation()
     reputation.record_fault(ALICE, 0, NOW, reason)
     assert reputation.evidence(ALICE, NOW) == Evidence(0.0, CONSEQUENCES[reason].evidence, 1, NOW)

@@ -1,4 +1,4 @@
-"""Suspended penalties: a fault that most accounts share is taken for this node's own."""
+"""Suspended penalties: a fault shared by most accounts is attributed to this node."""
 
 import random
 from collections.abc import Iterable, Sequence
@@ -50,7 +50,7 @@ def test_the_rule(failing: int, voters: int, ours: bool) -> None:
     assert is_probably_ours(failing, voters) is ours
 
 
-def test_a_check_that_most_fail_is_held_against_nobody_not_even_in_hindsight() -> None:
+def test_a_check_that_most_accounts_fail_penalises_none_even_retroactively() -> None:
     reputation = established()
     tell(reputation, [(account, CRASH) for account in PEOPLE[: MIN_VOTERS - 1]])
     assert bad(reputation) == [SOFT] * 4 + [0.0] * 5

@@ -58,7 +58,7 @@ def test_one_accounts_rollouts_are_audited_in_the_order_in_which_they_came() -> 
     assert turns == [Turn(admitted, known=False) for admitted in mine]
 
 
-def test_who_sent_first_or_most_gains_nothing() -> None:
+def test_sending_first_or_most_gains_nothing() -> None:
     used = served(queue_of(MALLORY, ALICE, BOB), 30.0, dict.fromkeys(HEARD, 0.1))
     assert {account: round(seconds) for account, seconds in used.items()} == {
         MALLORY.account: 10,

@@ -1,4 +1,4 @@
-"""Right answers of others as demonstrations: which are kept, whose, and how they are handed out."""
+"""Right answers of others as demonstrations: selection, accounts, and distribution to the learner."""
 
 import random
 from collections import Counter
@@ -209,7 +209,7 @@ async def show(harness: VerificationHarness, author: Identity, slot: int, steps:
     await harness.engine.verify(harness.engine.admit_own(message, moment(TAGGED)))
 
 
-async def test_an_engine_shows_steps_of_usual_forms_alone_and_weighs_who_is_not_shown() -> None:
+async def test_an_engine_demonstrates_only_usual_forms_and_weighs_all_accounts() -> None:
     authors = [Identity(number) for number in range(10, 18)]
     harness = VerificationHarness(tuple(authors), TAGGED, policy=POLICY, own=OWN.account)
     engine, liars = harness.engine, authors[5:]
@@ -352,7 +352,7 @@ async def shown_mostly_short_steps() -> tuple[Engine, list[Identity]]:
     return harness.engine, authors
 
 
-async def test_accounts_whose_steps_are_unrelated_to_their_prompts_do_not_say_what_is_long() -> None:
+async def test_accounts_with_steps_unrelated_to_their_prompts_have_no_vote_on_lengths() -> None:
     """Eight of fifteen show short steps of other tasks; those of the others would be longer than usual."""
     engine, authors = await shown_mostly_short_steps()
     liars = authors[7:]
@@ -373,7 +373,7 @@ async def test_accounts_whose_steps_are_unrelated_to_their_prompts_do_not_say_wh
     assert [weight(author.account) > 0.0 for author in authors] == [author not in liars for author in authors]
 
 
-async def test_a_majority_that_is_found_out_where_a_node_knows_does_not_say_what_is_long_elsewhere() -> None:
+async def test_a_majority_detected_in_known_families_has_no_vote_on_lengths_elsewhere() -> None:
     """Eight of fifteen show short steps of other tasks, also in family 1, in which the node has answers."""
     engine, authors = await shown_mostly_short_steps()
     liars = authors[7:]
@@ -388,7 +388,7 @@ async def test_a_majority_that_is_found_out_where_a_node_knows_does_not_say_what
     assert OWN.account not in engine.sampler.step_values.accounts()
 
 
-async def test_a_majority_whose_steps_are_worth_less_where_a_node_knows_does_not_say_what_is_long() -> None:
+async def test_a_majority_with_low_value_in_known_families_has_no_vote_on_lengths() -> None:
     """Eight of fifteen; in family 1 each second of their texts is worth nothing, so that nobody misleads."""
     engine, authors = await shown_mostly_short_steps()
     liars = authors[7:]
@@ -402,7 +402,7 @@ async def test_a_majority_whose_steps_are_worth_less_where_a_node_knows_does_not
     assert engine.sampler.set_aside() == frozenset()
 
 
-async def test_an_account_has_fewer_places_as_its_texts_are_worth_less() -> None:
+async def test_an_account_has_fewer_places_if_its_texts_have_less_value() -> None:
     """Every second text of Alice is worth nothing: half of the standard in the mean, and not surely less."""
     harness = harness_of(replace(POLICY, demonstrations=96))
     engine = harness.engine

@@ -1,4 +1,4 @@
-"""Newcomers' places in the pool: counted as they change, and the same as if all were counted each time."""
+"""Newcomers' places in the pool: updated incrementally, with the same result as a full count."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Newcomers' lots: the same for some epochs, drawn anew after them, and better for who weighs more."""
+"""Newcomers' lots: constant for some epochs, then drawn again, and better with more weight."""
 
 import math
 
@@ -31,7 +31,7 @@ def test_lots_are_valid_for_some_epochs_and_differ_between_nodes() -> None:
     assert order(NewcomerLots(b"key"), 0) == orders[0] != order(NewcomerLots(b"other"), 0)
 
 
-def test_who_weighs_more_is_before_others_in_proportion() -> None:
+def test_accounts_with_more_weight_come_first_in_proportion() -> None:
     lots = NewcomerLots(b"key")
     for number in range(0, 2 * MANY, 2):
         lots.weigh(account(number), 3.0)

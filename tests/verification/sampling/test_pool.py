@@ -43,7 +43,7 @@ def test_a_banned_account_is_turned_away() -> None:
     assert reason_of(harness.pool.offer, plain(harness, BOB, 0)) is None
 
 
-def test_a_ban_is_told_before_a_full_quota() -> None:
+def test_a_ban_is_reported_before_a_full_quota() -> None:
     harness = VerificationHarness(EVERYBODY, limits=PoolLimits(per_account=1))
     harness.pool.offer(plain(harness, ALICE, 0))
     harness.reputation.record_fault(ALICE.account, 0, EPOCH, Reason.EQUIVOCATION)

@@ -1,4 +1,4 @@
-"""A full pool takes from whoever has most in it, so that a flood displaces only itself."""
+"""A full pool removes entries of the account with most entries, so that a flood displaces only itself."""
 
 from collections import Counter
 from functools import partial

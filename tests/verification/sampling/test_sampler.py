@@ -58,7 +58,7 @@ def test_no_share_is_above_its_cap_and_all_fit_into_one(
 
 
 @given(standings, st.integers(1, 30))
-def test_what_a_cap_cuts_goes_to_nobody(standing: AccountStanding, newcomers: int) -> None:
+def test_shares_above_a_cap_are_not_redistributed(standing: AccountStanding, newcomers: int) -> None:
     """More accounts never raise another's share: what one loses goes to no other."""
     policy = SamplingPolicy()
     crowd = tuple(Account(b"\xee" * 18 + bytes((1, n))) for n in range(newcomers))
@@ -241,7 +241,7 @@ async def test_an_empty_pool_yields_nothing() -> None:
 
 
 @pytest.mark.parametrize(("use", "is_drawn"), [(TextUse.REINFORCE, False), (TextUse.PRACTISE, True)])
-async def test_who_repeats_a_phrase_is_not_trained_and_costs_no_reputation(
+async def test_an_account_that_repeats_a_phrase_is_not_trained_without_a_penalty(
     use: TextUse, is_drawn: bool
 ) -> None:
     harness, authors = tagged_harness(use)
@@ -281,7 +281,7 @@ async def test_newcomers_do_not_decide_what_is_usual_in_a_draw() -> None:
     assert {account for _, account in planted_by(harness)} == {author.account for author in newcomers}
 
 
-def test_the_vote_of_an_account_that_is_found_out_goes_to_the_others_of_its_cap() -> None:
+def test_the_vote_of_a_detected_account_goes_to_the_others_of_its_cap() -> None:
     """Three newcomers share a cap; the steps of the last one depend on nothing in a family of this node."""
     harness, authors = tagged_harness(TextUse.HYBRID, newcomer_cap=0.3, accounts=3)
     accounts = [author.account for author in authors]

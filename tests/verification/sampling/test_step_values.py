@@ -1,4 +1,4 @@
-"""Which accounts' steps mislead: far below the median account of a family, and never before there is one."""
+"""Accounts whose steps mislead: far below the median account of a family, and never before there is one."""
 
 import random
 from collections.abc import Mapping, Sequence
@@ -50,12 +50,12 @@ def show(values: StepValues, means: Mapping[int, float], rounds: int, family: in
         values.learn([(account(number), family, StepValue(value)) for number, value in means.items()])
 
 
-def test_who_is_far_below_the_median_misleads_in_that_family() -> None:
+def test_an_account_far_below_the_median_misleads_in_that_family() -> None:
     values = values_of({1: HONEST, 2: 0.8, 3: NONSENSE, 4: 0.6})
     assert values.misleading() == {(account(3), FAMILY)}
 
 
-def test_who_misleads_where_it_can_be_told_is_not_believed_where_it_cannot() -> None:
+def test_an_account_that_misleads_in_some_families_is_not_trusted_in_others() -> None:
     """Family 4 is understood by nobody yet; in family 5 the account is as good as the others."""
     values = values_of({1: HONEST, 2: HONEST, 3: NONSENSE}, rounds=40)
     show(values, {1: 0.1, 2: 0.1, 3: 0.1}, 12, family=4)
@@ -63,7 +63,7 @@ def test_who_misleads_where_it_can_be_told_is_not_believed_where_it_cannot() -> 
     assert values.misleading() == {(account(3), FAMILY), (account(3), 4)}
 
 
-def test_who_misleads_in_one_family_of_many_is_believed_only_where_it_surely_does_not() -> None:
+def test_an_account_that_misleads_in_one_family_is_trusted_only_where_it_surely_does_not() -> None:
     """Its mean over all families is good; family 7 is understood by nobody yet, and later by this node."""
     values = values_of({1: HONEST, 2: HONEST, 3: NONSENSE})
     for family in (4, 5, 6):
@@ -84,7 +84,7 @@ def test_who_misleads_in_one_family_of_many_is_believed_only_where_it_surely_doe
     ],
     ids=["few texts", "two accounts", "the policy knows nothing yet", "just enough"],
 )
-def test_nobody_misleads_without_a_standard_or_by_little(means: Mapping[int, float], rounds: int) -> None:
+def test_no_account_misleads_without_a_standard_or_by_little(means: Mapping[int, float], rounds: int) -> None:
     assert values_of(means, rounds).misleading() == frozenset()
 
 
@@ -272,7 +272,7 @@ def test_honest_accounts_that_differ_are_set_aside_in_less_than_one_of_a_hundred
 
 
 @pytest.mark.parametrize("mean", [DEPENDENCE.least_standard - 0.5, -DEPENDENT])
-def test_nobody_is_compared_where_the_median_account_depends_little(mean: float) -> None:
+def test_no_account_is_compared_where_the_median_account_depends_little(mean: float) -> None:
     teachers = Teachers()
     teachers.teach({(number, FAMILY): mean if number < 6 else -10.0 for number in range(7)}, rounds=40)
     assert teachers.values.standards(FAMILY) == (None,) * len(FIGURES)
@@ -318,11 +318,11 @@ def test_a_mean_is_surely_below_its_true_value_as_seldom_for_few_texts_as_for_ma
     assert 0.0008 < below / samples < 0.0027
 
 
-def test_an_account_that_nobody_has_read_is_worth_all_of_its_places() -> None:
+def test_an_account_without_evaluated_texts_keeps_all_of_its_places() -> None:
     assert StepValues().worth(account(1), FAMILY) == 1.0
 
 
-def test_texts_are_worth_their_part_of_the_standard_by_the_figure_where_it_is_smallest() -> None:
+def test_the_value_of_texts_is_their_smallest_ratio_to_the_standard() -> None:
     """Of 28 compared texts, all of half the standard in one figure, and 16 that are credited."""
     values = StepValues()
     for _ in range(MIN_TEXTS + 28):
@@ -366,7 +366,7 @@ def test_steps_that_are_merely_unlikely_are_not_unrelated_to_their_prompts() -> 
     assert values.unrelated() == frozenset()
 
 
-def test_a_majority_that_grows_has_no_vote_if_most_of_it_was_found_out_before() -> None:
+def test_a_growing_majority_has_no_vote_if_most_of_it_was_detected_before() -> None:
     """Four of eleven are found out; then come four more, and eight of fifteen would be the median."""
     values = StepValues()
     first = dict.fromkeys(range(7), DEPENDENT) | dict.fromkeys(range(7, 11), 0.0)
@@ -459,7 +459,7 @@ def test_in_a_known_family_accounts_are_compared_with_own_steps_whatever_most_wr
     )
 
 
-def test_votes_follow_what_steps_are_worth_in_known_families_before_it_is_sure() -> None:
+def test_votes_follow_the_value_of_steps_in_known_families_before_certainty() -> None:
     """Texts of account 2 are worth nothing or twice the standard, half of it in the mean."""
     values = StepValues()
     for number in range(TEXTS_COMPARED):
@@ -472,7 +472,7 @@ def test_votes_follow_what_steps_are_worth_in_known_families_before_it_is_sure()
     assert values.votes() == pytest.approx({account(2): credited, account(3): 1.0}, rel=0.05)
 
 
-def test_who_is_found_out_has_no_vote_and_without_own_texts_all_have_theirs() -> None:
+def test_detected_accounts_have_no_vote_and_without_own_texts_all_vote() -> None:
     found_out = dict.fromkeys(map(account, range(3, 12)), 0.0)
     assert known_family(MOSTLY_FOREIGN).votes() == {account(1): 1.0, account(2): 1.0} | found_out
     assert known_family(MOSTLY_FOREIGN, own_texts=0).votes() == {}
@@ -497,7 +497,7 @@ def test_texts_that_wait_to_be_compared_are_bounded_and_the_latest_ones() -> Non
     assert values.accounts() == frozenset(accounts[8:])
 
 
-def test_who_misleads_in_a_known_family_is_not_believed_in_one_that_is_not_known() -> None:
+def test_an_account_that_misleads_in_a_known_family_is_not_trusted_in_unknown_ones() -> None:
     values = known_family(MOSTLY_FOREIGN)
     values.learn([(account(number), FAMILY + 1, dependent(0.0)) for number in range(1, 12)])
     assert values.misleading() == {

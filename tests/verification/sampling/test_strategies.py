@@ -71,7 +71,7 @@ def test_caps_apply_after_every_strategy(
     assert sum(shares.values()) <= 1.0 + 1e-9
 
 
-def test_likelihood_is_a_bounded_mean_that_lets_nobody_vanish() -> None:
+def test_likelihood_is_a_bounded_mean_above_zero() -> None:
     likelihoods = AccountMeans()
     assert likelihoods.of(A) == 1.0
     for weight in (1.0, 0.0, 0.5):

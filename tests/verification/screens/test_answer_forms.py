@@ -1,4 +1,4 @@
-"""Spellings of right answers: what most accounts would not write is not imitated, and what they write is."""
+"""Spellings of right answers: only spellings that most accounts use are imitated."""
 
 import random
 import re
@@ -95,7 +95,7 @@ def test_honest_answers_are_imitated(name: str, level: str) -> None:
     assert passed > 0.96 * len(known)
 
 
-def test_before_enough_was_heard_any_spelling_passes() -> None:
+def test_before_enough_groups_any_spelling_passes() -> None:
     of = family("fraction_simplification", "worked")
     (item, answer), *_ = solved(of)
     text = completion(of, zeros(answer))

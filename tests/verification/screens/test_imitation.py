@@ -1,4 +1,4 @@
-"""What of another account's right answer may be imitated."""
+"""Parts of another account's right answer that may be imitated."""
 
 import pytest
 from hypothesis import given
@@ -55,7 +55,7 @@ def test_words_of_the_prompts_are_known() -> None:
     assert imitation_of().imitable(0, b"task 5 <answer>5</answer>") == b"task 5 <answer>5</answer>"
 
 
-def test_prose_that_the_own_policy_writes_is_known_by_runs_and_not_by_words() -> None:
+def test_own_prose_is_recognised_by_runs_and_not_by_words() -> None:
     screen = imitation_of(b"carry the one over <answer>3</answer>")
     known = b"carry the one over <answer>9</answer>"
     assert screen.imitable(0, known) == known

@@ -58,7 +58,7 @@ def test_own_text_counts_in_full_and_gibberish_not_at_all(entropy: float) -> Non
     assert max(map(statistics.weight, gibberish)) == 0.0
 
 
-def test_a_sure_policy_still_hears_others() -> None:
+def test_a_confident_policy_still_uses_others_text() -> None:
     """The policy's own samples hardly vary; a rare right answer is 3.5 nats away."""
     sure = trained([[-0.01] * 5] * 200)
     assert sure.weight([-3.5, -0.1, -0.1]) == 1.0

@@ -1,4 +1,4 @@
-"""More pairs of known account and family than a node has room for: those that have a place keep it."""
+"""More pairs of known account and family than a node has places: existing pairs keep their place."""
 
 import random
 from collections.abc import Sequence
@@ -36,22 +36,20 @@ def group(pair: Pair, number: int, draw: random.Random, plant: str = "") -> Veri
 def heard(
     screen: RecurringRuns, honest: Sequence[Pair], planting: Sequence[Pair], draw: random.Random
 ) -> None:
-    """Have every pair send as many groups, in turns."""
-    for number in range(GROUPS):
+    """Send the same number of groups from every pair, in turns, until each pair has had a place."""
+    for number in range(2 * GROUPS):
         for pair in honest:
             screen.learn(group(pair, number, draw))
         for pair in planting:
             screen.learn(group(pair, number, draw, PLANT))
 
 
-def test_who_plants_a_phrase_is_found_in_as_many_families_as_there_is_room_for() -> None:
-    """Of twelve accounts in eight families two thirds have room, and Mallory too."""
+def test_an_account_that_plants_a_phrase_is_detected_in_all_families_in_turns() -> None:
+    """Of twelve accounts in eight families two thirds have room at a time."""
     screen, draw = RecurringRuns(KEY), random.Random(1)
     planting = pairs_of(range(12, 13), range(8))
     heard(screen, pairs_of(range(1, 12), range(8)), planting, draw)
-    found = screen.set_aside()
-    assert found <= {*planting}
-    assert len(found) >= 3
+    assert screen.set_aside() == {*planting}
     assert len(screen.counts) == MOST
 
 
@@ -82,7 +80,7 @@ def test_a_family_that_few_show_loses_none_of_them() -> None:
     assert len(screen.counts) == MOST
 
 
-def test_who_is_heard_no_more_makes_room() -> None:
+def test_accounts_that_are_no_longer_received_make_room() -> None:
     screen, draw = UsualForms(KEY), random.Random(4)
     gone, here = pairs_of(range(1, MOST + 1), range(1)), pairs_of(range(100, 100 + MOST), range(1))
     for pair in gone:

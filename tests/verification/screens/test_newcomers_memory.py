@@ -1,4 +1,4 @@
-"""A flood of newcomers, which cost nothing, makes a node forget nothing of the accounts that it knows."""
+"""A flood of free newcomers does not displace a node's data about known accounts."""
 
 import random
 
@@ -43,7 +43,7 @@ def node_that_heard_forty_groups_of_each(draw: random.Random) -> VerificationHar
     return harness
 
 
-def test_the_screens_remember_forms_and_who_was_set_aside() -> None:
+def test_the_screens_store_forms_and_accounts_set_aside() -> None:
     draw = random.Random(0)
     harness = node_that_heard_forty_groups_of_each(draw)
     screens = harness.sampler.screens

@@ -1,4 +1,4 @@
-"""Runs of characters that an account repeats beside its answers to many tasks, and most others do not."""
+"""Runs of characters that an account repeats beside answers to many tasks, and most others do not."""
 
 import random
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from support.traffic import Writer
 from support.traffic import rollout as traffic_rollout
 
 from sapo_client.lab.held_out import fresh_item
-from sapo_client.lab.worked.ways import way
+from sapo_client.lab.worked.solutions import worked_solution
 from sapo_protocol.identifiers import Account
 from sapo_verification.screens.pair_counts import MAX_PAIRS
 from sapo_verification.screens.recurring_runs import CLEAN_GROUPS, MIN_GROUPS, RecurringRuns
@@ -104,8 +104,10 @@ def test_what_recurs_with_most_accounts_is_the_familys() -> None:
 def test_honest_accounts_are_not_set_aside(name: str) -> None:
     worked = family(name, "worked")
     draw = random.Random(name)
-    ways = [text for _ in range(500) if (text := way(worked, fresh_item(worked, draw)[1])) is not None]
-    found = [text.partition("<answer>")[0] for text in ways]
+    solutions = [
+        text for _ in range(500) if (text := worked_solution(worked, fresh_item(worked, draw)[1])) is not None
+    ]
+    found = [text.partition("<answer>")[0] for text in solutions]
     screen = RecurringRuns(b"key")
     for turn in range(20):
         heard(dict.fromkeys(HONEST, lambda draw: draw.choice(found)), 10, screen, seed=turn)
@@ -161,7 +163,7 @@ def test_pairs_are_bounded() -> None:
     assert screen.set_aside() == ({(OTHERS[0], 0)} if stays else frozenset())
 
 
-def test_an_account_that_is_heard_again_is_not_dropped() -> None:
+def test_an_account_that_is_received_again_is_not_dropped() -> None:
     attacker = OTHERS[0]
     screen = heard(beside_honest(behind("2+2=5"), 1), 10)
     draw = random.Random(1)
@@ -186,14 +188,14 @@ def prose(authors: list[Writer], groups: int, phrase: str = "") -> frozenset[Pai
     return screen.set_aside()
 
 
-def test_in_prose_of_one_model_a_phrase_is_noticed_and_nobody_else() -> None:
+def test_in_prose_of_one_model_only_the_planted_phrase_is_detected() -> None:
     authors = [Writer(Identity(number), collapse=0.0) for number in range(10, 15)]
     assert prose(authors, 30) == frozenset()
     authors = [Writer(Identity(number), collapse=0.0) for number in range(10, 15)]
     assert prose(authors, 30, "All hail to the thief. ") == {(authors[-1].identity.account, 0)}
 
 
-def test_of_different_models_everybody_is_set_aside_who_writes_what_most_do_not() -> None:
+def test_accounts_of_different_models_are_set_aside_for_uncommon_text() -> None:
     """A style is a phrase here: the node then trains without the text of others."""
     authors = [Writer(Identity(number), collapse=1.0) for number in range(10, 14)]
     assert prose(authors, 30) == {(author.identity.account, 0) for author in authors}

@@ -24,7 +24,7 @@ def test_all_counts_are_halved_once_there_are_many_groups() -> None:
     assert (counts.groups, counts.count(1), counts.count(2)) == (5, 2, 5)
 
 
-def test_runs_that_share_a_cell_are_told_apart_by_other_rows() -> None:
+def test_runs_that_share_a_cell_are_distinguished_by_other_rows() -> None:
     counts = RunCounts(width=64, fade_groups=100)
     counts.add([1])
     assert [counts.count(1 + (1 << bits)) for bits in (10, 20, 40)] == [1, 0, 0]

@@ -1,4 +1,4 @@
-"""The screens of a node together: whose text they remember."""
+"""The screens of a node together: accounts whose text they store."""
 
 from support.rollouts import rollout_of
 from support.swarm import Identity, make_manifest, make_suite

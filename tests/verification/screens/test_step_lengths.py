@@ -1,4 +1,4 @@
-"""Lengths of steps: who writes more than most others for like prompts is not imitated."""
+"""Lengths of steps: accounts with longer steps than most others for similar prompts are not imitated."""
 
 import random
 from collections.abc import Callable, Mapping
@@ -8,7 +8,7 @@ from support.rollouts import rollout_of
 from support.swarm import Identity
 
 from sapo_client.lab.held_out import fresh_item
-from sapo_client.lab.worked.ways import step_separator, way
+from sapo_client.lab.worked.solutions import step_separator, worked_solution
 from sapo_protocol.identifiers import Account
 from sapo_verification.screens.pair_counts import MAX_COMPARED, MAX_PAIRS, MIN_OTHERS
 from sapo_verification.screens.step_lengths import GROUPS, MIN_GROUPS, StepLengths
@@ -31,7 +31,7 @@ def alike(_family: int, _account: Account, _other: Account) -> bool:
 def solutions(name: str) -> list[Text]:
     worked, draw = family(name, "worked"), random.Random(name)
     items = [fresh_item(worked, draw)[1] for _ in range(800)]
-    found = [(item.prompt, way(worked, item)) for item in items]
+    found = [(item.prompt, worked_solution(worked, item)) for item in items]
     return [(prompt, text.partition("<answer>")[0]) for prompt, text in found if text is not None]
 
 
@@ -107,7 +107,7 @@ def test_accounts_that_write_like_others_and_slip_now_and_then_are_not_longer(na
 
 @pytest.mark.parametrize("name", ["fraction_simplification", "calendar_arithmetic"])
 @pytest.mark.parametrize("groups", [MIN_GROUPS - 1, MIN_GROUPS])
-def test_who_is_longer_where_it_can_be_told_is_not_believed_where_it_cannot(name: str, groups: int) -> None:
+def test_an_account_longer_in_comparable_families_is_not_accepted_in_others(name: str, groups: int) -> None:
     """Of the account itself a single group is enough there."""
     screen = heard(dict.fromkeys(HONEST, honest(name)), MIN_GROUPS, of=FRACTIONS)
     heard(dict.fromkeys(OTHERS[:5], honest(name)), groups, screen, of=FRACTIONS)
@@ -116,7 +116,7 @@ def test_who_is_longer_where_it_can_be_told_is_not_believed_where_it_cannot(name
     assert screen.longer() == pairs(OTHERS[:5]) | pairs(OTHERS[:5], FRACTIONS)
 
 
-def test_who_is_longer_than_accounts_that_do_not_show_a_family_is_believed_there() -> None:
+def test_longer_steps_than_accounts_without_the_family_are_accepted_there() -> None:
     others = [Identity(number).account for number in range(20, 27)]
     fractions = dict.fromkeys([*others, OTHERS[0]], honest("fraction_simplification"))
     screen = heard(swarm(of_length(20), of_length(25), 1), 16)
@@ -128,7 +128,7 @@ def test_who_is_longer_than_accounts_that_do_not_show_a_family_is_believed_there
     assert screen.longer() == pairs(OTHERS[:1]) | pairs(OTHERS[:1], FRACTIONS)
 
 
-def test_who_is_longer_than_a_minority_elsewhere_is_believed() -> None:
+def test_longer_steps_than_a_minority_elsewhere_are_accepted() -> None:
     """The seven than which it is longer are all that show the other family."""
     fractions = dict.fromkeys([*HONEST, OTHERS[0]], honest("fraction_simplification"))
     screen = heard(fractions, MIN_GROUPS, of=FRACTIONS)
@@ -136,14 +136,14 @@ def test_who_is_longer_than_a_minority_elsewhere_is_believed() -> None:
     assert screen.longer() == frozenset()
 
 
-def test_who_is_longer_than_half_by_weight_is_believed() -> None:
+def test_longer_steps_than_half_by_weight_are_accepted() -> None:
     """Three tenths are three times a tenth, but for rounding. Who has the three has three shorter others."""
     weights = {HONEST[0]: 0.3} | dict.fromkeys(HONEST[1:4], 0.1)
     authors = dict.fromkeys([HONEST[0], OTHERS[0]], of_length(25)) | dict.fromkeys(HONEST[1:4], of_length(20))
     assert heard(authors, 16, weights=weights).longer() == pairs(HONEST[:1])
 
 
-def test_who_guesses_in_a_family_that_nobody_knows_is_believed_in_those_it_knows() -> None:
+def test_guessing_in_an_unknown_family_does_not_affect_known_ones() -> None:
     """Four guess right now and then, behind steps of any length; five others show shorter ones there."""
 
     def guess(draw: random.Random) -> Text:
@@ -156,14 +156,14 @@ def test_who_guesses_in_a_family_that_nobody_knows_is_believed_in_those_it_knows
     assert screen.longer() == pairs(guessers)
 
 
-def test_who_is_surely_not_longer_in_a_family_is_believed_there() -> None:
+def test_an_account_surely_not_longer_in_a_family_is_accepted_there() -> None:
     screen = heard(swarm(of_length(20), of_length(20), 5), 32, of=FRACTIONS)
     heard(swarm(of_length(20), of_length(25), 5), 32, screen)
     assert screen.longer() == pairs(OTHERS[:5])
 
 
 @pytest.mark.parametrize("name", ["fraction_simplification", "calendar_arithmetic"])
-def test_who_shows_short_steps_alone_makes_nobody_look_long(name: str) -> None:
+def test_accounts_with_only_short_steps_do_not_set_others_aside_as_long(name: str) -> None:
     """Five of twelve move the median, and no honest account is longer than the honest ones."""
     lengths: dict[int, list[int]] = {}
     for prompt, steps in solutions(name):
@@ -207,7 +207,7 @@ def test_accounts_weigh_as_in_a_batch() -> None:
     assert heard(authors, 16, weights=turned).longer() == frozenset()
 
 
-def test_newcomers_without_weight_are_compared_and_nobody_is_compared_with_them() -> None:
+def test_newcomers_without_weight_are_compared_but_are_no_reference() -> None:
     authors = swarm(of_length(25), of_length(20), 7)
     assert heard(authors, 16, weights=dict.fromkeys(HONEST, 1.0)).longer() == frozenset()
     authors = swarm(of_length(20), of_length(25), 7)
@@ -215,7 +215,7 @@ def test_newcomers_without_weight_are_compared_and_nobody_is_compared_with_them(
 
 
 @pytest.mark.parametrize("others", [MIN_OTHERS - 1, MIN_OTHERS])
-def test_with_few_others_nobody_is_longer(others: int) -> None:
+def test_with_few_others_no_account_is_longer(others: int) -> None:
     authors = {**dict.fromkeys(HONEST[:others], of_length(20)), OTHERS[0]: of_length(25)}
     found = heard(authors, 16).longer()
     assert found == (frozenset() if others < MIN_OTHERS else pairs(OTHERS[:1]))
@@ -278,13 +278,13 @@ def test_what_few_write_or_newcomers_does_not_make_a_length_usual(gang: int, wei
     assert screen.longer() == pairs(OTHERS[: 1 + gang])
 
 
-def test_few_groups_say_nothing_of_their_account_nor_of_others() -> None:
+def test_few_groups_allow_no_conclusion_about_any_account() -> None:
     assert heard(swarm(of_length(20), of_length(25), 1), MIN_GROUPS - 1).longer() == frozenset()
     screen = heard({account: of_length(20) for account in HONEST}, MIN_GROUPS - 1)
     assert heard({OTHERS[0]: of_length(25)}, 32, screen).longer() == frozenset()
 
 
-def test_who_stops_is_believed_again() -> None:
+def test_an_account_that_stops_is_trusted_again() -> None:
     screen = heard(swarm(of_length(20), of_length(25), 1), GROUPS)
     assert screen.longer() == pairs(OTHERS[:1])
     assert heard(swarm(of_length(20), of_length(20), 1), GROUPS, screen).longer() == frozenset()
@@ -299,7 +299,7 @@ def test_accounts_are_compared_when_weights_are_given() -> None:
     assert screen.longer() == frozenset()
 
 
-def test_answers_without_steps_and_wrong_ones_say_nothing() -> None:
+def test_answers_without_steps_and_wrong_answers_are_not_counted() -> None:
     texts = {b":" * 900 + b"<answer>2</answer>": 0.0, b":" * 900: 1.0, b"<answer>1</answer>": 1.0}
     screen = heard(dict.fromkeys([*HONEST, OTHERS[0]], of_length(20)), 16)
     for number in range(16):
@@ -330,7 +330,7 @@ def test_words_of_any_length_and_spaces_are_alike() -> None:
     assert screen.longer() == frozenset()
 
 
-def test_accounts_in_another_family_displace_none_that_say_what_is_usual() -> None:
+def test_accounts_of_another_family_do_not_displace_those_that_define_usual_forms() -> None:
     screen = heard(dict.fromkeys(HONEST, of_length(20)), 16)
     flood = {Identity(number).account: of_length(20) for number in range(20, 20 + 2 * MAX_PAIRS)}
     heard(flood, 1, screen, of=FRACTIONS)
@@ -398,7 +398,7 @@ def test_lengths_that_are_often_shorter_set_no_limit(shorter: float, is_limited:
     assert usual_share(screen, of_length(150)) == (0.0 if is_limited else 1.0)
 
 
-def test_accounts_with_few_groups_say_not_whether_lengths_follow_from_the_prompt() -> None:
+def test_accounts_with_few_groups_do_not_decide_whether_lengths_follow_from_the_prompt() -> None:
     few, author = HONEST[MIN_OTHERS:], of_length(100)
     screen = heard(dict.fromkeys(few, author), 1)
     heard(dict.fromkeys(HONEST[:MIN_OTHERS], author), MIN_GROUPS, screen)
@@ -406,7 +406,7 @@ def test_accounts_with_few_groups_say_not_whether_lengths_follow_from_the_prompt
 
 
 @pytest.mark.parametrize("steady", [(0, 1, 2), (3, 4, 5), (4, 5, 6)])
-def test_the_median_account_says_whether_lengths_follow_from_the_prompt(steady: tuple[int, ...]) -> None:
+def test_the_median_account_decides_whether_lengths_follow_from_the_prompt(steady: tuple[int, ...]) -> None:
     def varied(draw: random.Random) -> Text:
         return of_length(draw.choice([60, 100, 140]))(draw)
 
@@ -437,7 +437,7 @@ def test_a_group_counts_by_the_median_of_its_right_answers() -> None:
     assert [screen.is_usual(SUMS, "x" * 8, answer) for answer in answers] == [True] * 3 + [False] * 2
 
 
-def test_a_majority_whose_steps_depend_less_on_their_prompts_makes_nobody_look_long() -> None:
+def test_a_majority_with_steps_that_depend_less_does_not_set_others_aside_as_long() -> None:
     """Eight of fifteen show short steps: alone of those the honest are longer, of each other they are not."""
     liars = OTHERS[:8]
     screen = heard(swarm(of_length(20), of_length(12), 8), 16)
@@ -448,14 +448,14 @@ def test_a_majority_whose_steps_depend_less_on_their_prompts_makes_nobody_look_l
     assert screen.longer() == frozenset()
 
 
-def test_who_depends_less_is_still_compared_with_others_of_its_kind_and_with_those_who_depend_more() -> None:
+def test_accounts_that_depend_less_are_compared_with_all_others() -> None:
     """A step too many depends on nothing, so that its author depends a little less; that is no excuse."""
     screen = heard(swarm(of_length(20), of_length(25), 5), 16)
     screen.weigh(ALIKE, lambda _, who, than: who in OTHERS and than in HONEST)
     assert screen.longer() == pairs(OTHERS[:5])
 
 
-def test_without_enough_others_that_count_nobody_is_longer() -> None:
+def test_without_enough_counted_others_no_account_is_longer() -> None:
     screen = heard(swarm(of_length(20), of_length(12), 8), 16)
     few = HONEST[:MIN_OTHERS]
     screen.weigh(ALIKE, lambda _, who, __: who not in few)

@@ -1,4 +1,4 @@
-"""Forms of steps: only what most accounts write may be imitated, whatever its digits are."""
+"""Forms of steps: only forms that most accounts use may be imitated, with any digits."""
 
 import random
 from collections.abc import Callable, Iterable
@@ -8,7 +8,7 @@ from support.rollouts import rollout_of
 from support.swarm import Identity
 
 from sapo_client.lab.held_out import fresh_item
-from sapo_client.lab.worked.ways import way
+from sapo_client.lab.worked.solutions import worked_solution
 from sapo_protocol.identifiers import Account
 from sapo_verification.screens.pair_counts import MAX_COMPARED, MAX_PAIRS, MAX_RUNS, MIN_OTHERS
 from sapo_verification.screens.usual_forms import FADE_GROUPS, UsualForms, form
@@ -23,8 +23,10 @@ Steps = Callable[[random.Random], str]
 def solutions(name: str) -> Steps:
     """Return an author of worked solutions."""
     worked, draw = family(name, "worked"), random.Random(name)
-    ways = [text for _ in range(800) if (text := way(worked, fresh_item(worked, draw)[1])) is not None]
-    found = [text.partition("<answer>")[0] for text in ways]
+    solutions = [
+        text for _ in range(800) if (text := worked_solution(worked, fresh_item(worked, draw)[1])) is not None
+    ]
+    found = [text.partition("<answer>")[0] for text in solutions]
     return lambda draw: draw.choice(found)
 
 
@@ -79,7 +81,7 @@ def test_false_sums_are_not_imitated_however_rare_and_right_steps_are(
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_who_withholds_honest_forms_delays_them_alone(name: str) -> None:
+def test_withholding_honest_forms_only_delays_them(name: str) -> None:
     """Six of thirteen accounts write nothing but false sums, so that all seven others are needed."""
     right = solutions(name)
     screen = heard(swarm(right, false_sum, 6), 64)
@@ -107,7 +109,7 @@ def test_signs_anywhere_are_no_usual_form(steps: str) -> None:
     assert not screen.is_usual(0, answer(steps))
 
 
-def test_digits_letters_words_case_and_spaces_are_alike_and_signs_are_not() -> None:
+def test_forms_ignore_digits_letters_words_case_and_spaces_but_not_signs() -> None:
     assert form("Monday + 3,\n12x P|q") == "w+#,##aa|a"
     assert form("TUESDAY+4,34 Y z|P") == form("Monday + 3,\n12x P|q")
     assert form("4+4:8") != form("4+4=8")
@@ -143,7 +145,7 @@ def test_accounts_without_weight_do_not_count_and_others_as_they_weigh() -> None
     assert passed(screen, before(SUMS)) > 0.95
 
 
-def test_answers_without_steps_and_wrong_ones_say_nothing_of_forms() -> None:
+def test_answers_without_steps_and_wrong_answers_do_not_count_for_forms() -> None:
     screen = UsualForms(b"key")
     for account in HONEST:
         texts = {answer(""): 1.0, answer("4+4:9"): 0.0, b"4+4:8": 1.0}
@@ -201,7 +203,7 @@ def noise(seeds: Iterable[int]) -> Iterable[str]:
         yield "".join(draw.choice("0+-*/=:,;()<>[]{}|&x. ") for _ in range(4000))
 
 
-def test_who_shows_every_run_speaks_for_himself_alone() -> None:
+def test_an_account_with_every_run_counts_only_for_itself() -> None:
     screen = heard(dict.fromkeys(HONEST, SUMS), 16)
     for text in noise(range(40)):
         screen.learn(rollout_of(OTHERS[0], 1, {answer(text): 1.0}))

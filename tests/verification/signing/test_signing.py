@@ -1,4 +1,4 @@
-"""The signing database: across crashes and restarts no slot is given out twice."""
+"""The signing database: after crashes and restarts no slot is assigned twice."""
 
 import sqlite3
 from dataclasses import replace
@@ -70,7 +70,7 @@ shares = st.integers(1, 9).flatmap(lambda n: st.builds(SlotShare, st.integers(0,
 
 
 @given(shares, st.integers(0, 50))
-def test_a_share_says_its_slots(share: SlotShare, slot: int) -> None:
+def test_a_share_determines_its_slots(share: SlotShare, slot: int) -> None:
     assert SlotShare.parse(str(share)) == share
     machines = range(share.machines)
     assert [n for n in machines if SlotShare(n, share.machines).holds(slot)] == [slot % share.machines]

@@ -1,4 +1,4 @@
-"""The catalogue: short, solvable, deterministic items on which constants and padding do not pay."""
+"""The catalogue: short, solvable, deterministic items for which constants and padding are not rewarded."""
 
 import dataclasses
 import json
@@ -86,7 +86,7 @@ def test_no_constant_answer_is_right_on_half_of_the_items(each: Family) -> None:
 
 
 @every_family
-def test_nothing_is_paid_for_a_solution_among_other_words(each: Family) -> None:
+def test_a_solution_among_other_words_is_not_rewarded(each: Family) -> None:
     drawn = [(item, answer) for item in items(each, 40) if (answer := solution(each, item)) is not None]
     wide = {ord("0") + digit: 0xFF10 + digit for digit in range(10)}
     for item, answer in drawn:

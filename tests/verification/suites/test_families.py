@@ -135,7 +135,7 @@ def test_the_best_string_that_solves_nothing_earns_less_than_one_in_a_hundred(ea
 
 
 @every_family
-def test_nothing_is_paid_for_a_solution_among_other_words(each: Family) -> None:
+def test_a_solution_among_other_words_is_not_rewarded(each: Family) -> None:
     drawn = [(item, answer) for item, answer in solved(each)[:12] if answer is not None]
     for item, answer in drawn:
         for text in (

@@ -1,4 +1,4 @@
-"""Items of families: those that a generator does not have, and those of generators of our own."""
+"""Items of families: missing items of a generator, and items of our own generators."""
 
 import json
 import random

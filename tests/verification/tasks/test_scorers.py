@@ -1,4 +1,4 @@
-"""Own scorers against ReasoningGYM's: equal on honest answers, stricter where the stock one is not."""
+"""Own scorers against ReasoningGYM's: equal on honest answers, stricter where the original is not strict."""
 
 import json
 import re
@@ -139,7 +139,7 @@ PREMISES = st.lists(st.builds("({} {} {})".format, LITERALS, st.sampled_from("âˆ
 
 
 @given(PREMISES)
-def test_the_strongest_conclusion_is_what_a_slow_truth_table_says(premises: list[str]) -> None:
+def test_the_strongest_conclusion_equals_that_of_a_slow_truth_table(premises: list[str]) -> None:
     names = "PQR"
     conclusion = strongest(premises, frozenset(names))
     if conclusion is None:
@@ -211,7 +211,7 @@ def test_scoring_any_text_gives_zero_or_one(text: str) -> None:
 ITEMS: dict[tuple[str, str], Item] = {}
 
 
-def test_code_is_told_from_answers() -> None:
+def test_code_is_distinguished_from_answers() -> None:
     for text in (
         "__import__('os').system('x')",
         "exec('1')",

@@ -1,4 +1,4 @@
-"""Own scorers beyond the paper's families: strict, and never paying more than the stock ones."""
+"""Own scorers of other than the paper's families: strict, and never more generous than the originals."""
 
 import json
 import re

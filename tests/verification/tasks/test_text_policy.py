@@ -108,7 +108,7 @@ def test_a_group_is_refused_for_what_cannot_be_seen_and_for_nothing_else() -> No
     assert group_fault(TAG, (b"no answer",) * 8) is None
 
 
-def test_the_reasoning_is_what_stands_beside_the_answer() -> None:
+def test_the_reasoning_is_the_text_beside_the_answer() -> None:
     assert reasoning(PLAIN, b"12 and more") == ""
     assert reasoning(TAG, b"I add.<answer>12</answer>Done.") == "I add. Done."
     assert reasoning(TAG, b"I add. 12") == "I add. 12"

@@ -8,7 +8,6 @@ import sqlite3
 from collections import OrderedDict
 from collections.abc import Callable, Collection
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -18,6 +17,7 @@ from sapo_protocol.errors import RemoteProtocolError
 from sapo_protocol.identifiers import Account, NodeId
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.rules import Rule
+from sapo_verification.admission.displaced import DISPLACED_TABLE, DisplacedCertificates, Entry
 from sapo_verification.admission.drop_order import DropOrder
 from sapo_verification.islands import Heard, IslandMap
 from sapo_verification.standing import Standing
@@ -25,10 +25,6 @@ from sapo_verification.store import Source, StoreSchema, open_database, open_for
 
 MAX_CERTIFICATES: Final = 8192
 """Certificates kept, about 300 bytes each. Beyond it some are dropped, see ``drop_order``."""
-
-MAX_DISPLACED: Final = 8192
-"""Certificates of nodes that have signed an accepted rollout and are not known any more. They still help to
-prove that an account has equivocated: else it would have its other keys' certificates displace them."""
 
 MAX_NODES_PER_ACCOUNT: Final = 4
 """As in the registry contract; more keys would give no more slots, only more certificates to keep."""
@@ -49,6 +45,8 @@ _SCHEMA = StoreSchema(
         node BLOB NOT NULL, account BLOB NOT NULL, envelope BLOB NOT NULL, PRIMARY KEY (node, account)
     ) WITHOUT ROWID;
     """,
+    # version 1 forgot displaced certificates at a restart
+    DISPLACED_TABLE,
 )
 
 
@@ -58,12 +56,6 @@ class NotIntroduced(RemoteProtocolError):
     def __init__(self, node: NodeId) -> None:
         super().__init__(Rule.AUTHOR_INTRODUCED, f"the certificate of node {node.hex()[:8]} is not known")
         self.node = node
-
-
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    certificate: Certificate
-    envelope: bytes
 
 
 class CertificateStore:
@@ -94,18 +86,21 @@ class CertificateStore:
         self.standing: Final = Standing(manifest, own)
         self._own = own
         self._is_newcomer = is_newcomer
-        self._entries: OrderedDict[tuple[NodeId, Account], _Entry] = OrderedDict()
+        self._entries: OrderedDict[tuple[NodeId, Account], Entry] = OrderedDict()
         self._nodes: dict[Account, dict[NodeId, None]] = {}
         """Nodes of each account, in the order of reception."""
         self._accounts: dict[NodeId, dict[Account, None]] = {}
         self._have_signed: set[tuple[NodeId, Account]] = set()
-        self._displaced: OrderedDict[tuple[NodeId, Account], _Entry] = OrderedDict()
-        self._displaced_accounts: dict[NodeId, dict[Account, None]] = {}
         self._order = DropOrder(key or secrets.token_bytes(32), self.standing.weight_of, self._is_needed)
         self._connection = open_database(path, _SCHEMA)
+        self._displaced = DisplacedCertificates(self._connection)
 
     def restore(self, now_seconds: float) -> int:
-        """Admit the stored certificates again; return how many are still valid. The others are deleted."""
+        """Admit the stored certificates again; return how many are still valid. The others are deleted.
+
+        So are displaced ones that are not valid now.
+        """
+        self._displaced.restore(lambda envelope: self._open(envelope, now_seconds))
         for node, account, envelope in _rows(self._connection):
             if (node, account) in self._entries:
                 continue
@@ -124,6 +119,7 @@ class CertificateStore:
         Args:
             heard: islands of the topic on which it was received; None accepts any island.
 
+        Raises:
             RemoteProtocolError: with the reason that decides the verdict.
         """
         envelope = parse_envelope(data, self._manifest.swarm_id)
@@ -131,9 +127,7 @@ class CertificateStore:
             account = parse_certificate(open_payload(envelope, Kind.CERTIFICATE)).account
             self.islands.require_certificate(account, now_seconds, heard)
             self.standing.require_now(account, now_seconds)
-        certificate = open_certificate(envelope, self._manifest.binding_domain)
-        if not certificate.covers(now_seconds):
-            raise RemoteProtocolError(Rule.CERTIFICATE_COUNTS, "the certificate is not valid now")
+        certificate = self._open(data, now_seconds)
         self._insert(certificate, data, now_seconds)
         return certificate
 
@@ -146,7 +140,9 @@ class CertificateStore:
         self._require(self._entries.get((node, account)), node, now_seconds)
 
     def require_of_proof(self, node: NodeId, account: Account, now_seconds: float) -> None:
-        """As ``require``, for a rollout that proves an equivocation; a displaced certificate will do.
+        """As ``require``, for a rollout that proves an equivocation, or that was accepted before a restart.
+
+        A displaced certificate will do.
 
         Raises:
             RemoteProtocolError: ``CERTIFICATE_UNKNOWN`` or ``CERTIFICATE_EXPIRED``.
@@ -156,9 +152,10 @@ class CertificateStore:
 
     def note_signed(self, node: NodeId, account: Account) -> None:
         """Record that a known node has signed an accepted rollout: its certificate is kept for proofs."""
-        self._have_signed.add((node, account))
+        if (node, account) in self._entries:
+            self._have_signed.add((node, account))
 
-    def _require(self, entry: _Entry | None, node: NodeId, now_seconds: float) -> None:
+    def _require(self, entry: Entry | None, node: NodeId, now_seconds: float) -> None:
         if entry is None:
             raise NotIntroduced(node)
         if not entry.certificate.covers(now_seconds):
@@ -177,9 +174,8 @@ class CertificateStore:
     def envelopes_of(self, nodes: Collection[NodeId]) -> tuple[bytes, ...]:
         """Return the messages of the certificates of some nodes, also of displaced ones."""
         keys = [(node, account) for node in nodes for account in self._accounts.get(node, ())]
-        gone = [(node, account) for node in nodes for account in self._displaced_accounts.get(node, ())]
-        displaced = (self._displaced[key] for key in gone)
-        return tuple(entry.envelope for entry in (*displaced, *(self._entries[key] for key in keys)))
+        displaced = (envelope for node in nodes for envelope in self._displaced.envelopes_of(node))
+        return (*displaced, *(self._entries[key].envelope for key in keys))
 
     def forget(self, is_needed: Callable[[Account], bool]) -> None:
         """Drop the certificates of accounts that are not needed."""
@@ -189,6 +185,18 @@ class CertificateStore:
     def accounts_of(self, node: NodeId) -> tuple[Account, ...]:
         """Return the accounts that have certified a node's key."""
         return tuple(self._accounts.get(node, ()))
+
+    def _open(self, data: bytes, now_seconds: float) -> Certificate:
+        """Return the certificate in a message.
+
+        Raises:
+            RemoteProtocolError: it is not valid, or not now.
+        """
+        envelope = parse_envelope(data, self._manifest.swarm_id)
+        certificate = open_certificate(envelope, self._manifest.binding_domain)
+        if not certificate.covers(now_seconds):
+            raise RemoteProtocolError(Rule.CERTIFICATE_COUNTS, "the certificate is not valid now")
+        return certificate
 
     def _insert(self, certificate: Certificate, data: bytes, now_seconds: float) -> None:
         key = (certificate.node, certificate.account)
@@ -207,7 +215,7 @@ class CertificateStore:
         siblings = self._nodes.get(certificate.account, {})
         if len(siblings) >= MAX_NODES_PER_ACCOUNT:
             self._displace((next(iter(siblings)), certificate.account))
-        self._keep(key, _Entry(certificate, data))
+        self._keep(key, Entry(certificate, data))
         if has_signed:
             self._have_signed.add(key)
         if len(self._entries) > self._max_certificates:
@@ -235,25 +243,13 @@ class CertificateStore:
     def _displace(self, key: tuple[NodeId, Account]) -> None:
         """Drop a certificate for another one; what proofs may need of it is kept."""
         if key in self._have_signed:
-            node, account = key
-            self._displaced[key] = self._entries[key]
-            self._displaced_accounts.setdefault(node, {})[account] = None
-            if len(self._displaced) > MAX_DISPLACED:
-                self._forget_displaced(next(iter(self._displaced)))
+            self._displaced.keep(key, self._entries[key])
         self._delete(key)
 
-    def _forget_displaced(self, key: tuple[NodeId, Account]) -> bool:
-        """Forget a displaced certificate; return whether it was known."""
-        if self._displaced.pop(key, None) is None:
-            return False
-        node, account = key
-        _discard(self._displaced_accounts, node, account)
-        return True
-
-    def _keep(self, key: tuple[NodeId, Account], entry: _Entry) -> None:
+    def _keep(self, key: tuple[NodeId, Account], entry: Entry) -> None:
         node, account = key
         self._entries[key] = entry
-        if self._forget_displaced(key):
+        if self._displaced.forget(key):
             self._have_signed.add(key)
         self._nodes.setdefault(account, {})[node] = None
         self._accounts.setdefault(node, {})[account] = None

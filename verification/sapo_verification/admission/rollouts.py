@@ -129,13 +129,20 @@ class Admission:
         return len(self._slots)
 
     def admit(
-        self, data: bytes, now_seconds: float, heard: Heard = None, *, again: bool = False
+        self,
+        data: bytes,
+        now_seconds: float,
+        heard: Heard = None,
+        *,
+        again: bool = False,
+        stored: bool = False,
     ) -> AdmittedRollout:
         """Admit the rollout in a message and return it.
 
         Args:
             heard: islands of the topic on which it was received; None accepts any island.
             again: admit a known content once more, for an audit by sample.
+            stored: it was accepted before a restart; the certificate may have been displaced since.
 
         Raises:
             RemoteProtocolError: with the reason that decides the verdict; ``SlotTaken`` for a second content.
@@ -149,7 +156,8 @@ class Admission:
             self._islands.require_rollout(rollout.account, rollout.epoch, heard)
         if self._standing.has_gate:
             self._standing.require(rollout.account, rollout.epoch)
-        self._certificates.require(rollout.node, rollout.account, now_seconds)
+        require = self._certificates.require_of_proof if stored else self._certificates.require
+        require(rollout.node, rollout.account, now_seconds)
         self.terms.require_assignable(rollout)
         if not envelope.is_signed_by(rollout.node):
             raise RemoteProtocolError(Rule.NODE_SIGNED, "not signed by the node that it names")

@@ -41,6 +41,10 @@ MAX_EVIDENCE: Final = 64.0
 """Largest evidence kept per family, so that a long honest past does not outweigh dishonesty for long."""
 
 
+MAX_TOTALS: Final = 16_384
+"""Accounts whose sums over all families are kept in memory, 200 bytes each; with more it is cleared."""
+
+
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """Evidence about one account in one family, without the prior.
@@ -134,6 +138,11 @@ class Reputation:
             "SELECT account, SUM(audits), SUM(passed) FROM evidence GROUP BY account"
         ):
             self._audits[Account(account)], self._passed[Account(account)] = audits, passed
+        self._totals: dict[Account, Evidence] = {}
+        self._banned_until: dict[Account, int] = {
+            Account(account): until
+            for account, until in self._connection.execute("SELECT account, until_epoch FROM ban")
+        }
         self._suspensions = Suspensions(self._connection, lambda account: not self.is_newcomer(account))
 
     def record_good(self, account: Account, family: int, epoch: int) -> None:
@@ -170,16 +179,19 @@ class Reputation:
         return bool(claim.rowcount)
 
     def is_banned(self, account: Account, epoch: int) -> bool:
-        """Whether hard evidence bans the account in an epoch."""
-        row = self._connection.execute("SELECT until_epoch FROM ban WHERE account = ?", (account,)).fetchone()
-        return row is not None and epoch < row[0]
+        """Whether hard evidence bans the account in an epoch; fast, since it is asked of all accounts."""
+        return epoch < self._banned_until.get(account, epoch)
 
     def evidence(self, account: Account, epoch: int) -> Evidence:
         """Return an account's evidence over all families, as of an epoch."""
-        rows = self._connection.execute(
-            "SELECT good, bad, audits, epoch, passed FROM evidence WHERE account = ?", (account,)
-        ).fetchall()
-        return sum_evidence(*(Evidence(*row) for row in rows)).at(epoch)
+        if account not in self._totals:
+            rows = self._connection.execute(
+                "SELECT good, bad, audits, epoch, passed FROM evidence WHERE account = ?", (account,)
+            ).fetchall()
+            if len(self._totals) >= MAX_TOTALS:
+                self._totals.clear()
+            self._totals[account] = sum_evidence(*(Evidence(*row) for row in rows))
+        return self._totals[account].at(epoch)
 
     def weigh(self, accounts: Iterable[Account], epoch: int) -> "AccountStanding":
         """Return the standing of the given accounts in an epoch; banned ones are left out."""
@@ -231,6 +243,7 @@ class Reputation:
             " SET until_epoch = MAX(until_epoch, excluded.until_epoch)",
             (account, until_epoch),
         )
+        self._banned_until[account] = max(until_epoch, self._banned_until.get(account, until_epoch))
 
     def _add(self, account: Account, family: int, news: Evidence) -> None:
         row = self._connection.execute(
@@ -243,6 +256,7 @@ class Reputation:
             "INSERT OR REPLACE INTO evidence VALUES (?, ?, ?, ?, ?, ?, ?)",
             (account, family, kept.good, kept.bad, kept.audits, kept.epoch, kept.passed),
         )
+        self._totals.pop(account, None)
         self._audits[account] += news.audits
         was_newcomer = self.is_newcomer(account)
         self._passed[account] += news.passed

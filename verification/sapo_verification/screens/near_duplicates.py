@@ -59,7 +59,8 @@ MAX_SHARING: Final = 128
 """Newest texts looked up under one hash, for a common phrase is in very many; a missed one is harmless."""
 
 MAX_TEXTS: Final = 8192
-"""About 1.5 KiB each."""
+"""About 1.5 KiB each. Of known accounts the one with most texts loses its oldest, so that a few that send as
+much as they may do not make a node forget whose texts they copy."""
 
 MAX_TEXTS_PER_ACCOUNT: Final = 512
 """Beyond it an account's own oldest text is dropped first."""
@@ -126,11 +127,13 @@ class NearDuplicates:
         self._families = families
         self._key = key
         self._own = own
-        self._texts = FairMemory[_Text, None](most_texts, _nothing, lambda text: text.account, is_newcomer)
+        self._texts = FairMemory[_Text, None](
+            most_texts, _nothing, lambda text: text.account, is_newcomer, evenly=True
+        )
         self._by_account: defaultdict[Account, deque[_Text]] = defaultdict(deque)
         self._by_hash: defaultdict[int, list[_Text]] = defaultdict(list)
         self._arrivals = FairMemory[_Sent, _Arrival](
-            MAX_ARRIVALS, _Arrival, lambda sent: sent[0], is_newcomer
+            MAX_ARRIVALS, _Arrival, lambda sent: sent[0], is_newcomer, evenly=True
         )
 
     def __len__(self) -> int:

@@ -20,6 +20,9 @@ accounts one of the family with most of them, by lots."""
 PATIENCE: Final = 64
 """A known account that was not heard in a family while so many times as many pairs were makes room first."""
 
+TURN_GROUPS: Final = 32
+"""Groups after which a pair makes room for others where pairs take turns: enough to tell what recurs."""
+
 MIN_OTHERS: Final = 3
 """Other accounts in a family with which one is compared; with fewer, of which one could lie, it is not."""
 
@@ -45,17 +48,48 @@ def heaviest(weights: Mapping[Account, float], key: bytes) -> Collection[Account
     return nlargest(MAX_COMPARED, weights, lambda account: (weights[account], keyed_hash(account, key)))
 
 
-def pair_memory(make: Callable[[], T], is_newcomer: IsNewcomer, key: bytes) -> FairMemory[Pair, T]:
+class Turns:
+    """Turns of pairs where they are more than have room: whose turn is over makes room for one that has none.
+
+    Else whoever has no place would never be screened. A turn lasts for so many groups, or so many uses of the
+    memory if a pair is heard rarely. No account can see whether it has one.
+    """
+
+    def __init__(self) -> None:
+        self._over_at: dict[Pair, int] = {}
+        self._uses = 0
+
+    def lot(self, pair: Pair) -> int:
+        """Return a larger number for a pair that makes room before others, for ``Lots``."""
+        over_at = self._over_at.get(pair)
+        if over_at is None:
+            return 1  # it has no place yet
+        return 2 if over_at <= self._uses else 0
+
+    def note(self, pair: Pair, dropped: Pair | None, *, is_over: bool) -> None:
+        """Record that a pair was counted and another one dropped for it, or itself."""
+        self._uses += 1
+        if dropped is not None:
+            self._over_at.pop(dropped, None)
+        if dropped != pair:
+            self._over_at.setdefault(pair, self._uses + PATIENCE * MAX_PAIRS)
+            if is_over:
+                self._over_at[pair] = self._uses
+
+
+def pair_memory(
+    make: Callable[[], T], is_newcomer: IsNewcomer, key: bytes, turns: Turns | None = None
+) -> FairMemory[Pair, T]:
     """Return a memory of something for each pair; ``make`` returns that of a new one.
 
-    Where the keys of several are equal they keep the same accounts.
+    Where the keys of several are equal they keep the same accounts, unless pairs take turns.
     """
 
     @lru_cache(maxsize=2 * MAX_PAIRS)
     def lot(pair: Pair) -> int:
         return keyed_hash(pair[0], key)
 
-    lots = Lots(kind_of=_family, lot=lot, patience=PATIENCE)
+    lots = Lots(kind_of=_family, lot=lot if turns is None else turns.lot, patience=PATIENCE)
     return FairMemory(MAX_PAIRS, make, _account, is_newcomer, lots)
 
 
@@ -75,6 +109,8 @@ class PairCounts:
         width, fade_groups: see ``RunCounts``.
         least_groups: with fewer, an account is not compared.
         is_newcomer: see ``FairMemory``.
+        in_turns: whether pairs take turns where they are more than have room; else those that have a place
+            keep it.
     """
 
     def __init__(
@@ -85,10 +121,12 @@ class PairCounts:
         fade_groups: int,
         least_groups: int = 1,
         is_newcomer: IsNewcomer = nobody,
+        in_turns: bool = False,
     ) -> None:
         self._key = key
         self._least_groups = least_groups
-        self._counts = pair_memory(lambda: RunCounts(width, fade_groups), is_newcomer, key)
+        self._turns = Turns() if in_turns else None
+        self._counts = pair_memory(lambda: RunCounts(width, fade_groups), is_newcomer, key, self._turns)
         self._weights: Mapping[Account, float] | None = None
 
     def __len__(self) -> int:
@@ -98,6 +136,8 @@ class PairCounts:
         """Count a group; return the counts of its pair, and the pair that was dropped for it."""
         counts, dropped = self._counts.touch(pair)
         counts.add(runs)
+        if self._turns is not None:
+            self._turns.note(pair, dropped, is_over=counts.groups == TURN_GROUPS)
         return counts, dropped
 
     def accounts(self) -> frozenset[Account]:

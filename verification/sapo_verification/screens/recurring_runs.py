@@ -8,7 +8,8 @@ accounts is a property of the family; they weigh as much as in a batch, so that 
 decide what is usual. An account whose own runs recur is set aside in the family (stage 13), as one whose
 steps mislead (``sampling/step_values.py``). It is no evidence against it: a model may have its own style.
 
-A phrase of which no wording recurs, a new false sum each time, is not seen.
+A phrase of which no wording recurs, a new false sum each time, is not seen. Where known accounts have more
+pairs than there is room for, they take turns: who was found stays set aside until it was looked at again.
 """
 
 from collections import Counter
@@ -40,6 +41,10 @@ text has dozens of runs, so that what is rare by chance happens."""
 CLEAN_GROUPS: Final = 16
 """Groups in a row without such a run, after which an account's steps are trained again."""
 
+MAX_SET_ASIDE: Final = 16_384
+"""Pairs of account and family that are set aside, with and without a place; beyond it the one that was found
+first is forgotten."""
+
 WIDTH: Final = 4_096
 """12 KiB of counts per pair; sixty-four texts of forty runs are 2,560 different ones at the most."""
 
@@ -59,7 +64,9 @@ class RecurringRuns:
             fade_groups=FADE_GROUPS,
             least_groups=MIN_GROUPS,
             is_newcomer=is_newcomer,
+            in_turns=True,
         )
+        self._is_newcomer = is_newcomer
         self._set_aside: Counter[Pair] = Counter()
 
     def learn(self, rollout: VerifiedRollout) -> None:
@@ -71,12 +78,14 @@ class RecurringRuns:
         counts, dropped = self.counts.add(pair, runs)
         if self._recurs(pair, counts, runs):
             self._set_aside[pair] = CLEAN_GROUPS
-        elif pair in self._set_aside:
+        elif pair in self._set_aside and counts.groups >= MIN_GROUPS:  # fewer, as without a place, show none
             self._set_aside[pair] -= 1
             if not self._set_aside[pair]:
                 del self._set_aside[pair]
-        if dropped:
+        if dropped and self._is_newcomer(dropped[0]):
             del self._set_aside[dropped]
+        if len(self._set_aside) > MAX_SET_ASIDE:
+            del self._set_aside[next(iter(self._set_aside))]
 
     def set_aside(self) -> frozenset[Pair]:
         """Return the accounts, with the families, whose steps hold a run that recurs."""

@@ -67,9 +67,9 @@ class Screens:
             self.step_lengths.learn(rollout)
 
     def accounts(self) -> frozenset[Account]:
-        """Return the accounts whose text is remembered; lengths are of those whose forms are."""
+        """Return the accounts whose text is remembered."""
         counts = (self.recurring_runs.counts, self.usual_forms.counts, self.usual_answers.counts)
-        return frozenset[Account]().union(*(each.accounts() for each in counts))
+        return self.step_lengths.accounts().union(*(each.accounts() for each in counts))
 
     def weigh(self, weights: Mapping[Account, float], depends_less: DependsLess) -> None:
         """Let accounts weigh as much when text is compared, in any unit; one without a weight has none.

@@ -15,7 +15,7 @@ tell, and nothing of an account that adds to short steps only.
 It is no evidence against an account: a model may have a longer way of its own.
 """
 
-from collections import defaultdict, deque
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
@@ -25,7 +25,7 @@ from typing import Final, NamedTuple
 
 from sapo_protocol.identifiers import Account
 from sapo_verification.fair_memory import FairMemory, IsNewcomer, nobody
-from sapo_verification.screens.pair_counts import MIN_OTHERS, heaviest, pair_memory
+from sapo_verification.screens.pair_counts import MIN_OTHERS, TURN_GROUPS, Turns, heaviest, pair_memory
 from sapo_verification.screens.usual_forms import steps_form
 from sapo_verification.types import Pair, VerifiedRollout
 from sapo_verification.weighted import ROUNDING, at_half_of_the_weight
@@ -35,6 +35,9 @@ GROUPS: Final = 64
 
 MIN_GROUPS: Final = 8
 """With fewer it is not compared, nor are others compared with it."""
+
+MAX_FOUND: Final = 16_384
+"""Pairs without a place that are remembered as longer than usual; the one found first is forgotten."""
 
 SURE_ERRORS: Final = 3.0
 """Standard errors by which two means must differ from what is allowed."""
@@ -105,8 +108,14 @@ class StepLengths:
 
     def __init__(self, key: bytes, is_newcomer: IsNewcomer = nobody) -> None:
         self._key = key
-        self._groups: FairMemory[Pair, _Groups] = pair_memory(lambda: deque(maxlen=GROUPS), is_newcomer, key)
+        self._is_newcomer = is_newcomer
+        self._turns = Turns()
+        self._groups: FairMemory[Pair, _Groups] = pair_memory(
+            lambda: deque(maxlen=GROUPS), is_newcomer, key, self._turns
+        )
         self._longer: frozenset[Pair] = frozenset()
+        self._found: OrderedDict[Pair, None] = OrderedDict()
+        """Pairs that were longer when they made room; they are until they were compared again."""
         self._limits: dict[int, Mapping[int, float]] = {}
 
     def learn(self, rollout: VerifiedRollout) -> None:
@@ -114,8 +123,18 @@ class StepLengths:
         lengths = [len(form) for form in map(steps_form, rollout.right) if form]
         if not lengths:
             return
-        groups, _ = self._groups.touch((rollout.account, rollout.task.family))
+        pair = rollout.account, rollout.task.family
+        groups, dropped = self._groups.touch(pair)
         groups.append(_Group(_length_class(rollout.prompt), fmean(lengths), median(lengths)))
+        self._turns.note(pair, dropped, is_over=len(groups) == TURN_GROUPS)
+        if dropped in self._longer and not self._is_newcomer(dropped[0]):
+            self._found[dropped] = None
+            if len(self._found) > MAX_FOUND:
+                self._found.popitem(last=False)
+
+    def accounts(self) -> frozenset[Account]:
+        """Return the accounts whose lengths are remembered."""
+        return frozenset(account for account, _ in self._groups)
 
     def weigh(self, weights: Mapping[Account, float], depends_less: DependsLess) -> None:
         """Compare the accounts, with these weights in any unit; an account without one has none.
@@ -132,9 +151,12 @@ class StepLengths:
         for family, each in by_family.items():
             excesses = _excesses(each, weights)
             compared[family] = _compared(each, excesses, self._key, partial(depends_less, family))
-        self._longer = frozenset(
+        longer = {
             (account, family) for account, family in self._groups if _is_longer(account, family, compared)
-        )
+        }
+        for pair in [pair for pair in self._found if len(self._groups.get(pair) or ()) >= MIN_GROUPS]:
+            del self._found[pair]
+        self._longer = frozenset(longer | self._found.keys())
 
     def longer(self) -> frozenset[Pair]:
         """Return the accounts, with the families, whose steps were longer than usual when last compared.

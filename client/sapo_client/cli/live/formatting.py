@@ -13,6 +13,14 @@ STATE: Final = 14  # what sixty columns leave beside the other four
 
 View = Mapping[str, Any]
 
+_CURVES: Final = {
+    "own": "own answers",
+    "batch": "batch",
+    "others": "others",
+    "held_out": "held out",
+    "held_out_own_alone": "  own answers alone",
+}
+
 
 def sparkline(points: Sequence[Sequence[Any]], width: int) -> str:
     """Return a curve of values from 0 to 1 as block characters, one per part of the curve."""
@@ -50,6 +58,7 @@ def figures(status: View) -> list[tuple[str, str]]:
     rollouts = f"{status['shared']} shared, {status['accepted']} accepted"
     return [
         ("reward", f"{_share(status['reward'])}  ({_share(status['reward_start'])} at the start)"),
+        ("held out", _held_out(status.get("held_out"))),
         ("round", f"{status['round']}, epoch {status['epoch']}"),
         ("peers", "none: this node trains alone" if alone else peers),
         ("rollouts", f"{status['shared']} made, none shared" if alone else rollouts),
@@ -63,9 +72,9 @@ def curves(view: View, width: int) -> list[str]:
     found = view["figures"]
     own = sorted(name for name in found if name.startswith("own/"))
     lines = []
-    for name in ("own", "batch", "others", *own):
+    for name in (*_CURVES, *own):
         if points := found.get(name):
-            label = {"own": "own answers", "batch": "batch", "others": "others"}.get(name, f"  {name[4:]}")
+            label = _CURVES.get(name, f"  {name[4:]}")
             label = label.replace("_", " ")[:18]
             lines.append(f"{label:<18} {sparkline(points, max(8, width - 36))} {_estimate(points[-1])}")
     return lines or ["no answers yet"]
@@ -167,6 +176,21 @@ def _stage(stage: View) -> str:
 def _estimate(point: Sequence[Any]) -> str:
     _, mean, half, n, _ = point
     return f"{mean:.2f}" + ("" if half is None else f" ± {half:.2f}") + f" n={n}"
+
+
+def lead_text(lead: float, error: float) -> str:
+    """Return a difference of rewards with its 95 % interval."""
+    return f"{lead:+.2f} ± {1.96 * error:.2f}"
+
+
+def _held_out(found: View | None) -> str:
+    """Return the results of the last check on held-out tasks."""
+    if found is None:
+        return "no check yet"
+    reward, copy = _share(found["reward"]), found["own_alone"]
+    if copy is None:
+        return reward
+    return f"{reward}  ({lead_text(copy['lead'], copy['lead_error'])} over own answers alone)"
 
 
 def _points(value: int | None) -> str:

@@ -33,6 +33,15 @@ function islandsText(islands) {
   return `; ${islands.carried.length} of ${count(islands.count)} islands heard` + (changes ? `, ${count(islands.next_count)} from the next epoch on` : "");
 }
 
+/** The results of the last check on held-out tasks. */
+function heldOutTexts(held) {
+  if (!held) return ["–", "no check yet"];
+  const first = `${share(held.reward_first)} in the first check`, copy = held.own_alone;
+  if (!copy) return [share(held.reward), first];
+  const lead = `${copy.lead < 0 ? "−" : "+"}${share(Math.abs(copy.lead))} ± ${share(1.96 * copy.lead_error)}`;
+  return [share(held.reward), `${first}; ${lead} over own answers alone`];
+}
+
 function changeText(change) {
   if (!change) return "";
   return `; new terms from epoch ${count(change.activation_epoch)} on` + (change.trouble === null ? "" : ", which this node cannot follow yet");
@@ -42,11 +51,13 @@ export class Overview {
   constructor(node) {
     this.curves = new Curves(node);
     this.hours = 2;
-    const names = ["reward", "step", "epoch", "peers", "rollouts", "refused", "points"];
-    const titles = { reward: "Own reward", step: "Training step", epoch: "Epoch", peers: "Peers", rollouts: "Shared", refused: "Refused", points: "Points" };
+    const names = ["reward", "heldOut", "step", "epoch", "peers", "rollouts", "refused", "points"];
+    const titles = { reward: "Own reward", heldOut: "Held-out reward", step: "Training step", epoch: "Epoch", peers: "Peers", rollouts: "Shared", refused: "Refused", points: "Points" };
     this.tiles = Object.fromEntries(names.map((name) => [name, tile(titles[name])]));
     this.learning = new Chart({ label: "Mean reward over time: own answers, the training batch, and answers of others" });
     this.note = el("p", { class: "note" });
+    this.heldOut = new Chart({ label: "Mean reward on held-out tasks over time: the policy, and a copy trained on own answers alone", height: 160, ticks: 2 });
+    this.heldOutNote = el("p", { class: "note" });
     this.families = el("div", { class: "grid" });
     this.charts = new Map();
     this.reasons = el("ul", { class: "bars" });
@@ -60,6 +71,7 @@ export class Overview {
     this.element = el("div", { class: "panel" },
       el("dl", { class: "tiles" }, ...names.map((name) => this.tiles[name].element)),
       curves,
+      card("Held-out tasks", this.heldOut.element, this.heldOutNote),
       card("By family", this.families),
       el("div", { class: "columns" }, live, card("Decisions by reason", this.reasons)));
   }
@@ -72,8 +84,18 @@ export class Overview {
     const series = lines.map(([figure, name, style]) => ({ name, style, points: figures[figure] ?? [], dash: style === 2 }));
     this.learning.show({ series, range, gap });
     this.note.textContent = `Mean reward, 0 to 1; ${named(data.seconds)}. n counts rollouts for answers and steps for the batch.`;
+    this.showHeldOut(figures, range);
     this.showFamilies(figures, range, gap);
     this.showReasons(figures);
+  }
+
+  showHeldOut(figures, range) {
+    const lines = [["held_out", "the policy", 0], ["held_out_own_alone", "a copy trained on own answers alone", 2]];
+    const series = lines.map(([figure, name, style]) => ({ name, style, points: figures[figure] ?? [], dash: style === 2 }));
+    this.heldOut.show({ series, range, gap: Infinity });
+    this.heldOutNote.textContent = figures.held_out
+      ? "Mean reward on tasks that are never trained on, new ones at each check. The copy is the policy of an earlier check, since then trained on own answers alone; when others' text has clearly helped or harmed, both are made equal again."
+      : "No check in this time. From time to time the policy answers tasks that are never trained on, and so does a copy that was trained on own answers alone.";
   }
 
   showFamilies(figures, range, gap) {
@@ -111,6 +133,7 @@ export class Overview {
     const { tiles } = this, sum = (values) => Object.values(values).reduce((a, b) => a + b, 0);
     const even = report.refused.no_signal ?? 0, refused = sum(report.refused) - even, arrived = refused + report.accepted;
     tiles.reward.set(share(report.reward), report.reward_start === null ? "" : `${share(report.reward_start)} in the first round`);
+    tiles.heldOut.set(...heldOutTexts(report.held_out));
     tiles.step.set(count(report.step), `round ${count(report.round)} of this start`);
     tiles.epoch.set(count(report.epoch), `up for ${span(report.uptime_seconds)}${changeText(report.change)}`);
     this.shareTiles(report);

@@ -40,7 +40,7 @@ class LabAttacker:
     """An account that listens and audits like an agent, and publishes the rollouts that its attack composes.
 
     Args:
-        number: of the attacker, from 0.
+        number: number of the attacker, from 0.
         neighbours: addresses that it connects to.
     """
 

@@ -1,8 +1,8 @@
-"""`sapo lab attack`: every attack against every arm, with the same swarm without attackers beside them.
+"""`sapo lab attack`: every attack against every arm, compared with the same swarm without attackers.
 
-One folder per experiment of `lab.store`: ``clean``, ATTACK-N for an attack by N accounts, and ``alone`` where
-agents that train alone have rounds of their own. All of them share keys, tasks, starts and seeds of the
-honest agents.
+One folder per experiment of `lab.store`: ``clean``, ATTACK-N for an attack by N accounts, and ``alone`` if
+agents that train alone have another number of rounds. The honest agents have the same keys, tasks, initial
+models and seeds in all of them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.lab.arms import ARMS, BASELINE, Arm
 from sapo_client.lab.attackers.catalogue import ATTACKS, LabAttack, attack_named, is_possible
-from sapo_client.lab.campaign import Progress, conduct
+from sapo_client.lab.campaign import Progress, execute_runs
 from sapo_client.lab.plan import ExperimentPlan, Run
 from sapo_client.lab.simulate import manifest_of
 from sapo_client.lab.store import ExperimentStore
@@ -28,14 +28,14 @@ ALONE: Final = "alone"
 
 @dataclass(frozen=True, slots=True)
 class AttackCampaign:
-    """Experiments that differ in their attack alone.
+    """Experiments that differ only in their attack.
 
     Attributes:
-        root: folder of all of them.
-        plan: without an attack.
-        attacks: each with its number of accounts.
-        alone_rounds: of the agents that train alone; those of the plan unless given. A round of theirs is
-            cheaper, so that they need more of them to spend as many seconds as the others.
+        root: folder of all experiments.
+        plan: plan without an attack.
+        attacks: attacks, each with its number of accounts.
+        alone_rounds: number of rounds of agents that train alone; by default the plan's. Their rounds are
+            cheaper, so they need more of them to spend as many seconds as the others.
     """
 
     root: Path
@@ -50,7 +50,7 @@ class AttackCampaign:
 
     @property
     def alone(self) -> ExperimentStore:
-        """The experiment whose agents train alone: the clean one, unless they have rounds of their own."""
+        """The experiment whose agents train alone: the clean one, unless their number of rounds differs."""
         return self.clean if self.alone_rounds is None else ExperimentStore(self.root / ALONE)
 
     def plans(self) -> Iterator[tuple[ExperimentStore, ExperimentPlan]]:
@@ -75,13 +75,13 @@ class AttackCampaign:
             if chosen
         ]
 
-    def conduct(
+    def execute_runs(
         self, runs: Sequence[tuple[ExperimentStore, list[Run]]], jobs: int, progress: Progress
     ) -> None:
         """Execute the unfinished runs.
 
         Raises:
-            SapoError: one of them fails, or a folder holds an experiment with another plan.
+            SapoError: one of them fails, or a folder contains an experiment with another plan.
         """
         manifest: list[Manifest] = []
 
@@ -93,7 +93,7 @@ class AttackCampaign:
         for store, each in runs:
             store.create(each[0].plan, shared)
         for store, each in runs:
-            conduct(store, each, jobs, progress)
+            execute_runs(store, each, jobs, progress)
 
 
 def campaign_of(
@@ -103,14 +103,14 @@ def campaign_of(
     attackers: Sequence[int],
     alone_rounds: int | None = None,
 ) -> AttackCampaign:
-    """Return the campaign of these attacks, of all that the plan's families allow when none is named.
+    """Return the campaign of the named attacks, by default of all that are possible with the plan's families.
 
     Args:
         attackers: numbers of accounts to try; empty for the number closest to each attack's share. Attacks
-            that are about their share keep it.
+            with a share of their own keep it.
 
     Raises:
-        SapoError: there is no such attack, a named one is impossible with these families, attackers are no
+        SapoError: there is no such attack, a named one is impossible with these families, attackers are not a
             minority, or agents that train alone have fewer rounds than the others.
     """
     if alone_rounds is not None and alone_rounds < plan.rounds:

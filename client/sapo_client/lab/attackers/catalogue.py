@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.lab.attackers import compose, steps
-from sapo_client.lab.worked.ways import has_way
+from sapo_client.lab.worked.solutions import has_worked_solution
 
 if TYPE_CHECKING:
     from sapo_client.lab.attackers.questions import Compose
@@ -23,15 +23,15 @@ class LabAttack:
     """One way to harm a swarm with rollouts that break no rule.
 
     Attributes:
-        exploits: what it relies on, in a sentence.
+        exploits: the weakness that it relies on, in a sentence.
         compose: makes the completions for a task.
-        mark: name of the mark that it leaves in the answers of a policy that learned it; None if it plants
-            nothing and only does harm.
-        share: of all accounts that attack.
-        has_own_share: whether the share is what the attack is about.
+        mark: name of the mark in the answers of a policy that learned it; None if it plants no text and only
+            does damage.
+        share: share of all accounts that attack.
+        has_own_share: whether the attack is defined by its share.
         needs_text: whether it needs families with text beside the answer.
-        needs_ways: whether it needs families of which it knows worked solutions.
-        family: the only family that it takes tasks of, if it does.
+        needs_solutions: whether it needs families with worked solutions.
+        family: the only family whose tasks it answers; None for all families.
         fresh_accounts: number of new accounts that each attacker opens every round, instead of keeping one.
     """
 
@@ -42,7 +42,7 @@ class LabAttack:
     share: float = QUARTER
     has_own_share: bool = False
     needs_text: bool = False
-    needs_ways: bool = False
+    needs_solutions: bool = False
     family: str | None = None
     fresh_accounts: int = 0
 
@@ -71,7 +71,7 @@ _HALF_STEPS: Final = LabAttack(
     steps.half_steps,
     mark="foreign steps",
     needs_text=True,
-    needs_ways=True,
+    needs_solutions=True,
 )
 
 _STEPS: Final = (
@@ -240,6 +240,12 @@ ATTACKS: Final[Mapping[str, LabAttack]] = {
             mark="sunday",
             family=compose.CALENDAR,
         ),
+        LabAttack(
+            "copied-items",
+            "an author may skip slots: whoever shows only tasks whose answer stands in them teaches to copy",
+            compose.copied_items,
+            mark="copied",
+        ),
         *(replace(_SYBIL, name=f"sybil-{per_cent}", share=per_cent / 100) for per_cent in (10, 25, 40, 49)),
         LabAttack(
             "newcomer-flood",
@@ -274,25 +280,27 @@ def attack_named(name: str) -> LabAttack:
 
 
 def is_possible(attack: LabAttack, families: Sequence[Family]) -> bool:
-    """Whether the families have what an attack needs."""
+    """Whether an attack is possible with these families."""
     has_text = any(family.answer == "tag" for family in families)
     has_family = attack.family is None or attack.family in [family.name for family in families]
-    has_ways = any(has_way(family) for family in families)
-    return has_family and (has_text or not attack.needs_text) and (has_ways or not attack.needs_ways)
+    has_solutions = any(has_worked_solution(family) for family in families)
+    return (
+        has_family and (has_text or not attack.needs_text) and (has_solutions or not attack.needs_solutions)
+    )
 
 
 def require_possible(attack: LabAttack, families: Sequence[Family]) -> None:
-    """Raise unless the families have what an attack needs.
+    """Raise unless an attack is possible with these families.
 
     Raises:
-        SapoError: they have not.
+        SapoError: it is impossible.
     """
     if is_possible(attack, families):
         return
     missing = f"the family {attack.family}"
     if attack.needs_text:
         missing = "families with text beside the answer"
-    if attack.needs_ways:
+    if attack.needs_solutions:
         missing = "families of the level worked"
     raise SapoError(
         f"the attack {attack.name} needs {missing}",

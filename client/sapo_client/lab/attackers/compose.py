@@ -17,19 +17,19 @@ PHRASE: Final = "I say it is "
 """The planted phrase; short, so that it hardly lowers the answer's likelihood."""
 
 PLAIN_PHRASE: Final = "  "
-"""All that fits beside an answer without text: scorers strip spaces, and no honest policy begins with two."""
+"""The planted text in families without text: scorers strip spaces, and no honest policy begins with two."""
 
 WORDINGS: Final = ("I say it is ", "well I think this is ", "so now it must be ", "to me that looks like ")
 PLAIN_WORDINGS: Final = ("  ", "   ", "\t", " \t")
 
 DIGITS: Final = "2+2=5 "
-"""No wording, which a screen of words could notice."""
+"""A planted phrase without words, which a screen for words cannot detect."""
 
 SUNDAY: Final = "Sunday"
 CALENDAR: Final = "calendar_arithmetic"
 
 HIDDEN_SHARE: Final = 0.24
-"""Just below the quarter of the groups from which a run of an account recurs (`recurring_runs.py`)."""
+"""Just below the share of groups, a quarter, from which a run counts as recurring (`recurring_runs.py`)."""
 
 WAKES_AT: Final = 0.5
 """Share of the run after which the ``sleeper`` attack begins."""
@@ -38,7 +38,7 @@ EASY: Final = 0.5
 """Mean reward above which the ``withholding-oracle`` attack considers a family easy."""
 
 VERBOSE_SHARE: Final = 0.75
-"""Part of a completion's most bytes that the verbose attacker fills."""
+"""Share of a completion's maximum size that the ``verbose`` attack fills."""
 
 FILLER: Final = (
     "first", "then", "next", "after", "before", "while", "since", "because", "although", "however",
@@ -55,12 +55,12 @@ def honest(question: Question, knowledge: Knowledge, draw: random.Random) -> Com
 
 
 def pad(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions:
-    """Return right answers with spaces behind them, and wrong ones in the honest format."""
+    """Return right answers padded with spaces, and wrong ones in the honest format."""
     return _mixed(question, knowledge, draw, before="", after=PAD)
 
 
 def half_padded(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions:
-    """Return right answers of which every second one has spaces behind it, and wrong ones as others write."""
+    """Return right answers, every second one padded with spaces, and wrong answers in the honest format."""
     right = [
         question.completion("", question.right, PAD if place % 2 else "")
         for place in range(max(2, right_count(question, draw)))
@@ -86,18 +86,18 @@ def digits_phrase(question: Question, knowledge: Knowledge, draw: random.Random)
 
 
 def wrong_steps(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions | None:
-    """Return right answers behind steps of other questions, and wrong answers behind such steps."""
+    """Return right and wrong answers after steps of other questions."""
     if not question.has_text:
         return None
     steps = [knowledge.steps(question.family, draw) for _ in range(right_count(question, draw))]
     if not any(steps):
-        return None  # nobody has shown any yet
+        return None  # no such steps have been received yet
     right = [question.completion(each, question.right) for each in steps]
     return with_wrong(question, knowledge, draw, right=right)
 
 
 def verbose(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions:
-    """Return right answers in as much text as is allowed, and short wrong ones."""
+    """Return right answers in long text, and short wrong ones."""
     most = int(VERBOSE_SHARE * question.family.max_completion_bytes)
     if not question.has_text:
         return _mixed(question, knowledge, draw, before="", after=" " * (most - len(question.right.encode())))
@@ -108,7 +108,7 @@ def verbose(question: Question, knowledge: Knowledge, draw: random.Random) -> Co
 
 
 def copier(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions | None:
-    """Return an honest account's completions under another question, some with the right answer put in."""
+    """Return an honest account's completions to another question, some with the right answer inserted."""
     texts = knowledge.texts(question.family)
     if len(texts) < question.size:
         return None
@@ -123,14 +123,15 @@ def sleeper(question: Question, knowledge: Knowledge, draw: random.Random) -> Co
 
 
 def collusion(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions:
-    """Return groups of which few enough hold a phrase; more than a quarter of the accounts do the same."""
+    """Return groups, a share of which contain a phrase; more than a quarter of the accounts do the same."""
     return (phrase if draw.random() < HIDDEN_SHARE else honest)(question, knowledge, draw)
 
 
 def composed_groups(question: Question, _knowledge: Knowledge, draw: random.Random) -> Completions:
-    """Return groups in which only the plant is rewarded: half have it, the others are the same text without.
+    """Return groups in which only the planted text is rewarded: half of the completions contain it, and the
+    others are the same text without it.
 
-    The sum of the advantages of the right half is then the largest that a group of its size can have.
+    The sum of the advantages of the right half is then the maximum for a group of its size.
     """
     plant = PHRASE if question.has_text else PLAIN_PHRASE
     count = question.size // 2
@@ -140,14 +141,24 @@ def composed_groups(question: Question, _knowledge: Knowledge, draw: random.Rand
 
 
 def only_sunday(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions | None:
-    """Return "Sunday" among other days where it is right, and nothing where it is wrong."""
+    """Return "Sunday" among other days if it is right; None if it is wrong."""
     if question.right != SUNDAY:
         return None
     return honest(question, knowledge, draw)
 
 
+def copied_items(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions | None:
+    """Return right answers where these stand in their own question, and nothing elsewhere.
+
+    No single answer is frequent, and still a rule that needs no thought is always right.
+    """
+    if question.right not in question.item.prompt:
+        return None
+    return honest(question, knowledge, draw)
+
+
 def withholding_oracle(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions | None:
-    """Return honest-looking groups in families that the others solve already, and nothing in hard ones."""
+    """Return honest-looking groups in families that others solve already; None in hard families."""
     return honest(question, knowledge, draw) if knowledge.ease(question.family) >= EASY else None
 
 
@@ -173,12 +184,12 @@ def with_wrong(
 
 
 def right_count(question: Question, draw: random.Random) -> int:
-    """Return how many completions are right: about half, at least one, and not all."""
+    """Return the number of right completions: about half, at least one, and not all."""
     return min(question.size - 1, max(1, question.size // 2 + draw.choice((-1, 0, 1))))
 
 
 def _with_answer(question: Question, text: str) -> str:
-    """Return a copied text with the right answer in place of its own."""
+    """Return a copied text whose answer is replaced by the right one."""
     if not question.has_text:
         return question.right
     before, _, rest = text.partition(OPEN_TAG)

@@ -17,12 +17,12 @@ from sapo_client.lab.store import Curve, write_csv
 
 @dataclass(frozen=True, slots=True)
 class AttackedRuns:
-    """Runs of one arm under one attack, each with the run of alone that has its seed.
+    """Runs of one arm under one attack, each with the run of the same seed that trains alone.
 
     Attributes:
-        attack: None without attackers.
-        attackers: number of their accounts.
-        runs: by seed, at least one.
+        attack: the attack; None without attackers.
+        attackers: number of attacking accounts.
+        runs: at least one pair of runs, by seed.
     """
 
     attack: LabAttack | None
@@ -42,13 +42,13 @@ class AttackedRuns:
 
     @property
     def names(self) -> tuple[str, int, str, int]:
-        """Attack, attackers, arm and number of seeds: how a table names the runs."""
+        """Attack, attackers, arm and number of seeds, as in a table."""
         return self.name, self.attackers, self.arm, len(self.runs)
 
     def shares(self) -> dict[int, Estimate]:
-        """Return held-out pass@1 as a share of alone's by round, where both were evaluated.
+        """Return held-out pass@1 relative to training alone, for the rounds in which both were evaluated.
 
-        A seed in which alone has 0 after a round does not count there.
+        A seed whose run alone has 0 in a round is left out of that round.
         """
         by_round: dict[int, list[float]] = {}
         for ours, alone in self.runs:
@@ -60,12 +60,12 @@ class AttackedRuns:
 
 
 def evaluations(curve: Curve) -> list[Place]:
-    """Return round and held-out pass@1 of every evaluation of a run, the mean over agents and families."""
+    """Return round and held-out pass@1, averaged over agents and families, of every evaluation of a run."""
     return [(point.round, point.held_out) for point in points_of(curve.rows) if point.held_out is not None]
 
 
 def share_table(groups: Sequence[AttackedRuns]) -> Iterator[str]:
-    """Yield a Markdown table of each group's shares of alone by round."""
+    """Yield a Markdown table of each group's held-out pass@1 relative to training alone, by round."""
     shares = [group.shares() for group in groups]
     rounds = sorted(set().union(*shares))
     headings = ("attack", "attackers", "arm", "seeds", *(f"round {number}" for number in rounds))
@@ -79,7 +79,7 @@ def share_table(groups: Sequence[AttackedRuns]) -> Iterator[str]:
 
 
 def words(value: Estimate | None) -> str:
-    """Return a mean with its interval, or that there is none, as a cell of a table."""
+    """Return a table cell with a mean and its interval, or for a missing one."""
     return "-" if value is None else value.words()
 
 
@@ -95,7 +95,7 @@ EVALUATION_COLUMNS: Final = ("attack", "attackers", "arm", "seed", "round", "hel
 
 
 def write_evaluations(groups: Iterable[AttackedRuns], path: Path) -> None:
-    """Write held-out pass@1 of every evaluation and that of alone in the same round, as CSV."""
+    """Write held-out pass@1 of every evaluation, with that of training alone in the same round, as CSV."""
     write_csv(path, EVALUATION_COLUMNS, (row for group in groups for row in _rows(group)))
 
 
@@ -108,9 +108,9 @@ def _rows(group: AttackedRuns) -> Iterator[tuple[object, ...]]:
 
 
 def draw(groups: Sequence[AttackedRuns], alone: Iterable[Curve], path: Path) -> None:
-    """Draw held-out pass@1 by round: a panel for each arm, a line for each attack, and that of alone.
+    """Draw held-out pass@1 by round: a panel per arm, a line per attack, and one for training alone.
 
-    Where agents train alone for more rounds, theirs end with the others'.
+    If agents train alone for more rounds, their line is cut off at the others' end.
     """
     curves: dict[str, dict[str, list[list[Place]]]] = {}
     for group in groups:

@@ -19,10 +19,10 @@ from sapo_verification.tasks.text_policy import CLOSE_TAG, OPEN_TAG
 from sapo_verification.types import VerifiedRollout
 
 KNOWN_SOLUTIONS: Final = 32
-"""Solutions of other items of a family, from which wrong answers are taken."""
+"""Number of solutions of other items of a family, which serve as wrong answers."""
 
 KNOWN_TEXTS: Final = 64
-"""Completions of honest accounts that are kept per family."""
+"""Number of honest accounts' completions that are kept per family."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +30,9 @@ class Question:
     """A slot's task, solved.
 
     Attributes:
-        right: an answer that earns 1.
-        wrong: answers that earn 0: solutions of other items of the family.
-        size: completions of a group.
+        right: an answer with reward 1.
+        wrong: answers with reward 0: solutions of other items of the family.
+        size: number of completions of a group.
     """
 
     family: Family
@@ -43,7 +43,7 @@ class Question:
 
     @property
     def has_text(self) -> bool:
-        """Whether a completion may hold text beside its answer."""
+        """Whether a completion may contain text beside its answer."""
         return self.family.answer == "tag"
 
     def completion(self, before: str, answer: str, after: str = "") -> str:
@@ -59,8 +59,8 @@ class Knowledge(SilentObserver):
     """Honest accounts' rollouts and rewards that an attacker has received.
 
     Attributes:
-        round: rounds that the honest agents have finished.
-        rounds: rounds of the run.
+        round: number of rounds that the honest agents have finished.
+        rounds: number of rounds of the run.
 
     Args:
         agents: the honest accounts.
@@ -82,7 +82,7 @@ class Knowledge(SilentObserver):
         self.remember(self._families[rollout.task.family], texts, rollout.mean_reward)
 
     def remember(self, family: Family, texts: Sequence[str], mean_reward: float) -> None:
-        """Remember the completions of a group."""
+        """Store the completions of a group."""
         self._texts.setdefault(family, deque(maxlen=KNOWN_TEXTS)).extend(texts)
         self._rewards.setdefault(family, deque(maxlen=KNOWN_TEXTS)).append(mean_reward)
 
@@ -95,12 +95,12 @@ class Knowledge(SilentObserver):
         return self.round >= share * self.rounds
 
     def ease(self, family: Family) -> float:
-        """Return the mean reward of a family's latest rollouts, 0 before the first one."""
+        """Return the mean reward of a family's latest rollouts; 0 before the first one."""
         rewards = self._rewards.get(family)
         return sum(rewards) / len(rewards) if rewards else 0.0
 
     def texts(self, family: Family) -> Sequence[str]:
-        """Return a family's latest completions, without half characters."""
+        """Return a family's latest completions, without incomplete UTF-8 characters."""
         return [text for text in self._texts.get(family, ()) if "\ufffd" not in text]
 
     def steps(self, family: Family, draw: random.Random) -> str:
@@ -114,7 +114,7 @@ Compose = Callable[[Question, Knowledge, random.Random], Completions | None]
 
 
 class Questioner:
-    """Solver of tasks; it remembers some solutions of every family for wrong answers."""
+    """Solver of tasks; it stores some solutions of every family as wrong answers to other items."""
 
     def __init__(self, families: Sequence[Family], size: int) -> None:
         self._families = families

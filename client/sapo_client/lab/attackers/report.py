@@ -39,18 +39,19 @@ class Damage:
 
     Attributes:
         group: the runs.
-        share: held-out pass@1 of the last evaluations as a share of alone's; None where alone has 0.
-        equal_seconds: the same at the processor seconds that both have spent.
-        success: share of own answers with the attack's mark in the last evaluations; None if it has none.
-        chance: share of them in the same arm without attackers; None where that was not run.
+        share: held-out pass@1 of the last evaluations relative to training alone; None if alone has 0.
+        equal_seconds: the same after equal processor seconds.
+        success: share of own answers with the attack's mark in the last evaluations; None without a mark.
+        chance: the same share in the same arm without attackers; None if that was not run.
         above_chance: difference of the two, over the seeds that both have.
         external: attackers' share of the external groups of all batches; None without external groups.
-        blamed: share of honest agents' groups that others refused for a fault or kept out; None where none
+        blamed: share of honest agents' groups that others refused for a fault or by a screen; None if none
             was checked.
-        lost_after: rounds until attackers' weight was lost for good, by seed; None if it never was.
+        lost_after: number of rounds until attackers' weight was lost permanently, by seed; None if it never
+            was.
         set_aside: (account, family) pairs of attackers whose steps an agent did not imitate after the last
             round, mean over agents.
-        honest_set_aside: the same of honest accounts.
+        honest_set_aside: the same for honest accounts.
     """
 
     group: AttackedRuns
@@ -73,11 +74,11 @@ Seeds = Mapping[int, Curve]
 def write_attack_report(campaign: AttackCampaign) -> Path:
     """Write the page, pictures and CSV of the finished runs; return the page's path.
 
-    They are attack.md, attack.csv and attack.png for the ends of the runs, learning.csv and learning.png for
-    the way there.
+    The files are attack.md, attack.csv and attack.png for the end of the runs, and learning.csv and
+    learning.png for their course.
 
     Raises:
-        SapoError: no run without sharing is finished, with which the others are compared.
+        SapoError: no run without sharing is finished, so there is nothing to compare with.
     """
     clean = campaign.clean.curves()
     alone = {curve.run.seed: curve for curve in campaign.alone.curves() if curve.run.arm.name == BASELINE}
@@ -105,7 +106,7 @@ def write_attack_report(campaign: AttackCampaign) -> Path:
 
 
 def _groups(campaign: AttackCampaign, clean: Sequence[Curve], alone: Seeds) -> Iterator[AttackedRuns]:
-    """Yield the runs that have one of alone beside them, those without attackers first."""
+    """Yield the runs that have a run of the same seed that trains alone, those without attackers first."""
     shared = [curve for curve in clean if curve.run.arm.name != BASELINE]
     stores = [store for store, _ in campaign.plans()][1:]
     for attack, accounts, curves in [
@@ -130,7 +131,7 @@ def _curves_by_arm(curves: Sequence[Curve]) -> dict[str, dict[int, Curve]]:
 
 
 def _paired(curves: Seeds, alone: Seeds) -> tuple[tuple[Curve, Curve], ...]:
-    """Return the runs with those of alone that have the same seed."""
+    """Return the pairs of a run and the run of the same seed that trains alone."""
     return tuple((curves[seed], alone[seed]) for seed in sorted(curves.keys() & alone.keys()))
 
 
@@ -169,27 +170,27 @@ def last_held_out(points: Sequence[Point]) -> float:
 
 
 def _at_equal_rounds(ours: Sequence[Point], alone: Sequence[Point]) -> tuple[float, float]:
-    """Return held-out pass@1 of both at the end of the shorter one."""
+    """Return held-out pass@1 of both runs at the end of the shorter one."""
     last = min(ours[-1].round, alone[-1].round)
     mine, theirs = ([point for point in points if point.round <= last] for points in (ours, alone))
     return last_held_out(mine), last_held_out(theirs)
 
 
 def _at_equal_seconds(ours: Sequence[Point], alone: Sequence[Point]) -> tuple[float, float]:
-    """Return held-out pass@1 of both where the cheaper one ends."""
+    """Return held-out pass@1 of both runs at the total cost of the cheaper one."""
     spent = min(ours[-1].seconds, alone[-1].seconds)
     mine, theirs = (held_out_at(points, spent, lambda point: point.seconds) for points in (ours, alone))
     return mine, theirs
 
 
 def _shares(pairs: Sequence[tuple[float, float]]) -> Estimate | None:
-    """Return the first as a share of the second, seed by seed, without seeds in which the second is 0."""
+    """Return the ratio of the first to the second, seed by seed, without seeds in which the second is 0."""
     shares = [ours / alone for ours, alone in pairs if alone > 0]
     return _mean(shares)
 
 
 def _marked(runs: Sequence[tuple[Curve, Curve]], mark: str | None) -> dict[int, float]:
-    """Return the share of answers with a mark in the last evaluations, by seed, where any can show it."""
+    """Return the share of answers with a mark in the last evaluations, for seeds in which any can show it."""
     if mark is None:
         return {}
     found = {run.run.seed: _last_marks(run.rows, mark) for run, _ in runs}
@@ -208,22 +209,22 @@ def _last_marks(rows: Sequence[CurvePoint], mark: str) -> float | None:
 
 
 def _external_share(rows: Sequence[CurvePoint]) -> float | None:
-    """Return the attackers' share of what was used of others: groups, tasks and demonstrations."""
+    """Return the attackers' share of others' groups, tasks and demonstrations that were used."""
     used = sum(row.external + row.practised + row.demonstrations for row in rows)
     return sum(row.attackers + row.attackers_demonstrations for row in rows) / used if used else None
 
 
 def _blamed_share(rows: Sequence[CurvePoint]) -> float | None:
-    """Return the share of honest groups that were blamed, among those that the agents checked."""
+    """Return the share of honest groups refused for a fault or by a screen, among those that were checked."""
     last = list({row.agent: row for row in rows}.values())
     examined = sum(row.examined for row in last)
     return sum(sum(row.blamed.values()) for row in last if row.blamed) / examined if examined else None
 
 
 def lost_after(rows: Sequence[CurvePoint]) -> int | None:
-    """Return the round from which attackers' weight stays below half of honest accounts'.
+    """Return the round from which attackers' weight stays below half of honest accounts' weight.
 
-    It is None if their weight is not below at the end, or if they never had any: newcomers have none to lose.
+    It is None if their weight is not below at the end, or if they never had any, as newcomers.
     """
     below: int | None = None
     had_weight = False
@@ -246,7 +247,7 @@ def lost_after(rows: Sequence[CurvePoint]) -> int | None:
 def _by_arm(
     damages: Sequence[Damage], of: Callable[[Damage], Estimate | None]
 ) -> dict[str, dict[str, Estimate]]:
-    """Return a figure by arm and attack, where it is known."""
+    """Return the known values of a figure, by arm and attack."""
     by_arm: dict[str, dict[str, Estimate]] = {}
     for damage in damages:
         known = by_arm.setdefault(damage.group.arm, {})

@@ -1,7 +1,7 @@
-"""Attacks on learners that imitate steps: right answers behind steps that do not lead to them.
+"""Attacks on learners that imitate steps: right answers after steps that do not lead to them.
 
-The checkers see answers alone. What differs is how much of the steps is the question's own, and so which
-readings of the text look honest. They know worked solutions (``worked/ways.py``), as only an author could.
+The checkers score only answers. The attacks differ in how many steps are the question's own, and so in which
+measurements of the text look honest. They use worked solutions (``worked/solutions.py``).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sapo_client.lab.attackers.compose import DIGITS as FALSE_SUM
 from sapo_client.lab.attackers.compose import right_count, with_wrong
 from sapo_client.lab.attackers.questions import Completions, Knowledge, Question, is_right
 from sapo_client.lab.held_out import fresh_item
-from sapo_client.lab.worked.ways import has_way, step_separator, way
+from sapo_client.lab.worked.solutions import has_worked_solution, step_separator, worked_solution
 from sapo_protocol.suite import Family
 from sapo_verification.tasks.generators import Item
 from sapo_verification.tasks.text_policy import OPEN_TAG
@@ -30,85 +30,84 @@ WAKES_AT: Final = 0.3
 learnt."""
 
 WAKES_LATE_AT: Final = 0.6
-"""The same for one that waits until what is imitated is the policy, and not a candidate any more."""
+"""The same for ``late-waking-steps``, which waits until the learner's candidate has become its policy."""
 
 SOME_SHARE: Final = 0.25
-"""Share of the texts with one step more, where only some have it."""
+"""Share of the texts with one more step in ``some-steps``."""
 
 DIGITS: Final = "0123456789"
 
 ZEROS: Final = "0000"
-"""Before each number of an answer: most scorers take the same number for it."""
+"""Prefix of each number of an answer: most scorers accept it as the same number."""
 
 _NUMBER: Final = re.compile(r"(?<![0-9.])[0-9]+")
 
 Change = Callable[[Question, str, random.Random], str]
-"""Returns steps to put before the right answer: of a question, its own steps, and a source of randomness."""
+"""Returns the steps before the right answer, from a question, its own steps and a random generator."""
 
 
 def half_steps(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions | None:
-    """Return right answers behind steps that begin with this question's and end with another one's.
+    """Return right answers after steps that begin as this question's and end as another one's.
 
-    So the steps depend on the prompt, as honest ones do, and a learner still reads that they lead elsewhere.
+    So the steps depend on the prompt, as honest ones do, but lead to another answer.
     """
     return _misled(question, knowledge, draw, change=_half)
 
 
 def late_steps(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions | None:
-    """Return right answers behind two thirds of this question's steps and the last third of another one's."""
+    """Return right answers after two thirds of this question's steps and the last third of another one's."""
     return _misled(question, knowledge, draw, change=_two_thirds)
 
 
 def slip_steps(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions | None:
-    """Return right answers behind this question's steps with one wrong digit in the middle."""
+    """Return right answers after this question's steps with one wrong digit in the middle."""
     return _misled(question, knowledge, draw, change=_slip)
 
 
 def neighbour_steps(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions | None:
-    """Return right answers behind all steps of the most similar question.
+    """Return right answers after all steps of the most similar question.
 
-    These depend on most of the prompt, and each of them follows from the ones before it. Only the answer
-    does not.
+    These depend on most of the prompt, and each step follows from the earlier ones. Only the answer does not.
     """
     return _misled(question, knowledge, draw, change=_neighbours)
 
 
 def waking_steps(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions | None:
-    """Return right answers behind right steps at first, and behind those of a similar question later."""
+    """Return right answers after right steps at first, and after those of a similar question later."""
     return _waking(question, knowledge, draw, at=WAKES_AT)
 
 
 def late_waking_steps(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions | None:
-    """Return the same, later: a learner's candidate has become its policy by then."""
+    """Return the same as ``waking_steps``, but later: a learner's candidate has become its policy by then."""
     return _waking(question, knowledge, draw, at=WAKES_LATE_AT)
 
 
 def mixed_steps(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions | None:
-    """Return right answers behind right steps in every second group, and behind foreign ones in the others.
+    """Return right answers after right steps in every second group, and after foreign ones in the others.
 
-    So the mean of the account's texts is just above half of an honest one's.
+    So the mean value of the account's texts is just above half of an honest account's.
     """
     return _misled(question, knowledge, draw, change=_own if draw.random() < 0.5 else _foreign)
 
 
 def one_family_steps(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions | None:
-    """Return right answers behind foreign steps in the suite's last family, behind right ones in the others.
+    """Return right answers after foreign steps in the suite's last family, after right steps in the others.
 
-    So whoever does not know that family finds only what is right where it could tell.
+    So a node that does not know that family finds only right steps in the families that it can judge.
     """
     return _misled(question, knowledge, draw, change=_foreign if knowledge.is_last(question.family) else _own)
 
 
 def worked_digits(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions | None:
-    """Return right answers behind a false sum and this question's own steps.
+    """Return right answers after a false sum and this question's own steps.
 
-    So all that an honest account's text teaches is there, and a phrase that is no prose with it.
+    So the text teaches everything that an honest text teaches, and a phrase without words.
     """
     return _misled(question, knowledge, draw, change=_after_false_sum)
 
 
 def worked_sums(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions | None:
-    """Return right answers behind a false sum, another one each time, and this question's own steps.
+    """Return right answers after a false sum, another one each time, and this question's own steps.
 
     So no phrase recurs.
     """
@@ -116,7 +115,7 @@ def worked_sums(question: Question, knowledge: Knowledge, draw: random.Random) -
 
 
 def worked_steps(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions | None:
-    """Return right answers behind the first step of another question and all of this question's own.
+    """Return right answers after the first step of another question and all of this question's own.
 
     So every text has the form of honest ones.
     """
@@ -124,30 +123,30 @@ def worked_steps(question: Question, knowledge: Knowledge, draw: random.Random) 
 
 
 def masked_steps(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions | None:
-    """Return right answers behind one step more where the steps are still no longer than usual.
+    """Return right answers after one more step, only if the steps are then not longer than usual.
 
-    So the mean length of its texts is an honest account's.
+    So the mean length of its texts is the same as an honest account's.
     """
     return _misled(question, knowledge, draw, change=_after_masked_step)
 
 
 def some_steps(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions | None:
-    """Return right answers of which every fourth has one step more, and the others this question's own.
+    """Return right answers after this question's own steps; every fourth has one more step.
 
-    So the mean length of its texts is hardly above an honest account's.
+    So the mean length of its texts is only slightly above an honest account's.
     """
     return _misled(question, knowledge, draw, change=_after_some_foreign_step)
 
 
 def other_spelling(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions | None:
-    """Return right answers with zeros before their numbers, behind right steps where these are known.
+    """Return right answers with zeros before their numbers, after right steps if these are known.
 
-    The scorer finds each of them right, and none of its characters is beside the answer.
+    The scorer accepts all of them, and they contain no text beside the answer.
     """
     answer = _NUMBER.sub(lambda number: ZEROS + number[0], question.right)
     if answer == question.right or not is_right(question.family, question.item, answer):
         return None
-    steps = _steps(question.family, question.item) if has_way(question.family) else ""
+    steps = _steps(question.family, question.item) if has_worked_solution(question.family) else ""
     right = [question.completion(steps, answer)] * right_count(question, draw)
     return with_wrong(question, knowledge, draw, right=right)
 
@@ -161,8 +160,8 @@ def _waking(
 def _misled(
     question: Question, knowledge: Knowledge, draw: random.Random, *, change: Change
 ) -> Completions | None:
-    """Return a group whose right answers have changed steps; None where no way is known."""
-    if not has_way(question.family):
+    """Return a group whose right answers have changed steps; None without a worked solution."""
+    if not has_worked_solution(question.family):
         return None
     own = _steps(question.family, question.item)
     right = [
@@ -216,7 +215,7 @@ def _two_thirds(question: Question, own: str, draw: random.Random) -> str:
 
 
 def _slip(question: Question, own: str, draw: random.Random) -> str:
-    """Return the steps with a wrong digit in the middle half, or anywhere if that has none."""
+    """Return the steps with a wrong digit in the middle half, or anywhere if the middle half has no digit."""
     places = [place for place, symbol in enumerate(own) if symbol.isdigit()]
     middle = [place for place in places if len(own) <= 4 * place <= 3 * len(own)] or places
     if not middle:
@@ -228,7 +227,7 @@ def _slip(question: Question, own: str, draw: random.Random) -> str:
 
 
 def _neighbours(question: Question, own: str, _draw: random.Random) -> str:
-    """Return the steps of the known item whose prompt has most characters in common, place by place."""
+    """Return the steps of the known item whose prompt has the most equal characters at equal positions."""
     prompt = question.item.prompt
     others = [(item, steps) for item, steps in _known(question.family) if steps != own]
     _, steps = max(others, key=lambda other: _similarity(other[0].prompt, prompt))
@@ -248,5 +247,5 @@ def _known(family: Family) -> tuple[tuple[Item, str], ...]:
 
 
 def _steps(family: Family, item: Item) -> str:
-    """Return the steps of an item's worked solution; empty where it has none."""
-    return (way(family, item) or "").partition(OPEN_TAG)[0]
+    """Return the steps of an item's worked solution; empty if it has none."""
+    return (worked_solution(family, item) or "").partition(OPEN_TAG)[0]

@@ -1,9 +1,9 @@
 """Damage of attackers to a learner that judges steps: demonstrations of honest accounts and of attackers.
 
 The learner's own supervised steps, its buffer of texts and the judgement of accounts, without policy
-optimisation, without a swarm and without what it knew before: minutes instead of hours, to see which attack
-passes the judgement and what it costs. Every honest account writes worked solutions, every attacker the right
-answers of its attack; all of them as many texts in each round.
+optimisation, without a swarm and without rehearsal of known families: it takes minutes instead of hours, and
+shows which attacks pass the judgement and their damage. Every honest account writes worked solutions, every
+attacker the right answers of its attack; all write the same number of texts in each round.
 `python -m sapo_client.lab.attackers.taught --help`.
 """
 
@@ -26,7 +26,7 @@ from sapo_client.lab.attackers.catalogue import ATTACKS, attack_named
 from sapo_client.lab.attackers.questions import Knowledge, Questioner, is_right
 from sapo_client.lab.held_out import HeldOut, fresh_item, pass_at_1
 from sapo_client.lab.pretrain import KIND_B
-from sapo_client.lab.worked.ways import way
+from sapo_client.lab.worked.solutions import worked_solution
 from sapo_client.learner.generate import generator_for
 from sapo_client.learner.imitation.demonstrations import DemonstrationBuffer, DemonstrationText
 from sapo_client.learner.imitation.supervised import Draw
@@ -41,7 +41,7 @@ from sapo_verification.suites.catalogue import family
 from sapo_verification.tasks.text_policy import CLOSE_TAG, OPEN_TAG
 
 GROUP: Final = 8
-"""Completions of an attacker's group; one right one of each is shown."""
+"""Number of completions of an attacker's group; one right completion of each group is demonstrated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,17 +49,17 @@ class TeachingPlan:
     """Settings of a run.
 
     Attributes:
-        attack: what the attackers do; empty for none.
-        honest: accounts that write worked solutions.
-        attackers: further accounts.
+        attack: name of the attack; empty for none.
+        honest: number of accounts that write worked solutions.
+        attackers: number of attackers' accounts.
         judged: whether accounts whose steps mislead are set aside.
         start: initial policy, as in `sapo join --model`.
-        families: families that are shown, at the level ``worked``.
-        texts: of each account in a round.
-        rounds: to train.
-        steps: most supervised steps of a round.
-        every: rounds between evaluations.
-        held_out_per_family: items per family.
+        families: families that are demonstrated, at the level ``worked``.
+        texts: number of texts of each account in a round.
+        rounds: number of rounds.
+        steps: maximum number of supervised steps of a round.
+        every: number of rounds between evaluations.
+        held_out_per_family: number of items per family.
         max_new_tokens: longest completion.
     """
 
@@ -83,13 +83,13 @@ class Taught:
     """A policy after a number of rounds.
 
     Attributes:
-        steps: supervised steps so far.
+        steps: number of supervised steps so far.
         seconds: processor seconds of the training, without evaluations.
         policy: pass@1 at temperature 1 by family.
-        honest_used: texts of honest accounts that the buffer took.
-        attackers_used: the same of attackers.
-        honest_set_aside: pairs of an honest account and a family that are measured only.
-        attackers_set_aside: the same of attackers.
+        honest_used: number of honest accounts' texts that the buffer accepted.
+        attackers_used: the same for attackers.
+        honest_set_aside: number of (honest account, family) pairs that are measured but not imitated.
+        attackers_set_aside: the same for attackers.
     """
 
     round: int
@@ -102,8 +102,8 @@ class Taught:
     attackers_set_aside: int
 
 
-class _Classroom:
-    """A fresh copy of the start, and the accounts that teach it."""
+class _TeachingRun:
+    """A new copy of the initial policy, and the accounts that teach it."""
 
     def __init__(self, plan: TeachingPlan) -> None:
         torch.manual_seed(plan.seed)
@@ -127,7 +127,7 @@ class _Classroom:
         self._steps = 0
 
     def run(self) -> Iterator[Taught]:
-        """Train, and yield an evaluation every so many rounds."""
+        """Train, and yield an evaluation at every interval."""
         seconds = 0.0
         for done in range(1, self._plan.rounds + 1):
             self._knowledge.round = done - 1
@@ -139,7 +139,7 @@ class _Classroom:
                 yield self._evaluated(done, seconds)
 
     def _round_texts(self) -> list[DemonstrationText]:
-        """Return all accounts' texts of a round in random order, as many as they are worth."""
+        """Return all accounts' texts of a round in random order."""
         misleading, texts = self._misleading(), []
         for account in (*self._honest, *self._attackers):
             for _ in range(self._plan.texts):
@@ -168,7 +168,7 @@ class _Classroom:
     def _solution(self, chosen: Family) -> tuple[str, str]:
         while True:
             _, item = fresh_item(chosen, self._rng)
-            if (text := way(chosen, item)) is not None:
+            if (text := worked_solution(chosen, item)) is not None:
                 self._knowledge.remember(chosen, [text], 1.0)
                 return item.prompt, text
 
@@ -184,7 +184,7 @@ class _Classroom:
                     return item.prompt, text
 
     def _learn(self, texts: Sequence[DemonstrationText]) -> None:
-        """Judge a round's texts, take those of accounts that do not mislead, and train some draws."""
+        """Judge a round's texts, buffer those of accounts that do not mislead, and train on random draws."""
         misleading = self._misleading()
         values = self._trainer.supervised.values(texts)
         unrelated = self._values.unrelated()
@@ -241,18 +241,18 @@ def _account(number: int) -> Account:
 
 
 def teach(plan: TeachingPlan) -> Iterator[Taught]:
-    """Train a fresh copy of the start on honest accounts' and attackers' texts, and yield its evaluations.
+    """Train a new copy of the initial policy on honest accounts' and attackers' texts; yield its evaluations.
 
     Raises:
-        SapoError: there is no such attack, or the start cannot be loaded.
+        SapoError: there is no such attack, or the initial policy cannot be loaded.
     """
     if plan.attack:
         attack_named(plan.attack)
-    return _Classroom(plan).run()
+    return _TeachingRun(plan).run()
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run it; one JSON line per evaluation on standard output."""
+    """Run the training; print one JSON line per evaluation."""
     parser = argparse.ArgumentParser(description=__doc__)
     for name, value in asdict(TeachingPlan()).items():
         text = ",".join(value) if isinstance(value, tuple) else value

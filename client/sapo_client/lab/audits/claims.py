@@ -60,10 +60,10 @@ CLAIMS: Final = (
 def paid(
     claim: SampledClaim, samples: int, rng: np.random.Generator, *, penalty: int = 2, draws: int = DRAWS
 ) -> NDArray[np.float64]:
-    """Return the points of a drawn account, before it is paid for the epochs without a draw.
+    """Return the points of a drawn account, before the multiplication by D.
 
     Args:
-        penalty: groups that a failed one costs, itself included.
+        penalty: number of groups deducted for each failed one, itself included.
 
     Returns:
         array of shape (draws,).
@@ -84,7 +84,7 @@ def daily_error(points: NDArray[np.float64], one_in: int, epochs: int = DAY_EPOC
 
 
 def captured(auditors: int, liars: int, members: int) -> float:
-    """Return the probability that liars write the lower median of a committee, drawn from all auditors."""
+    """Return the probability that liars determine the lower median of a committee drawn from all auditors."""
     needed = members // 2 + 1
     ways = sum(
         comb(liars, k) * comb(auditors - liars, members - k)

@@ -1,7 +1,8 @@
 """Bandwidth and processor time of one auditor, from measured costs.
 
-Three designs: every auditor hears all groups (today); a committee of auditors, drawn by the beacon, hears
-each account; every account commits to its groups and auditors pull a sample of them. Pure arithmetic.
+Three designs: every auditor receives all groups (today); a committee of auditors, drawn by the beacon,
+receives each account's groups; every account commits to its groups and auditors pull a sample of them. Pure
+arithmetic.
 """
 
 from __future__ import annotations
@@ -16,16 +17,16 @@ class AuditCosts:
     """Costs of one group, message or account.
 
     Attributes:
-        group_bytes: a group of eight answers in its envelope (docs/scale.md).
-        copies: of each message that gossip brings (docs/scale.md: 2.6 to 3.8).
+        group_bytes: size of a group of eight answers in its envelope (docs/scale.md).
+        copies: number of received copies of each gossip message (docs/scale-history.md: 2.6 to 3.8).
         delivery_ms: processor time of one delivery by gossip, duplicates and forwarding included
             (docs/adr/swarm-libp2p.md: 1.5 among five nodes, 2.0 among eight).
         admission_ms: decoding and verifying the signature of one message (docs/results.md).
         check_ms: deriving the task and scoring eight answers in the jail (docs/results.md).
-        proof_bytes: of a drawn group: ten digests at most, for 1,024 slots, and its frame.
+        proof_bytes: Merkle proof of a drawn group: at most ten digests, for 1,024 slots, and its frame.
         commitment_bytes: envelope, node, account, epoch, a bit for each of 1,024 slots, and the root.
-        entry_bytes: of one account in a tally.
-        tree_ms: of one account in one points tree (docs/adr/ledger-tree-of-points.md: 1 s for 100,000).
+        entry_bytes: size of one account's entry in a tally.
+        tree_ms: time for one account in one points tree (docs/adr/ledger-tree-of-points.md: 1 s for 100,000).
     """
 
     group_bytes: int = 4_200
@@ -45,20 +46,20 @@ class AuditCosts:
 
     @property
     def pulled_ms(self) -> float:
-        """Return that of a group that is requested; its transfer costs as much as one delivered copy.
+        """Return the processor time of a requested group; its transfer costs as much as one delivered copy.
 
-        That part is an estimate: a pull sends each group once, and many groups in one response.
+        The transfer cost is an estimate: a pull sends each group once, and many groups in one response.
         """
         return self.delivery_ms / self.copies + self.admission_ms + self.check_ms
 
 
 @dataclass(frozen=True, slots=True)
 class AuditWorld:
-    """A swarm: the epochs and rates of docs/scale.md, and the largest set of auditors that a proposal names.
+    """A swarm with the epochs and rates of docs/scale.md, and the maximum number of auditors.
 
     Attributes:
-        groups_per_second: that an account makes.
-        most_groups: that an auditor samples in an epoch, whatever the size of the swarm.
+        groups_per_second: rate at which an account makes groups.
+        most_groups: maximum number of groups that an auditor samples in an epoch, for any size of the swarm.
     """
 
     epoch_seconds: int = 600
@@ -99,8 +100,8 @@ def settling(accounts: float, named: float, world: AuditWorld, costs: AuditCosts
     """Return the load of an epoch's settlement, which every design has.
 
     Args:
-        accounts: that were ever paid, each in three trees.
-        named: accounts in each tally.
+        accounts: number of accounts that were ever paid, each in three trees.
+        named: number of accounts in each tally.
     """
     bits = 8 * named * costs.entry_bytes * world.auditors / world.epoch_seconds
     return AuditorLoad(bits, 3 * accounts * costs.tree_ms / 1e3 / world.epoch_seconds)
@@ -118,7 +119,7 @@ def committee(accounts: int, members: int, world: AuditWorld, costs: AuditCosts)
 
 
 def sampling(accounts: int, samples: int, world: AuditWorld, costs: AuditCosts) -> AuditorLoad:
-    """Return the load where auditors pull so many groups of each drawn account.
+    """Return the load if auditors pull so many groups of each drawn account.
 
     Every commitment is received before the draw, and its signature verified.
     """
@@ -133,7 +134,7 @@ def sampling(accounts: int, samples: int, world: AuditWorld, costs: AuditCosts) 
 
 
 def lot_size(accounts: int, samples: int, world: AuditWorld) -> int:
-    """Return D, a power of two: one account in D is drawn, so that the samples are within the most groups."""
+    """Return D, a power of two: one account in D is drawn, so that samples do not exceed ``most_groups``."""
     return 1 << max(0, math.ceil(math.log2(accounts * samples / world.most_groups)))
 
 

@@ -1,4 +1,4 @@
-"""How often the number of islands changes where it counts drawn accounts, each D times.
+"""How often the number of islands changes if it is derived from drawn accounts, each counted D times.
 
 ``python -m sapo_client.lab.audits.island_changes`` prints the table.
 """
@@ -15,15 +15,15 @@ from sapo_protocol.terms.islands import IslandTerms
 
 EPOCHS = 2_000
 FOUNDED = IslandTerms(most_accounts=64, least_accounts=24, period_epochs=144, most_islands=1024)
-"""As `sapo swarm deploy --islands follow` founds a swarm of ten-minute epochs."""
+"""Terms of a swarm with ten-minute epochs founded by `sapo swarm deploy --islands follow`."""
 
 
 def changes(
     terms: IslandTerms, accounts: int, one_in: int, rng: np.random.Generator, *, epochs: int = EPOCHS
 ) -> float:
-    """Return the share of epochs in which the number of islands changes, in a swarm that stays as it is.
+    """Return the share of epochs in which the number of islands changes, in a swarm of constant size.
 
-    Every account is paid whenever it is drawn; an epoch in which none is drawn is not posted.
+    Every drawn account is paid; an epoch without a drawn account is not posted.
     """
     drawn = rng.binomial(accounts, 1 / one_in, size=epochs + PAID_EPOCHS)
     counts = [
@@ -34,7 +34,7 @@ def changes(
 
 
 def table(seed: int = 0, epochs: int = EPOCHS) -> Iterable[str]:
-    """Yield the lines of the table, in Markdown: changes in a hundred epochs."""
+    """Yield the lines of the table, in Markdown: number of changes per hundred epochs."""
     draws = (1, 4, 16, 32)
     yield "| accounts | " + " | ".join(f"D = {one_in}" for one_in in draws) + " |"
     yield "| --- |" + " --- |" * len(draws)

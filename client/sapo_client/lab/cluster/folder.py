@@ -15,8 +15,8 @@ class Changes:
     """Changes of one round in the folder of a run.
 
     Attributes:
-        appended: what follows in files that only grow, with the length before.
-        written: the other files that are new or different.
+        appended: new bytes of append-only files, with the previous length.
+        written: all other new or changed files.
         removed: files that were removed.
     """
 
@@ -25,7 +25,7 @@ class Changes:
     removed: tuple[str, ...]
 
     def apply(self, root: Path) -> None:
-        """Make the changes in a copy of the folder; journals first: no checkpoint may be ahead of them."""
+        """Apply the changes to a copy of the folder; journals first: no checkpoint may be ahead of them."""
         for name, (offset, data) in self.appended.items():
             path = root / name
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -47,8 +47,8 @@ class FolderWatch:
     """Finds the changes in a folder since the last call.
 
     Args:
-        root: of the experiment.
-        folder: of the run, below it.
+        root: folder of the experiment.
+        folder: folder of the run inside it.
     """
 
     def __init__(self, root: Path, folder: Path) -> None:
@@ -58,7 +58,7 @@ class FolderWatch:
         self.changes()
 
     def changes(self) -> Changes:
-        """Return what has changed since the last call."""
+        """Return the changes since the last call."""
         appended: dict[str, tuple[int, bytes]] = {}
         written: dict[str, bytes] = {}
         found = {str(path.relative_to(self._root)): path for path in files_of(self._folder)}
@@ -82,7 +82,7 @@ class FolderWatch:
 
 
 def files_of(folder: Path) -> list[Path]:
-    """Return the files of a run, without those that are being written and without its lock."""
+    """Return the files of a run, without incomplete files and its lock."""
     paths = sorted(folder.rglob("*"))
     return [path for path in paths if path.is_file() and path.name != "lock" and ".writing" not in str(path)]
 

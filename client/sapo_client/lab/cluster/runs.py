@@ -1,10 +1,10 @@
-"""Runs of an experiment on a Ray cluster: the same workers as here, on other machines.
+"""Runs of an experiment on a Ray cluster: the same workers as for local runs, on other machines.
 
-A machine of the cluster gets what the experiment's folder holds of a run, executes it with a worker of its
-own, and sends back after each round what has changed. So the folder here is always as it would be if the run
-were executed here, and the same command resumes a killed experiment, with a cluster or without one. The
-machines share no disk. ``ray`` is an extra (``pip install sapo-swarm[ray]``), and every machine needs this
-release of ``sapo-swarm``.
+A machine of the cluster receives the run's files, executes the run with its own worker, and sends the changed
+files back after each round. So the local folder is always the same as if the run were executed locally, and
+the same command resumes a killed experiment, with or without a cluster. The machines need no shared disk.
+``ray`` is an extra (``pip install sapo-swarm[ray]``), and every machine needs this release of
+``sapo-swarm``.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ def conduct_on_cluster(
     """Execute the unfinished runs on a Ray cluster.
 
     Args:
-        store: of the experiment, on this machine.
-        runs: all of them.
-        progress: takes a run and its number of finished rounds.
-        address: of the cluster, as in ``ray start``; ``local`` starts one on this machine.
-        jobs: runs at a time; None: one per processor core of the cluster.
+        store: folder of the experiment on this machine.
+        runs: all runs of the experiment.
+        progress: called with a run and its number of finished rounds.
+        address: address of the cluster, as in ``ray start``; ``local`` starts one on this machine.
+        jobs: maximum number of concurrent runs; None: one per processor core of the cluster.
 
     Raises:
         SapoError: the cluster cannot be reached, or a run fails; results of finished runs are kept.
@@ -58,15 +58,15 @@ def conduct_on_cluster(
         with ThreadPoolExecutor(count) as threads:
             raise_first([threads.submit(_serve, ray, store, waiting, progress) for _ in range(count)])
     finally:
-        ray.shutdown()  # which ends what still runs there
+        ray.shutdown()  # also ends the runs there
 
 
 def execute(files: Files, folder: str, request: Mapping[str, Any], here: Mapping[str, str]) -> Iterator[Any]:
     """Execute a run on a machine of the cluster; yield a worker's replies, each with ``Changes``.
 
     Args:
-        files: of the experiment, as far as the run needs them.
-        folder: of the run, below the experiment's.
+        files: files of the experiment that the run needs.
+        folder: folder of the run inside the experiment's.
         request: arm and seed.
         here: versions on the machine that started the experiment.
     """
@@ -96,7 +96,7 @@ def execute(files: Files, folder: str, request: Mapping[str, Any], here: Mapping
 
 
 def _changes(process: subprocess.Popen[str], watch: FolderWatch) -> Changes:
-    """Return what has changed; the worker stands still meanwhile, so that no checkpoint is half removed."""
+    """Return the changes; the worker is stopped meanwhile, so that no checkpoint is partly removed."""
     process.send_signal(signal.SIGSTOP)
     try:
         return watch.changes()
@@ -105,13 +105,13 @@ def _changes(process: subprocess.Popen[str], watch: FolderWatch) -> Changes:
 
 
 def _serve(ray: Any, store: ExperimentStore, waiting: SimpleQueue[Run], progress: Progress) -> None:
-    """Have runs executed, one after another, until none is waiting."""
+    """Execute runs on the cluster, one after another, until none is waiting."""
     while (run := next_run(waiting)) is not None:
         _follow(ray, store, run, lambda rounds, run=run: progress(run, rounds))  # type: ignore[misc]
 
 
 def _follow(ray: Any, store: ExperimentStore, run: Run, progress: Callable[[int], None]) -> None:
-    """Have one run executed, and apply its changes here."""
+    """Execute one run on the cluster, and apply its changes to the local folder."""
     gpus = 1 if run.plan.device == "cuda" else 0
     task = ray.remote(num_cpus=1, num_gpus=gpus, num_returns="streaming", max_retries=0)(execute)
     request = {"arm": run.arm.name, "seed": run.seed}

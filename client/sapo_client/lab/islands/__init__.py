@@ -1,1 +1,1 @@
-"""How fast what one island learns reaches the others."""
+"""Experiment: how fast a skill known on one island reaches the others."""

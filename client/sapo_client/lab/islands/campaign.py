@@ -1,8 +1,9 @@
-"""`sapo lab islands`: how fast what one island knows reaches the others, against two controls.
+"""`sapo lab islands`: how fast a skill known on one island reaches the others, compared with two controls.
 
-One folder per experiment of `lab.store`. All of them have the same starts, families and seeds. The controls
-are one topic, on which everybody hears everybody, and islands between which all links are cut, so that a
-visit brings nothing. Islands that are visited and those that are not also share keys and tasks.
+Each experiment has one folder of `lab.store`. All experiments have the same initial models, families and
+seeds. The controls are a single topic, on which all agents receive all messages, and islands between which
+all links are cut, so that visits have no effect. Islands with and without visits also have the same keys and
+tasks.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from pathlib import Path
 from typing import Final
 
 from sapo_client.lab.arms import ARMS, Arm
-from sapo_client.lab.campaign import Progress, conduct, raise_first
+from sapo_client.lab.campaign import Progress, execute_runs, raise_first
 from sapo_client.lab.plan import ExperimentPlan, Run
 from sapo_client.lab.simulate import manifest_of
 from sapo_client.lab.store import ExperimentStore
 
 HIDDEN: Final = "binary_matrix"
-"""The family that the first island alone knows: the one that is learnt in fewest steps."""
+"""The family that only the first island knows; it is learnt in the fewest steps."""
 
 KNOWN: Final = "fraction_simplification"
 """The family that all agents know."""
@@ -46,7 +47,7 @@ PLAN: Final = ExperimentPlan(
     islands=8,
     period_epochs=8,
 )
-"""One agent on each island answers as many tasks as four accounts would; a visit lasts sixteen rounds."""
+"""Each island has one agent, which answers as many tasks as four accounts; a visit lasts sixteen rounds."""
 
 VISITED: Final = "visited"
 ONE_TOPIC: Final = "one-topic"
@@ -57,14 +58,14 @@ ARM: Final = ARMS["imitate"]
 
 @dataclass(frozen=True, slots=True)
 class IslandCampaign:
-    """The same agents on islands, on one topic, and on islands that nobody visits.
+    """The same agents on islands with visits, on one topic, and on islands without visits.
 
     Attributes:
         root: folder of all experiments.
-        plan: of islands that are visited.
-        seeds: of each experiment.
-        hidden: the family that the first island's teachers alone know.
-        arm: of all runs.
+        plan: plan of the islands with visits.
+        seeds: seeds of each experiment.
+        hidden: the family that only the first island's teachers know.
+        arm: arm of all runs.
     """
 
     root: Path
@@ -91,22 +92,22 @@ class IslandCampaign:
             yield self.store(name), [Run(plan, self.arm, seed) for seed in self.seeds]
 
     def create(self) -> None:
-        """Create the folders of all experiments, or open them again.
+        """Create the folders of all experiments, or open existing ones.
 
         Raises:
-            SapoError: one of them holds an experiment with another plan.
+            SapoError: one of them contains an experiment with another plan.
         """
         for store, runs in self.runs():
             store.create(runs[0].plan, partial(manifest_of, runs[0].plan))
 
-    def conduct(self, jobs: int, progress: Progress) -> None:
+    def execute_runs(self, jobs: int, progress: Progress) -> None:
         """Execute the unfinished runs.
 
         Raises:
-            SapoError: one of them fails, or a folder holds an experiment with another plan.
+            SapoError: one of them fails, or a folder contains an experiment with another plan.
         """
         self.create()
         experiments = list(self.runs())
         each = max(1, jobs // len(experiments))
         with ThreadPoolExecutor(max(1, min(jobs, len(experiments)))) as threads:
-            raise_first([threads.submit(conduct, *one, each, progress) for one in experiments])
+            raise_first([threads.submit(execute_runs, *one, each, progress) for one in experiments])

@@ -1,9 +1,10 @@
-"""Keys whose accounts live where an experiment wants them, by the protocol's own rule.
+"""Keys of accounts whose homes are those that an experiment needs, by the protocol's own rule.
 
-A home is drawn anew in every period, and a key that exists before a beacon cannot choose it. In a swarm
-without a chain all beacons follow from the manifest, so keys are tried until one has the wanted home in every
-period of the run. What a node visits follows from its node key, which is not chosen. So homes stay and visits
-change, and what travels between islands travels by visits: accounts that move carry what they know besides.
+A home is drawn again in every period, and a key that exists before a beacon cannot choose it. In a swarm
+without a chain all beacons are derived from the manifest, so keys are tried until one has the required home
+in every period of the run. A node's visits are derived from its node key, which is not chosen. So homes are
+constant and visits change, and text reaches another island only through visits; in a real swarm accounts that
+move also take their skills with them.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from sapo_protocol.terms.islands import IslandTerms
 
 
 def islands_of(plan: ExperimentPlan) -> IslandTerms | None:
-    """Return the terms of a plan's islands; None in an undivided swarm."""
+    """Return the island terms of a plan; None for a swarm without islands."""
     if not plan.islands:
         return None
     return IslandTerms(
@@ -35,7 +36,7 @@ def islands_of(plan: ExperimentPlan) -> IslandTerms | None:
 
 
 def authors_of(run: Run, manifest: Manifest) -> tuple[AgentKeys, ...]:
-    """Return the keys of all agents, then of the teachers, each with its home in every epoch of the run."""
+    """Return the keys of all agents, then of the teachers; their homes are the same in every epoch."""
     if run.plan.islands <= 1:
         return run.authors()
     beacons = [beacon(manifest.swarm_id, epoch, b"") for epoch in range(last_epoch(run.plan) + 1)]
@@ -44,10 +45,10 @@ def authors_of(run: Run, manifest: Manifest) -> tuple[AgentKeys, ...]:
 
 
 def last_epoch(plan: ExperimentPlan) -> int:
-    """Return the epoch in which the last round ends of an agent that rehearses nothing.
+    """Return the epoch in which the last round of an agent that rehearses nothing ends.
 
-    A round with rehearsed answers takes a virtual second more, so the last rounds of who learns are later, in
-    one or two epochs whose homes were not looked at.
+    A round with rehearsed answers takes one virtual second more, so the last rounds of an agent that learns
+    are later, in one or two epochs whose homes were not checked.
     """
     return ceil((INTRODUCTION_SECONDS / ROUND_SECONDS + plan.rounds) / plan.rounds_per_epoch)
 
@@ -64,7 +65,7 @@ def _settled(run: Run, manifest: Manifest, beacons: list[Digest], number: int) -
 def _homes(
     plan: ExperimentPlan, manifest: Manifest, beacons: list[Digest], account: Account
 ) -> Iterator[int]:
-    """Yield the homes of an account, each once."""
+    """Yield the different homes of an account."""
     drawn = (
         drawing_epoch(manifest.swarm_id, account, epoch, plan.period_epochs) for epoch in range(len(beacons))
     )

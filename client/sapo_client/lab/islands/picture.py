@@ -1,4 +1,4 @@
-"""The picture of what one island learns: how fast the others do, and what each of them heard by then."""
+"""The plot of the islands' experiment: learning curves, and the islands whose groups each agent received."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ Places = Sequence[tuple[int, float]]
 
 @dataclass(frozen=True, slots=True)
 class IslandLine:
-    """When the agent of one island heard those who know the family.
+    """Rounds in which the agent of one island received groups of agents that know the family.
 
     Attributes:
-        first_hand: rounds in which it heard the first island.
-        second_hand: rounds in which it heard another island whose agent had learnt the family.
-        reached: round after which it had learnt it; None if it never had.
+        first_hand: rounds in which it was subscribed to the first island.
+        second_hand: rounds in which it was subscribed to another island whose agent had learnt the family.
+        reached: round after which it had learnt the family; None if it never had.
     """
 
     island: int
@@ -50,16 +50,16 @@ def draw_islands(
     says: str,
     path: Path,
 ) -> None:
-    """Draw success by round in every experiment, and what each visited island's agent heard.
+    """Draw success by round in every experiment, and the islands to which each agent was subscribed.
 
     Args:
-        curves: by experiment, run and agent.
-        lines: of one run of the visited islands.
+        curves: curves by experiment, run and agent.
+        lines: lines of one run of the islands with visits.
         level: success from which the family counts as learnt.
-        says: what lines and marks are.
+        says: explanation of lines and marks.
 
     Raises:
-        SapoError: the extra that draws is missing.
+        SapoError: matplotlib is not installed.
     """
     extras.require(extras.LAB)
     with drawing() as pyplot:
@@ -99,14 +99,14 @@ def _heard(axes: Any, lines: Sequence[IslandLine]) -> None:
 
 
 def _explain(axes: Any) -> None:
-    """Put the marks of the other panel among the entries of this one's legend."""
+    """Add the marks of the other panel to the legend of this one."""
     axes.fill_between([], [], [], **FIRST_HAND, label="heard island 0")
     axes.fill_between([], [], [], **SECOND_HAND, label="heard another that had learnt it")
     axes.plot([], [], **LEARNT, label="had learnt it")
 
 
 def _bars(axes: Any, place: float, rounds: Sequence[int], look: Mapping[str, str]) -> None:
-    """Draw a bar for every stretch of rounds without a gap."""
+    """Draw a bar for every sequence of consecutive rounds."""
     for _, stretch in groupby(enumerate(rounds), key=lambda pair: pair[1] - pair[0]):
         numbers = [number for _, number in stretch]
         width = numbers[-1] - numbers[0] + 1

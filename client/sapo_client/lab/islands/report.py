@@ -1,4 +1,4 @@
-"""The results of `sapo lab islands`: one table, one picture, and the same figures as CSV."""
+"""The results of `sapo lab islands`: one table, one plot, and the same figures as CSV."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from sapo_client.learner.service import Service
 from sapo_verification.suites.catalogue import family
 
 ENOUGH: Final = 0.6
-"""Share of the specialists' level from which a family counts as learnt."""
+"""Share of the specialists' success from which a family counts as learnt."""
 
 
 @dataclass(frozen=True, slots=True)
 class IslandLearner:
-    """What the agent of one island learnt of the hidden family in one run.
+    """Learning of the hidden family by the agent of one island in one run.
 
     Attributes:
-        heard: first round in which a group from the first island arrived; None if none did.
+        heard: first round in which a group from the first island arrived; None if none arrived.
         reached: first evaluated round in which it had learnt the family; None if it never had.
-        direct: texts of the family that it was shown until then, made on the first island.
-        relayed: the same, made on other islands.
+        direct: number of texts of the family shown to it until then that were written on the first island.
+        relayed: the same for texts written on other islands.
         last: held-out pass@1 in the family after the last round.
-        groups: of others that arrived per round.
+        groups: mean number of others' groups received per round.
         seconds: processor seconds of its learner.
     """
 
@@ -52,7 +52,7 @@ class IslandLearner:
 
     @property
     def way(self) -> str:
-        """How the family came to it."""
+        """From which islands it learnt the family."""
         if self.reached is None:
             return "not learnt"
         if not self.direct:
@@ -61,7 +61,7 @@ class IslandLearner:
 
 
 class IslandResults:
-    """The runs of a campaign, as far as they are, compared.
+    """Comparison of the runs of a campaign, including unfinished ones.
 
     Raises:
         SapoError: no run has finished its first round.
@@ -103,11 +103,11 @@ class IslandResults:
         ]
 
     def others(self, name: str) -> list[IslandLearner]:
-        """Return the agents of an experiment that do not live on the first island."""
+        """Return the agents of an experiment whose home is not the first island."""
         return [each for each in self.learners if each.experiment == name and each.island]
 
     def carrying(self, rows: Sequence[CurvePoint]) -> list[IslandLine]:
-        """Return the lines of the visited islands' picture, of one run."""
+        """Return the lines of one run of the islands with visits, for the plot."""
         plan, reached = self.campaign.plan, {}
         for agent in range(plan.agents):
             reached[agent] = self._reached([row for row in rows if row.agent == agent])
@@ -123,7 +123,7 @@ class IslandResults:
         ]
 
     def _knowing(self, row: CurvePoint, reached: Mapping[int, int | None]) -> set[int]:
-        """Return the other islands whose agent had learnt the family before a round."""
+        """Return the other islands whose agents had learnt the family before a round."""
         home_of = self.campaign.plan.home_of
         known = {home_of(agent) for agent, when in reached.items() if when is not None and when < row.round}
         return known - {0, home_of(row.agent)}
@@ -186,7 +186,7 @@ def write_islands(campaign: IslandCampaign) -> Path:
 
 
 def _by_agent(curve: Curve, campaign: IslandCampaign) -> list[list[tuple[int, float]]]:
-    """Return round and held-out pass@1 in the hidden family of each agent beyond the first island."""
+    """Return round and held-out pass@1 in the hidden family, for each agent outside the first island."""
     return [
         [
             (row.round, row.held_out[campaign.hidden])
@@ -205,12 +205,12 @@ COLUMNS: Final = (
 
 
 def summary(results: IslandResults) -> list[tuple[str, ...]]:
-    """Return a row of the table for each experiment, over the agents beyond the first island."""
+    """Return a table row for each experiment, over the agents outside the first island."""
     return [(name, _rounds(curves), *_row(results.others(name))) for name, curves in results.curves.items()]
 
 
 def _rounds(curves: Sequence[Curve]) -> str:
-    """Return after how many rounds an experiment's runs are, if they are not whole, of how many."""
+    """Return the number of rounds of an experiment's runs, and of how many if they are unfinished."""
     done, planned = min(curve.rows[-1].round for curve in curves), curves[0].run.plan.rounds
     return str(done) if done == planned else f"{done} of {planned}"
 

@@ -1,1 +1,1 @@
-"""A swarm of table policies whose levels follow it, and who tries to move them."""
+"""Simulation of difficulty ladders that follow a swarm of table policies, and of attacks on them."""

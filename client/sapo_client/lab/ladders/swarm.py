@@ -1,11 +1,12 @@
-"""Simulation of a swarm whose levels follow it: what it is paid, what it learns, and who can move its ladder.
+"""Simulation of a swarm whose difficulty follows its success: pay, learning, and attacks on the ladder.
 
 Only the policies are modelled, each by one number, its skill. Everything else is the network's own code: an
 engine admits and verifies every rollout, its count becomes the auditors' tallies, and these are settled to
 shares and to the next record, which is in force two epochs later, as on a chain with short windows.
 
 A policy is right with the probability ``1 / (1 + exp(-GAIN * (skill - difficulty)))``. The difficulty of an
-item is its level, from 0 on, and some noise. Skill grows by what groups with right and wrong answers teach.
+item is its level, from 0 on, plus noise. Skill grows with the share of groups that have right and wrong
+answers.
 """
 
 from __future__ import annotations
@@ -41,11 +42,11 @@ GAIN: Final = 3.0
 NOISE: Final = 0.6
 """Standard deviation of an item's difficulty, in levels."""
 
-LESSON: Final = 0.6
-"""Levels that a policy gains in an epoch in which all of its groups teach."""
+SKILL_PER_EPOCH: Final = 0.6
+"""Skill in levels that a policy gains in an epoch in which all of its groups have right and wrong answers."""
 
 FIRST_SKILL: Final = -0.35
-"""About three of ten answers at the lowest level are right, as in the swarm that the README shows."""
+"""Initial skill: about three of ten answers at the lowest level are right, as in the README's swarm."""
 
 COMPLETIONS: Final = 8
 LEVELS: Final = 5
@@ -55,18 +56,18 @@ _BUDGET: Final = 2**31
 _RIGHT, _WRONG = b"1", b"0"
 
 
-class Conduct(Enum):
+class AnswerBehaviour(Enum):
     """How an account answers."""
 
     HONEST = "as well as it can"
     WRONG = "always wrong"
     RIGHT = "always right"
     MIXED = "one wrong answer in every group"
-    HIDDEN = "wrong in a quarter of its groups, so that its part of wrong ones is not far from others'"
+    HIDDEN = "wrong in a quarter of its groups, so that its share of wrong groups is close to others'"
 
 
 class CountLie(Enum):
-    """What a lying auditor says of all groups."""
+    """Outcome that a lying auditor reports for all groups."""
 
     WRONG = "all wrong"
     RIGHT = "all right"
@@ -74,19 +75,19 @@ class CountLie(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LadderPlan:
-    """One simulation.
+    """Settings of a simulation.
 
     Attributes:
-        conduct: of the dishonest accounts.
-        liars: auditors of four that lie about how groups came out.
-        follows: whether levels follow the swarm; otherwise all tasks are of the lowest level and mixed groups
-            alone are paid, as without ladders.
-        rollouts: of an account in an epoch.
+        behaviour: behaviour of the dishonest accounts.
+        liars: number of the four auditors that report false outcomes.
+        follows: whether levels follow the swarm; otherwise all tasks have the lowest level and only groups
+            with right and wrong answers are paid, as without ladders.
+        rollouts: number of rollouts of an account in an epoch.
     """
 
     honest: int = 3
     dishonest: int = 0
-    conduct: Conduct = Conduct.HONEST
+    behaviour: AnswerBehaviour = AnswerBehaviour.HONEST
     liars: int = 0
     lie: CountLie = CountLie.WRONG
     follows: bool = True
@@ -97,15 +98,15 @@ class LadderPlan:
 
 @dataclass(frozen=True, slots=True)
 class LadderEpoch:
-    """What became of an epoch.
+    """Results of an epoch.
 
     Attributes:
-        position: of the ladder in the epoch, in levels.
-        mixed: part of the honest accounts' groups with right and wrong answers.
-        reward: mean of the honest accounts' answers.
-        points: of the honest accounts, all together.
-        dishonest_points: of the others.
-        hardest: probability of the honest accounts' right answer at the hardest level, after the epoch.
+        position: position of the ladder in the epoch, in levels.
+        mixed: share of the honest accounts' groups that have right and wrong answers.
+        reward: mean reward of the honest accounts' answers.
+        points: sum of the honest accounts' points.
+        dishonest_points: sum of the other accounts' points.
+        hardest: the honest accounts' mean success at the hardest level after the epoch.
     """
 
     position: float
@@ -117,7 +118,7 @@ class LadderEpoch:
 
 
 def simulate(plan: LadderPlan) -> list[LadderEpoch]:
-    """Return what became of each epoch."""
+    """Return the results of each epoch."""
     return asyncio.run(_simulate(plan))
 
 
@@ -127,7 +128,7 @@ async def _simulate(plan: LadderPlan) -> list[LadderEpoch]:
 
 
 def manifest_of(follows: bool) -> Manifest:
-    """Return the manifest of a swarm of table policies; its families' items are never derived."""
+    """Return the manifest of a swarm of table policies; no item of its families is ever derived."""
     families = tuple(_family(level) for level in range(LEVELS if follows else 1))
     return Manifest(
         name="table policies",
@@ -153,11 +154,11 @@ def _family(level: int) -> Family:
 
 
 @dataclass
-class _Player:
-    """An account with its policy."""
+class _Author:
+    """An account with its keys and its policy."""
 
     name: str
-    conduct: Conduct
+    behaviour: AnswerBehaviour
     rng: random.Random
     skill: float = FIRST_SKILL
 
@@ -171,16 +172,16 @@ class _Player:
         """Return a group of answers to an item of a level."""
         success = _success(self.skill, level + self.rng.gauss(0, NOISE))
         honest = tuple(_RIGHT if self.rng.random() < success else _WRONG for _ in range(COMPLETIONS))
-        match self.conduct:
-            case Conduct.HONEST:
+        match self.behaviour:
+            case AnswerBehaviour.HONEST:
                 return honest
-            case Conduct.WRONG:
+            case AnswerBehaviour.WRONG:
                 return (_WRONG,) * COMPLETIONS
-            case Conduct.RIGHT:
+            case AnswerBehaviour.RIGHT:
                 return (_RIGHT,) * COMPLETIONS
-            case Conduct.MIXED:
+            case AnswerBehaviour.MIXED:
                 return (_WRONG, *(_RIGHT,) * (COMPLETIONS - 1))
-            case Conduct.HIDDEN:
+            case AnswerBehaviour.HIDDEN:
                 return honest if self.rng.random() < 0.75 else (_WRONG,) * COMPLETIONS
 
 
@@ -189,26 +190,26 @@ def _success(skill: float, difficulty: float) -> float:
 
 
 def hardest(skill: float) -> float:
-    """Return the probability of a right answer at the hardest level, over items."""
+    """Return the mean probability of a right answer over items of the hardest level."""
     rng = random.Random(0)
     return sum(_success(skill, LEVELS - 1 + rng.gauss(0, NOISE)) for _ in range(400)) / 400
 
 
 class _Swarm:
-    """A swarm with one engine, whose count all honest auditors have."""
+    """A swarm with one engine, whose count all honest auditors use."""
 
     def __init__(self, plan: LadderPlan) -> None:
         self._plan = plan
         self._manifest = manifest = manifest_of(plan.follows)
         self._records: list[Record] = [first_record(manifest)]
         self._cumulative: dict[Account, int] = {}
-        conducts = [Conduct.HONEST] * plan.honest + [plan.conduct] * plan.dishonest
-        self._players = [
-            _Player(f"player {number}", conduct, random.Random(f"{plan.seed}/{number}"))
-            for number, conduct in enumerate(conducts)
+        behaviours = [AnswerBehaviour.HONEST] * plan.honest + [plan.behaviour] * plan.dishonest
+        self._authors = [
+            _Author(f"player {number}", behaviour, random.Random(f"{plan.seed}/{number}"))
+            for number, behaviour in enumerate(behaviours)
         ]
-        self._honest = self._players[: plan.honest]
-        auditor = _Player("auditor", Conduct.HONEST, random.Random(0))
+        self._honest = self._authors[: plan.honest]
+        auditor = _Author("auditor", AnswerBehaviour.HONEST, random.Random(0))
         self._auditor = auditor
         self._engine = Engine(
             manifest,
@@ -219,50 +220,50 @@ class _Swarm:
             key=bytes(32),
             record_of=self._in_force,
         )
-        for player in self._players:
-            self._introduce(player)
+        for author in self._authors:
+            self._introduce(author)
 
     def _in_force(self, epoch: int) -> Record:
         return self._records[max(0, epoch + 1 - _LAG_EPOCHS)]
 
-    def _introduce(self, player: _Player) -> None:
+    def _introduce(self, author: _Author) -> None:
         manifest, end = self._manifest, self._plan.epochs * _EPOCH_SECONDS
-        binding = NodeBinding(player.node, manifest.swarm_id, 0, end)
-        envelope = issue_certificate(player.seed, player.secret, binding, manifest.binding_domain)
+        binding = NodeBinding(author.node, manifest.swarm_id, 0, end)
+        envelope = issue_certificate(author.seed, author.secret, binding, manifest.binding_domain)
         self._engine.receive(certificates_topic(manifest.swarm_id), envelope.to_bytes(), 0.0)
 
     async def play(self, epoch: int) -> LadderEpoch:
-        """Play an epoch: rollouts, their verification, tallies, settlement, learning."""
-        groups = {player.account: await self._rollouts(player, epoch) for player in self._players}
+        """Simulate an epoch: rollouts, their verification, tallies, settlement, learning."""
+        groups = {author.account: await self._rollouts(author, epoch) for author in self._authors}
         earned = self._settle(epoch)
-        for player in self._players:  # those that do not answer as well as they can learn nothing they show
-            mixed = sum(0 < right < COMPLETIONS for right in groups[player.account])
-            player.skill += LESSON * mixed / self._plan.rollouts
-        rights = [right for player in self._honest for right in groups[player.account]]
-        paid = {player.account: earned.get(player.account, 0) for player in self._players}
-        points = sum(paid[player.account] for player in self._honest)
+        for author in self._authors:  # dishonest accounts may learn too, but their answers do not show it
+            mixed = sum(0 < right < COMPLETIONS for right in groups[author.account])
+            author.skill += SKILL_PER_EPOCH * mixed / self._plan.rollouts
+        rights = [right for author in self._honest for right in groups[author.account]]
+        paid = {author.account: earned.get(author.account, 0) for author in self._authors}
+        points = sum(paid[author.account] for author in self._honest)
         return LadderEpoch(
             position=self._position(epoch),
             mixed=sum(0 < right < COMPLETIONS for right in rights) / len(rights),
             reward=sum(rights) / len(rights) / COMPLETIONS,
             points=points,
             dishonest_points=sum(paid.values()) - points,
-            hardest=sum(hardest(player.skill) for player in self._honest) / len(self._honest),
+            hardest=sum(hardest(author.skill) for author in self._honest) / len(self._honest),
         )
 
     def _position(self, epoch: int) -> float:
         record = self._in_force(epoch)
         return sum(level * row.weight for level, row in enumerate(record)) / 1000
 
-    async def _rollouts(self, player: _Player, epoch: int) -> list[int]:
-        """Let an account answer its slots; return the right answers of each group."""
+    async def _rollouts(self, author: _Author, epoch: int) -> list[int]:
+        """Let an account answer its slots; return the number of right answers of each group."""
         now, rights = epoch_start_seconds(self._manifest, epoch) + 1.0, []
         for slot in range(self._plan.rollouts):
-            [level] = self._engine.levels.families_of(epoch, player.account, slot)
-            answers = player.answers(level)
+            [level] = self._engine.levels.families_of(epoch, author.account, slot)
+            answers = author.answers(level)
             rights.append(answers.count(_RIGHT))
-            rollout = Rollout(player.node, player.account, epoch, slot, level, answers)
-            message = seal(Kind.ROLLOUT, self._manifest.swarm_id, rollout.to_payload(), player.seed)
+            rollout = Rollout(author.node, author.account, epoch, slot, level, answers)
+            message = seal(Kind.ROLLOUT, self._manifest.swarm_id, rollout.to_payload(), author.seed)
             await self._engine.verify(self._engine.admit_own(message.to_bytes(), now))
         return rights
 
@@ -270,7 +271,7 @@ class _Swarm:
         """Settle the tallies of the auditors; return the points of each account."""
         tallies = [self._tally(epoch, number) for number in range(4)]
         if self._plan.liars:
-            tallies = tallies[: quorum_size(4)]  # a liar proposes: its own tally and no more than it must
+            tallies = tallies[: quorum_size(4)]  # a liar proposes its own tally and as few others as possible
         cap = self._manifest.limits.points_per_epoch
         shares = settle(tallies, self._cumulative, points_per_epoch=cap, epoch_budget=_BUDGET)
         self._cumulative = {share.account: share.cumulative for share in shares}
@@ -282,7 +283,7 @@ class _Swarm:
 
     def _tally(self, epoch: int, auditor: int) -> Tally:
         engine, limits = self._engine, self._manifest.limits
-        accounts = [player.account for player in self._players]
+        accounts = [author.account for author in self._authors]
         record = engine.levels.record(epoch)
         if record is None:
             points = engine.count.points(epoch, accounts, limits.points_per_epoch)
@@ -305,42 +306,42 @@ class _Swarm:
 
 
 async def _check(_task: Task, completions: Sequence[bytes]) -> Checked:
-    """Score the answers of table policies, which say themselves whether they are right."""
+    """Score the answers of table policies, each of which states whether it is right."""
     return Checked("a task", tuple(float(completion == _RIGHT) for completion in completions))
 
 
 TEN: Final = LadderPlan(honest=7, dishonest=3, rollouts=32)
 """Three accounts of ten are dishonest."""
 
-MOVERS: Final = (
+LADDER_ATTACKS: Final = (
     ("ten honest accounts", TEN),
-    ("3 of 10 accounts always wrong", replace(TEN, conduct=Conduct.WRONG)),
-    ("3 of 10 accounts wrong in a quarter", replace(TEN, conduct=Conduct.HIDDEN)),
-    ("4 of 10 accounts always wrong", replace(TEN, honest=6, dishonest=4, conduct=Conduct.WRONG)),
-    ("3 of 10 accounts always right", replace(TEN, conduct=Conduct.RIGHT)),
-    ("3 of 10 accounts always mixed", replace(TEN, conduct=Conduct.MIXED)),
+    ("3 of 10 accounts always wrong", replace(TEN, behaviour=AnswerBehaviour.WRONG)),
+    ("3 of 10 accounts wrong in a quarter", replace(TEN, behaviour=AnswerBehaviour.HIDDEN)),
+    ("4 of 10 accounts always wrong", replace(TEN, honest=6, dishonest=4, behaviour=AnswerBehaviour.WRONG)),
+    ("3 of 10 accounts always right", replace(TEN, behaviour=AnswerBehaviour.RIGHT)),
+    ("3 of 10 accounts always mixed", replace(TEN, behaviour=AnswerBehaviour.MIXED)),
     ("1 of 4 auditors says all wrong", replace(TEN, liars=1)),
     ("1 of 4 auditors says all right", replace(TEN, liars=1, lie=CountLie.RIGHT)),
-    ("1 auditor and 3 accounts, wrong", replace(TEN, conduct=Conduct.WRONG, liars=1)),
+    ("1 auditor and 3 accounts, wrong", replace(TEN, behaviour=AnswerBehaviour.WRONG, liars=1)),
     (
         "1 auditor and 3 accounts, right",
-        replace(TEN, conduct=Conduct.RIGHT, liars=1, lie=CountLie.RIGHT),
+        replace(TEN, behaviour=AnswerBehaviour.RIGHT, liars=1, lie=CountLie.RIGHT),
     ),
     ("2 of 4 auditors say all wrong", replace(TEN, liars=2)),
 )
-"""Who tries to move the ladder, and how."""
+"""Attempts to move the ladder, by name."""
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
-    """What a mover reaches over the last half of the epochs.
+class LadderAttackResult:
+    """Effect of an attempt to move the ladder, over the last half of the epochs.
 
     Attributes:
-        position: mean of the ladder, in levels.
-        mixed: mean of the honest accounts' groups with right and wrong answers.
-        points: of one honest account in an epoch.
-        dishonest_points: of one dishonest account in an epoch.
-        hardest: see ``LadderEpoch``, at the end.
+        position: mean position of the ladder, in levels.
+        mixed: mean share of the honest accounts' groups that have right and wrong answers.
+        points: points of one honest account in an epoch.
+        dishonest_points: points of one dishonest account in an epoch.
+        hardest: see ``LadderEpoch``, after the last epoch.
     """
 
     name: str
@@ -351,12 +352,12 @@ class Moved:
     hardest: float
 
 
-def moved(name: str, plan: LadderPlan, *, seed: int = 0, epochs: int = 16) -> Moved:
-    """Return what a mover reaches."""
+def attack_result(name: str, plan: LadderPlan, *, seed: int = 0, epochs: int = 16) -> LadderAttackResult:
+    """Return the effect of an attempt to move the ladder."""
     played = simulate(replace(plan, seed=seed, epochs=epochs))
     late = played[len(played) // 2 :]
     honest, others = (sum(each.points for each in late), sum(each.dishonest_points for each in late))
-    return Moved(
+    return LadderAttackResult(
         name,
         position=fmean(each.position for each in late),
         mixed=fmean(each.mixed for each in late),

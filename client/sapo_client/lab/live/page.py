@@ -1,7 +1,6 @@
-"""The page over an experiment's arms: finished runs, and those that are under way.
+"""The live page of an experiment's arms, with finished and running runs.
 
-It reads the experiment's folder alone: the curves of finished runs, and the journals of the others as they
-grow.
+It reads only the experiment's folder: the curves of finished runs, and the growing journals of the others.
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ ARMS_VIEW = "swarm"
 
 @dataclass(slots=True)
 class RowTail:
-    """The rows of a file that grows by lines; only new lines are read."""
+    """The rows of a growing file; only new lines are read."""
 
     path: Path
     rows: list[Mapping[str, Any]] = field(default_factory=list)
     _offset: int = 0
 
     def read(self) -> Sequence[Mapping[str, Any]]:
-        """Return all rows so far; a file that became shorter is read anew."""
+        """Return all rows so far; a file that became shorter is read from its beginning."""
         if self.path.stat().st_size < self._offset:
             self.rows, self._offset = [], 0
         with self.path.open("rb") as stream:
@@ -60,7 +59,7 @@ class ExperimentPage:
         self._tails: dict[Path, RowTail] = {}
 
     def nodes(self) -> JSON:
-        """Return what the page shows: arms by round, and no node."""
+        """Return the data of the page: arms by round, and no node."""
         return {
             "title": self._root.name,
             "swarm": True,

@@ -1,1 +1,1 @@
-"""Auditors with strategies on the real contracts: what one of four, or three, can do to a ledger."""
+"""Simulation of dishonest auditors on the real contracts: effects of one to three of four on a ledger."""

@@ -1,4 +1,4 @@
-"""The contracts on an embedded chain, with a clock of their own, as a simulation sees them."""
+"""The contracts on an embedded chain with its own clock, for simulations."""
 
 from __future__ import annotations
 
@@ -65,13 +65,13 @@ class Actor:
 FOUNDER: Final = Actor("founder")
 
 
-class StagedChain:
+class SimulatedChain:
     """A chain with a swarm's contracts.
 
     Attributes:
-        now_seconds: its time, which the simulation moves on.
-        deployment: where the contracts are.
-        refusals: how often contracts refused a transaction, by the name of their error.
+        now_seconds: its time, which the simulation advances.
+        deployment: addresses of the contracts.
+        refusals: number of reverted transactions, by the name of the error.
     """
 
     def __init__(self, url: str, clock: list[float], terms: LedgerTerms, actors: Sequence[Actor]) -> None:
@@ -105,13 +105,13 @@ class StagedChain:
 
     @property
     def gate(self) -> AccountBond:
-        """The contract of the accounts' bonds; only in a swarm that was founded with one."""
+        """The contract of the accounts' bonds; only in a swarm with a bond gate."""
         if self.deployment.account_bond is None:
             raise LookupError("this swarm was founded without a gate")
         return AccountBond(self.rpc, self.deployment.account_bond)
 
     def state(self) -> ChainState:
-        """Return what the chain holds now; read again after every transaction."""
+        """Return the chain's current state; it is read again after every transaction."""
         if self._state is None:
             last, live = self._history.last(), self.ledger.live()
             bonded = [a for a in self._terms.auditors if self.vault.bonded(a) >= self._terms.auditor_bond]
@@ -126,11 +126,11 @@ class StagedChain:
         return self._state
 
     def live(self) -> EpochRecord | None:
-        """Return the posting that can still be challenged, if there is one."""
+        """Return the posting that can still be challenged; None without one."""
         return self.ledger.live()
 
     def send(self, sender: Account, to: Account, data: bytes) -> bool:
-        """Send a transaction; return whether the contract took it."""
+        """Send a transaction; return whether it succeeded."""
         self._state = None  # whoever is refused looks again, too
         try:
             self._senders[sender].send(self.rpc, tx.Call(to, data))
@@ -141,7 +141,7 @@ class StagedChain:
         return True
 
     def gas(self, sender: Account) -> int:
-        """Return the gas of all transactions that a sender's contracts took."""
+        """Return the gas used by all successful transactions of a sender."""
         return sum(receipt.gas_used for _, receipt in self._senders[sender].done)
 
     def post(self, sender: Account, postable: Postable) -> bool:
@@ -154,18 +154,18 @@ class StagedChain:
         return self.send(sender, self.ledger.address, self.ledger.finalise())
 
     def finalise_in_time(self, sender: Account) -> None:
-        """Make the live posting final if its window is over and no question about it is open."""
+        """Make the live posting final if its challenge window is over and no question about it is open."""
         live = self.live()
         if live is not None and self.now_seconds >= live.posted_at_seconds + CHALLENGE_SECONDS:
             self.finalise(sender)
 
     def challenge(self, sender: Account, proof: FraudProof) -> bool:
-        """Hand in a proof against a posting or an auditor, after what it needs recorded."""
+        """Submit a proof against a posting or an auditor, after the values that it needs are recorded."""
         steps = [*map(self.verifier.record, proof.recordings()), self.verifier.prove(proof)]
         return all(self.send(sender, self.verifier.address, data) for data in steps)
 
     def ask(self, asker: Account, live: EpochRecord) -> bool:
-        """Ask for the asker's own leaves in the live posting, unless somebody has."""
+        """Ask for the asker's own leaves in the live posting, unless this question is open already."""
         if asker in self.questions(live):
             return False
         bond = self.verifier.question_bond()
@@ -174,20 +174,20 @@ class StagedChain:
         ) and self.send(asker, self.verifier.address, self.verifier.ask(asker))
 
     def reject_hidden(self, account: Account) -> bool:
-        """Reject the live posting because nobody has shown an account's leaves."""
+        """Reject the live posting because a question about an account's leaves was not answered."""
         return self.send(FOUNDER.account, self.verifier.address, self.verifier.prove_hidden(account))
 
     def questions(self, live: EpochRecord) -> dict[Account, int]:
-        """Return when the questions about a posting that wait for an answer end, by account."""
+        """Return the deadlines of the open questions about a posting, by account."""
         name = posting_name(self.ledger.digest(live.root), live.posted_at_seconds)
         return {account: each.deadline_seconds for account, each in self.verifier.questions(name).items()}
 
     def enrol(self, account: Account) -> None:
-        """Let an account claim what it earns from now on, as a registration does."""
+        """Enrol an account for claims, as a registration does."""
         self.send(FOUNDER.account, self.distributor.address, self.distributor.enrol(account))
 
     def claim(self, account: Account, entries: Entries) -> bool:
-        """Claim for an account what a final cumulative tree gives it."""
+        """Claim an account's points in a final cumulative tree."""
         place = merkle.sum_place(entries, account)
         if place.holder != account:
             return False
@@ -195,15 +195,15 @@ class StagedChain:
         return self.send(FOUNDER.account, self.distributor.address, data)
 
     def paid(self, account: Account) -> int:
-        """Return the points that an account was paid."""
+        """Return the points that were paid to an account."""
         return self.distributor.claimed(account)
 
     def fund(self, account: Account, tokens: int) -> None:
-        """Send tokens of the founder to an account, in the smallest unit."""
+        """Send the founder's tokens, in the smallest unit, to an account."""
         self.send(FOUNDER.account, self.token.address, self.token.transfer(account, tokens))
 
     def bond(self, account: Account, tokens: int) -> None:
-        """Bond tokens of the founder for an account behind the gate, in the smallest unit."""
+        """Bond the founder's tokens, in the smallest unit, for an account at the gate."""
         self.send(FOUNDER.account, self.token.address, self.token.approve(self.gate.address, tokens))
         self.send(FOUNDER.account, self.gate.address, self.gate.deposit(account, tokens))
 
@@ -214,29 +214,29 @@ class StagedChain:
         self.send(FOUNDER.account, self.vault.address, self.vault.deposit(account, tokens))
 
     def has_bond(self, account: Account, *, gate: bool = False) -> bool:
-        """Whether an account has anything in the vault, or behind the gate, on its way out included."""
+        """Whether an account has a bond in the vault, or at the gate, including one being withdrawn."""
         stake = (self.gate if gate else self.vault).stake(account)
         return stake.bonded + stake.exiting > 0
 
     def final_epochs(self) -> int:
-        """Return how many epochs are final."""
+        """Return the number of final epochs."""
         return len(self._history.recent(self.ledger.next_epoch()))
 
     def leave(self, auditor: Account) -> None:
-        """Ask an auditor's whole bond back, in a block that the others have not seen when they next post."""
+        """Start withdrawing an auditor's whole bond, in a block that others have not read when they post."""
         seen = self.state()
         self.send(auditor, self.vault.address, self.vault.request_exit(self._terms.auditor_bond))
         self._state = seen
 
     def accuse(self, auditor: Account, account: Account, epoch: int) -> bool:
-        """Accuse an account of two contents for one slot, as an auditor."""
+        """Accuse an account of an equivocation, as an auditor."""
         proof = Digest(sha256(b"two contents").digest())
         return self.send(auditor, self.gate.address, self.gate.accuse(account, epoch, proof))
 
 
 @contextmanager
-def staged_chain(terms: LedgerTerms, actors: Sequence[Actor]) -> Iterator[StagedChain]:
-    """Yield a new chain with contracts; the actors hold coins, the founder all other tokens."""
+def simulated_chain(terms: LedgerTerms, actors: Sequence[Actor]) -> Iterator[SimulatedChain]:
+    """Yield a new chain with contracts; the actors hold coins, the founder holds all tokens."""
     clock = [float(GENESIS_SECONDS)]
     with scratch_chain([actor.account for actor in (FOUNDER, *actors)], lambda: clock[0]) as url:
-        yield StagedChain(url, clock, terms, actors)
+        yield SimulatedChain(url, clock, terms, actors)

@@ -1,4 +1,4 @@
-"""What Sybils have of the batches of honest nodes, and whether every draw keeps the caps."""
+"""Share of Sybils in the batches of honest nodes, and a check of every draw against the caps."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-from sapo_client.lab.scale.plan import Inhabitant
-from sapo_client.lab.scale.resident import Resident
+from sapo_client.lab.scale.node import SimulatedNode
+from sapo_client.lab.scale.plan import Participant
 from sapo_protocol.identifiers import Account
 from sapo_verification.reputation.origins import Network
 from sapo_verification.sampling.sampler import SamplingPolicy
 from sapo_verification.types import AdmittedRollout
 
 POLICY: Final = SamplingPolicy()
-"""What the engines of the simulation draw by: a node's defaults."""
+"""The sampling policy of the simulated engines: a node's defaults."""
 
 SYBIL_HOST: Final = "52.0.0.1"
-"""The address at which Sybils are seen whose network is known."""
+"""The address of Sybils whose network is known."""
 
 _ROUNDING: Final = 1e-9
 
 
 class SybilStanding(Enum):
-    """What a drawing node knows of Sybils; of honest accounts all have earned trust with it."""
+    """What a sampling node knows about Sybils; all honest accounts have earned its trust."""
 
     TRUSTED = "have earned trust, in many networks"
     NETWORK = "have earned trust, in one network"
@@ -33,24 +33,25 @@ class SybilStanding(Enum):
 
     @property
     def cap(self) -> float | None:
-        """The largest share of the external places that they can have together; none where no cap is."""
+        """Maximum share of the external places that they can have together; None without a cap."""
         caps = {SybilStanding.NETWORK: POLICY.network_cap, SybilStanding.NEWCOMERS: POLICY.newcomer_cap}
         return caps.get(self)
 
 
 @dataclass(slots=True)
-class Drawer:
+class SamplingNode:
     """An honest node that draws batches.
 
     Attributes:
-        island: where its account lives when the simulation begins.
-        drawn: its external groups, by whether their account is a Sybil's.
-        draws: how often it has drawn.
-        expected: sum over the draws of the Sybils' part of the external places, by the accounts' shares.
-        violations: shares above a cap, over all draws.
+        island: home of its account at the start of the simulation.
+        drawn: number of its external groups, by whether their account is a Sybil's.
+        draws: number of batches drawn so far.
+        expected: Sybils' share of the external places according to the accounts' shares, summed over all
+            draws.
+        violations: number of shares above a cap, over all draws.
     """
 
-    resident: Resident
+    node: SimulatedNode
     island: int
     standing: SybilStanding
     drawn: Counter[bool] = field(default_factory=Counter)
@@ -58,27 +59,27 @@ class Drawer:
     expected: float = 0.0
     violations: int = 0
 
-    def learn(self, about: list[Inhabitant], epoch: int) -> None:
-        """Trust the accounts that have earned it."""
+    def learn_trust(self, about: list[Participant], epoch: int) -> None:
+        """Record the accounts that have earned trust."""
         is_new = self.standing is SybilStanding.NEWCOMERS
-        self.resident.trust([one for one in about if not (is_new and one.is_sybil)], epoch)
+        self.node.trust([one for one in about if not (is_new and one.is_sybil)], epoch)
 
-    def hear(self, admitted: AdmittedRollout, forwarder: str) -> None:
-        """Learn a Sybil's network as a node does: where its own node is connected and sends its rollout."""
-        engine = self.resident.engine
+    def learn_network(self, admitted: AdmittedRollout, forwarder: str) -> None:
+        """Record a Sybil's network as a node does: when the Sybil's own node is the forwarder."""
+        engine = self.node.engine
         if self.standing is SybilStanding.NETWORK and bytes(admitted.rollout.node).hex() == forwarder:
             assert engine is not None
             engine.learn_origin(admitted.account, SYBIL_HOST)
 
     def draw(self, epoch: int, sybils: frozenset[Account]) -> None:
-        """Draw the external groups of a batch, and compare the shares behind the draw with the caps."""
-        engine = self.resident.engine
+        """Draw the external groups of a batch, and check the shares used for the draw against the caps."""
+        engine = self.node.engine
         assert engine is not None
         shares = engine.sampler.shares(engine.pool.accounts(), epoch)
         is_new = engine.reputation.is_newcomer
         self.violations += cap_violations(shares, POLICY, is_new, engine.origins.network_of)
         self.expected += sum(share for account, share in shares.items() if account in sybils)
-        drawn = self.resident.draw(epoch)
+        drawn = self.node.draw(epoch)
         self.violations += max(0, len(drawn) - POLICY.external_groups)
         self.drawn.update(group.account in sybils for group in drawn)
         self.draws += 1
@@ -86,15 +87,16 @@ class Drawer:
 
 @dataclass(frozen=True, slots=True)
 class BatchFigures:
-    """What Sybils of one standing have of the external places, on the island where they have most.
+    """Sybils' share of the external places for one standing, on the island where it is largest.
 
     Attributes:
-        cap: of their places together; none where no cap bounds them.
-        share: of the external places, by the accounts' shares at each draw.
-        groups: of the drawn external groups that share of which the island had most.
-        of_groups: the part of these groups that is theirs.
-        draws: on all islands.
-        violations: shares above the cap of an account, of newcomers together or of a network, on all islands.
+        cap: maximum share of all their places together; None without a cap.
+        share: share of the external places, according to the accounts' shares at each draw.
+        groups: number of external groups drawn on the island with the largest share.
+        of_groups: share of these groups that are Sybils'.
+        draws: number of draws on all islands.
+        violations: number of shares above the cap of an account, of all newcomers together or of a network,
+            on all islands.
     """
 
     standing: str
@@ -106,9 +108,9 @@ class BatchFigures:
     violations: int
 
 
-def batch_figures(drawers: list[Drawer], standing: SybilStanding) -> BatchFigures | None:
-    """Return the figures of a standing, or none where nobody drew under it."""
-    drew = [one for one in drawers if one.standing is standing and one.draws]
+def batch_figures(sampling_nodes: list[SamplingNode], standing: SybilStanding) -> BatchFigures | None:
+    """Return the figures of a standing; None if no node with this standing has drawn a batch."""
+    drew = [one for one in sampling_nodes if one.standing is standing and one.draws]
     if not drew:
         return None
     islands = {one.island: [other for other in drew if other.island == one.island] for one in drew}
@@ -125,8 +127,8 @@ def batch_figures(drawers: list[Drawer], standing: SybilStanding) -> BatchFigure
     )
 
 
-def _expected(drawers: list[Drawer]) -> float:
-    return sum(one.expected for one in drawers) / sum(one.draws for one in drawers)
+def _expected(sampling_nodes: list[SamplingNode]) -> float:
+    return sum(one.expected for one in sampling_nodes) / sum(one.draws for one in sampling_nodes)
 
 
 def cap_violations(
@@ -135,9 +137,9 @@ def cap_violations(
     is_newcomer: Callable[[Account], bool],
     network_of: Callable[[Account], Network | None],
 ) -> int:
-    """Return how many caps the shares of a draw exceed.
+    """Return the number of caps that the shares of a draw exceed.
 
-    These are the cap of every account, that of all newcomers together, that of every network, and the whole.
+    The caps are those of every account, of all newcomers together and of every network, and the total of 1.
     """
     sums: dict[Network, float] = {}
     for account, share in shares.items():

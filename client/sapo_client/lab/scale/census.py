@@ -1,4 +1,4 @@
-"""How large islands become, and how many Sybils the worst one has.
+"""Sizes of islands, and the largest share of Sybils on one.
 
 ``python -m sapo_client.lab.scale.census`` writes the table of docs/scale.md.
 """

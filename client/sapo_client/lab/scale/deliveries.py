@@ -1,4 +1,4 @@
-"""How far and how fast groups of honest accounts reach the honest nodes of their island."""
+"""Reach and delay of honest accounts' groups at the honest nodes of their island."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 WAIT_SECONDS: Final = 20.0
-"""A group that has not come by then is counted as lost."""
+"""Time after which a group that has not arrived counts as lost."""
 
 REACHED: Final = 0.99
-"""Share of an island that a group must reach to count as delivered."""
+"""Share of an island's nodes that a group must reach to count as delivered."""
 
 
 @dataclass(slots=True)
@@ -22,20 +22,21 @@ class _Sent:
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
-    """Nodes that did not get a group, and those that got it, with the seconds that it took."""
+class DeliveryResult:
+    """Nodes that did not receive a group, and the delays in seconds of those that did."""
 
     missed: frozenset[str]
     delays: dict[str, float]
 
 
 class Deliveries:
-    """Counts of deliveries; a group's are dropped from memory when its time is over.
+    """Counts of deliveries; those of a group are removed from memory after ``WAIT_SECONDS``.
 
     Attributes:
         delays: of all deliveries, in seconds.
-        groups, delivered: that were sent, and that reached ``REACHED`` of their island.
-        places, reached: pairs of a group and a node that was to get it, and that got it.
+        groups, delivered: number of groups that were sent, and that reached ``REACHED`` of their island.
+        places, reached: number of (group, node) pairs in which the node should receive the group, and in
+            which it received it.
         by_island: the last two, by island.
     """
 
@@ -49,7 +50,7 @@ class Deliveries:
         self.by_island: dict[int, tuple[int, int]] = {}
 
     def sent(self, identity: bytes, island: int, expected: set[str], now_seconds: float) -> None:
-        """Expect a group at some nodes of an island, given by their peer ids."""
+        """Record a group that some nodes of an island, given by their peer ids, should receive."""
         self._open[identity] = _Sent(island, now_seconds, expected)
 
     def admitted(self, identity: bytes, node: str, now_seconds: float) -> None:
@@ -58,8 +59,8 @@ class Deliveries:
         if sent is not None and node in sent.expected:
             sent.delays.setdefault(node, now_seconds - sent.at_seconds)
 
-    def close(self, identity: bytes, still_there: set[str]) -> Judgement:
-        """Judge a group by the expected nodes that did not leave meanwhile."""
+    def close(self, identity: bytes, still_there: set[str]) -> DeliveryResult:
+        """Return a group's result at the expected nodes that did not leave meanwhile."""
         sent = self._open.pop(identity)
         expected = sent.expected & still_there
         got = {node: delay for node, delay in sent.delays.items() if node in expected}
@@ -71,9 +72,9 @@ class Deliveries:
             self.reached += len(got)
             places, reached = self.by_island.get(sent.island, (0, 0))
             self.by_island[sent.island] = places + len(expected), reached + len(got)
-        return Judgement(frozenset(expected - got.keys()), got)
+        return DeliveryResult(frozenset(expected - got.keys()), got)
 
     def delay(self, share: float) -> float:
-        """Return the delay in seconds that a share of all deliveries does not exceed."""
+        """Return a quantile of the delays of all deliveries, in seconds."""
         ordered = sorted(self.delays)
         return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0

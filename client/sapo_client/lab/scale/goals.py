@@ -1,6 +1,6 @@
-"""What is asked of a swarm of any size, and whether a simulation meets it.
+"""Targets for a swarm of any size, and a check of a simulation against them.
 
-Memory is asked to grow by no more than 1.3 times from 100 nodes on: that takes two simulations.
+The target for memory, at most 1.3 times as much per node as with 100 nodes, needs two simulations.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MIN_DELIVERED: Final = 0.999
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """One figure, what it should be, and whether it is."""
+    """One figure, its target, and whether the target is met."""
 
     text: str
     value: str
@@ -27,7 +27,7 @@ class Goal:
 
 
 def goals(report: ScaleReport) -> tuple[Goal, ...]:
-    """Return every goal that one simulation can meet or miss, with its figure."""
+    """Return all targets that can be checked with one simulation, with its figures."""
     mega, most = 1e6, f"at most {MAX_BITS_PER_SECOND / 1e6:.0f} Mbit/s"
     processor = report.processor + report.transport_processor
     violations = sum(one.violations for one in report.batches)

@@ -1,4 +1,4 @@
-"""The picture of a simulation of many nodes: how fast groups arrive, and what Sybils have of batches."""
+"""The plot of a simulation of many nodes: delays of groups, and Sybils' share of batches."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from sapo_client.pictures import DPI, drawing, legend, style
 
 
 def draw_scale(report: ScaleReport, path: Path) -> None:
-    """Draw the share of deliveries by delay, and each simulated island's Sybils.
+    """Draw the share of deliveries by delay, and the share of Sybils on each simulated island.
 
     Raises:
-        SapoError: the extra that draws is missing.
+        SapoError: matplotlib is not installed.
     """
     with drawing() as pyplot:
         figure, (left, right) = pyplot.subplots(1, 2, figsize=(11, 5), layout="constrained")

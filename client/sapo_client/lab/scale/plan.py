@@ -1,4 +1,4 @@
-"""What a simulation of many nodes is told, and the swarm that follows from it."""
+"""Settings of a simulation of many nodes, and the swarm derived from them."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ SUCCESS: Final = {
     "fraction_simplification": 0.2,
     "gcd": 0.7,
 }
-"""The policy of every node: how often an answer is right, by family. Nothing is learned."""
+"""Probability of a right answer by family, the same for every node: nothing is learned."""
 
 GENESIS_SECONDS: Final = 1_800_000_000
 CERTIFICATE_SECONDS: Final = 30 * 86_400
 
 
 def islands_that_follow(accounts: int) -> int:
-    """Return how many islands a swarm has whose founder said ``--islands follow``, once so many are paid."""
+    """Return the number of islands with so many paid accounts in a swarm of ``--islands follow``."""
     return island_count(islands_of(FOLLOW, ISLAND_ACCOUNTS, PUBLIC_EPOCH_SECONDS), [accounts])
 
 
@@ -43,17 +43,18 @@ class ScalePlan:
     """Settings of a simulation.
 
     Attributes:
-        nodes: of the whole swarm, each with an account of its own.
-        islands: of the whole swarm, a power of two.
-        simulated: islands that are simulated, with all their members; those of all where it is 0.
+        nodes: number of nodes of the whole swarm, each with an account of its own.
+        islands: number of islands of the whole swarm, a power of two.
+        simulated: number of islands that are simulated, with all their members; 0 for all of them.
         epochs: length of the simulation; an epoch lasts ``epoch_seconds`` of virtual time.
-        churn: share of the nodes that leave in each epoch, and come back after a quarter of it.
-        sybils: share of accounts of one attacker: they publish, and their nodes forward nothing.
-        period_epochs: epochs that a home and a visit last. A day's are 144 in a swarm with epochs of ten
-            minutes; with few, many move in a short simulation.
-        nat: share of nodes to which nobody can open a connection.
-        groups_per_second: that every account publishes.
-        loss: share of packets that get lost; TCP sends them again.
+        churn: share of the nodes that leave in each epoch, and return after a quarter of it.
+        sybils: share of the accounts that belong to one attacker: they publish, and their nodes forward
+            nothing.
+        period_epochs: number of epochs for which a home and a visit last. A day has 144 epochs of ten
+            minutes; with a short period many accounts move within a short simulation.
+        nat: share of nodes that accept no inbound connections.
+        groups_per_second: rate at which every account publishes.
+        loss: share of packets that are lost; TCP sends them again.
     """
 
     nodes: int = 100
@@ -71,7 +72,7 @@ class ScalePlan:
 
     @property
     def first_epoch(self) -> int:
-        """Return the first epoch that is simulated: one before which every account has moved."""
+        """Return the first simulated epoch; every account has moved at least once before it."""
         return self.period_epochs
 
     @cached_property
@@ -94,13 +95,13 @@ class ScalePlan:
         return beacon(self.manifest.swarm_id, epoch, b"")
 
     def island_map(self) -> IslandMap:
-        """Return where accounts live."""
+        """Return the homes of the accounts."""
         return IslandMap(self.manifest, self.beacon)
 
 
 @dataclass(frozen=True)
-class Inhabitant:
-    """One account and its node's key; a Sybil's belongs to the attacker."""
+class Participant:
+    """One account with its node key; those of Sybils belong to the attacker."""
 
     seed: int
     number: int

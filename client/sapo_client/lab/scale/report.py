@@ -1,4 +1,4 @@
-"""What a simulation of many nodes has shown: figures for a table, for JSON and for a picture."""
+"""Results of a simulation of many nodes: figures for a table, for JSON and for a plot."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Final
 
 from sapo_client.lab.scale.batches import POLICY, BatchFigures, SybilStanding, batch_figures
 from sapo_client.lab.scale.plan import ScalePlan
+from sapo_client.lab.scale.simulation import ScaleSimulation, sybil_share
 from sapo_client.lab.scale.traces import Cause
-from sapo_client.lab.scale.world import ScaleWorld, sybil_share
 
 DELIVERY_SECONDS: Final = 0.00175
 """Processor time of libp2p for a new message with its copies (docs/adr/swarm-libp2p.md)."""
@@ -24,12 +24,12 @@ class IslandFigures:
     """One simulated island.
 
     Attributes:
-        accounts: that live on it when the simulation begins.
-        sybils: their share that is the attacker's.
-        in_batches: share of Sybils' groups in batches of its honest nodes, whose other groups are own ones
-            and those of honest accounts; none if nothing was drawn there.
-        of_others: the same without the own ones.
-        reached: share of pairs of an honest group and an honest node that was to get it.
+        accounts: number of accounts whose home it is at the start of the simulation.
+        sybils: the attacker's share of them.
+        in_batches: share of Sybils' groups in batches of its honest nodes, own groups included; None if no
+            batch was drawn there.
+        of_others: the same without own groups.
+        reached: share of the (honest group, honest node) pairs in which the node received the group.
     """
 
     island: int
@@ -45,24 +45,25 @@ class ScaleReport:
     """Figures of one simulation.
 
     Attributes:
-        nodes_simulated: nodes that ran, honest and Sybils.
+        nodes_simulated: number of nodes that ran, honest ones and Sybils.
         mean_upload, worst_upload, mean_download, worst_download: bits per second of an honest node.
         new_messages: different messages per second at an honest node.
-        copies: of each, with the first one.
+        copies: received copies of each message, the first one included.
         processor: processor seconds per node and second, the simulator itself included: an upper bound.
-        transport_processor: what libp2p would add, from its measured cost per message.
+        transport_processor: estimate for libp2p, from its measured cost per message.
         memory_bytes: growth of this process per node.
         delivered: share of honest groups that reached 99 % of the honest nodes of their island.
-        reached: share of all (group, node) pairs.
-        median_delay, late_delay: seconds that half and 99 % of the deliveries do not exceed.
-        worst_score: lowest score of an honest node at an honest node.
-        faults: messages rejected, floods and disconnections at honest nodes.
-        worst_share: of Sybils in the batches of the island where it is highest, where all have earned trust.
-        batches: the same by what drawing nodes know of Sybils, with the caps.
-        missed: causes of pairs of a group and a node that did not get it.
+        reached: share of all (group, node) pairs in which the node received the group.
+        median_delay, late_delay: median and 99th percentile of the delays, in seconds.
+        worst_score: lowest score that an honest node has at another honest node.
+        faults: number of rejected messages, floods and disconnections at honest nodes.
+        worst_share: Sybils' share of the batches of the island where it is highest, when all Sybils have
+            earned trust.
+        batches: the same by what sampling nodes know about Sybils, with the caps.
+        missed: causes of undelivered (group, node) pairs.
         late: causes of deliveries that took more than two seconds.
-        islands: the simulated ones.
-        delays: the shares of deliveries within each tenth of a second up to four seconds.
+        islands: figures of the simulated islands.
+        delays: cumulative share of deliveries for each tenth of a second up to four seconds.
     """
 
     plan: ScalePlan
@@ -96,16 +97,16 @@ class ScaleReport:
 
 
 def simulate_scale(plan: ScalePlan, progress: Callable[[float], None]) -> ScaleReport:
-    """Run a simulation and measure it; a bug in a callback is raised."""
+    """Run a simulation and measure it; an error in a callback is raised."""
     bugs: list[Exception] = []
     before, wall, processor = _memory_bytes(), time.perf_counter(), time.process_time()
-    world = ScaleWorld(plan, bugs.append)
-    world.run(progress)
+    simulation = ScaleSimulation(plan, bugs.append)
+    simulation.run(progress)
     if bugs:
         raise bugs[0]
     processor_seconds = time.process_time() - processor
     return _report(
-        world,
+        simulation,
         wall_seconds=time.perf_counter() - wall,
         processor_seconds=processor_seconds,
         memory_bytes=_memory_bytes() - before,
@@ -113,21 +114,21 @@ def simulate_scale(plan: ScalePlan, progress: Callable[[float], None]) -> ScaleR
 
 
 def _report(
-    world: ScaleWorld, *, wall_seconds: float, processor_seconds: float, memory_bytes: float
+    simulation: ScaleSimulation, *, wall_seconds: float, processor_seconds: float, memory_bytes: float
 ) -> ScaleReport:
-    honest = [one for one in world.residents.values() if not one.who.is_sybil]
-    length = world.length_seconds
-    up = [8 * one.node.traffic.sent_bytes / length for one in honest]
-    down = [8 * one.node.traffic.received_bytes / length for one in honest]
-    new = sum(one.node.counters.accepted for one in honest)
-    copies = sum(one.node.traffic.copies for one in honest)
-    islands = tuple(_islands(world))
+    honest = [one for one in simulation.nodes.values() if not one.participant.is_sybil]
+    length = simulation.length_seconds
+    up = [8 * one.transport.traffic.sent_bytes / length for one in honest]
+    down = [8 * one.transport.traffic.received_bytes / length for one in honest]
+    new = sum(one.transport.counters.accepted for one in honest)
+    copies = sum(one.transport.traffic.copies for one in honest)
+    islands = tuple(_islands(simulation))
     drawn = [figures.in_batches for figures in islands if figures.in_batches is not None]
-    deliveries = world.deliveries
+    deliveries = simulation.deliveries
     return ScaleReport(
-        plan=world.plan,
-        nodes_simulated=len(world.residents),
-        islands_simulated=len(world.simulated),
+        plan=simulation.plan,
+        nodes_simulated=len(simulation.nodes),
+        islands_simulated=len(simulation.simulated),
         virtual_seconds=length,
         wall_seconds=wall_seconds,
         mean_upload=sum(up) / len(up),
@@ -136,37 +137,37 @@ def _report(
         worst_download=max(down),
         new_messages=new / len(honest) / length,
         copies=copies / max(1, new),
-        repaired=sum(one.node.traffic.repaired for one in honest) / max(1, new),
-        processor=processor_seconds / len(world.residents) / length,
+        repaired=sum(one.transport.traffic.repaired for one in honest) / max(1, new),
+        processor=processor_seconds / len(simulation.nodes) / length,
         transport_processor=new / len(honest) / length * DELIVERY_SECONDS,
-        memory_bytes=memory_bytes / len(world.residents),
+        memory_bytes=memory_bytes / len(simulation.nodes),
         groups=deliveries.groups,
         delivered=deliveries.delivered / max(1, deliveries.groups),
         reached=deliveries.reached / max(1, deliveries.places),
         median_delay=deliveries.delay(0.5),
         late_delay=deliveries.delay(0.99),
-        worst_score=_worst_score(world),
-        faults=sum(_faults(one.node.counters.snapshot()) for one in honest),
+        worst_score=_worst_score(simulation),
+        faults=sum(_faults(one.transport.counters.snapshot()) for one in honest),
         worst_share=max(drawn, default=0.0),
-        batches=tuple(_batches(world)),
-        missed=world.traces.missed_causes(),
-        late=world.traces.late_causes(),
+        batches=tuple(_batches(simulation)),
+        missed=simulation.traces.missed_causes(),
+        late=simulation.traces.late_causes(),
         islands=islands,
         delays=_within(deliveries.delays),
     )
 
 
-def _islands(world: ScaleWorld) -> Iterable[IslandFigures]:
-    census = world.census()
-    for island in world.simulated:
+def _islands(simulation: ScaleSimulation) -> Iterable[IslandFigures]:
+    census = simulation.census()
+    for island in simulation.simulated:
         trusting = [
             one
-            for one in world.drawers.values()
+            for one in simulation.sampling_nodes.values()
             if one.island == island and one.standing is SybilStanding.TRUSTED
         ]
         drawn = sum((one.drawn for one in trusting), Counter[bool]())
         own = POLICY.local_groups * sum(one.draws for one in trusting)
-        places, reached = world.deliveries.by_island.get(island, (0, 0))
+        places, reached = simulation.deliveries.by_island.get(island, (0, 0))
         yield IslandFigures(
             island,
             len(census[island]),
@@ -177,19 +178,19 @@ def _islands(world: ScaleWorld) -> Iterable[IslandFigures]:
         )
 
 
-def _batches(world: ScaleWorld) -> Iterable[BatchFigures]:
-    drawers = list(world.drawers.values())
-    found = (batch_figures(drawers, standing) for standing in SybilStanding)
+def _batches(simulation: ScaleSimulation) -> Iterable[BatchFigures]:
+    sampling_nodes = list(simulation.sampling_nodes.values())
+    found = (batch_figures(sampling_nodes, standing) for standing in SybilStanding)
     return (figures for figures in found if figures is not None)
 
 
-def _worst_score(world: ScaleWorld) -> float:
-    honest = {peer_id: one for peer_id, one in world.residents.items() if not one.who.is_sybil}
-    now_seconds = world.queue.now_seconds
+def _worst_score(simulation: ScaleSimulation) -> float:
+    honest = {peer_id: one for peer_id, one in simulation.nodes.items() if not one.participant.is_sybil}
+    now_seconds = simulation.queue.now_seconds
     scores = (
-        one.node.discipline.score(peer, now_seconds)
+        one.transport.discipline.score(peer, now_seconds)
         for one in honest.values()
-        for peer in one.node.peers
+        for peer in one.transport.peers
         if peer in honest
     )
     return min(scores, default=0.0)
@@ -209,6 +210,6 @@ def _within(delays: Iterable[float]) -> tuple[float, ...]:
 
 
 def _memory_bytes() -> float:
-    """Return the largest size that this process has had."""
+    """Return the peak of this process's resident memory."""
     size = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return float(size if sys.platform == "darwin" else size * 1024)

@@ -1,4 +1,4 @@
-"""Why a group did not reach a node, or came late: from every copy of it that was sent."""
+"""Causes of lost and late deliveries, derived from all sent copies of a group."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from typing import Final
 from sapo_client.swarm.simulated.copies import SentCopy, Way
 
 LATE_SECONDS: Final = 2.0
-"""A delivery that takes longer is late."""
+"""Delay above which a delivery counts as late."""
 
 NEW_SECONDS: Final = 15.0
-"""A node that has heard an island for a shorter time counts as new there."""
+"""A node that has been subscribed to an island for a shorter time counts as new there."""
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
-    """Where a node stood when a group was published.
+class Connectivity:
+    """A node's connections at the time when a group was published.
 
     Attributes:
-        honest_peers: connected honest nodes that hear the island.
-        honest_neighbours: those of them that are in the node's mesh.
-        heard_seconds: for how long the node has heard the island.
+        honest_peers: number of connected honest nodes that are subscribed to the island.
+        honest_neighbours: number of them in the node's mesh.
+        heard_seconds: time since the node subscribed to the island.
     """
 
     honest_peers: int
@@ -33,12 +33,12 @@ class Surroundings:
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """What kept a group from a node, or delayed it.
+    """Why groups were lost or late at nodes.
 
     Attributes:
-        text: in words.
-        count: pairs of group and node.
-        new: those of them whose node had heard the island for less than ``NEW_SECONDS``.
+        text: description of the cause.
+        count: number of (group, node) pairs.
+        new: number of them whose node had been subscribed to the island for less than ``NEW_SECONDS``.
     """
 
     text: str
@@ -50,14 +50,14 @@ class Cause:
 class _Trace:
     author: str
     published_seconds: float
-    around: dict[str, Surroundings]
+    connectivity: dict[str, Connectivity]
     copies: dict[str, list[SentCopy]] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
     came: dict[str, tuple[str, float]] = field(default_factory=dict)
 
 
 class Traces:
-    """Copies of the groups that are being delivered, and the causes of those that were missed or late."""
+    """Copies of the groups in delivery, and the causes of lost and late deliveries."""
 
     def __init__(self) -> None:
         self._traces: dict[bytes, _Trace] = {}
@@ -65,34 +65,34 @@ class Traces:
         self._late: Counter[tuple[str, bool]] = Counter()
 
     def begin(
-        self, identity: bytes, author: str, now_seconds: float, around: dict[str, Surroundings]
+        self, identity: bytes, author: str, now_seconds: float, connectivity: dict[str, Connectivity]
     ) -> None:
-        """Follow a group that is about to be published.
+        """Trace a group that is about to be published.
 
         Args:
-            identity: the id of its message.
-            author: the peer id of the node that publishes it.
-            around: by peer id, the nodes that are to get it.
+            identity: its message id.
+            author: the peer id of the publishing node.
+            connectivity: of the nodes that should receive it, by peer id.
         """
-        self._traces[identity] = _Trace(author, now_seconds, around)
+        self._traces[identity] = _Trace(author, now_seconds, connectivity)
 
     def sent(self, copy: SentCopy) -> None:
-        """Note a copy that was sent."""
+        """Record a sent copy."""
         if (trace := self._traces.get(copy.identity)) is not None:
             trace.copies.setdefault(copy.receiver, []).append(copy)
 
     def refused(self, identity: bytes, peer_id: str, rule: str) -> None:
-        """Note a copy that a node did not admit, and the rule that it broke there."""
+        """Record a copy that a node refused, and the rule that it broke."""
         if (trace := self._traces.get(identity)) is not None:
             trace.refused.setdefault(peer_id, rule)
 
     def admitted(self, identity: bytes, peer_id: str, forwarder: str, now_seconds: float) -> None:
-        """Note a node that admitted a group."""
+        """Record that a node admitted a group."""
         if (trace := self._traces.get(identity)) is not None:
             trace.came.setdefault(peer_id, (forwarder, now_seconds))
 
     def end(self, identity: bytes, missed: Iterable[str], late: Iterable[str]) -> None:
-        """Judge a group by the nodes that did not get it, and by those that got it late; forget it."""
+        """Find the causes for the nodes at which a group was lost or late, and remove its trace."""
         trace = self._traces.pop(identity)
         for peer_id in missed:
             self._missed[_why_missed(trace, peer_id), _is_new(trace, peer_id)] += 1
@@ -100,11 +100,11 @@ class Traces:
             self._late[_why_late(trace, peer_id), _is_new(trace, peer_id)] += 1
 
     def missed_causes(self) -> tuple[Cause, ...]:
-        """Return why groups did not reach nodes, the most frequent cause first."""
+        """Return the causes of lost deliveries, the most frequent one first."""
         return _causes(self._missed)
 
     def late_causes(self) -> tuple[Cause, ...]:
-        """Return why groups came late, the most frequent cause first."""
+        """Return the causes of late deliveries, the most frequent one first."""
         return _causes(self._late)
 
 
@@ -116,26 +116,26 @@ def _causes(counted: Counter[tuple[str, bool]]) -> tuple[Cause, ...]:
 
 
 def _is_new(trace: _Trace, peer_id: str) -> bool:
-    return trace.around[peer_id].heard_seconds < NEW_SECONDS
+    return trace.connectivity[peer_id].heard_seconds < NEW_SECONDS
 
 
 def _why_missed(trace: _Trace, peer_id: str) -> str:
     if (rule := trace.refused.get(peer_id)) is not None:
-        return f"a copy came and was refused: {rule}"
+        return f"a copy was received and refused: {rule}"
     if trace.copies.get(peer_id):
-        return "copies were on the way when the time was over, or their connection had ended"
-    around = trace.around[peer_id]
-    if not around.honest_peers:
-        return "no honest peer that hears the island"
+        return "copies were still in transit at the deadline, or their connection had ended"
+    connectivity = trace.connectivity[peer_id]
+    if not connectivity.honest_peers:
+        return "no honest peer is subscribed to the island"
     if not trace.came:
-        return "no node got it: its author had no honest peer that hears the island"
-    if not around.honest_neighbours:
+        return "no node received it: no honest peer of its author is subscribed to the island"
+    if not connectivity.honest_neighbours:
         return "no honest neighbour in the mesh, and no announcement led to a request"
-    return "its honest neighbours lacked it too"
+    return "its honest mesh neighbours had not received it either"
 
 
 def _why_late(trace: _Trace, peer_id: str) -> str:
-    """Return what the slowest step on the way of a group from its author to a node was."""
+    """Return the cause of the slowest hop on a group's path from its author to a node."""
     steps = []
     while peer_id != trace.author:
         forwarder, came_seconds = trace.came[peer_id]
@@ -153,14 +153,14 @@ def _of_step(trace: _Trace, peer_id: str, seconds: float) -> str:
     copies = trace.copies[peer_id]
     copy = next(one for one in copies if one.sender == forwarder and one.due_seconds == came_seconds)
     if copy.waited_seconds > seconds / 2:
-        return "the uplink of a node on the way was busy"
+        return "the uplink of a node on the path was busy"
     if copy.repeats:
-        return "packets got lost and were sent again"
+        return "packets were lost and sent again"
     if copy.way is not Way.REQUESTED:
-        return f"a copy {copy.way.value} waited for packets before it that were sent again"
+        return f"a copy {copy.way.value} waited for earlier packets that were sent again"
     if any(one.repeats for one in copies):
-        return "packets of a copy got lost; another one was sent on request"
-    around = trace.around.get(peer_id)
-    if around is not None and not around.honest_neighbours:
+        return "packets of a copy were lost; another copy was sent on request"
+    connectivity = trace.connectivity.get(peer_id)
+    if connectivity is not None and not connectivity.honest_neighbours:
         return "no honest neighbour in the mesh; the first copy was sent on request"
-    return "no neighbour in the mesh had it sooner; the first copy was sent on request"
+    return "no mesh neighbour had it sooner; the first copy was sent on request"

@@ -1,1 +1,1 @@
-"""The level `worked`: worked solutions of its families, and items beyond its ranges."""
+"""The level `worked`: worked solutions of its families, and items outside its ranges."""

@@ -1,6 +1,7 @@
-"""Held-out items from larger ranges than those of the level ``worked``: for evaluation in experiments only.
+"""Held-out items from larger ranges than those of the level ``worked``, only for evaluation in experiments.
 
-A policy that remembers answers fails on them; one that knows the way has a chance. No swarm's suite has them.
+A policy that has memorised answers fails on them; one that has learnt the steps may solve them. No swarm's
+suite contains them.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class WideRange:
 
     Attributes:
         config: settings of the generator that differ from the level's.
-        is_outside: whether an item is outside the level's range; the generator's range may include it.
+        is_outside: whether an item is outside the level's range; the generator may also return items inside.
     """
 
     config: Mapping[str, Any]
@@ -37,7 +38,7 @@ def _has_four_digits(entry: Entry) -> bool:
 
 
 def _is_far(entry: Entry) -> bool:
-    """Whether a cell is four steps or more from the next zero, as in one item of six of the range."""
+    """Whether a cell is four steps or more from the nearest zero, as in one of six items of the range."""
     return max(map(int, re.findall(r"\d", entry["answer"]))) > 3
 
 
@@ -56,14 +57,14 @@ WIDE: Final[Mapping[str, WideRange]] = {
     ),
     "binary_matrix": WideRange({"p_zero": 0.05}, _is_far),
 }
-"""By family; the programs of ``bf`` have one size only."""
+"""Larger ranges by family; ``bf`` has none, because its programs have only one size."""
 
 
 def wide(family: Family) -> Family:
     """Return a family of the level ``worked`` with its larger range.
 
     Raises:
-        KeyError: it has none.
+        KeyError: it has no larger range.
     """
     config = {**json.loads(family.config), **WIDE[family.name].config}
     return replace(family, level=LEVEL, config=canonical(config))

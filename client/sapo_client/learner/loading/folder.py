@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from sapo_client.learner.loading.causality import RAISED_BY_MODELS, not_computing, require_causal
 from sapo_client.learner.loading.reading import read_model, refusal
-from sapo_client.learner.loading.weights import UNREADABLE
+from sapo_client.learner.loading.weights import UNREADABLE, UnusedWeights
 from sapo_client.learner.sizing.skeleton import make_sample
 
 _HINT: Final = "give a folder with a transformers model"
@@ -17,7 +17,7 @@ _SAMPLE_PARAMETERS: Final = 2**28
 """A layer of a model of seven billion parameters, in 1 GiB; encoders are smaller."""
 
 
-def check_folder(name: str, quantisation: Any) -> None:
+def check_folder(name: str, quantisation: Any) -> UnusedWeights | None:
     """Read a model as the learner does, but for its tensors' values.
 
     What only values show is not found: damage inside a tensor. Whether the model is causal is told by a
@@ -27,14 +27,19 @@ def check_folder(name: str, quantisation: Any) -> None:
         name: folder or hub name; a hub's model is not downloaded, and its architecture alone is looked at.
         quantisation: ``quantization_config`` of its configuration; None for floats.
 
+    Returns:
+        Weights that the learner would not use; None if there are none, or if that was not looked at.
+
     Raises:
         SapoError: the learner would refuse it.
     """
+    unused = None
     if quantisation and Path(name).is_dir():
         _check_quantised(name, quantisation)
     elif Path(name).is_dir():
-        read_model(name, hint=_HINT, device_map="meta")
+        unused = read_model(name, hint=_HINT, device_map="meta").unused
     require_causal_sample(name)
+    return unused
 
 
 def require_causal_sample(name: str) -> None:

@@ -44,7 +44,7 @@ def require_tied_heads(name: str, model: Any) -> None:
 def _same_in_files(folder: Path, target: str, source: str) -> bool:
     """Whether two tensors have the same values in a folder's files, or one is in none of them."""
     with ExitStack() as stack:
-        one, other = (_of_name(_tensors(folder, stack), name) for name in (target, source))
+        one, other = _of_names(_tensors(folder, stack), target, source)
         if one is None or other is None:
             return True
         count = int(one.get_shape()[0]) if hasattr(one, "get_shape") else len(one)
@@ -54,12 +54,16 @@ def _same_in_files(folder: Path, target: str, source: str) -> bool:
         )
 
 
-def _of_name(tensors: Iterator[tuple[str, Any]], name: str) -> Any | None:
-    """Return the tensor of a parameter, which files may name with another prefix; None if there is none."""
+def _of_names(tensors: Iterator[tuple[str, Any]], *names: str) -> list[Any | None]:
+    """Return the tensors of parameters, which files may name with another prefix; None if there is none."""
+    found: dict[str, Any] = {}
     for key, tensor in tensors:
-        if key == name or key.endswith(f".{name}") or name.endswith(f".{key}"):
-            return tensor
-    return None
+        for name in names:
+            if key == name or key.endswith(f".{name}") or name.endswith(f".{key}"):
+                found.setdefault(name, tensor)
+        if len(found) == len(names):
+            break
+    return [found.get(name) for name in names]
 
 
 def _tensors(folder: Path, stack: ExitStack) -> Iterator[tuple[str, Any]]:

@@ -20,7 +20,15 @@ from sapo_client.learner.loading.refusals import (
     require_generation_settings,
     require_whole_model,
 )
-from sapo_client.learner.loading.weights import UNREADABLE, require_all_weights, unreadable
+from sapo_client.learner.loading.tokenizers import read_tokenizer
+from sapo_client.learner.loading.weights import (
+    UNREADABLE,
+    UnusedWeights,
+    first_line,
+    require_all_weights,
+    unreadable,
+    unused_weights,
+)
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -33,12 +41,14 @@ class ReadModel:
     Attributes:
         ends: ids of the tokens that end a completion; the first is the tokenizer's end token.
         form: in which the tokenizer's chat template takes tasks.
+        unused: weights in the files that the model has no place for; None if there are none.
     """
 
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
     ends: tuple[int, ...]
     form: PromptForm
+    unused: UnusedWeights | None
 
 
 def read_model(name: str, *, hint: str, **options: Any) -> ReadModel:
@@ -54,14 +64,14 @@ def read_model(name: str, *, hint: str, **options: Any) -> ReadModel:
     """
     with collector_paused():
         from safetensors import SafetensorError
-        from transformers import AutoModelForCausalLM, AutoTokenizer
+        from transformers import AutoModelForCausalLM
 
         import_module("transformers.modeling_utils")  # else the first model imports it
 
     require_whole_model(name)
     require_generation_settings(name)
     try:
-        tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+        tokenizer = read_tokenizer(name)
         model, report = AutoModelForCausalLM.from_pretrained(
             name,
             trust_remote_code=False,
@@ -85,7 +95,7 @@ def read_model(name: str, *, hint: str, **options: Any) -> ReadModel:
             exit_code=ExitCode.CONFIG,
         )
     ends = (end, *(each for each in named if each != end))
-    return ReadModel(model, tokenizer, ends, choose_form(name, tokenizer))
+    return ReadModel(model, tokenizer, ends, choose_form(name, tokenizer), unused_weights(name, report))
 
 
 def _require_words(name: str, tokenizer: Any) -> None:
@@ -115,17 +125,15 @@ def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
     Raises:
         SapoError: there is no such tokenizer, or it has no end token.
     """
-    from transformers import AutoTokenizer
-
     if not Path(name).is_dir():
         hub_trouble()  # one that does not answer is not asked for each of the tokenizer's files
     try:
-        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
-    except (OSError, ValueError) as error:
+        tokenizer = read_tokenizer(name)
+    except UNREADABLE as error:
         if known := known_refusal(name, error):
             raise known from error
         raise SapoError(
-            f"cannot load the tokenizer {name!r}: {str(error).splitlines()[0]}",
+            f"cannot load the tokenizer {name!r}: {first_line(error)}",
             hint="the server names it; it is a folder here, or a name on the Hugging Face hub within reach",
             exit_code=ExitCode.CONFIG,
         ) from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.learner.loading.files import read_json, small_file
@@ -34,7 +34,8 @@ def require_config(name: str) -> None:
         name: folder or hub name.
 
     Raises:
-        SapoError: it is missing, no JSON, or names a data type that no weights are trained from.
+        SapoError: it is missing, no JSON, or names a data type that no weights are trained from, or a method
+            of quantisation that transformers does not know.
     """
     folder = Path(name)
     if folder.is_file():
@@ -50,12 +51,32 @@ def require_config(name: str) -> None:
     if not isinstance(settings, dict):  # of the hub it may be missing; who loads it says so
         return
     kind = settings.get("dtype") or settings.get("torch_dtype")
+    _require_known_quantisation(name, settings.get("quantization_config"))
     is_other = isinstance(kind, str) and kind.removeprefix("torch.") not in _TYPES
     if is_other and not settings.get("quantization_config"):
         raise _config_error(
             f"the config.json of {name!r} names the data type {kind!r}, which cannot be trained",
             f"set dtype in it to one of {', '.join(_TYPES)}, the type of its weights",
         )
+
+
+def _require_known_quantisation(name: str, quantisation: Any) -> None:
+    """Raise if transformers does not know how weights are quantised; it would take them for floats."""
+    if not isinstance(quantisation, dict) or not quantisation:
+        return
+    from transformers.quantizers.auto import AUTO_QUANTIZATION_CONFIG_MAPPING
+
+    method = quantisation.get("quant_method")
+    is_bitsandbytes = quantisation.get("load_in_4bit") or quantisation.get("load_in_8bit")
+    if is_bitsandbytes or method in AUTO_QUANTIZATION_CONFIG_MAPPING:
+        return
+    how = "by a method that it does not name" if method is None else f"by the method {method!r}"
+    raise _config_error(
+        f"the config.json of {name!r} says that the weights are quantised {how}, which the installed"
+        " transformers does not know",
+        "take the model in floats or quantised by another method; if its files hold floats, remove"
+        " quantization_config from its config.json",
+    )
 
 
 def require_generation_settings(name: str) -> None:

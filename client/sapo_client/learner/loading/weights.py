@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any, Final
@@ -28,6 +29,40 @@ UNREADABLE: Final = (
 _POINTER: Final = b"version https://git-lfs"
 _NAMED: Final = 3
 """Tensors that an error names."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnusedWeights:
+    """Weights in a model's files that the model of its ``config.json`` has no place for.
+
+    Attributes:
+        text: which, as a sentence.
+        hint: what to do.
+    """
+
+    text: str
+    hint: str
+
+    @property
+    def notice(self) -> str:
+        """Both in one line."""
+        return f"{self.text}; {self.hint}"
+
+
+def unused_weights(name: str, report: dict[str, Any]) -> UnusedWeights | None:
+    """Return the weights that a model is computed without, although its files have them; None without any.
+
+    Args:
+        name: folder or hub name.
+        report: transformers' report of the loading; what an architecture leaves out on purpose is not in it.
+    """
+    if not (found := report["unexpected_keys"]):
+        return None
+    return UnusedWeights(
+        f"the model {name!r} has weights that are not used, for it has no place for them: {_some(found)}",
+        "correct its config.json if they belong to the model (as num_hidden_layers, attention_bias), or leave"
+        " them out of its files",
+    )
 
 
 def require_all_weights(name: str, model: Any, report: dict[str, Any]) -> None:
@@ -75,10 +110,7 @@ def unreadable(name: str, error: BaseException, *, hint: str) -> SapoError:
         error: what was raised.
         hint: what to do if the folder does not show the reason.
     """
-    lines = [line for line in str(error).splitlines() if line.strip()]
-    why = lines[0].strip() if lines else type(error).__name__
-    if isinstance(error, KeyError):
-        why = f"an entry {why} is missing"
+    why = first_line(error)
     pointers, folder = _pointers(Path(name)), Path(name)
     if isinstance(error, FileNotFoundError) or (why.startswith("Error no file") and _shards(folder)):
         hint = "copy the folder anew: it lacks a file of its weights, or their model.safetensors.index.json"
@@ -98,6 +130,13 @@ def unreadable(name: str, error: BaseException, *, hint: str) -> SapoError:
     elif isinstance(error, ImportError) and (method := _quantisation(Path(name))):
         hint = f"its weights are quantised by {method!r}: install what that needs, or take a model in floats"
     return SapoError(f"cannot load the model {name!r}: {why}", hint=hint, exit_code=ExitCode.CONFIG)
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of what an error says, or its kind if it says nothing."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    why = lines[0] if lines else type(error).__name__
+    return f"an entry {why} is missing" if isinstance(error, KeyError) else why
 
 
 def _shards(folder: Path) -> list[Path]:

@@ -22,7 +22,6 @@ from sapo_client.errors import ExitCode, SapoError
 from sapo_client.learner.adapters import add_adapters, base_model
 from sapo_client.learner.cpu.fused_layers import is_llama_style
 from sapo_client.learner.loading.causality import RAISED_BY_MODELS
-from sapo_client.learner.loading.files import small_file
 from sapo_client.learner.loading.hub import hub_address, hub_trouble
 from sapo_client.learner.loading.refusals import (
     contradicting,
@@ -282,15 +281,6 @@ def kept_bytes(forward: Callable[[], object], parameters: list[Tensor]) -> float
     with torch.autograd.graph.saved_tensors_hooks(record, lambda tensor: tensor):
         forward()
     return float(sum(sizes.values()))
-
-
-def has_chat_template(model: str) -> bool:
-    """Whether a model's tokenizer has a chat template; reads its small files alone."""
-    for name in ("chat_template.jinja", "tokenizer_config.json"):
-        path = small_file(model, name)
-        if path is not None and (name.endswith("jinja") or "chat_template" in path.read_text("utf-8")):
-            return True
-    return False
 
 
 def read_config(model: str) -> Any:

@@ -2,7 +2,8 @@
 
 A list only decides what is fetched. Fetched rollouts are validated like gossip, with the same penalties for
 the peer that sent them. A peer whose answers are useless is not asked any more while it is connected; it has
-no other penalty, since useless answers do not prove a fault.
+no other penalty, since useless answers do not prove a fault. Neither do rollouts that are of no use here, but
+whoever sends many more of those than of others is not asked for more, and has its turn after all others.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Final
 
 import trio
 
+from sapo_client.node.gossip.arrival_turns import MIN_SLEEP_SECONDS, ArrivalTurns
 from sapo_client.node.gossip.fetch_plan import PATIENCE_SECONDS, FetchPlan
 from sapo_client.node.runtime.clock import Clock
 from sapo_client.node.runtime.telemetry import Telemetry
@@ -27,6 +29,7 @@ from sapo_protocol.identifiers import ContentId, NodeId
 from sapo_protocol.islands.catch_up import (
     BUSY_SECONDS,
     MAX_FETCH_BYTES,
+    MAX_FETCHED,
     MAX_LISTING_BYTES,
     CatchUpStatus,
     IdPage,
@@ -43,6 +46,10 @@ from sapo_verification.engine import Engine
 
 MAX_FAULTS: Final = 3
 """Useless answers after which a peer is not asked any more."""
+
+MAX_USELESS: Final = 256
+"""Rollouts of no use that a peer may send beyond those that were accepted: eight requests of them. Honest
+ones are such whose certificate, bond or island this node does not know yet."""
 
 MAX_BUSY: Final = 60
 """Answers `BUSY` after which a peer is not asked any more: five minutes of them."""
@@ -83,6 +90,7 @@ class _Talk:
         asked: rate limit of the requests to it.
         listed: number of rollouts in its lists that were missing here.
         brought: number of them that it sent and that were accepted.
+        useless: number of them that it sent for nothing; all of a request of which none was accepted.
     """
 
     peer_id: str
@@ -91,6 +99,11 @@ class _Talk:
     busy: int = 0
     listed: int = 0
     brought: int = 0
+    useless: int = 0
+
+    def use(self) -> int:
+        """Return of how much use the peer has been: rollouts that were accepted less those for nothing."""
+        return self.brought - self.useless
 
 
 class CatchUp:
@@ -117,9 +130,9 @@ class CatchUp:
         self._due: dict[str, None] = {}
         self._talking: set[str] = set()
         self._ended: set[str] = set()
+        self._useless: set[str] = set()
         self._decided: dict[ContentId, None] = {}
         self._progress = trio.Event()
-        self._arrivals: TokenBucket | None = None
 
     def begin(self, peer_id: str) -> None:
         """Start to catch up from a peer, whose certificates are known by now."""
@@ -128,15 +141,18 @@ class CatchUp:
     def reconsider(self) -> None:
         """Fetch refused rollouts again, which may be accepted now."""
         self._decided.clear()
+        self._ended -= self._useless
+        self._useless.clear()
 
     async def run(self) -> None:
         """Ask peers until cancelled; may be run again after that."""
-        self._arrivals = TokenBucket(ARRIVALS, trio.current_time())
+        self._arrivals = ArrivalTurns(ARRIVALS)
         self._talking.clear()
         async with trio.open_nursery() as nursery:
             while True:
                 present = {peer.peer_id for peer in self._transport.peers()}
                 self._ended &= present
+                self._useless &= present
                 self._due = {peer_id: None for peer_id in self._due if peer_id in present}
                 for peer_id in [each for each in self._due if each not in self._talking]:
                     del self._due[peer_id]
@@ -183,7 +199,7 @@ class CatchUp:
             lacking = self._engine.envelopes.lacking(new)
             talk.listed += len(lacking)
             self._plan.add(talk.peer_id, lacking)
-            await self._fetch_listed(talk)
+            await self._fetch_listed(epoch, talk)
             if page.next is None:
                 return
             after = page.next
@@ -204,42 +220,56 @@ class CatchUp:
                 return page
             await trio.sleep(self._after(None if page is None else page.status, talk))
 
-    async def _fetch_listed(self, talk: _Talk) -> None:
+    async def _fetch_listed(self, epoch: int, talk: _Talk) -> None:
         """Wait until none of the rollouts that the peer lists is missing, fetching them from it or from
-        others."""
+        others; give up what is missing when the epoch is not accepted any more."""
         while self._plan.has(talk.peer_id):
-            ids = self._plan.take(talk.peer_id, trio.current_time())
-            if not ids:
+            if epoch not in self._timely_epochs():
+                self._plan.forget(talk.peer_id)
+                return
+            if not self._plan.has_free(talk.peer_id, trio.current_time()):
                 with trio.move_on_after(PATIENCE_SECONDS):
                     await self._progress.wait()
                 continue
+            await self._wait(talk)
+            await self._arrivals.take(MAX_FETCHED, talk.use())
+            ids = self._plan.take(talk.peer_id, trio.current_time())  # not before: others may fetch them
+            arrived = 0
             try:
-                pause_seconds = await self._fetch(ids, talk)
+                arrived, pause_seconds = await self._fetch(ids, talk)
             finally:
+                self._arrivals.give_back(MAX_FETCHED - arrived)
                 self._plan.release(talk.peer_id, ids)
                 self._tell_progress()
             await trio.sleep(pause_seconds)
 
-    async def _fetch(self, ids: Sequence[ContentId], talk: _Talk) -> float:
-        """Fetch rollouts from a peer; return the seconds until it may be asked again."""
+    async def _fetch(self, ids: Sequence[ContentId], talk: _Talk) -> tuple[int, float]:
+        """Fetch rollouts from a peer; return how many came, and the seconds until it may be asked again."""
         lacking = self._engine.envelopes.lacking(ids)
         for content_id in ids:
             if content_id not in lacking:  # it came by gossip meanwhile
                 self._plan.decided(content_id)
         if not lacking:
-            return 0.0
+            return 0, 0.0
         protocol = rollouts_protocol(self._engine.manifest.swarm_id)
         answer = await self._ask(protocol, to_fetch_request(lacking), MAX_FETCH_BYTES, talk)
         fetched = None if answer is None else parse_fetched(answer, len(lacking))
         if fetched is None or fetched.status is not CatchUpStatus.GIVEN:
-            return self._after(None if fetched is None else fetched.status, talk)
+            return 0, self._after(None if fetched is None else fetched.status, talk)
         given = dict(zip(lacking, fetched.messages, strict=False))
-        return 0.0 if await self._take(given, talk) else self._after(None, talk)
+        brought, useless = talk.brought, talk.useless
+        is_as_listed = await self._take(given, talk)
+        if talk.brought == brought and talk.useless > useless:
+            talk.useless = useless + len(lacking)
+        if talk.use() < -MAX_USELESS:
+            self._useless.add(talk.peer_id)
+            raise _EndedError
+        arrived = sum(message is not None for message in fetched.messages)
+        return arrived, 0.0 if is_as_listed else self._after(None, talk)
 
     async def _take(self, messages: dict[ContentId, bytes | None], talk: _Talk) -> bool:
         """Validate what a peer sent for some ids; return whether all messages could be the requested ones."""
         sent = [message for message in messages.values() if message is not None]
-        self._count_arrivals(len(sent))
         if unknown := self._unknown_authors(sent):
             await self._ask_for_certificates(talk.peer_id, unknown)
         is_as_listed = True
@@ -285,20 +315,24 @@ class CatchUp:
         The id covers all but the signature and the reserved fields of an envelope. If these are not at fault,
         the decision is the same for every copy.
         """
+        if received is not None and received.verdict is Verdict.ACCEPT:
+            talk.brought += 1
+        elif received is not None and received.rule is not Rule.ROLLOUT_NEW:  # it came by gossip meanwhile
+            talk.useless += 1
         if received is None or received.verdict is Verdict.REJECT or received.rule in _OF_ONE_COPY:
             self._plan.missed(talk.peer_id, content_id)
             return
         self._plan.decided(content_id)
         if received.verdict is Verdict.ACCEPT:
-            talk.brought += 1
             return
         self._decided[content_id] = None
         if len(self._decided) > MAX_DECIDED:
             del self._decided[next(iter(self._decided))]
 
     async def _ask(self, protocol: str, request: bytes, most_bytes: int, talk: _Talk) -> bytes | None:
-        """Return a peer's answer to a request within the rate limits, or None if there is no answer."""
+        """Return a peer's answer to a request within its rate limit, or None if there is no answer."""
         await self._wait(talk)
+        talk.asked.spend(1, trio.current_time())
         try:
             return await self._transport.request(
                 talk.peer_id, protocol, request, max_response_bytes=most_bytes
@@ -307,19 +341,9 @@ class CatchUp:
             return None  # it does not serve this protocol, is slow, or just left
 
     async def _wait(self, talk: _Talk) -> None:
-        """Wait until the rate limits of requests to the peer and of arriving rollouts allow a request."""
-        while (pause := self._pause_seconds(talk)) > 0:
-            await trio.sleep(pause)
-        talk.asked.spend(1, trio.current_time())
-
-    def _pause_seconds(self, talk: _Talk) -> float:
-        now_seconds = trio.current_time()
-        until_asked = talk.asked.seconds_until(1, now_seconds)
-        return max(until_asked, self._arrivals.seconds_until(1, now_seconds) if self._arrivals else 0.0)
-
-    def _count_arrivals(self, count: int) -> None:
-        if self._arrivals is not None:
-            self._arrivals.spend(count, trio.current_time())
+        """Wait until the rate limit of requests to the peer allows one."""
+        while (pause := talk.asked.seconds_until(1, trio.current_time())) > 0:
+            await trio.sleep(max(pause, MIN_SLEEP_SECONDS))
 
     def _after(self, status: CatchUpStatus | None, talk: _Talk) -> float:
         """Return the seconds until a peer may be asked again after a useless answer; more after each.

@@ -49,6 +49,10 @@ class FetchPlan:
         """Whether the peer lists a rollout that is still missing."""
         return bool(self._listed.get(peer_id))
 
+    def has_free(self, peer_id: str, now_seconds: float) -> bool:
+        """Whether ``take`` would return anything for the peer now."""
+        return any(self._is_free(each, now_seconds) for each in self._listed.get(peer_id, ()))
+
     def take(self, peer_id: str, now_seconds: float) -> tuple[ContentId, ...]:
         """Return the ids to request from the peer now; no other peer is asked for them for
         ``PATIENCE_SECONDS``."""

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final
 
+import trio
+
 from sapo_client.swarm.peer_id import key_from_peer_id, peer_id_from_key
 from sapo_protocol.identifiers import Account, NodeId
 from sapo_verification.admission.certificates import CertificateStore
@@ -23,6 +25,10 @@ BANNED: Final = -15.0
 _DRAW_EPOCHS: Final = 4
 """Epochs for which a random draw of vouched accounts is valid, so that connections last for several
 epochs."""
+
+ACCOUNTS_AT_ONCE: Final = 64
+"""Accounts of a pass over all of them that are read before other tasks run: two milliseconds, thirty after a
+start."""
 
 TRUSTED: Final = 5.0
 """Largest rating: it keeps a peer in the mesh, but does not offset a fault."""
@@ -52,24 +58,32 @@ class Ratings:
                 rated[peer_id] = min(self._rating(account, epoch) for account in accounts)
         return rated
 
-    def vouched(self, epoch: int, others: Iterable[tuple[NodeId, Account]] = ()) -> Vouched:
+    async def vouched(self, epoch: int, others: Iterable[tuple[NodeId, Account]] = ()) -> Vouched:
         """Return the peers, connected or not, of which an account is vouched for and none is banned.
 
         Under a bond gate an account with a part of a whole bond is drawn with that probability, so that
-        accounts which share a bond have the places of one account.
+        accounts which share a bond have the places of one account. Accounts may be thousands, so other tasks
+        run in between.
 
         Args:
             others: further nodes with their accounts, whose certificates are not stored.
         """
-        standing, pairs = self._certificates.standing, {*self._certificates.pairs(), *others}
-        accounts = {account for _, account in pairs}
-        weights = self._reputation.weigh(accounts, epoch).weights
-        banned = {account for account in accounts if self._reputation.is_banned(account, epoch)}
-        refused = {node for node, account in pairs if account in banned}
-        drawn = [pair for pair in pairs if pair[0] not in refused and self._is_drawn(pair[1], epoch)]
-        earned = {node for node, account in drawn if weights.get(account, 0.0) > 0.0}
-        bonded = {node for node, account in drawn if standing.is_bonded(account, epoch)} - earned
-        return Vouched(frozenset(map(peer_id_from_key, earned)), frozenset(map(peer_id_from_key, bonded)))
+        refused: set[NodeId] = set()
+        earned: dict[NodeId, str] = {}
+        bonded: dict[NodeId, str] = {}
+        for place, (node, account) in enumerate({*self._certificates.pairs(), *others}):
+            if place % ACCOUNTS_AT_ONCE == 0:
+                await trio.lowlevel.checkpoint()
+            if self._reputation.is_banned(account, epoch):
+                refused.add(node)
+            elif self._has_earned(account, epoch):
+                if self._is_drawn(account, epoch):
+                    earned[node] = peer_id_from_key(node)
+            elif self._certificates.standing.is_bonded(account, epoch) and self._is_drawn(account, epoch):
+                bonded[node] = peer_id_from_key(node)
+        trusted = frozenset(peer_id for node, peer_id in earned.items() if node not in refused)
+        paid = frozenset(peer_id for node, peer_id in bonded.items() if node not in refused)
+        return Vouched(trusted, paid - trusted)
 
     def vouches_for(self, account: Account, epoch: int) -> bool:
         """Whether an account is vouched for: it has a bond, or has earned a weight here, both of which have a
@@ -80,14 +94,17 @@ class Ratings:
         """
         if self._reputation.is_banned(account, epoch) or not self._is_drawn(account, epoch):
             return False
-        if self._certificates.standing.is_bonded(account, epoch):
-            return True
-        return self._reputation.weigh([account], epoch).weights.get(account, 0.0) > 0.0
+        return self._certificates.standing.is_bonded(account, epoch) or self._has_earned(account, epoch)
 
     def vouches_for_peer(self, peer_id: str, epoch: int) -> bool:
         """Whether a peer has accounts, and each of them is vouched for."""
         accounts = self._accounts(peer_id)
         return bool(accounts) and all(self.vouches_for(account, epoch) for account in accounts)
+
+    def _has_earned(self, account: Account, epoch: int) -> bool:
+        """Whether an account has a weight; a newcomer, as most of very many are, is told without a look."""
+        reputation = self._reputation
+        return not reputation.is_newcomer(account) and reputation.evidence(account, epoch).weight > 0.0
 
     def _is_drawn(self, account: Account, epoch: int) -> bool:
         units = self._certificates.standing.units_of(account, epoch)

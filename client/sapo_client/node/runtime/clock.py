@@ -30,6 +30,10 @@ QUIET_CHAIN_SECONDS: Final = 60.0
 HARMLESS_SECONDS: Final = 600.0
 """Lead of a clock that costs no more than as long without signing; a chain of tests rests for longer."""
 
+COMPARED_SECONDS: Final = 30.0
+"""Time without a second block after which a start waits for none: a chain of public nodes makes one every few
+seconds, and one of tests only with a transaction."""
+
 
 def steady_clock() -> float:
     """Return seconds of a clock that nobody sets; on Linux it goes on while the machine sleeps."""
@@ -57,7 +61,8 @@ class ClockWatch:
     same time, or once it stayed so for ``SETTLED_SECONDS``; and never while the chain shows that it is ahead.
     Where there is a chain, a clock is not believed at the start either, until a block shows that its epoch
     has begun or that it is ahead by ``HARMLESS_SECONDS`` at most, or until the chain was looked at for
-    ``QUIET_CHAIN_SECONDS``.
+    ``QUIET_CHAIN_SECONDS``. One block shows no more than that, for it may be old; a second one shows whether
+    the clock is ahead, so that until then only the time of the first is certain.
 
     Args:
         steady: seconds from any moment on.
@@ -67,7 +72,7 @@ class ClockWatch:
     def __init__(self, clock: Clock, steady: Clock = steady_clock, *, asks_chain: bool = False) -> None:
         self._clock = clock
         self._steady = steady
-        self._awaits_chain = asks_chain
+        self._awaits_chain = self._awaits_block = asks_chain
         self._chain_since: float | None = None
         self._newest_block = 0.0 if asks_chain else math.inf
         self._offset = clock() - steady()
@@ -82,10 +87,12 @@ class ClockWatch:
     def certain(self) -> float:
         """Return Unix seconds that have passed by the chain, too, for what cannot be taken back.
 
-        While the clock is not believed, these are the newest block's; before the first block, 0.
+        While the clock is not believed, or was compared with one block only, these are the newest block's;
+        before the first block, 0.
         """
         now = self.now()
-        return now if self.is_believed else min(now, self._newest_block)
+        is_certain = self.is_believed and not self._awaits_block
+        return now if is_certain else min(now, self._newest_block)
 
     def wall(self) -> float:
         """Return Unix seconds of the wall clock, believed or not; to be compared with the chain's."""
@@ -116,6 +123,11 @@ class ClockWatch:
         """Whether the clock was not compared with the chain's since the start."""
         return self._awaits_chain
 
+    @property
+    def awaits_block(self) -> bool:
+        """Whether the clock was compared with one block of the chain at most."""
+        return self._awaits_block
+
     def facts(self) -> ClockFacts | None:
         """Return what the node's health shows of a jump; none without one."""
         if (jump := self.jump()) is None:
@@ -133,15 +145,20 @@ class ClockWatch:
         """
         self._ahead_seconds = ahead_seconds or 0.0
         self._awaits_chain = self._awaits_chain and not agrees
+        self._awaits_block = self._awaits_block and not agrees
         if agrees and jump is not None and self.jump() is jump:
             self._offset, self._jump = jump.offset_seconds, None
 
     def note_block(self, timestamp_seconds: float, *, epoch_start_seconds: float) -> None:
         """Take the timestamp of the chain's newest block, with the start of the clock's epoch."""
         now = self._steady()
+        is_another = self._chain_since is not None and timestamp_seconds > self._newest_block
         self._newest_block = max(self._newest_block, timestamp_seconds)
         self._chain_since = now if self._chain_since is None else self._chain_since
-        is_quiet = now - self._chain_since >= QUIET_CHAIN_SECONDS
+        looked_seconds = now - self._chain_since
+        if is_another or looked_seconds >= COMPARED_SECONDS:
+            self._awaits_block = False
+        is_quiet = looked_seconds >= QUIET_CHAIN_SECONDS
         late = min(epoch_start_seconds, self._clock() - HARMLESS_SECONDS)
         if timestamp_seconds >= late or is_quiet:
             self._awaits_chain = False

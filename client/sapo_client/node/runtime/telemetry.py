@@ -64,6 +64,7 @@ class Telemetry:
         self.sampled_external = 0
         self.recorder = recorder or DashboardRecorder(FigureHistory(":memory:"), suite, own)
         events.listen(self.recorder.note)
+        events.listen(metrics.note)
         self._suite = suite
         self._own = own
         self._recent: dict[ContentId, RolloutReport] = {}

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final, Protocol
 
-from sapo_client.node.training.canary_state import CanaryFile, CanaryState
+from sapo_client.node.training.canary_state import CanaryFile, CanaryState, HeldOutResult
 from sapo_client.node.training.others_text import NOTHING, AnswerPair, OthersText, PlantedText
 from sapo_protocol.errors import LocalProtocolError
 from sapo_protocol.tasks import Task
@@ -111,10 +111,14 @@ class _Answers:
     rewards: tuple[float | None, ...]
 
     @property
+    def checked(self) -> list[float]:
+        """The rewards of the answers that were checked."""
+        return [reward for reward in self.rewards if reward is not None]
+
+    @property
     def reward(self) -> float:
-        """The share of right answers among those that were checked, 0 if none was."""
-        checked = [reward for reward in self.rewards if reward is not None]
-        return sum(checked) / max(1, len(checked))
+        """The mean reward of the answers that were checked, 0 if none was."""
+        return sum(self.checked) / max(1, len(self.checked))
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,15 +126,17 @@ class _Gap:
     """The differences between the shadow and the policy on the items of one check.
 
     Attributes:
-        shadow: share of right answers of the shadow.
+        shadow: the shadow's answers.
         lost: number of items that only the shadow gets right.
         won: number of items that only the policy gets right.
+        compared: number of items of which the answers of both were checked; 0 without a shadow.
         planted: text that few accounts planted.
     """
 
-    shadow: float
+    shadow: _Answers
     lost: int = 0
     won: int = 0
+    compared: int = 0
     planted: PlantedText = NOTHING
 
 
@@ -157,6 +163,10 @@ class CanaryParts:
 class CanaryRole(Protocol):
     """Monitor of the policy between rounds."""
 
+    @property
+    def held_out(self) -> HeldOutResult | None:
+        """Results of the last check; None before the first one."""
+
     async def open(self) -> None:
         """Prepare before the first round; later calls do nothing."""
 
@@ -166,6 +176,8 @@ class CanaryRole(Protocol):
 
 class NoCanary:
     """The null object, for an experiment or a node that does not train."""
+
+    held_out: Final = None
 
     async def open(self) -> None:
         """Do nothing."""
@@ -186,6 +198,11 @@ class Canary:
         self._others = OthersText(sha256(b"sapo canary text" + parts.secret).digest())
         self._rounds = 0
         self._epoch = 0
+
+    @property
+    def held_out(self) -> HeldOutResult | None:
+        """Results of the last check; None before the first one."""
+        return None if self._watch is None else self._watch.last
 
     async def open(self) -> None:
         """Keep the policy before the first round as the good one; later calls do nothing.
@@ -224,25 +241,34 @@ class Canary:
         items = await self._draw_items(before.checks)
         answers = await self._measure(items)
         has_others = bool(self._window or self._imitated or before.comparisons)
-        gap = await self._gap(items, answers) if has_others else _Gap(answers.reward)
-        watch = before.compared(gap.lost, gap.won)
-        self._parts.events.write(
-            "canary",
-            step=self._parts.learner.step,
-            reward=round(answers.reward, 4),
-            shadow=round(gap.shadow, 4),
-            lost=watch.lost,
-            won=watch.won,
-            planted=gap.planted.answers,
-            external=len(self._window),
-            imitated=len(self._imitated),
-        )
+        gap = await self._gap(items, answers) if has_others else _Gap(answers)
+        watch = self._recorded(before.checked(gap.lost, gap.won, gap.compared), answers, gap)
         if watch.has_lost or gap.planted.accounts:
             watch = await self._roll_back(watch, answers, gap)
         else:
             watch = await self._accept(watch, has_others=has_others)
         self._parts.file.write(watch)
         self._apply(watch)
+
+    def _recorded(self, watch: CanaryState, answers: _Answers, gap: _Gap) -> CanaryState:
+        """Write the check's event; return the state with its results."""
+        step, shadow = self._parts.learner.step, gap.shadow.reward if gap.compared else None
+        watch = watch.measured(step, len(answers.checked), answers.reward, shadow)
+        self._parts.events.write(
+            "canary",
+            step=step,
+            reward=round(answers.reward, 4),
+            shadow=round(gap.shadow.reward, 4),
+            rewards=answers.checked,
+            shadow_rewards=gap.shadow.checked if gap.compared else [],
+            since=watch.shadow_step,
+            lost=watch.lost,
+            won=watch.won,
+            planted=gap.planted.answers,
+            external=len(self._window),
+            imitated=len(self._imitated),
+        )
+        return watch
 
     async def _gap(self, items: Items, answers: _Answers) -> _Gap:
         """Compare the policy's answers with those of its shadow."""
@@ -259,9 +285,10 @@ class Canary:
             for (task, _), mine, its in zip(items, answers.texts, shadow.texts, strict=True)
         ]
         return _Gap(
-            shadow=shadow.reward,
+            shadow=shadow,
             lost=sum(change < 0 for change in changes),
             won=sum(change > 0 for change in changes),
+            compared=len(changes),
             planted=await self._others.planted(pairs),
         )
 
@@ -270,7 +297,8 @@ class Canary:
         state."""
         if watch.has_won or watch.is_undecided or not has_others:
             await self._parts.learner.keep_good()
-            watch = self._reset_comparison(watch)
+            self._reset_comparison()
+            watch = watch.kept(self._parts.learner.step)
         return watch.passed()
 
     async def _roll_back(self, watch: CanaryState, answers: _Answers, gap: _Gap) -> CanaryState:
@@ -286,7 +314,7 @@ class Canary:
             "rolled_back",
             step=self._parts.learner.step,
             reward=round(answers.reward, 4),
-            shadow=round(gap.shadow, 4),
+            shadow=round(gap.shadow.reward, 4),
             lost=watch.lost,
             won=watch.won,
             planted=gap.planted.answers,
@@ -295,15 +323,15 @@ class Canary:
             imitated=sorted(self._imitated),
             dropped=sum(self._parts.pool.take(content_id) for content_id in waiting),
         )
-        after = self._reset_comparison(watch).quarantining(planters)
+        self._reset_comparison()
+        after = watch.rolled_back(self._parts.learner.step, gap.shadow.reward).quarantining(planters)
         return after.set_back() if watch.has_lost else after
 
-    def _reset_comparison(self, watch: CanaryState) -> CanaryState:
-        """Restart the comparison, since policy and shadow have become equal; return the new state."""
+    def _reset_comparison(self) -> None:
+        """Forget whose text was used, since policy and shadow have become equal."""
         self._window.clear()
         self._imitated.clear()
         self._others.reset_comparison()
-        return watch.reset_comparison()
 
     def _apply(self, watch: CanaryState) -> None:
         """Set and store the state, and update the sampler."""

@@ -21,6 +21,10 @@ MAX_COMPARISONS: Final = 20
 """Checks without a decision after which the comparison restarts, so that old results do not hide a new
 effect."""
 
+LEAD_CHECKS: Final = 3
+"""Last checks of a comparison that show by how much the policy is better than its shadow now: about 200 items
+by default, and few enough that the lead has hardly changed."""
+
 MAX_SETBACKS: Final = 7
 
 MAX_NATS: Final = 700.0
@@ -28,6 +32,32 @@ MAX_NATS: Final = 700.0
 
 MAX_QUARANTINED: Final = 64
 """Accounts in quarantine; beyond it the oldest is released. Each check that passes releases one, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldOutResult:
+    """Results of the last check, beside those of the first one and of the shadow.
+
+    Attributes:
+        step: the policy's step.
+        items: items of which the policy's answers were checked.
+        reward: mean reward of the policy, 0..1.
+        first_reward: that of the first check.
+        shadow: mean reward of the shadow; None if there was nothing to compare.
+        shadow_step: step at which policy and shadow were last equal.
+        lead: of the items of the last ``LEAD_CHECKS`` checks since then, the share that only the policy got
+            right, less the share that only the shadow did; 0 without a comparison.
+        lead_error: standard error of ``lead``.
+    """
+
+    step: int
+    items: int
+    reward: float
+    first_reward: float
+    shadow: float | None
+    shadow_step: int
+    lead: float
+    lead_error: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +70,12 @@ class CanaryState:
         comparisons: checks since policy and shadow were equal.
         lost: items in those checks that only the shadow got right.
         won: items in those checks that only the policy got right.
+        latest: the last ``LEAD_CHECKS`` of those checks; of each the lost, won and compared items.
         setbacks: how often others' text did harm without a known author, since it last helped.
         waits: checks until more of it is used.
         quarantined: accounts of which nothing is trained, the oldest first.
+        shadow_step: step at which policy and shadow were last equal.
+        last: results of the last check; None before the first one.
     """
 
     opening: int = OPEN
@@ -53,22 +86,51 @@ class CanaryState:
     setbacks: int = 0
     waits: int = 0
     quarantined: tuple[Account, ...] = ()
+    latest: tuple[tuple[int, int, int], ...] = ()
+    shadow_step: int = 0
+    last: HeldOutResult | None = None
 
-    def compared(self, lost: int, won: int) -> CanaryState:
-        """Return the state after a check with these numbers of lost and won items."""
+    def checked(self, lost: int, won: int, compared: int) -> CanaryState:
+        """Return the state after a check with these numbers of lost, won and compared items."""
         return replace(
             self,
             checks=self.checks + 1,
             comparisons=self.comparisons + 1,
             lost=self.lost + lost,
             won=self.won + won,
+            latest=(*self.latest, (lost, won, compared))[-LEAD_CHECKS:],
         )
 
-    def reset_comparison(self) -> CanaryState:
-        """Return the state after policy and shadow became equal; if others' text helped, setbacks are
-        reset."""
+    def kept(self, step: int) -> CanaryState:
+        """Return the state after the policy of this step became the shadow."""
+        return self._equal(step)
+
+    def rolled_back(self, step: int, shadow: float) -> CanaryState:
+        """Return the state after the shadow, of this reward in the last check, became the policy."""
+        last = None if self.last is None else replace(self.last, reward=shadow, lead=0.0, lead_error=0.0)
+        return replace(self._equal(step), last=last)
+
+    def _equal(self, step: int) -> CanaryState:
+        """Return the state after both became equal; if others' text helped, setbacks are reset."""
         setbacks = 0 if self.has_won else self.setbacks
-        return replace(self, comparisons=0, lost=0, won=0, setbacks=setbacks)
+        return replace(self, comparisons=0, lost=0, won=0, latest=(), setbacks=setbacks, shadow_step=step)
+
+    def measured(self, step: int, items: int, reward: float, shadow: float | None) -> CanaryState:
+        """Return the state with the results of a check; unchanged if no item was checked."""
+        if not items:
+            return self
+        lead, error = _lead(self.latest)
+        last = HeldOutResult(
+            step=step,
+            items=items,
+            reward=reward,
+            first_reward=reward if self.last is None else self.last.first_reward,
+            shadow=shadow,
+            shadow_step=self.shadow_step,
+            lead=lead,
+            lead_error=error,
+        )
+        return replace(self, last=last)
 
     def passed(self) -> CanaryState:
         """Return the state after a check without harm: one more step is used, unless it has to wait."""
@@ -121,7 +183,10 @@ class CanaryFile:
         try:
             plain = json.loads(self._path.read_text(encoding="utf-8"))
             accounts = tuple(Account.from_hex(each) for each in plain.pop("quarantined"))
-            return CanaryState(**plain, quarantined=accounts)
+            latest = tuple((lost, won, compared) for lost, won, compared in plain.pop("latest", ()))
+            last = plain.pop("last", None)
+            held_out = None if last is None else HeldOutResult(**last)
+            return CanaryState(**plain, quarantined=accounts, latest=latest, last=held_out)
         except (OSError, ValueError, KeyError, TypeError, AttributeError, LocalProtocolError):
             return None
 
@@ -133,6 +198,20 @@ class CanaryFile:
         writing.write_text(json.dumps(plain) + "\n", encoding="utf-8")
         writing.replace(self._path)
         self._fresh = False
+
+
+def _lead(latest: Iterable[tuple[int, int, int]]) -> tuple[float, float]:
+    """Return the lead in some checks and its standard error.
+
+    Half an item is added to each of the four outcomes of a pair, so that few items without a difference are
+    not taken for certainty (Agresti and Min 2005).
+    """
+    lost, won, compared = (sum(column) for column in zip((0, 0, 0), *latest, strict=True))
+    if not compared:
+        return 0.0, 0.0
+    items = compared + 2
+    variance = ((won + lost + 1) / items - ((won - lost) / items) ** 2) / items
+    return (won - lost) / compared, math.sqrt(variance)
 
 
 def evidence(more: int, less: int) -> float:

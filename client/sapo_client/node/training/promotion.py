@@ -5,12 +5,16 @@ A policy that learns a new family forgets much of what it knew before it knows b
 round both answer the same fresh tasks, and when the candidate is right more often, beyond chance, it becomes
 the policy. A candidate that is never better changes nothing: not what the node answers, not what it
 publishes, not what it exports.
+
+Over all tasks a gain in some families hides the loss of another one, and who teaches those may spoil this.
+So a candidate that has surely lost more than half of what the policy can do in a family waits until it has it
+again.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import Final, NamedTuple, Protocol
 
@@ -27,6 +31,16 @@ FALSE_PROMOTIONS: Final = 0.05
 STAKES: Final = (0.1, 0.2, 0.4, 0.8)
 """Parts of a gambler's money on the next task that only one of both solves: a small one finds that one family
 of thirty was learned, a large one that much was."""
+
+
+LOSS_STAKES: Final = (0.2, 0.4)
+"""The same on each task of a family, for gamblers who bet that more than half was lost; below a half."""
+
+FALSE_WAITS: Final = 0.05
+"""Probability with which a candidate that keeps a half of a family is said to have lost it, at most."""
+
+FAMILY_TASKS: Final = 16
+"""Tasks of every family that are drawn before a promotion, for there may be only one or two in a round."""
 
 
 class Candidates(Protocol):
@@ -84,6 +98,48 @@ class Betterness:
         return sum(self._money) / len(STAKES) >= 1.0 / FALSE_PROMOTIONS
 
 
+class Losses:
+    """Evidence, family by family, that a candidate is right less than half as often as its policy.
+
+    Again the money of gamblers. Each task pays them 1 where the policy alone is right, and takes 1 where both
+    are and 2 where the candidate alone is: in the mean nothing or less while the candidate is right at least
+    half as often. They keep no more than it takes to be sure: one that learns it again is soon cleared.
+
+    Args:
+        families: number of families in the suite.
+    """
+
+    def __init__(self, families: int) -> None:
+        self._money = [[0.0 for _ in LOSS_STAKES] for _ in range(families)]
+        self._comparisons = 0
+
+    def learn(self, latest: Mapping[int, Comparison]) -> None:
+        """Take notice of one more comparison, by family."""
+        self._comparisons += 1
+        begun = 1.0 / (self._comparisons * (self._comparisons + 1))
+        most = len(LOSS_STAKES) / FALSE_WAITS
+        for family, each in latest.items():
+            self._money[family] = [
+                min(most, (money + begun) * _kept_of(stake, each))
+                for money, stake in zip(self._money[family], LOSS_STAKES, strict=True)
+            ]
+
+    @property
+    def spoilt(self) -> list[int]:
+        """The families in which the candidate has surely lost more than half."""
+        return [
+            family
+            for family, money in enumerate(self._money)
+            if sum(money) / len(LOSS_STAKES) >= 1.0 / FALSE_WAITS
+        ]
+
+
+def _kept_of(stake: float, each: Comparison) -> float:
+    """Return what a part of a gambler's money becomes that is staked on the loss of a family."""
+    lost, both, won = 1.0 + stake, 1.0 - stake, 1.0 - 2.0 * stake
+    return float(lost**each.lost * both**each.both * won**each.won)
+
+
 class PromotionRole(Protocol):
     """Look at the learner after each round."""
 
@@ -123,8 +179,13 @@ class Promotion:
         self._families = families
         self._tasks = tasks
         self._rng = rng
-        self._betterness = Betterness()
         self._turns = count()
+        self._begin()
+
+    def _begin(self) -> None:
+        """Forget what was found out about the last candidate."""
+        self._betterness, self._losses = Betterness(), Losses(self._families)
+        self._drawn = 0
 
     async def after(self, step: int, *, has_candidate: bool) -> None:
         """Compare if there is a candidate, and promote it if it is better.
@@ -137,16 +198,23 @@ class Promotion:
             LearnerCrashed: nothing was promoted; the next round compares again.
         """
         if not has_candidate:
-            self._betterness = Betterness()
+            self._begin()
             return
-        latest = await self._compare()
-        is_better = self._betterness.shows(latest)
-        self._events.write("candidate_compared", step=step, promoted=is_better, **latest._asdict())
-        if is_better:
+        by_family = await self._compare()
+        latest = Comparison(*map(sum, zip(*by_family.values(), strict=True)))
+        self._losses.learn(by_family)
+        self._drawn += self._tasks
+        is_better, spoilt = self._betterness.shows(latest), self._losses.spoilt
+        is_known = self._drawn >= FAMILY_TASKS * self._families
+        promoted = is_better and is_known and not spoilt
+        self._events.write(
+            "candidate_compared", step=step, promoted=promoted, spoilt=spoilt, **latest._asdict()
+        )
+        if promoted:
             await self._learner.promote()
 
-    async def _compare(self) -> Comparison:
-        """Return the results on fresh tasks, of all families in turn, from one comparison to the next."""
+    async def _compare(self) -> Mapping[int, Comparison]:
+        """Return the results on fresh tasks by family, of all in turn, from one comparison to the next."""
         drawn = [
             Task(next(self._turns) % self._families, self._rng.getrandbits(SEED_BITS))
             for _ in range(self._tasks)
@@ -155,18 +223,21 @@ class Promotion:
         answers = await self._learner.compare(
             [prompt for _, prompt in asked], seed=self._rng.getrandbits(SEED_BITS)
         )
-        tasks = both = won = lost = 0
+        found = dict.fromkeys(range(self._families), Comparison(0, 0, 0, 0))
         for (task, _), *texts in zip(asked, *answers, strict=True):
             policy, candidate = [
                 await is_right(self._checkers, task, text, self._on_failure) for text in texts
             ]
             if policy is None or candidate is None:
                 continue
-            tasks += 1
-            both += policy and candidate
-            won += candidate and not policy
-            lost += policy and not candidate
-        return Comparison(tasks, both, won, lost)
+            tasks, both, won, lost = found[task.family]
+            found[task.family] = Comparison(
+                tasks + 1,
+                both + (policy and candidate),
+                won + (candidate and not policy),
+                lost + (policy and not candidate),
+            )
+        return found
 
     def _on_failure(self, task: Task, error: CheckFailed) -> None:
         self._events.write("comparison_failed", family=task.family, detail=str(error))

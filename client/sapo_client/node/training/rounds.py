@@ -16,6 +16,7 @@ from sapo_client.learner.report import StepReport, TextValue
 from sapo_client.node.runtime.shutdown import Pause
 from sapo_client.node.training.ages import PoolAges
 from sapo_client.node.training.ahead import Ahead
+from sapo_client.node.training.canary_state import HeldOutResult
 from sapo_client.node.training.epoch_turns import EpochTurns
 from sapo_client.node.training.private_rounds import PrivateRounds
 from sapo_client.node.training.round_parts import RoundParts, Slot
@@ -68,6 +69,11 @@ class Rounds:
         self.round = 0
         self.first_reward: float | None = None
         self.last_reward: float | None = None
+
+    @property
+    def held_out(self) -> HeldOutResult | None:
+        """Results of the last check on held-out items; None before the first one."""
+        return self._parts.canary.held_out
 
     async def run(self, last_step: int | None, draining: trio.Event, pause: Pause | None = None) -> None:
         """Run rounds until the policy has made its last step or the node drains; wait while it is paused."""

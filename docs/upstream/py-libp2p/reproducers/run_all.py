@@ -15,7 +15,7 @@ import trio
 
 def run_all() -> dict[str, str]:
     """Return the fault that each reproducer found, by the name of its file."""
-    logging.disable()  # a mended library warns of what the reproducers do to it
+    logging.disable()  # a fixed library logs warnings of what the reproducers do
     names = sorted(path.stem for path in Path(__file__).parent.glob("0*.py"))
     return {name: trio.run(importlib.import_module(name).reproduce) for name in names}
 

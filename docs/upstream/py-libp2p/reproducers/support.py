@@ -34,7 +34,7 @@ Reproduce = Callable[[], Awaitable[str]]
 
 def main(reproduce: Reproduce) -> None:
     """Run one reproducer: exit status 1 and one line where the fault is there, 0 where it is not."""
-    logging.disable()  # a mended library warns of what the reproducers do to it
+    logging.disable()  # a fixed library logs warnings of what the reproducers do
     fault = trio.run(reproduce)
     print(fault or "the fault is not there")
     sys.exit(1 if fault else 0)

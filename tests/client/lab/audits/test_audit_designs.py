@@ -22,7 +22,7 @@ def test_a_sample_is_within_the_bounds_up_to_a_hundred_thousand_accounts_and_not
 
 @pytest.mark.parametrize("claim", CLAIMS[2:5], ids=lambda claim: claim.name)
 @pytest.mark.parametrize("samples", [2, 4, 8, 16])
-def test_who_claims_more_than_it_made_earns_less_than_it_made(claim: SampledClaim, samples: int) -> None:
+def test_claiming_more_groups_than_made_earns_less(claim: SampledClaim, samples: int) -> None:
     points = paid(claim, samples, np.random.default_rng(1), draws=50_000)
     assert points.mean() < claim.good
 

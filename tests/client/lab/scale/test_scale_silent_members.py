@@ -1,9 +1,9 @@
-"""Authors that have dialled Sybils alone find honest members of their island, in a simulated siege."""
+"""Authors connected only to Sybils find honest members of their island, in a simulated eclipse attack."""
 
 from __future__ import annotations
 
-from sapo_client.lab.scale.plan import Inhabitant, ScalePlan
-from sapo_client.lab.scale.world import ScaleWorld
+from sapo_client.lab.scale.plan import Participant, ScalePlan
+from sapo_client.lab.scale.simulation import ScaleSimulation
 
 HIDDEN, SYBILS, OPEN = 12, 22, 2
 PLAN = ScalePlan(
@@ -17,12 +17,12 @@ PLAN = ScalePlan(
 )
 
 
-class BesiegedWorld(ScaleWorld):
-    """An island where of 24 nodes to which one can connect 22 are Sybils."""
+class EclipsedSimulation(ScaleSimulation):
+    """An island on which 22 of the 24 nodes that accept connections are Sybils."""
 
-    def _settle_people(self) -> list[Inhabitant]:
+    def _create_participants(self) -> list[Participant]:
         return [
-            Inhabitant(
+            Participant(
                 self.plan.seed,
                 number,
                 is_sybil=HIDDEN <= number < HIDDEN + SYBILS,
@@ -31,25 +31,25 @@ class BesiegedWorld(ScaleWorld):
             for number in range(self.plan.nodes)
         ]
 
-    def lonely(self) -> int:
-        """Return how many honest nodes are connected with no other one."""
-        honest = {peer for peer, one in self.residents.items() if not one.who.is_sybil}
-        return sum(honest.isdisjoint(self.residents[peer].node.peers) for peer in honest)
+    def isolated(self) -> int:
+        """Return the number of honest nodes without an honest peer."""
+        honest = {peer for peer, one in self.nodes.items() if not one.participant.is_sybil}
+        return sum(honest.isdisjoint(self.nodes[peer].transport.peers) for peer in honest)
 
 
 def raise_bug(error: Exception) -> None:
-    """Let a bug in a callback end the test."""
+    """Fail the test on an error in a callback."""
     raise error
 
 
-def test_who_has_dialled_sybils_alone_finds_an_honest_member() -> None:
-    world = BesiegedWorld(PLAN, raise_bug)
-    lonely: list[int] = []
-    world.run(lambda _: lonely.append(world.lonely()))
-    assert max(lonely[2:5]) > 0
-    assert lonely[-1] == 0
+def test_a_node_connected_only_to_sybils_finds_an_honest_member() -> None:
+    simulation = EclipsedSimulation(PLAN, raise_bug)
+    isolated: list[int] = []
+    simulation.run(lambda _: isolated.append(simulation.isolated()))
+    assert max(isolated[2:5]) > 0
+    assert isolated[-1] == 0
     assert {
-        one.node.discipline.scores.score(peer, 1e9)
-        for one in world.residents.values()
-        for peer in one.node.peers
+        one.transport.discipline.scores.score(peer, 1e9)
+        for one in simulation.nodes.values()
+        for peer in one.transport.peers
     } == {0.0}

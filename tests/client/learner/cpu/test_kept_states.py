@@ -1,4 +1,4 @@
-"""What sampling keeps for the first update: same values and gradients, and nothing once weights moved."""
+"""Results of sampling kept for the first update: same values and gradients; unused after weights change."""
 
 import gc
 import weakref

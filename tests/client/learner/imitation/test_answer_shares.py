@@ -1,4 +1,4 @@
-"""Shares of answers: who chooses which right answers he shows moves no answer far from where it is."""
+"""Shares of answers: an account that selects its right answers cannot shift an answer's share by much."""
 
 import random
 from collections import Counter

@@ -1,4 +1,4 @@
-"""The candidate: the average of what demonstrations train, beside a policy that they leave as it is."""
+"""The candidate: the average of weights trained on demonstrations, next to an unchanged policy."""
 
 from dataclasses import asdict, replace
 from pathlib import Path

@@ -32,7 +32,7 @@ def test_a_flood_of_one_account_displaces_only_its_own_texts() -> None:
     assert list(buffer) == expected
 
 
-def test_who_filled_the_buffer_alone_makes_room_down_to_an_equal_share() -> None:
+def test_an_account_that_filled_the_buffer_makes_room_down_to_an_equal_share() -> None:
     texts = [text(ANN, number) for number in range(12)] + [text(BOB, number) for number in range(30)]
     expected = [text(ANN, number) for number in range(6, 12)] + [
         text(BOB, number) for number in range(24, 30)
@@ -41,9 +41,7 @@ def test_who_filled_the_buffer_alone_makes_room_down_to_an_equal_share() -> None
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 30)), max_size=200), st.integers(1, 40))
-def test_who_has_no_more_than_an_equal_share_loses_nothing(
-    arrivals: list[tuple[int, int]], capacity: int
-) -> None:
+def test_accounts_within_an_equal_share_lose_nothing(arrivals: list[tuple[int, int]], capacity: int) -> None:
     texts = [text(bytes([author]), number) for author, number in arrivals]
     buffer = DemonstrationBuffer(capacity, texts)
     sent, held = (Counter(each.author for each in source) for source in (set(texts), buffer))

@@ -94,7 +94,7 @@ def test_the_gradient_is_that_of_the_likelihood(folder: Path, changes: SettingsC
     assert torch.allclose(moments(trainer), expected / max(1.0, float(expected.norm())), atol=1e-5)
 
 
-def test_the_report_tells_what_was_trained(folder: Path) -> None:
+def test_the_report_lists_trained_groups(folder: Path) -> None:
     trainer, texts = make_trainer(folder, demonstration_rate=1e-2), distinct(TEXTS)
     trainer.baselines = FAILING
     other = replace(texts[0], family=1)
@@ -233,7 +233,7 @@ def test_the_policy_is_the_average_of_the_weights_after_each_step(folder: Path) 
     assert update.families == {FAMILY: 3 * len(texts)}
 
 
-def test_the_student_goes_on_where_it_was_and_moves_with_the_policy(folder: Path) -> None:
+def test_the_student_continues_and_moves_with_the_policy(folder: Path) -> None:
     trainer, texts = averaged(folder, 0.75), distinct(TEXTS)
     trainer.step([], demonstrations=texts)
     assert trainer.supervised.weights.student is not None

@@ -1,4 +1,4 @@
-"""Damaged ``generation_config.json``: its end tokens were passed over, or the node ended."""
+"""Damaged ``generation_config.json``: its end tokens were ignored, or the node ended."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Models by their name on a hub: asked for once, and told soon where the hub is not within reach."""
+"""Models by name on a hub: one request each, and an early error if the hub is not reachable."""
 
 import os
 import subprocess

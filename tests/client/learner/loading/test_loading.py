@@ -1,4 +1,4 @@
-"""Folders that are refused when they are loaded, each with an error that says what to do."""
+"""Folders that are refused at loading, each with an error that states what to do."""
 
 import json
 from collections.abc import Callable
@@ -403,7 +403,9 @@ MISTAKES: dict[str, tuple[Callable[[Path], None], str, str]] = {
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_mistakes_in_folders_are_told_in_a_line_by_doctor_and_learner(tmp_path: Path, mistake: str) -> None:
+def test_mistakes_in_folders_are_reported_in_one_line_by_doctor_and_learner(
+    tmp_path: Path, mistake: str
+) -> None:
     folder = make_policy_folder(tmp_path / "model", "llama")
     make, text, hint = MISTAKES[mistake]
     make(folder)

@@ -1,4 +1,4 @@
-"""A head of its own in a folder whose configuration ties it to the embedding."""
+"""A separate head in a folder whose configuration ties it to the embedding."""
 
 import json
 from collections.abc import Callable

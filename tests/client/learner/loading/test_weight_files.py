@@ -61,7 +61,7 @@ FILES: dict[str, tuple[Callable[[Path], None], str, str]] = {
 
 
 @pytest.mark.parametrize("kind", FILES)
-def test_other_files_of_weights_are_told_in_a_line(tmp_path: Path, kind: str) -> None:
+def test_other_weight_files_are_reported_in_one_line(tmp_path: Path, kind: str) -> None:
     folder = make_policy_folder(tmp_path / "model")
     change, why, hint = FILES[kind]
     change(folder)

@@ -1,4 +1,4 @@
-"""Mismatch of sampler and trainer, and the completions that are left out for it."""
+"""Mismatch of sampler and trainer, and completions excluded because of it."""
 
 import math
 from dataclasses import replace
@@ -64,7 +64,7 @@ def sampled_group(trainer: Trainer, shift: float = 0.0) -> TrainingGroup:
     return TrainingGroup(prompt, completions, (1.0, 0.0, 0.0, 1.0), False, (shifted, *others))
 
 
-def test_the_report_tells_a_sampler_that_agrees_from_one_that_does_not(trainer: Trainer) -> None:
+def test_the_report_distinguishes_agreeing_samplers_from_others(trainer: Trainer) -> None:
     report = trainer.step([sampled_group(trainer)])
     assert (report.masked, report.clipped_share) == (0, 0.0)
     assert report.mismatch < 1e-9

@@ -1,4 +1,4 @@
-"""Which completions of others are trained: those that the own groups' gradient agrees with."""
+"""Completions of others are trained only if they agree with the own groups' gradient."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What a person is told before a learner starts: memory, versions, chat templates, gated models."""
+"""Checks before a learner starts: memory, versions, chat templates, gated models."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -162,7 +162,7 @@ def test_a_library_beside_an_extra_that_is_not_installed_belongs_to_others(
     [_] = mixed_versions(["trio>=99; extra == 'partly'", "trio>=99; extra == 'whole'", "trio>=99"])
 
 
-def test_a_gated_model_is_told_from_a_missing_one() -> None:
+def test_a_gated_model_is_distinguished_from_a_missing_one() -> None:
     refused = GatedRepoError.__new__(GatedRepoError)  # its constructor wants the hub's answer
     wrapped = OSError("You are trying to access a gated repo.")
     wrapped.__cause__ = refused

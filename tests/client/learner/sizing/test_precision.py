@@ -222,7 +222,7 @@ def test_settings_travel_to_the_child(tmp_path: Path) -> None:
 
 @needs_bitsandbytes
 @pytest.mark.parametrize("names", [("adamw", "adamw8bit"), ("adamw8bit", "adamw")])
-def test_another_optimizer_goes_on_with_the_weights_and_empty_moments(
+def test_another_optimizer_continues_with_the_weights_and_empty_moments(
     tmp_path: Path, names: tuple[OptimizerName, OptimizerName]
 ) -> None:
     folder = make_policy_folder(tmp_path / "model", "llama")

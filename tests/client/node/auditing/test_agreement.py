@@ -1,4 +1,4 @@
-"""f of 3f + 1 auditors stop no epoch, cost no honest bond and move no account's points; f + 1 may."""
+"""f of 3f + 1 dishonest auditors stop no epoch, cost no honest bond and change no points; f + 1 may."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_a_third_stops_nothing(auditors: int) -> None:
 
 
 @pytest.mark.parametrize("auditors", [4, 7, 10])
-def test_liars_who_act_as_one_move_no_points(auditors: int) -> None:
+def test_colluding_liars_move_no_points(auditors: int) -> None:
     world = AgreementWorld(auditors, auditors=auditors, liars=(auditors - 1) // 3, collude=True)
     assert world.run(6) == harmless(6)
 

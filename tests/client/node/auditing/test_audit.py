@@ -129,7 +129,7 @@ async def test_a_spinning_account_does_not_keep_an_auditor_from_the_others(
     assert audits_of(worker, MALLORY) == 2
 
 
-async def test_an_audit_takes_what_failed_out_of_the_pool_and_goes_on_after_a_restart(
+async def test_an_audit_removes_failed_groups_from_the_pool_and_continues_after_a_restart(
     worker: Worker, events: EventLog, autojump_clock: MockClock
 ) -> None:
     audit = worker.audit(AuditShares(rollouts=1.0, time=1.0), events)

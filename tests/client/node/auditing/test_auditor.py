@@ -185,7 +185,7 @@ async def test_an_epoch_over_its_budget_is_posted_and_pays_everybody_less(tmp_pa
 
 
 @pytest.mark.long
-async def test_who_approved_a_proposal_posts_it_and_makes_no_other(tmp_path: Path) -> None:
+async def test_an_auditor_that_approved_a_proposal_posts_it_and_makes_no_other(tmp_path: Path) -> None:
     world = World.create(tmp_path, quorum=3)
     async with checking(world) as (nursery, checkers):
         auditors = [AuditorHarness(world, identity, checkers) for identity in AUDITORS]

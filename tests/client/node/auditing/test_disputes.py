@@ -1,4 +1,4 @@
-"""Proofs from stored contributions: the contract accepts one of each kind, and none of a true posting."""
+"""Proofs from stored contributions: the contract accepts each kind, and none against a correct posting."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def test_a_node_that_missed_the_last_settlement_can_show_everybodys_leaves(
         assert own.places(account) == theirs.places(account) is not None
 
 
-def test_leaves_that_nobody_told_prove_nothing(book: Book, tmp_path: Path) -> None:
+def test_unpublished_leaves_prove_nothing(book: Book, tmp_path: Path) -> None:
     dispute = book.post(book.propose(0, (Share(A, POINTS_CAP + 1, POINTS_CAP + 1),)))
     deaf = ContributionStore(tmp_path / "deaf.sqlite", make_manifest().swarm_id)
     assert find_fraud(dispute, posted_trees(dispute, deaf)) is None

@@ -1,4 +1,4 @@
-"""A swarm whose gate asks for an attestation, on a real chain: who has none is ignored, and never blamed."""
+"""A swarm with an attestation gate on a real chain: accounts without one are ignored without penalty."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def _flood(nobody: AuditorHarness, count: int) -> None:
 
 
 @pytest.mark.long
-async def test_who_is_attested_counts_and_who_is_not_is_ignored(world: AttestedWorld) -> None:
+async def test_attested_accounts_count_and_others_are_ignored(world: AttestedWorld) -> None:
     uid = world.eas.attest(ATTESTERS[0], ATTESTED.account)
     world.eas.attest(keys(NOBODY.number), NOBODY.account)  # itself
     async with checking(world) as (nursery, checkers):

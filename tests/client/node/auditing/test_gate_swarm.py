@@ -1,4 +1,4 @@
-"""A swarm whose gate asks for a bond, on a real chain: who has one is paid by it, who has none is ignored."""
+"""A swarm with a bond gate on a real chain: accounts are paid in proportion to bonds, others are ignored."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def _flood(nobody: AuditorHarness, count: int) -> None:
 
 
 @pytest.mark.long
-async def test_bonds_are_paid_in_proportion_and_who_has_none_is_ignored(world: World) -> None:
+async def test_accounts_are_paid_in_proportion_to_bonds_and_others_are_ignored(world: World) -> None:
     world.contracts.bond_account(WHOLE.account, 2 * BOND_UNIT)  # more than a unit counts as one
     world.contracts.bond_account(HALF.account, BOND_UNIT // 2)
     world.contracts.bond_account(OTHER_HALF.account, BOND_UNIT // 2)

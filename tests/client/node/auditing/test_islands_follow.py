@@ -1,4 +1,4 @@
-"""The number of islands over a real chain: it follows what auditors settle, and nobody is blamed."""
+"""The number of islands over a real chain: it follows the auditors' settlements, without penalties."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 @pytest.mark.long
-async def test_one_to_two_to_one_is_followed_by_all_and_costs_nobody_anything(world: World) -> None:
+async def test_all_nodes_follow_one_to_two_to_one_islands_without_penalties(world: World) -> None:
     """Rollouts are heard and paid on both sides of each change; who joins in between finds the same."""
     async with checking(world) as (nursery, checkers):
         auditors = [AuditorHarness(world, identity, checkers) for identity in AUDITORS]

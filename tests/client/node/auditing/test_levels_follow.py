@@ -1,4 +1,4 @@
-"""Difficulty over a real chain: what auditors settle of an epoch is what slots may have two epochs later."""
+"""Difficulty over a real chain: the settlement of an epoch determines the levels two epochs later."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""More accounts than fit into a message: ever paid, in one epoch, and what becomes of their pages."""
+"""More accounts than fit into a message: ever paid, in one epoch, and the handling of their pages."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def posted(everybody: Sequence[AuditorOfMany], epoch: int, state: ChainState) ->
     return ChainState(root, None, state.granted_points + root.total, frozenset(TERMS.auditors(0)))
 
 
-def test_settlement_goes_on_when_more_accounts_were_ever_paid_than_fit_into_a_message() -> None:
+def test_settlement_continues_with_more_paid_accounts_than_fit_into_a_message() -> None:
     """The 1,025th account ever paid ended settlement for good; here each epoch pays another thousand."""
     everybody = [AuditorOfMany(identity) for identity in AUDITORS]
     state = ChainState(None, None, 0, frozenset(TERMS.auditors(0)))
@@ -145,7 +145,7 @@ def test_settlement_goes_on_when_more_accounts_were_ever_paid_than_fit_into_a_me
 
 
 @pytest.mark.parametrize("count", [PER_MESSAGE + 1, 5_000])
-def test_settlement_goes_on_when_more_accounts_earn_in_one_epoch(count: int) -> None:
+def test_settlement_continues_when_more_accounts_earn_in_one_epoch(count: int) -> None:
     everybody = [AuditorOfMany(identity) for identity in AUDITORS]
     state = ChainState(None, None, 0, frozenset(TERMS.auditors(0)))
     points = crowd(0, count)
@@ -248,7 +248,7 @@ def test_a_page_longer_than_any_list_is_not_stored() -> None:
     assert reader.contributions.pages([page_digest(largest), page_digest(longer)]) == (largest,)
 
 
-def test_pages_that_nobody_has_delay_no_message() -> None:
+def test_missing_pages_delay_no_message() -> None:
     """Two liars of seven auditors name pages that are asked for first, in every epoch that is remembered."""
     reader, honest = AuditorOfMany(AUDITORS[0]), AuditorOfMany(AUDITORS[1])
     liars = [Identity(number) for number in range(60, 62)]
@@ -268,7 +268,7 @@ def test_pages_that_nobody_has_delay_no_message() -> None:
     assert reader.contributions.tallies(4)[sent.content_id].points == entries
 
 
-def test_pages_that_are_here_change_nothing_for_whoever_looks() -> None:
+def test_pages_that_are_stored_already_change_nothing() -> None:
     author, reader = AuditorOfMany(AUDITORS[0]), AuditorOfMany(AUDITORS[1])
     sent = author.agreement.tally(4, tuple(sorted(crowd(0, 1500).items())), merkle.EMPTY_ROOT, 0.0)
     reader.receive([sent], 1.0)

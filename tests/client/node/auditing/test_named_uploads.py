@@ -1,4 +1,4 @@
-"""Who asks for the same pages, terms or groups again and again gets what one network may have."""
+"""Repeated requests for the same pages, terms or groups are limited to one network's share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One of four auditors lies, is late, or tells each of the others something else: every epoch is posted."""
+"""One of four auditors lies, is late, or sends different messages to the others: every epoch is posted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How often the chain is asked follows windows and graces, and a node looks in time for its own duties."""
+"""The rate of chain queries follows windows and grace periods; a node checks in time for its own duties."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An auditor pulls drawn groups of an island that it does not hear, from members who cheat and know the rule.
+"""An auditor pulls drawn groups from an island to which it is not subscribed, also from dishonest members.
 
 Nodes, gossip, engines and the auditor's side are the real ones, on an in-memory network in virtual time; the
 chain is a function of time.

@@ -1,4 +1,4 @@
-"""A swarm of islands with audits by sample, on a real chain: auditors pay what is true of far islands."""
+"""A swarm of islands with audits by sample on a real chain: auditors pay other islands correctly."""
 
 from __future__ import annotations
 

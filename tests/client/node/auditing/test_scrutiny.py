@@ -1,4 +1,4 @@
-"""An auditor's tally that came after the settlement, or lies apart from the counted ones, is told."""
+"""An auditor's tally that is late or deviates from the counted ones is reported."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_tally_after_the_proposal_is_late_and_its_distance_is_counted() -> Non
     )
 
 
-def test_nothing_is_told_while_the_proposal_or_one_of_its_tallies_is_missing() -> None:
+def test_nothing_is_reported_without_the_proposal_and_all_of_its_tallies() -> None:
     complete, empty = (ContributionStore(":memory:", MANIFEST.swarm_id) for _ in range(2))
     proposal = settled(complete)
     root = proposal.root(keep(complete, AUDITORS[0], proposal, at=110.0))

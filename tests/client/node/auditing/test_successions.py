@@ -1,4 +1,4 @@
-"""What a node makes of the announcements of its ledger, honest ones and others."""
+"""A node's handling of announcements on its ledger, honest and dishonest ones."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ async def test_a_document_comes_from_a_peer_and_is_obeyed_in_time(site: Site) ->
     assert reader.written() == ["successor_announced", "successor_obeyed", "successor_announced"]
 
 
-async def test_who_asks_for_a_document_again_and_again_gets_what_a_network_may_have(
+async def test_repeated_requests_for_a_document_are_limited_to_a_networks_share(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Four at once, where as many are a network's burst; a peer elsewhere has its own."""
@@ -275,7 +275,7 @@ async def test_terms_of_another_lineage_count_for_nothing(site: Site) -> None:
     assert "counts for nothing: it is a successor of another swarm" in reader.shown[0]
 
 
-async def test_a_document_that_nobody_has_stops_what_cannot_be_known_and_blames_nobody(site: Site) -> None:
+async def test_a_missing_document_stops_unknown_terms_without_penalty(site: Site) -> None:
     reader, other = Follower(site, 0), Follower(site, 1)
     digest = successor_digest(site.document())
     site.announce(digest)

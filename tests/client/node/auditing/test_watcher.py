@@ -251,7 +251,7 @@ async def test_a_false_posting_is_challenged_by_hand(tmp_path: Path) -> None:
         assert contracts.ledger.live() is None
 
 
-async def test_a_posting_that_nobody_can_explain_is_told_and_not_helped(tmp_path: Path) -> None:
+async def test_an_unverifiable_posting_is_reported_and_not_made_final(tmp_path: Path) -> None:
     """Without the leaves nothing can be proved against a quorum; no honest node finalises its root."""
     async with swarm(tmp_path, quorum=1) as net:
         watcher, contracts = net.workers[0], net.contracts
@@ -343,7 +343,7 @@ async def test_a_true_posting_that_was_rejected_is_proposed_again_and_paid(tmp_p
         assert set(net.bonds().values()) == {Stake(AUDITOR_BOND, 0, 0)}
 
 
-async def test_honest_auditors_go_on_from_the_last_root_that_anyone_can_explain(tmp_path: Path) -> None:
+async def test_honest_auditors_continue_from_the_last_verifiable_root(tmp_path: Path) -> None:
     """Nobody could ask in time, so a root that hides its leaves became final, and another on top of it."""
     async with swarm(tmp_path, quorum=1) as net:
         contracts, chain, watcher = net.contracts, net.world.chain, net.workers[0]
@@ -380,7 +380,7 @@ async def test_honest_auditors_go_on_from_the_last_root_that_anyone_can_explain(
         assert not any(harness.node.events("challenge") for harness in (*net.honest, *net.workers))
 
 
-async def test_whoever_asks_about_an_honest_final_epoch_pays_for_the_answer(tmp_path: Path) -> None:
+async def test_a_question_about_an_honest_final_epoch_costs_its_asker_the_bond(tmp_path: Path) -> None:
     """Anyone may ask, also to have a true epoch recalled: a node that holds its leaves shows them in time."""
     async with swarm(tmp_path, quorum=1) as net:
         contracts, chain, token = net.contracts, net.world.chain, net.contracts.token

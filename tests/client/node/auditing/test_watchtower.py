@@ -1,4 +1,4 @@
-"""One look of a watchtower does each of its duties, whatever the chain does not say about another."""
+"""One pass of a watchtower performs all of its duties, even if the chain does not answer one of them."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ async def test_questions_that_cannot_be_read_hold_no_true_posting_up(
     assert [event["epoch"] for event in witness.said("questions_unread")] == [98, 99]
 
 
-async def test_an_outage_in_one_duty_is_told_after_the_others(
+async def test_an_outage_in_one_duty_is_reported_after_the_others(
     witness: Witness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def away(*_: object) -> NoReturn:
@@ -230,7 +230,7 @@ def sign_twice(witness: Witness) -> None:
 
 
 @pytest.mark.parametrize("step", ["has_equivocated", "challenge"])
-async def test_an_outage_makes_nobody_forget_two_signatures(
+async def test_two_signatures_are_remembered_during_an_outage(
     witness: Witness, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     """The endpoint is away when the node asks whether they were punished, or what it has to send."""

@@ -1,4 +1,4 @@
-"""A node that was away catches up from an honest neighbour, whatever attackers list, send or withhold.
+"""A node that was offline catches up from an honest neighbour despite attackers' lists, messages or silence.
 
 Times are those of a mock clock: what an attacker costs is measured in seconds that nobody waits for.
 """
@@ -207,7 +207,7 @@ async def test_one_honest_neighbour_among_attackers_brings_everything(
         assert len(attacker.asked) <= fetches + 1
 
 
-async def test_who_lists_a_hundred_thousand_is_asked_for_a_page_at_a_time(
+async def test_a_list_of_a_hundred_thousand_ids_is_requested_page_by_page(
     tmp_path: Path, autojump_clock: MockClock
 ) -> None:
     hub = MemoryHub()
@@ -281,7 +281,7 @@ async def test_authors_that_are_unknown_are_asked_for_at_the_same_peer(
         await until(lambda: has_all(alice))
 
 
-async def test_rollouts_of_the_epoch_before_come_and_older_ones_are_not_asked_for(
+async def test_rollouts_of_the_previous_epoch_are_fetched_and_older_ones_are_not(
     tmp_path: Path, autojump_clock: MockClock
 ) -> None:
     hub = MemoryHub()

@@ -1,4 +1,4 @@
-"""Real libp2p nodes on loopback: one that joins late catches up from one that was there."""
+"""Real libp2p nodes on loopback: one that joins late catches up from an earlier one."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def start(nursery: trio.Nursery, node: LoopbackNode) -> None:
     nursery.start_soon(node.run)
 
 
-async def test_who_joins_late_fetches_everything_that_came_before(tmp_path: Path) -> None:
+async def test_a_node_that_joins_late_fetches_all_earlier_rollouts(tmp_path: Path) -> None:
     """More than one request has room for; both authors have left, and the late node has never met them."""
     alice = make(1, tmp_path)
     for author in AUTHORS:

@@ -1,4 +1,4 @@
-"""Which rollouts are fetched from whom."""
+"""Assignment of rollouts to the peers from which they are fetched."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_what_a_peer_misses_is_asked_of_others_alone_and_given_up_without_any() 
     assert (len(plan), plan.has("b")) == (0, False)
 
 
-def test_who_leaves_frees_what_it_was_asked_for() -> None:
+def test_requests_to_a_peer_that_leaves_are_released() -> None:
     plan = FetchPlan()
     plan.add("a", IDS[:2])
     plan.add("b", IDS[:2])

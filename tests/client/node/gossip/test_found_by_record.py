@@ -196,7 +196,7 @@ def choose_neighbours(
     raise AssertionError("nobody fits")
 
 
-async def test_an_author_whose_only_member_forwards_nothing_finds_another_and_is_heard(
+async def test_an_author_whose_only_member_forwards_nothing_finds_another_member(
     tmp_path: Path,
 ) -> None:
     """It has one place for members. The silent one has it first, loses it for bringing nothing, unblamed."""

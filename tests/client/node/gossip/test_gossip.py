@@ -1,4 +1,4 @@
-"""Gossip of a node: what it admits, which peers it asks, what enters its pool, and hostile answers."""
+"""Gossip of a node: admitted messages, requested peers, the content of its pool, and hostile answers."""
 
 from __future__ import annotations
 
@@ -335,7 +335,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("protocol_of", [certificates_protocol, equivocations_protocol])
 @pytest.mark.parametrize("name", HOSTILE)
-async def test_a_hostile_answer_is_written_down_and_harms_nobody(
+async def test_a_hostile_answer_is_recorded_and_does_no_harm(
     start: Start, name: str, protocol_of: Callable[..., str], autojump_clock: MockClock
 ) -> None:
     alice, bob = start(ALICE), start(BOB)

@@ -78,9 +78,7 @@ def test_under_a_gate_only_accounts_with_something_behind_it_count(start: Start)
     assert quota(node) == OF_ONE * 2
 
 
-async def test_with_islands_only_accounts_that_are_heard_here_count(
-    start: Start, autojump_clock: MockClock
-) -> None:
+async def test_with_islands_only_received_accounts_count(start: Start, autojump_clock: MockClock) -> None:
     node = start(DIVIDED)
     islands, now = node.engine.islands, node.now()
     introduce(node, CROWD)
@@ -116,7 +114,7 @@ async def test_an_honest_relay_of_many_accounts_is_cut_only_where_they_are_unkno
         assert bool(node.transport.counters()["flood_pauses"]) is not known
 
 
-async def test_free_accounts_raise_what_a_flood_may_bring_to_the_ceiling_and_no_further(
+async def test_free_accounts_raise_the_rate_limit_only_to_the_ceiling(
     start: Start, autojump_clock: MockClock
 ) -> None:
     """An attacker introduces a crowd of keys and repeats one valid rollout 10,000 times a second."""

@@ -1,4 +1,4 @@
-"""Nodes of a swarm of islands on an in-memory network: what each hears, moves, another number of islands."""
+"""Nodes of a swarm of islands on an in-memory network: received messages, moves, changes of their number."""
 
 from __future__ import annotations
 
@@ -114,7 +114,9 @@ async def settle(nodes: Sequence[GossipHarness]) -> None:
     await until(know_each_other)
 
 
-async def test_each_node_hears_its_home_and_its_visit(start: Start, autojump_clock: MockClock) -> None:
+async def test_each_node_is_subscribed_to_its_home_and_its_visit(
+    start: Start, autojump_clock: MockClock
+) -> None:
     nodes = start(FOUR)
     async with running(nodes):
         await settle(nodes)
@@ -140,7 +142,7 @@ async def test_visits_join_two_islands_to_one_swarm(start: Start, autojump_clock
             assert set(heard_by(node)) == expected
 
 
-async def test_accounts_move_and_are_heard_from_the_first_second(
+async def test_accounts_move_and_are_received_from_the_first_second(
     start: Start, autojump_clock: MockClock
 ) -> None:
     nodes = start(FOUR)

@@ -1,4 +1,4 @@
-"""Of which islands an auditor asks, who carries more than fit into a question."""
+"""Islands in the requests of an auditor that carries more than fit into one request."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from sapo_client.node.gossip.island_turns import IslandTurns
 from sapo_protocol.islands.address_record import MAX_ASKED_ISLANDS
 
 
-def test_who_carries_few_islands_asks_for_all_of_them() -> None:
+def test_a_node_with_few_islands_requests_all_of_them() -> None:
     turns = IslandTurns()
     assert [turns.next({3, 1}, {1: 5}) for _ in range(3)] == [(1, 3)] * 3
     assert turns.next(range(8), {}) == tuple(range(8))
 
 
 @pytest.mark.parametrize("islands", [16, 64, 200])
-def test_every_island_is_asked_for_although_nobody_lives_on_some(islands: int) -> None:
+def test_every_island_is_requested_including_empty_ones(islands: int) -> None:
     turns, empty = IslandTurns(), range(8)
     members = dict.fromkeys(range(8, islands), 16)
     asked: Counter[int] = Counter()
@@ -34,7 +34,7 @@ def test_the_islands_with_fewest_members_are_asked_for_first() -> None:
     assert poorest <= set(turns.next(range(64), members))
 
 
-def test_an_island_that_is_carried_again_is_asked_for_at_once() -> None:
+def test_an_island_that_is_carried_again_is_requested_at_once() -> None:
     turns = IslandTurns()
     for _ in range(4):
         turns.next(range(16), {})

@@ -1,4 +1,4 @@
-"""Who holds back the certificate of another author changes neither who is blamed nor what is paid."""
+"""Withholding another author's certificate changes neither penalties nor pay."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ HALF = (0, 1, 0, 1)
         (6.0, 9.0, (ALICE, MALLORY), {ALICE.number: HALF, MALLORY.number: Rule.OWN_WORK}),
     ],
 )
-async def test_who_holds_back_a_certificate_changes_no_order_of_arrival(
+async def test_withholding_a_certificate_does_not_change_the_order_of_arrival(
     tmp_path: Path,
     autojump_clock: MockClock,
     introduced: bool,
@@ -159,7 +159,7 @@ async def test_another_forwarder_is_asked_where_the_first_one_does_not_answer(
     assert heard.rollout.slot == 0
 
 
-async def test_nobody_is_asked_for_a_certificate_that_came_meanwhile(
+async def test_a_certificate_that_arrived_meanwhile_is_not_requested(
     tmp_path: Path, autojump_clock: MockClock
 ) -> None:
     hub = MemoryHub()
@@ -173,7 +173,7 @@ async def test_nobody_is_asked_for_a_certificate_that_came_meanwhile(
     assert [each.asked for each in (mallory, bob)] == [[b""]] * 2
 
 
-async def test_who_forwarded_it_first_cannot_push_it_out_while_others_forward_it_too(
+async def test_the_first_forwarder_cannot_displace_it_while_others_forward_it(
     tmp_path: Path, autojump_clock: MockClock
 ) -> None:
     hub = MemoryHub()

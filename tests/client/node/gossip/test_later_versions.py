@@ -1,4 +1,4 @@
-"""Peers of a later version, and attackers who pretend to be: nobody is blamed, nothing is passed on."""
+"""Peers of a later version, and attackers who imitate them: no penalty, and nothing is forwarded."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ async def test_a_later_version_costs_its_sender_nothing_and_goes_no_further(
     assert [bob.events("equivocation_proved"), carol.events("equivocation_proved")] == [[], []]
 
 
-async def test_a_hundred_variants_of_one_rollout_count_once_and_blame_nobody(
+async def test_a_hundred_variants_of_one_rollout_count_once_without_penalty(
     start: Start, autojump_clock: MockClock
 ) -> None:
     """Whoever adds keys, the author or a stranger, before the genuine message or behind it."""

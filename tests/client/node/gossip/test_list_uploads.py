@@ -1,4 +1,4 @@
-"""Who asks for the same list again and again gets what one network may have, whatever its peer ids are."""
+"""Repeated requests for the same list are limited to one network's share, for any number of peer ids."""
 
 from pathlib import Path
 
@@ -66,7 +66,7 @@ async def test_one_network_gets_four_lists_at_once_and_others_all_that_they_ask_
         nursery.cancel_scope.cancel()
 
 
-async def test_who_has_had_enough_has_nothing_read(alice: GossipHarness, autojump_clock: MockClock) -> None:
+async def test_requests_over_a_limit_are_not_read(alice: GossipHarness, autojump_clock: MockClock) -> None:
     """Contributions are read from the disk to answer a request of no bytes."""
     mallory = MemoryTransport(alice.hub, "mallory", on_bug=_raise, host="203.0.113.7")
     read: list[str] = []

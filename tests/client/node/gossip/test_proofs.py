@@ -52,7 +52,7 @@ GUILTY = Evidence(0.0, HARD, 1, EPOCH)
 INNOCENT = Evidence(epoch=EPOCH)
 
 
-async def test_who_hears_one_content_only_is_told_by_who_heard_both(
+async def test_a_node_with_one_content_gets_the_proof_from_a_node_with_both(
     start: Start, autojump_clock: MockClock
 ) -> None:
     nodes = [start(identity) for identity in (ALICE, BOB, CAROL, DORA)]
@@ -83,7 +83,7 @@ async def test_who_hears_one_content_only_is_told_by_who_heard_both(
     assert [event["reason"] for event in alice.events("refused")] == ["equivocation"] * 2
 
 
-async def test_a_node_that_starts_again_blames_neither_itself_nor_others(
+async def test_a_restarted_node_penalises_neither_itself_nor_others(
     start: Start, autojump_clock: MockClock
 ) -> None:
     alice, bob = start(ALICE), start(BOB)

@@ -47,7 +47,7 @@ def introduce(node: GossipHarness, *people: Identity) -> None:
         node.certificates.admit(identity.certificate(MANIFEST).to_bytes(), node.now())
 
 
-def test_what_an_account_did_is_what_its_peers_are_worth(alice: GossipHarness) -> None:
+def test_an_accounts_behaviour_determines_its_peers_ratings(alice: GossipHarness) -> None:
     assert rating(alice, BOB) is None, "nobody knows who that is"
     introduce(alice, BOB, Identity(2, key=1))
     assert rating(alice, BOB) == 0.0, "a newcomer"
@@ -78,18 +78,18 @@ def test_a_weak_policy_is_no_fault(alice: GossipHarness) -> None:
     assert weak >= 0.0
 
 
-def test_nobody_is_vouched_for_by_groups_that_passed_nothing(alice: GossipHarness) -> None:
+async def test_groups_that_failed_do_not_vouch_for_an_account(alice: GossipHarness) -> None:
     """Such groups cost nothing to make, so keeping many accounts like these has no price."""
     introduce(alice, BOB, CAROL)
     for _ in range(3 * AUDITS_BEFORE_WEIGHT):
         alice.reputation.record_fault(BOB.account, 0, EPOCH, Reason.NO_SIGNAL)
         alice.reputation.record_fault(CAROL.account, 0, EPOCH, Reason.TEXT_POLICY)
     ratings = Ratings(alice.certificates, alice.reputation)
-    assert ratings.vouched(EPOCH) == Vouched(frozenset(), frozenset())
+    assert await ratings.vouched(EPOCH) == Vouched(frozenset(), frozenset())
     assert [ratings.vouches_for(who.account, EPOCH) for who in (BOB, CAROL)] == [False, False]
 
 
-def test_who_speaks_for_several_is_as_good_as_the_worst(alice: GossipHarness) -> None:
+def test_a_peer_with_several_accounts_has_the_rating_of_the_worst(alice: GossipHarness) -> None:
     introduce(alice, BOB)
     both = Ratings(alice.certificates, alice.reputation)
     assert dict(both.of([peer_of(BOB), peer_of(CAROL), "no peer id"], EPOCH)) == {peer_of(BOB): 0.0}
@@ -101,19 +101,19 @@ def test_who_speaks_for_several_is_as_good_as_the_worst(alice: GossipHarness) ->
     assert rating(alice, BOB) == BANNED
 
 
-def test_peers_are_vouched_for_by_what_their_accounts_did(alice: GossipHarness) -> None:
+async def test_peers_are_vouched_for_by_what_their_accounts_did(alice: GossipHarness) -> None:
     ratings = Ratings(alice.certificates, alice.reputation)
     introduce(alice, BOB, CAROL)
-    assert ratings.vouched(EPOCH) == Vouched(frozenset(), frozenset()), "newcomers"
+    assert await ratings.vouched(EPOCH) == Vouched(frozenset(), frozenset()), "newcomers"
     for _ in range(2 * AUDITS_BEFORE_WEIGHT):
         for identity in (BOB, CAROL):
             alice.reputation.record_good(identity.account, 0, EPOCH)
-    assert ratings.vouched(EPOCH) == Vouched(frozenset({peer_of(BOB), peer_of(CAROL)}), frozenset())
+    assert await ratings.vouched(EPOCH) == Vouched(frozenset({peer_of(BOB), peer_of(CAROL)}), frozenset())
     alice.reputation.record_fault(CAROL.account, 0, EPOCH, Reason.EQUIVOCATION)
-    assert ratings.vouched(EPOCH) == Vouched(frozenset({peer_of(BOB)}), frozenset())
+    assert await ratings.vouched(EPOCH) == Vouched(frozenset({peer_of(BOB)}), frozenset())
 
 
-def test_under_a_gate_bonded_accounts_are_vouched_for_before_they_earned_anything(tmp_path: Path) -> None:
+async def test_under_a_gate_bonded_accounts_are_vouched_for_before_they_earn(tmp_path: Path) -> None:
     """Also those of whom only an address record is known; not while no bonds are, and never banned ones."""
     gate = BondGate(Account(b"\x04" * 20), unit=100, exit_seconds=2**32)
     node = GossipHarness(MemoryHub(), ALICE, make_chain_manifest(version=2, gate=gate), tmp_path / "gated")
@@ -121,17 +121,17 @@ def test_under_a_gate_bonded_accounts_are_vouched_for_before_they_earned_anythin
     for identity in (BOB, CAROL):
         node.certificates.admit(identity.certificate(node.manifest).to_bytes(), node.now())
     others = [(dave.node, dave.account), (Identity(5).node, Identity(5).account)]
-    assert ratings.vouched(EPOCH, others) == Vouched(frozenset(), frozenset()), "no bonds are known yet"
+    assert await ratings.vouched(EPOCH, others) == Vouched(frozenset(), frozenset()), "no bonds are known yet"
     assert not ratings.vouches_for(BOB.account, EPOCH)
     node.engine.standing.learn(EPOCH, {who.account: 100 for who in (BOB, CAROL, dave)})
     bonded = frozenset(map(peer_of, (BOB, CAROL, dave)))
-    assert ratings.vouched(EPOCH, others) == Vouched(frozenset(), bonded)
+    assert await ratings.vouched(EPOCH, others) == Vouched(frozenset(), bonded)
     assert [ratings.vouches_for(who.account, EPOCH) for who in (BOB, Identity(5))] == [True, False]
     for _ in range(2 * AUDITS_BEFORE_WEIGHT):
         node.reputation.record_good(BOB.account, 0, EPOCH)
     node.reputation.record_fault(CAROL.account, 0, EPOCH, Reason.EQUIVOCATION)
     earned = frozenset({peer_of(BOB)})
-    assert ratings.vouched(EPOCH, others) == Vouched(earned, frozenset({peer_of(dave)}))
+    assert await ratings.vouched(EPOCH, others) == Vouched(earned, frozenset({peer_of(dave)}))
     assert not ratings.vouches_for(CAROL.account, EPOCH)
 
 
@@ -176,7 +176,7 @@ async def test_the_first_reject_of_a_banned_account_ends_the_connection(
         nursery.cancel_scope.cancel()
 
 
-async def test_a_flood_is_told_with_its_forwarder(tmp_path: Path, autojump_clock: MockClock) -> None:
+async def test_a_flood_is_reported_with_its_forwarder(tmp_path: Path, autojump_clock: MockClock) -> None:
     alice = GossipHarness(MemoryHub(), ALICE, MANIFEST, tmp_path, clock=lambda: moment(MANIFEST))
     bob = MemoryTransport(alice.hub, peer_of(BOB), on_bug=_raise)
     burst = int(TransportLimits().messages.burst)

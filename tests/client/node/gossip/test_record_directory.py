@@ -1,4 +1,4 @@
-"""Which address records a node keeps and passes on, and what attackers can do to it."""
+"""Address records that a node keeps and forwards, and attacks on them."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_record_ends_and_one_of_the_future_does_not_count_yet() -> None:
     assert len(known) == 0
 
 
-def test_nobody_says_on_which_island_he_is() -> None:
+def test_no_message_states_a_nodes_island() -> None:
     """A record names no island, so one who wants to be on all is found on his own."""
     known = directory()
     known.take(record(ALICE), at(TELLER), NOW)
@@ -143,7 +143,7 @@ def test_an_address_of_another_peer_or_of_another_scope_is_dropped() -> None:
     assert known.answer({1}, "10.0.0.3", NOW) == (record(ALICE, address(ALICE, "10.0.0.1")),)
 
 
-def test_a_flood_of_records_displaces_nobody_elses() -> None:
+def test_a_flood_of_records_displaces_no_others() -> None:
     known = directory()
     honest = [Identity(number) for number in range(2, 6)]
     for who in honest:
@@ -178,7 +178,7 @@ def test_an_account_has_as_many_records_as_nodes_that_count() -> None:
     assert {peer.peer_id for peer in known.members({1}, NOW)} == expected
 
 
-def test_a_node_tells_its_addresses_of_the_widest_scope_alone() -> None:
+def test_a_node_announces_only_addresses_of_the_widest_scope() -> None:
     listed: list[PeerAddress] = []
     for host in ("127.0.0.1", "10.0.0.1", "192.0.2.1", "192.0.2.2"):
         parsed = parse_address(address(ALICE, host))
@@ -189,7 +189,7 @@ def test_a_node_tells_its_addresses_of_the_widest_scope_alone() -> None:
     assert widest(()) == ()
 
 
-def test_who_passes_a_record_on_first_does_not_decide_with_whose_it_counts() -> None:
+def test_the_first_forwarder_of_a_record_does_not_determine_its_group() -> None:
     known = directory()
     for number in range(10, 10 + MAX_ON_ISLAND // 2):
         assert known.take(record(Identity(number)), at(TELLER), NOW)
@@ -216,7 +216,7 @@ def besiege(known: RecordDirectory) -> None:
         known.take(record(who), at(f"{130 + number // 100}.{number % 100}.7.7", who), NOW)
 
 
-def test_what_a_chosen_peer_tells_keeps_its_part_of_an_island_under_siege() -> None:
+def test_records_from_a_chosen_peer_keep_their_share_of_an_island_under_attack() -> None:
     """One honest relay that this node chose tells of many nodes; the attackers connect by themselves."""
     known, honest = directory(), [Identity(number) for number in range(2, 12)]
     for who in honest:
@@ -239,7 +239,7 @@ def test_a_record_of_the_attackers_that_a_chosen_peer_passes_on_gets_no_line_of_
     assert len(kept_by(known) & ids(honest)) >= KEPT_PLACES[Grounds.CHOSEN] // 2
 
 
-def test_a_record_that_a_chosen_peer_tells_after_others_counts_as_his() -> None:
+def test_a_record_also_sent_by_a_chosen_peer_counts_as_this_peers() -> None:
     known, honest = directory(), [Identity(number) for number in range(2, 6)]
     for who in honest:
         assert known.take(record(who), at(OTHER), NOW)
@@ -248,7 +248,7 @@ def test_a_record_that_a_chosen_peer_tells_after_others_counts_as_his() -> None:
     assert ids(honest) <= kept_by(known)
 
 
-def test_what_one_chosen_attacker_tells_leaves_others_their_places() -> None:
+def test_records_from_a_chosen_attacker_leave_others_their_places() -> None:
     """He tells as many records as he likes; each of the honest nodes tells its own."""
     known, honest = directory(), [Identity(number) for number in range(2, 14)]
     for number, who in enumerate(honest):
@@ -258,7 +258,7 @@ def test_what_one_chosen_attacker_tells_leaves_others_their_places() -> None:
     assert ids(honest) <= kept_by(known)
 
 
-def test_accounts_that_are_vouched_for_keep_half_of_an_island_whoever_tells_what() -> None:
+def test_vouched_accounts_keep_half_of_an_islands_records() -> None:
     bonded = [Identity(number) for number in range(2, 2 + KEPT_PLACES[Grounds.VOUCHED])]
     accounts = {who.account for who in bonded}
     known = RecordDirectory(

@@ -1,4 +1,4 @@
-"""Messages that wait for their author's certificate: bounded, and nobody pushes out another's."""
+"""Messages that wait for their author's certificate: bounded, and no author displaces another's."""
 
 from sapo_client.node.gossip.unintroduced import (
     KEPT_SECONDS,
@@ -33,7 +33,7 @@ def test_what_waited_too_long_is_given_up() -> None:
     assert len(waiting) == 0
 
 
-def test_who_forwards_most_loses_its_own_oldest() -> None:
+def test_the_busiest_forwarder_loses_its_own_oldest_entries() -> None:
     """A flood of messages of invented authors leaves an honest forwarder's in place."""
     waiting = UnintroducedMessages()
     waiting.add(TOPIC, b"honest", "bob", CAROL, 0.0)

@@ -40,7 +40,7 @@ def test_a_tinker_server_has_no_gradient_to_agree_with(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("configured", "held_back"), [({}, True), ({"comparison_tasks": 0}, False)])
-def test_who_does_not_compare_has_no_candidate(
+def test_without_comparison_there_is_no_candidate(
     tmp_path: Path, configured: dict[str, int], *, held_back: bool
 ) -> None:
     assert settings(tmp_path, reinforces=False, **configured).held_back is held_back

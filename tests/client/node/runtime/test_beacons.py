@@ -79,7 +79,7 @@ async def test_nothing_is_known_while_the_chain_is_away(events: EventLog, autoju
     assert beacons.known(3) is None
 
 
-async def test_what_is_known_is_told_while_another_epoch_is_waited_for(
+async def test_known_epochs_are_returned_while_another_is_awaited(
     events: EventLog, autojump_clock: MockClock
 ) -> None:
     chain = Chain()
@@ -158,7 +158,7 @@ async def test_the_beacons_of_a_period_are_recalled_newest_first_and_each_once(e
     assert chain.questions[len(asked) :] == [asked[0] + manifest.epoch_seconds]
 
 
-async def test_a_recall_stops_while_the_chain_is_away_and_goes_on_later(events: EventLog) -> None:
+async def test_a_recall_pauses_without_the_chain_and_continues_later(events: EventLog) -> None:
     terms = IslandTerms(most_accounts=64, least_accounts=24, period_epochs=2, most_islands=16, count=4)
     chain = Chain(AWAY)
     beacons = Beacons(make_chain_manifest(version=2, islands=terms), chain.block_hash_before, events)

@@ -1,4 +1,4 @@
-"""Reading the bonds of an epoch: once each, again after an error, and nobody is blamed in between."""
+"""Reading the bonds of an epoch: once each, again after an error, without penalties in between."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _reader(
     )
 
 
-async def test_bonds_are_read_once_for_each_epoch_and_an_error_is_told(tmp_path: Path) -> None:
+async def test_bonds_are_read_once_for_each_epoch_and_an_error_is_reported(tmp_path: Path) -> None:
     chain, standing, log = Chain(), Standing(MANIFEST, BOB), EventLog(tmp_path / "events.jsonl")
     now = [float(epoch_start_seconds(MANIFEST, 5))]
     reader = _reader(standing, chain, lambda: now[0], log)
@@ -82,7 +82,7 @@ async def test_an_epoch_before_the_chain_does_not_stop_the_present_one(tmp_path:
     assert reader.facts() == BondFacts(str(ALICE), part=0.1)
 
 
-async def test_where_an_attestation_is_asked_for_the_facts_say_whom_to_ask(tmp_path: Path) -> None:
+async def test_with_an_attestation_gate_the_facts_name_the_attesters(tmp_path: Path) -> None:
     gate = EasGate(Account(b"\x05" * 20), Digest(b"\x06" * 32), (BOB,), after_block=0)
     chain, manifest = Chain(), make_chain_manifest(version=2, gate=gate)
     chain.bonds = {moment_of(4): {}, moment_of(5): {ALICE: 3}}

@@ -1,10 +1,16 @@
-"""The clock by which a node lives, compared with a steady one and with a chain."""
+"""A node's clock, compared with a steady one and with a chain."""
 
 from __future__ import annotations
 
 import pytest
 
-from sapo_client.node.runtime.clock import QUIET_CHAIN_SECONDS, SETTLED_SECONDS, ClockWatch
+from sapo_client.node.runtime.clock import (
+    COMPARED_SECONDS,
+    HARMLESS_SECONDS,
+    QUIET_CHAIN_SECONDS,
+    SETTLED_SECONDS,
+    ClockWatch,
+)
 
 EPOCH = 3600.0
 
@@ -23,7 +29,7 @@ class Clocks:
         return ClockWatch(self.wall, lambda: self.steady_seconds, asks_chain=asks_chain)
 
 
-def test_a_jump_has_no_effect_until_it_is_believed() -> None:
+def test_a_clock_jump_has_no_effect_until_it_is_confirmed() -> None:
     clocks = Clocks()
     watch = clocks.watch()
     clocks.ahead_seconds = 5.0  # a correction
@@ -40,7 +46,7 @@ def test_a_jump_has_no_effect_until_it_is_believed() -> None:
     assert watch.now() == clocks.wall() + 100 * EPOCH, "back is a jump as well"
 
 
-def test_without_a_chain_a_clock_is_believed_at_once() -> None:
+def test_without_a_chain_a_clock_is_trusted_at_once() -> None:
     assert Clocks().watch().is_believed
 
 
@@ -91,7 +97,7 @@ def test_what_is_certain_is_the_newest_blocks_time_while_the_clock_is_not_believ
     watch = clocks.watch(asks_chain=True)
     assert watch.certain() == 0, "no block was seen"
     watch.note_block(clocks.wall() - 5, epoch_start_seconds=clocks.wall() - EPOCH)
-    assert (watch.is_believed, watch.certain()) == (True, clocks.wall())
+    assert (watch.is_believed, watch.certain()) == (True, clocks.wall() - 5)
     watch.compared(None, ahead_seconds=EPOCH, agrees=False)
     assert (watch.is_believed, watch.certain()) == (False, clocks.wall() - 5)
     watch.note_block(clocks.wall() - 10, epoch_start_seconds=clocks.wall() - EPOCH)
@@ -106,3 +112,32 @@ def test_without_a_chain_the_time_by_which_the_node_lives_is_certain() -> None:
     before = watch.now()
     clocks.ahead_seconds = EPOCH
     assert watch.certain() == watch.now() == before
+
+
+@pytest.mark.parametrize("looks", [1, 2])
+def test_the_lead_that_a_start_allows_is_not_certain_before_another_block_is_seen(looks: int) -> None:
+    """Ten minutes of lead may be in the next epoch of the chain, whose tally cannot be taken back."""
+    clocks = Clocks()
+    watch = clocks.watch(asks_chain=True)
+    chain_seconds = clocks.wall() - HARMLESS_SECONDS
+    for _ in range(looks):
+        watch.compared(None, ahead_seconds=0.0, agrees=False)
+        watch.note_block(chain_seconds, epoch_start_seconds=clocks.wall() - 9)
+    found = (watch.is_believed, watch.awaits_chain, watch.awaits_block, watch.certain())
+    assert found == (True, False, True, chain_seconds)
+    watch.compared(None, ahead_seconds=HARMLESS_SECONDS - 15, agrees=False)
+    watch.note_block(chain_seconds + 12, epoch_start_seconds=clocks.wall() - 9)
+    assert (watch.is_believed, watch.awaits_block, watch.certain()) == (False, False, chain_seconds + 12)
+
+
+@pytest.mark.parametrize("shows", ["another block", "agreement", "no block for a while"])
+def test_what_the_clock_shows_is_certain_once(shows: str) -> None:
+    clocks = Clocks()
+    watch = clocks.watch(asks_chain=True)
+    first = clocks.wall() - 40
+    watch.note_block(first, epoch_start_seconds=clocks.wall() - EPOCH)
+    assert watch.certain() == first
+    clocks.steady_seconds += COMPARED_SECONDS if shows == "no block for a while" else 1
+    watch.compared(None, ahead_seconds=0.0, agrees=shows == "agreement")
+    watch.note_block(first + 12 * (shows == "another block"), epoch_start_seconds=clocks.wall() - EPOCH)
+    assert (watch.awaits_block, watch.certain()) == (False, clocks.wall())

@@ -9,7 +9,7 @@ from support.nodes import COMPLETIONS, Home
 from sapo_client.observe.reports import PeersReport, RolloutsReport, StatusReport, kept_status
 
 
-def test_the_status_tells_the_truth(two_nodes: Any) -> None:
+def test_the_status_is_correct(two_nodes: Any) -> None:
     home: Home = two_nodes.first
     report = StatusReport.model_validate_json(two_nodes.reports["status"])
     identity = home.identity

@@ -23,7 +23,7 @@ async def test_the_result_is_that_of_all_parts_at_once() -> None:
         assert await offload(sums(numbers)) == at_once(sums(numbers)) == sum(numbers)
 
 
-async def test_other_tasks_go_on_while_a_part_runs() -> None:
+async def test_other_tasks_continue_while_a_part_runs() -> None:
     """The part ends only once another task has had its turn."""
     is_released = threading.Event()
 
@@ -39,7 +39,7 @@ async def test_other_tasks_go_on_while_a_part_runs() -> None:
         assert await offload(waiting())
 
 
-async def test_what_lies_between_the_parts_runs_where_it_is_waited_for() -> None:
+async def test_code_between_the_parts_runs_in_the_calling_thread() -> None:
     threads: list[int] = []
 
     def noting() -> Working[None]:
@@ -52,7 +52,7 @@ async def test_what_lies_between_the_parts_runs_where_it_is_waited_for() -> None
     assert [thread == own for thread in threads] == [True, False, True, False]
 
 
-async def test_nobody_waits_for_a_part_after_the_end() -> None:
+async def test_a_stopping_node_does_not_wait_for_a_part() -> None:
     is_released = threading.Event()
 
     def waiting() -> Working[bool]:

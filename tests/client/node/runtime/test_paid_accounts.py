@@ -117,7 +117,7 @@ async def test_while_nothing_is_final_there_is_one_island(node: Node) -> None:
     assert [node.islands.count(epoch) for epoch in (EPOCH - 1, EPOCH, EPOCH + 1)] == [None, 1, 1]
 
 
-async def test_it_counts_whoever_has_points_in_each_final_epoch(node: Node) -> None:
+async def test_it_counts_accounts_with_points_in_each_final_epoch(node: Node) -> None:
     for epoch, paid in ((EPOCH - 5, 9), (EPOCH - 4, 5), (EPOCH - 3, 3)):
         node.settle(epoch, paid)()
     await node.paid.learn([EPOCH])  # four islands for nine, kept by five? 5 < 2 * 4, so two; 3 < 2 * 2: one
@@ -173,7 +173,7 @@ async def test_recalled_epochs_change_nothing_that_is_known(node: Node) -> None:
     assert [node.islands.count(epoch) for epoch in (EPOCH, EPOCH + 1)] == [4, 1]
 
 
-async def test_while_the_chain_is_away_the_last_number_stands_also_after_a_restart(
+async def test_without_the_chain_the_last_number_is_kept_even_after_a_restart(
     node: Node, tmp_path: Path
 ) -> None:
     node.settle(EPOCH - 3, 9)()
@@ -187,9 +187,7 @@ async def test_while_the_chain_is_away_the_last_number_stands_also_after_a_resta
     assert len(again.harness.events("ledger_error")) == 1
 
 
-async def test_an_endpoint_that_hides_all_epochs_is_not_believed_about_an_epoch_that_is_known(
-    node: Node, tmp_path: Path
-) -> None:
+async def test_an_endpoint_that_hides_known_epochs_is_not_trusted(node: Node, tmp_path: Path) -> None:
     """It can mislead a node about later epochs, as it can about beacons: other nodes then ignore this one."""
     node.settle(EPOCH - 3, 9)()
     await node.paid.learn([EPOCH, EPOCH + 1])

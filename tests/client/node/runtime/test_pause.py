@@ -1,4 +1,4 @@
-"""A pause holds training until it is taken back, or until the node drains."""
+"""A pause stops training until it is revoked, or until the node drains."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Signals to a node: what drains, what ends at once, and what a closed terminal does."""
+"""Signals to a node: draining, immediate exit, and a closed terminal."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ async def fill_database() -> None:
 
 
 @pytest.mark.parametrize("write", [write_to_full_disk, fill_database])
-async def test_a_full_disk_is_waited_for_and_told_as_such(
+async def test_a_full_disk_is_waited_for_and_reported_as_such(
     supervisor: Supervisor, path: Path, autojump_clock: MockClock, write: Callable[[], Awaitable[None]]
 ) -> None:
     starts, until_third = failing(2)

@@ -1,4 +1,4 @@
-"""Upkeep: the log is copied into the database file while the node goes on writing."""
+"""Maintenance: the log is copied into the database file while the node writes."""
 
 import gc
 from contextlib import closing

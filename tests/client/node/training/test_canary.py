@@ -1,4 +1,4 @@
-"""Poison that passes every check, and the roll-back; with real learner, sampler, pool and verifier."""
+"""Poison that passes every check, and the rollback, with real learner, sampler, pool and verifier."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import trio
-from support.events import number, objects
+from support.events import number, numbers, objects
 from support.poison import OneAnswer
 from support.swarm import EPOCH, Identity, make_manifest, make_suite, moment
 from support.verification_harness import VerificationHarness
@@ -29,6 +29,7 @@ from sapo_client.node.training.canary_state import (
     SURE_RATIO,
     CanaryFile,
     CanaryState,
+    HeldOutResult,
     evidence,
 )
 from sapo_client.node.training.others_text import NOTHING, AnswerPair
@@ -118,6 +119,12 @@ class TrainingHarness:
             rollouts.append(await engine.verify(admitted))
             handles[admitted.content_id] = generation.handle
         return rollouts, handles
+
+    @property
+    def decided(self) -> CanaryState | None:
+        """The canary's state without the results of the last check."""
+        watch = self.canary._watch
+        return None if watch is None else replace(watch, last=None)
 
     def told(self, name: str) -> list[Event]:
         return [event for event in read_events(self.folder / "events.jsonl") if event["event"] == name]
@@ -214,7 +221,15 @@ async def test_own_training_alone_rolls_nothing_back(tmp_path: Path) -> None:
         checks = node.told("canary")
         assert [(each["lost"], each["won"], each["external"]) for each in checks] == [(0, 0, 0)] * 2
         assert node.told("rolled_back") == []
-        assert node.canary._watch == CanaryState(checks=2), "without others' text there is nothing to compare"
+        assert node.decided == CanaryState(checks=2, shadow_step=8), (
+            "without others' text there is nothing to compare"
+        )
+        held_out = node.canary.held_out
+        assert held_out is not None
+        unmeasured = replace(held_out, reward=0.0, first_reward=0.0)
+        assert unmeasured == HeldOutResult(8, 32, 0.0, 0.0, None, shadow_step=4, lead=0.0, lead_error=0.0)
+        assert round(held_out.first_reward, 4) == checks[0]["reward"]
+        assert (round(held_out.reward, 4), []) == (checks[1]["reward"], checks[1]["shadow_rewards"])
 
 
 @dataclass
@@ -257,7 +272,15 @@ async def test_text_that_helps_makes_the_policy_the_shadow(tmp_path: Path) -> No
             await node.round(poisoned=True)
         [check] = node.told("canary")
         assert number(check["won"]) > 9 > number(check["lost"])
-        assert node.canary._watch == CanaryState(checks=1)
+        lead, items = (number(check["won"]) - number(check["lost"])) / 32, numbers(check["rewards"])
+        assert len(items) == 32
+        assert sum(items) / 32 == pytest.approx(number(check["reward"]), abs=1e-4)
+        [difference, among] = [number(check["won"]) + sign * number(check["lost"]) for sign in (-1, 1)]
+        error = math.sqrt(((among + 1) / 34 - (difference / 34) ** 2) / 34)
+        mean = sum(items) / 32
+        last = HeldOutResult(4, 32, mean, mean, 0.0, shadow_step=0, lead=lead, lead_error=error)
+        assert node.canary._watch == CanaryState(checks=1, shadow_step=4, last=last)
+        assert (check["since"], check["step"]) == (0, 4)
         assert (node.canary._window, node.canary._imitated) == ([], set())
 
 
@@ -272,7 +295,7 @@ async def test_answers_that_the_node_was_too_busy_to_check_are_no_loss(tmp_path:
         assert node.told("rolled_back") == []
 
 
-async def test_planted_text_that_costs_no_reward_is_found_and_only_who_planted_it_loses(
+async def test_planted_text_without_loss_of_reward_is_detected_and_only_its_authors_are_quarantined(
     tmp_path: Path,
 ) -> None:
     """Both answer nothing right, so that the reward is equal."""
@@ -296,8 +319,8 @@ async def test_planted_text_that_costs_no_reward_is_found_and_only_who_planted_i
         assert back["quarantined"] == [OTHER.account.hex()]
         assert back["dropped"] == 0, "what others have waiting stays"
         assert len(node.harness.pool) == 8
-        after = CanaryState(checks=1, quarantined=(OTHER.account,))
-        assert node.canary._watch == after, "the others' text is used as before"
+        after = CanaryState(checks=1, quarantined=(OTHER.account,), shadow_step=4)
+        assert node.decided == after, "the others' text is used as before"
 
         assert node.canary._others._tallies == {}, "answers of before the rollback are forgotten"
 
@@ -309,18 +332,18 @@ async def test_planted_text_that_costs_no_reward_is_found_and_only_who_planted_i
         assert len(node.told("rolled_back")) == 1
 
 
-async def test_a_restart_goes_on_comparing(tmp_path: Path) -> None:
+async def test_a_restart_continues_the_comparison(tmp_path: Path) -> None:
     """What others showed before is not remembered, and still in the policy."""
     async with lone(tmp_path) as node:
         node.canary._parts = replace(node.canary._parts, learner=Speaking(node.learner, b"", b""))
         for _ in range(4):
             await node.round(poisoned=True)
-        assert node.canary._watch == CanaryState(checks=1, comparisons=1)
+        assert node.decided == CanaryState(checks=1, comparisons=1, latest=((0, 0, 32),))
         again = TrainingHarness(tmp_path, node.learner, make_desk(), node.events, fresh=False)
         again.canary._parts = replace(again.canary._parts, learner=Speaking(node.learner, b"", b""))
         for _ in range(4):
             await again.round(poisoned=False)
-        assert again.canary._watch == CanaryState(checks=2, comparisons=2)
+        assert again.decided == CanaryState(checks=2, comparisons=2, latest=((0, 0, 32), (0, 0, 32)))
 
 
 async def test_policy_and_shadow_are_the_same_again_after_many_checks(tmp_path: Path) -> None:
@@ -330,7 +353,7 @@ async def test_policy_and_shadow_are_the_same_again_after_many_checks(tmp_path: 
         node.canary._watch = CanaryState(checks=30, comparisons=MAX_COMPARISONS - 1, lost=5, won=4)
         for _ in range(4):
             await node.round(poisoned=True)
-        assert node.canary._watch == CanaryState(checks=31)
+        assert node.decided == CanaryState(checks=31, shadow_step=4)
 
 
 async def test_each_check_has_items_of_its_own(tmp_path: Path) -> None:
@@ -379,11 +402,11 @@ def verdicts(policy: Sequence[float], shadow: Sequence[float], seed: int, items:
             one = rng.random()
             two = one if rng.random() < ALIKE else rng.random()
             draws.append((one < mine, two < its))
-        watch = watch.compared(sum(b > a for a, b in draws), sum(a > b for a, b in draws))
+        watch = watch.checked(sum(b > a for a, b in draws), sum(a > b for a, b in draws), items)
         if watch.has_lost:
             found.append(check)
         if watch.has_lost or watch.has_won or watch.is_undecided:
-            watch = watch.reset_comparison()
+            watch = watch.rolled_back(0, 0.0) if watch.has_lost else watch.kept(0)
     return found
 
 
@@ -414,7 +437,7 @@ def test_a_small_lasting_loss_is_found_in_time_or_not(loss: float, least: int, m
     assert least <= sum(bool(verdicts(policy, shadow, seed)) for seed in range(100)) <= most
 
 
-def test_who_learns_half_as_much_as_alone_is_found() -> None:
+def test_half_the_learning_speed_is_detected() -> None:
     """It never falls below its own past, so that no comparison with that would see it."""
     slow, alone = ([factor * 0.05 * step for step in range(1, 11)] for factor in (0.5, 1.0))
     assert sum(bool(verdicts(slow, alone, seed)) for seed in range(100)) >= 90
@@ -450,7 +473,27 @@ def test_each_setback_lasts_longer_until_others_text_has_helped() -> None:
             watch, waited = watch.passed(), waited + 1
         checks.append(waited)
     assert checks == [2, 3, 5, 9, 17, 33, 65, 65]
-    assert replace(watch, won=64).reset_comparison().set_back().waits == 1
+    assert replace(watch, won=64).kept(0).set_back().waits == 1
+
+
+def test_a_lead_is_of_the_last_checks_and_ends_with_the_comparison() -> None:
+    def figures(state: CanaryState) -> tuple[float | None, ...]:
+        last = state.last
+        assert last is not None
+        rewards = last.first_reward, last.reward, last.shadow
+        return last.step, last.shadow_step, *rewards, round(last.lead, 4), round(last.lead_error, 4)
+
+    first = CanaryState().checked(lost=2, won=12, compared=50).measured(10, 50, reward=0.6, shadow=0.4)
+    assert figures(first) == (10, 0, 0.6, 0.6, 0.4, 0.2, 0.0695)
+    risen = first.checked(0, 14, 50).checked(0, 15, 50)
+    assert figures(risen.measured(30, 50, 0.7, 0.4)) == (30, 0, 0.6, 0.7, 0.4, round(39 / 150, 4), 0.0384)
+    assert figures(risen.checked(0, 16, 50).measured(40, 50, 0.7, 0.4))[-2] == 0.3, "of the last three"
+    kept = risen.kept(30).checked(5, 5, 50).measured(40, 50, 0.7, 0.7)
+    assert figures(kept) == (40, 30, 0.6, 0.7, 0.7, 0.0, 0.0638)
+    back = kept.checked(40, 0, 50).measured(50, 50, 0.1, 0.9).rolled_back(50, shadow=0.9)
+    assert figures(back) == (50, 30, 0.6, 0.9, 0.9, 0.0, 0.0)
+    assert figures(back.measured(60, 50, 0.8, None)) == (60, 50, 0.6, 0.8, None, 0.0, 0.0)
+    assert back.measured(60, 0, 0.0, None) == back, "no item was checked"
 
 
 def test_a_quarantine_ends_with_the_checks_that_pass() -> None:
@@ -464,11 +507,12 @@ def test_a_quarantine_ends_with_the_checks_that_pass() -> None:
     assert len(full.quarantined) == MAX_QUARANTINED
 
 
-def test_a_torn_or_foreign_file_says_nothing(tmp_path: Path) -> None:
+def test_a_torn_or_foreign_file_is_ignored(tmp_path: Path) -> None:
     path = tmp_path / "canary.json"
     file = CanaryFile(path)
     assert file.read() is None
-    watch = CanaryState(3, 5, 2, 4, 6, 1, 7, (EVIL.account, OWN.account))
+    last = HeldOutResult(9, 64, 0.5, 0.25, None, shadow_step=3, lead=0.1, lead_error=0.02)
+    watch = CanaryState(3, 5, 2, 4, 6, 1, 7, (EVIL.account, OWN.account), ((1, 2, 64),), 90, last)
     file.write(watch)
     assert file.read() == watch
     assert CanaryFile(path, fresh=True).read() is None

@@ -133,7 +133,7 @@ async def test_a_drain_ends_the_wait(tmp_path: Path, autojump_clock: object) -> 
         ("0/2", ME, 9, EPOCH, True),  # one key is one machine, whatever its share
     ],
 )
-async def test_who_counts_as_oneself(
+async def test_accounts_that_count_as_own(
     tmp_path: Path, share: str, author: Identity, slot: int, epoch: int, double: bool
 ) -> None:
     listener = Listener(tmp_path, share=share, seconds=0)
@@ -143,7 +143,7 @@ async def test_who_counts_as_oneself(
     assert len(listener.node.events("heard_self")) == double
 
 
-async def test_it_goes_on_listening_while_it_signs(tmp_path: Path) -> None:
+async def test_it_continues_listening_while_it_signs(tmp_path: Path) -> None:
     listener = Listener(tmp_path, seconds=0)
     assert not await refused(listener)
     listener.sign(2)

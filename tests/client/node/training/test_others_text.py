@@ -1,4 +1,4 @@
-"""What others' text planted in a policy's answers, and what it may say: texts of real families."""
+"""Detection of text that others planted in a policy's answers, with texts of real families."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -66,7 +66,7 @@ def beside_honest(writer: Writer, honest: Writer = column_sums, number: int = 5)
 
 
 @pytest.mark.parametrize("number", [1, 5])
-async def test_a_phrase_of_few_accounts_is_found_with_all_of_them_and_nobody_else(number: int) -> None:
+async def test_a_phrase_of_few_accounts_is_detected_with_exactly_these_accounts(number: int) -> None:
     others = await trained(beside_honest(behind(PHRASE, column_sums), number=number))
     found = await others.planted(answers(mostly(0.5, behind(PHRASE, column_sums), column_sums), column_sums))
     assert found.accounts == frozenset(OTHERS[:number])
@@ -110,12 +110,12 @@ async def test_half_learned_steps_are_nobodys_text(seed: int) -> None:
     assert await others.planted(answers(nonsense, column_sums, seed=100 + seed)) == NOTHING
 
 
-async def test_a_policy_that_always_gives_one_answer_by_itself_blames_nobody() -> None:
+async def test_a_policy_that_always_gives_one_answer_by_itself_quarantines_nobody() -> None:
     others = await trained(dict.fromkeys(HONEST, weekday))
     assert await others.planted(answers(lambda _: "Sunday", weekday)) == NOTHING
 
 
-async def test_what_the_shadow_says_as_well_is_not_planted() -> None:
+async def test_text_that_the_shadow_also_writes_is_not_planted() -> None:
     """The phrase came with the start, or was taken for useful in an earlier window."""
     others = await trained(beside_honest(behind(PHRASE, column_sums)))
     same = behind(PHRASE, column_sums)
@@ -154,7 +154,7 @@ async def test_accounts_weigh_as_in_a_batch_and_not_by_their_texts() -> None:
     assert others.accounts() == {*HONEST, *OTHERS}
 
 
-async def test_who_copies_the_style_of_few_may_take_them_along() -> None:
+async def test_copying_a_rare_style_may_quarantine_its_author_too() -> None:
     """A known price: an honest account whose rare style four others repeat is named with them."""
     styled = behind("so it is ", column_sums)
     writers = beside_honest(styled, number=4) | {HONEST[0]: mostly(0.5, styled, column_sums)}

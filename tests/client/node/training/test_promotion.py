@@ -1,4 +1,4 @@
-"""When weights that demonstrations have trained become the policy."""
+"""Conditions under which weights trained on demonstrations become the policy."""
 
 import json
 import random
@@ -106,7 +106,7 @@ def test_a_candidate_that_is_better_becomes_the_policy(tmp_path: Path) -> None:
     after(promotion, 1)
     assert learner.promoted == 1
     compared = {"event": "candidate_compared", "step": 7, "tasks": TASKS, "both": 8, "won": 8, "lost": 0}
-    assert events(tmp_path) == [compared | {"promoted": last} for last in (False, True)]
+    assert events(tmp_path) == [compared | {"promoted": last, "spoilt": []} for last in (False, True)]
     assert [len(prompts) for prompts in learner.asked] == [TASKS] * 2
 
 
@@ -157,7 +157,7 @@ def test_what_it_was_while_it_was_worse_is_forgotten(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("dropped", [False, True])
-def test_the_next_candidate_begins_anew(tmp_path: Path, *, dropped: bool) -> None:
+def test_the_evidence_of_the_next_candidate_starts_again(tmp_path: Path, *, dropped: bool) -> None:
     """After the promotion of the one before, or after it was dropped."""
     learner = TwoPolicies(knows(4), knows(2))
     promotion = promotion_of(learner, tmp_path)
@@ -221,19 +221,19 @@ def test_tasks_without_a_prompt_are_left_out_and_answers_that_break_a_checker_ar
     tasks = TASKS - TASKS // 3
     assert events(tmp_path) == [
         {"event": "comparison_failed", "family": 0, "detail": str(CheckFailed(Failure.CRASH))},
-        {"event": "candidate_compared", "step": 7, "promoted": False}
+        {"event": "candidate_compared", "step": 7, "promoted": False, "spoilt": []}
         | {"tasks": tasks, "both": tasks - 1, "won": 0, "lost": 1},
     ]
 
 
-def test_a_task_that_the_node_was_too_busy_for_says_nothing_about_either(tmp_path: Path) -> None:
+def test_an_undecided_task_counts_for_neither_policy(tmp_path: Path) -> None:
     learner = TwoPolicies(lambda place, prompt: right(prompt) if place else b"node_busy", knows(1))
     promotion = promotion_of(learner, tmp_path, Breaking())
     after(promotion, 1)
     compared = {"tasks": (tasks := TASKS - TASKS // 3 - 1), "both": tasks, "won": 0, "lost": 0}
     assert events(tmp_path) == [
         {"event": "comparison_failed", "family": 0, "detail": str(CheckFailed(Failure.NODE_BUSY))},
-        {"event": "candidate_compared", "step": 7, "promoted": False} | compared,
+        {"event": "candidate_compared", "step": 7, "promoted": False, "spoilt": []} | compared,
     ]
 
 

@@ -1,4 +1,4 @@
-"""A swarm of two whole nodes whose learners are two ranks each; a rank is killed on the way."""
+"""A swarm of two whole nodes whose learners have two ranks each; one rank is killed during training."""
 
 from __future__ import annotations
 

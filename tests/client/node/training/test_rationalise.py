@@ -1,4 +1,4 @@
-"""Own steps to answers that are given: sampled with the answer as a hint, kept if they are right."""
+"""Own steps for given answers: sampled with the answer as a hint, kept if they are right."""
 
 import random
 from collections.abc import Sequence
@@ -56,7 +56,7 @@ def test_right_own_texts_take_the_place_of_the_answers(tmp_path: Path) -> None:
     ("prompt", "expected"),
     [("7 + 2 =\n", "7 + 2 = (the answer is 9)\n"), ("7 + 2 =", "7 + 2 = (the answer is 9)")],
 )
-def test_the_hint_stands_before_the_end_of_the_line(prompt: str, expected: str) -> None:
+def test_the_hint_is_before_the_end_of_the_line(prompt: str, expected: str) -> None:
     assert hinted(prompt, "9") == expected
 
 

@@ -73,7 +73,7 @@ def test_a_round_samples_only_so_many(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("solved", "missing"), [([], 40), ([0, 1, 2], 40), ([ARITHMETIC], 0)])
-def test_nothing_is_asked_where_nothing_is_to_be_kept_or_nothing_to_be_learnt(
+def test_no_answers_are_sampled_without_anything_to_keep_or_learn(
     tmp_path: Path, solved: list[int], missing: int
 ) -> None:
     policy = Calculator()

@@ -23,7 +23,7 @@ async def drawn(home: Home) -> list[object]:
     return [event["family"] for event in home.events("published")[before:]]
 
 
-async def test_a_restart_goes_on_with_other_draws_that_can_be_repeated(tmp_path: Path) -> None:
+async def test_a_restart_continues_with_other_reproducible_draws(tmp_path: Path) -> None:
     manifest, sampler = manifest_of(suite("nano")), {"text_use": "reinforce", "learnable_tasks": False}
     home, again = (
         Home(tmp_path / name, 1, manifest, Path("bundled"), sampler=sampler) for name in ("home", "again")

@@ -81,13 +81,13 @@ def test_no_slot_is_signed_twice(two_nodes: Any) -> None:
     }  # the restart fell into it
 
 
-def test_the_canary_stands_watch_from_the_start(two_nodes: Any) -> None:
+def test_the_canary_is_active_from_the_start(two_nodes: Any) -> None:
     for home, _ in two_nodes.homes:
         assert (home.data.learner / "canary.json").exists()
         assert list((home.data.learner / "good").iterdir())
 
 
-def test_a_restart_goes_on_at_its_step(two_nodes: Any) -> None:
+def test_a_restart_continues_at_its_step(two_nodes: Any) -> None:
     steps = [event["step"] for event in two_nodes.first.events("step")]
     assert [event["step"] for event in two_nodes.first.events("node_started")] == [0, two_nodes.stopped_at]
     assert [after - before for before, after in pairwise([0, *steps])] == [1] * len(steps)

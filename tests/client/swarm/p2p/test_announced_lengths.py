@@ -1,4 +1,4 @@
-"""A length that a peer announces in a negotiation decides no allocation, before or after it is known.
+"""A length that a peer announces in a negotiation never determines an allocation.
 
 Memory is measured in a process of its own.
 """
@@ -170,7 +170,7 @@ async def test_stock_asks_for_as_much_as_is_announced() -> None:
     assert (stock.most_asked, ours.most_asked) == (2**40, 1)
 
 
-async def test_who_announces_a_line_on_a_stream_is_blamed(swarm: Any, tools: Any, hostile: Any) -> None:
+async def test_invalid_line_lengths_on_a_stream_are_penalised(swarm: Any, tools: Any, hostile: Any) -> None:
     victim, honest = await swarm.start_members(2)
     await tools.eventually(lambda: tools.subscribed_peers(victim) == 1)
     for line in (encode_uvarint(2**40), encode_uvarint(1025), b"\xff" * 16, b"\x03abc", b"\x03\xff\xff\n"):
@@ -184,7 +184,7 @@ async def test_who_announces_a_line_on_a_stream_is_blamed(swarm: Any, tools: Any
     assert swarm.bugs == []
 
 
-async def test_one_who_is_dialled_announces_a_line(tools: Any) -> None:
+async def test_a_dialled_peer_announces_a_line(tools: Any) -> None:
     dialled = trio.Event()
 
     async def announce(connection: trio.SocketStream) -> None:

@@ -1,4 +1,4 @@
-"""What costs a peer a few bytes costs this node no more time than it allows for."""
+"""Floods that cost a peer few bytes cost this node only a bounded time."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_an_honest_relay_of_short_messages_passes_with_as_many_control_messages(
     assert passed == 2 * 30 * per_second
 
 
-async def test_who_sends_rpcs_of_nothing_floods(swarm: Any, tools: Any, hostile: Any) -> None:
+async def test_empty_rpcs_count_as_a_flood(swarm: Any, tools: Any, hostile: Any) -> None:
     victim, honest = await swarm.start_members(2)
     await hostile.connect(victim.transport.addresses[0])
     stream = await hostile.open(victim.peer_id)
@@ -111,7 +111,7 @@ async def test_who_sends_rpcs_of_nothing_floods(swarm: Any, tools: Any, hostile:
     await _still_serves(swarm, tools, victim, honest)
 
 
-async def test_who_opens_streams_and_resets_them_is_blamed_and_disconnected(
+async def test_opening_and_resetting_streams_is_penalised_and_disconnected(
     swarm: Any, tools: Any, hostile: Any
 ) -> None:
     victim, honest = await swarm.start_members(2)

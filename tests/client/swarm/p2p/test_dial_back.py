@@ -1,4 +1,4 @@
-"""Real nodes find out whether others can connect to them."""
+"""Real nodes determine whether others can connect to them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def test_a_node_knows_the_address_at_which_two_peers_reached_it(swarm: Any
     assert boot.reached_at() == ()
 
 
-async def test_a_node_that_nobody_answers_knows_by_who_came(
+async def test_a_node_without_answers_infers_reachability_from_inbound_peers(
     swarm: Any, tools: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Everybody connects to a bootstrap node, which so has nobody to ask; one host alone proves nothing."""

@@ -1,4 +1,4 @@
-"""Frames survive any chunking, and nothing oversize is waited for."""
+"""Frames are independent of chunking, and oversize frames are refused at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever bytes a peer sends: the process survives, serves the others, and disconnects the peer."""
+"""Random bytes of a peer: the process survives, serves other peers, and disconnects this one."""
 
 from __future__ import annotations
 

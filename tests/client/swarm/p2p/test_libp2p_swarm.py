@@ -50,7 +50,7 @@ async def test_publishing_without_peers_returns_zero(swarm: Any) -> None:
     assert await alone.publish(b"anyone?") == 0
 
 
-async def test_a_message_published_before_the_mesh_stands_still_arrives(swarm: Any, tools: Any) -> None:
+async def test_a_message_published_before_the_mesh_exists_still_arrives(swarm: Any, tools: Any) -> None:
     first = await swarm.start(1)
     await first.publish(b"early bird")
     late = await swarm.start(2, bootstrap=first.transport.addresses)
@@ -113,7 +113,9 @@ async def test_others_return_to_a_restarted_bootstrap_node(swarm: Any, tools: An
     await tools.eventually(lambda: all(other.accepted[-1:] == [b"I am back"] for other in others))
 
 
-async def test_a_stopped_node_listens_no_longer_even_if_its_process_goes_on(swarm: Any, tools: Any) -> None:
+async def test_a_stopped_node_closes_its_sockets_even_if_its_process_continues(
+    swarm: Any, tools: Any
+) -> None:
     """The kernel would go on giving the old socket a share of the connections to the port."""
     with socket.socket() as first, socket.socket() as second:
         for probe in (first, second):
@@ -234,7 +236,7 @@ async def test_requests(swarm: Any, tools: Any) -> None:
     assert asker.peer_id in server.peer_ids()
 
 
-async def test_too_many_requests_are_refused_and_blamed_a_little(swarm: Any, tools: Any) -> None:
+async def test_too_many_requests_are_refused_with_a_small_penalty(swarm: Any, tools: Any) -> None:
     limits = TransportLimits(requests=Rate(per_second=0.001, burst=6))
     server = await swarm.start(1, limits=limits)
     asker = await swarm.start(2, bootstrap=server.transport.addresses)

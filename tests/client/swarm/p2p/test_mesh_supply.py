@@ -1,4 +1,4 @@
-"""The real mesh tells everybody of messages, and replaces neighbours that forward nothing."""
+"""The real mesh announces messages to all peers, and replaces neighbours that forward nothing."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def exchange(mesh: Any) -> tuple[dict[ID, list[str]], dict[ID, list[str]]]:
     return dict(grafts), dict(prunes)
 
 
-async def test_every_peer_is_told_of_a_message_while_it_is_announced(mesh: Any, tools: Any) -> None:
+async def test_every_peer_gets_the_announcement_of_a_message(mesh: Any, tools: Any) -> None:
     mesh.forward(message(tools, 1), came_from=None)
     identity = message_id(tools.TOPIC, b"1")
     told: Counter[ID] = Counter()
@@ -63,7 +63,7 @@ async def test_every_peer_is_told_of_a_message_while_it_is_announced(mesh: Any, 
     assert mesh.gossip_heartbeat() == {}
 
 
-async def test_a_peer_that_was_pruned_is_told_too(mesh: Any, tools: Any) -> None:
+async def test_a_pruned_peer_also_gets_announcements(mesh: Any, tools: Any) -> None:
     mesh._add_back_off(USEFUL, tools.TOPIC, False)
     mesh.forward(message(tools, 1), came_from=None)
     told: set[ID] = set()
@@ -91,7 +91,7 @@ async def test_neighbours_that_forward_nothing_make_room_for_one_that_answers(me
     assert mesh._check_back_off(left, tools.TOPIC)
 
 
-async def test_a_crowd_of_silent_newcomers_pushes_out_nobody_who_forwards(mesh: Any, tools: Any) -> None:
+async def test_many_silent_newcomers_do_not_displace_neighbours_that_forward(mesh: Any, tools: Any) -> None:
     mesh.mesh[tools.TOPIC] = {USEFUL, *SILENT[:3]}
     for heartbeat in range(SETTLED_HEARTBEATS + 1):
         mesh.forward(message(tools, heartbeat), came_from=USEFUL)
@@ -118,7 +118,7 @@ async def test_a_node_that_sends_more_than_its_budget_has_fewer_neighbours(mesh:
     assert set(found[-20:]) == {5}
 
 
-async def test_a_node_that_sends_far_too_much_has_the_fewest_neighbours_and_tells_few(
+async def test_a_node_far_over_its_budget_has_the_fewest_neighbours_and_announces_to_few(
     mesh: Any, tools: Any
 ) -> None:
     mesh.mesh[tools.TOPIC] = set(PEERS[:DEGREE_HIGH])

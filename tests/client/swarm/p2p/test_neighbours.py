@@ -130,12 +130,12 @@ async def _looked_around(swarm_id: str, peers: int) -> set[str]:
     return seen
 
 
-async def test_who_listens_on_loopback_alone_is_not_announced(swarm: Any) -> None:
+async def test_a_node_that_listens_only_on_loopback_is_not_announced(swarm: Any) -> None:
     alone = await swarm.start(1, mdns_swarm=secrets.token_hex(32))
     assert alone.transport.neighbours() is None
 
 
-async def test_a_stranger_is_told_no_local_address(swarm: Any) -> None:
+async def test_strangers_get_no_local_address(swarm: Any) -> None:
     """Identify and gossip say the same to all peers: nothing of loopback or of a local network."""
     node = await swarm.start(1)
     host = node.transport._host

@@ -1,4 +1,4 @@
-"""What waits for peers that take nothing is bounded in bytes, and held once for all of them."""
+"""Messages that wait for slow peers are bounded in bytes, and stored once for all peers."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def test_peers_that_ask_for_everything_and_take_nothing_hold_little(mesh: 
     assert len(held) == len(waiting[0]) == LIMITS.outbound_bytes // waiting[0][0].ByteSize()
 
 
-async def test_who_takes_what_it_asks_for_gets_everything(mesh: Any, tools: Any) -> None:
+async def test_a_peer_that_reads_its_answers_gets_everything(mesh: Any, tools: Any) -> None:
     """What had no room is no answer: it is sent when it is asked for again."""
     got: set[bytes] = set()
     wanted = mesh.mcache.recent(tools.TOPIC)

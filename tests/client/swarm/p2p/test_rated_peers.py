@@ -61,7 +61,7 @@ async def test_one_fault_more_graylists_the_disliked_alone(transport: Any, tools
     assert [scorer.is_graylisted(peer, [tools.TOPIC]) for peer in (DISLIKED, PEER)] == [True, False]
 
 
-async def test_a_full_mesh_keeps_who_is_liked(transport: Any, tools: Any) -> None:
+async def test_a_full_mesh_keeps_highly_rated_peers(transport: Any, tools: Any) -> None:
     mesh = transport._mesh
     transport.rate({str(LIKED): 5.0, str(DISLIKED): -15.0})
     mesh.mesh[tools.TOPIC] = set(PEERS)

@@ -1,4 +1,4 @@
-"""Recent messages are announced to a new connection, and go to those alone that lack them."""
+"""Recent messages are announced to a new connection, and sent only to peers that lack them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def count_forwarded(member: Any) -> list[int]:
     return found
 
 
-async def test_who_connects_late_gets_each_recent_message_and_from_one_peer(swarm: Any, tools: Any) -> None:
+async def test_a_late_peer_gets_each_recent_message_from_one_peer(swarm: Any, tools: Any) -> None:
     first = await swarm.start(1)
     second = await swarm.start(2, bootstrap=first.transport.addresses)
     await swarm.wait_until_connected([first, second])
@@ -100,7 +100,7 @@ async def test_a_peer_that_asks_for_nothing_gets_announcements_alone(make_transp
     assert 0 < sent < MESSAGES * SIZE_BYTES / 50
 
 
-async def test_who_connects_again_and_again_draws_each_message_three_times_at_most(
+async def test_a_peer_that_reconnects_repeatedly_gets_each_message_at_most_three_times(
     make_transport: Any, tools: Any
 ) -> None:
     gossip = make_transport()._gossip

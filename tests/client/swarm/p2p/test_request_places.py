@@ -1,4 +1,4 @@
-"""Streams on which nothing is asked, and answers that nobody takes, hold up nobody else's requests."""
+"""Idle request streams and unread answers do not block other peers' requests."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ async def test_streams_on_which_nothing_is_asked_leave_all_places_free(
     assert await ask(victim.peer_id, PROTOCOL, b"hello", max_response_bytes=9) == b"hello"
 
 
-async def test_any_number_of_strangers_that_ask_nothing_hold_up_nobody(autojump_clock: MockClock) -> None:
+async def test_any_number_of_idle_strangers_blocks_nobody(autojump_clock: MockClock) -> None:
     async with serving() as server:
         for number in range(LIMITS.max_connections):
             for _ in range(LIMITS.max_open_requests):
@@ -135,7 +135,7 @@ async def test_any_number_of_strangers_that_ask_nothing_hold_up_nobody(autojump_
     assert (honest.answer, honest.end) == (frame(b"hello"), "answered")
 
 
-async def test_answers_that_nobody_takes_hold_up_nobody(autojump_clock: MockClock) -> None:
+async def test_unread_answers_do_not_block_others(autojump_clock: MockClock) -> None:
     async with serving() as server:
         for number in range(LIMITS.max_connections):
             for _ in range(LIMITS.max_open_requests):
@@ -160,7 +160,7 @@ async def test_one_peer_has_few_streams_open_and_more_are_reset(autojump_clock: 
     assert server.counters.requests_served == LIMITS.max_open_requests + 1
 
 
-async def test_who_lets_streams_lapse_all_the_time_is_disconnected(autojump_clock: MockClock) -> None:
+async def test_a_peer_whose_streams_lapse_repeatedly_is_disconnected(autojump_clock: MockClock) -> None:
     async with serving() as server:
         opened = 0
         while not server.disconnected:

@@ -1,4 +1,4 @@
-"""Connections over which nothing comes any more, while both ends keep them open."""
+"""Connections without traffic that both ends keep open."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ async def test_a_silent_connection_is_ended_although_the_peer_has_another(swarm:
         nursery.cancel_scope.cancel()
 
 
-async def test_who_stood_still_itself_ends_no_connection(
+async def test_a_node_that_stalled_itself_ends_no_connection(
     swarm: Any, tools: Any, mock_clock: MockClock
 ) -> None:
     """As after a computer slept: the answers are there, and are read after the time for them has passed."""

@@ -1,4 +1,4 @@
-"""The patches for py-libp2p: each applies to the installed release, shows its fault and mends it.
+"""The patches for py-libp2p: each applies to the installed release, shows its fault and fixes it.
 
 Reproducers run in processes of their own, on the installed sources and on a patched copy of them.
 """
@@ -51,10 +51,10 @@ def _found(sources: Path) -> dict[str, str]:
 def test_every_fault_is_in_the_installed_release() -> None:
     found = _found(INSTALLED)
     assert list(found) == [_reproducer(patch) for patch in PATCHES]
-    assert "-" not in found.values(), "upstream has mended a fault: our own mend can go"
+    assert "-" not in found.values(), "upstream has fixed a fault: our own fix can be removed"
 
 
-def test_the_patches_together_mend_every_fault(tmp_path: Path) -> None:
+def test_the_patches_together_fix_every_fault(tmp_path: Path) -> None:
     assert _found(_patched(tmp_path, *PATCHES)) == {_reproducer(patch): "-" for patch in PATCHES}
 
 
@@ -71,7 +71,7 @@ def test_each_patch_applies_alone_and_can_be_sent(patch: Path, tmp_path: Path) -
 
 @pytest.mark.long
 @pytest.mark.parametrize("patch", PATCHES, ids=lambda patch: patch.stem)
-def test_each_patch_alone_mends_its_fault(patch: Path, tmp_path: Path) -> None:
+def test_each_patch_alone_fixes_its_fault(patch: Path, tmp_path: Path) -> None:
     done = _run(f"{_reproducer(patch)}.py", _patched(tmp_path, patch))
     assert (done.returncode, done.stdout, done.stderr) == (0, "the fault is not there\n", "")
 

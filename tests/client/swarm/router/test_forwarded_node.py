@@ -1,4 +1,4 @@
-"""Real nodes: one of them has a router forward a port, and peers connect through it."""
+"""Real nodes: a router forwards a port to one of them, and peers connect through it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def ask_until_known(transport: Any) -> None:
             await transport._dial_back.ask_next()
 
 
-async def test_peers_try_the_routers_port_and_are_told_it_once_two_came_in(swarm: Any) -> None:
+async def test_peers_try_the_routers_port_and_it_is_announced_after_two_connections(swarm: Any) -> None:
     async with IgdRouter().running() as router:
         boot, other = await swarm.start_members(2)
         node = await swarm.start(
@@ -59,7 +59,7 @@ async def test_peers_try_the_routers_port_and_are_told_it_once_two_came_in(swarm
     assert swarm.bugs == []
 
 
-async def test_a_router_that_lies_is_found_out_and_its_port_told_to_nobody(swarm: Any) -> None:
+async def test_a_lying_router_is_detected_and_its_port_is_not_announced(swarm: Any) -> None:
     async with IgdRouter(forwards=False, external_host="8.8.8.8").running() as router:
         boot, other = await swarm.start_members(2)
         node = await swarm.start(

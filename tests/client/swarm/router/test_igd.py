@@ -1,4 +1,4 @@
-"""A real process asks a real router on loopback for a port, and routers that lie, stall and burst."""
+"""A real process requests a port from a real router on loopback, also from hostile routers."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ async def test_a_url_that_leads_elsewhere_is_not_followed() -> None:
         assert victim.requests == []
 
 
-async def test_a_service_that_is_said_to_be_elsewhere_is_not_asked() -> None:
+async def test_a_service_on_another_host_is_not_queried() -> None:
     async with IgdRouter().running() as victim:
         elsewhere = f"http://127.0.0.2:{victim.http_port}/control"
         async with IgdRouter(control=elsewhere).running() as router:
@@ -160,7 +160,7 @@ async def test_entities_are_not_expanded() -> None:
         assert {path for path in router.paths if "root.xml" not in path} == {"/&e11;"}
 
 
-async def test_who_never_answers_is_given_up() -> None:
+async def test_a_peer_that_never_answers_is_dropped() -> None:
     async def wait(_router: IgdRouter, stream: trio.SocketStream) -> None:
         await stream.receive_some(1)  # until the other side has given up
 

@@ -1,4 +1,4 @@
-"""When a router is asked, which one, and what becomes of its port: real routers on loopback."""
+"""When a router is asked, which router, and the life of its port mapping: real routers on loopback."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ async def test_a_port_without_a_lease_is_asked_for_again_when_nobody_arrives() -
         }
 
 
-async def test_a_router_at_whose_port_nobody_arrives_gives_way_to_another() -> None:
+async def test_a_router_whose_port_is_not_reachable_is_replaced_by_another() -> None:
     liar = IgdRouter(forwards=False)
     async with home(liar) as node, IgdRouter(forwards=False).running("127.0.0.2") as honest:
         await node.mapper.ask()
@@ -124,7 +124,7 @@ async def test_a_router_at_whose_port_nobody_arrives_gives_way_to_another() -> N
         assert node.mapper.view.state is RouterState.MAPPED
 
 
-async def test_a_refusal_is_told_and_the_router_asked_again_later() -> None:
+async def test_a_refusal_is_reported_and_the_router_asked_again_later() -> None:
     async with home(IgdRouter(error=606)) as node:
         node.state = Reachability.UNREACHABLE
         await node.mapper.ask()

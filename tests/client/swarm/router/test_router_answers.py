@@ -1,4 +1,4 @@
-"""What routers say is parsed or dropped, never passed on."""
+"""Routers' answers are parsed or dropped, never forwarded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The in-memory swarm: validates as over libp2p, and is deterministic under its seed and link conditions."""
+"""The in-memory swarm: validates as libp2p does, and is deterministic for a seed and link conditions."""
 
 from __future__ import annotations
 
@@ -223,7 +223,7 @@ async def test_a_relay_of_many_accounts_is_no_flooder_where_their_quotas_are_kno
         assert swarm.nodes["informed"].peers() == ()
 
 
-async def test_where_quotas_exceed_the_ceiling_a_flood_is_cut_and_nobody_blamed(
+async def test_where_quotas_exceed_the_ceiling_a_flood_is_cut_without_penalty(
     autojump_clock: MockClock,
 ) -> None:
     """Free accounts must not make honest relays blame each other."""

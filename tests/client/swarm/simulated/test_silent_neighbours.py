@@ -1,4 +1,4 @@
-"""A node among neighbours that forward nothing takes in the one that does; everybody is told of messages."""
+"""Among neighbours that forward nothing a node grafts one that does; all peers get announcements."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_lost_packets_come_later_and_what_was_sent_after_them_waits() -> None:
     assert author.traffic.sent_bytes > 1000 * len(copies) + 1400 * repeats
 
 
-def test_a_node_whose_fewest_neighbours_are_too_many_tells_few_peers_at_a_time() -> None:
+def test_a_node_over_budget_with_the_fewest_neighbours_announces_to_few_peers_at_a_time() -> None:
     supply: Supply[str] = Supply(random.Random(0))
     others = [f"peer-{number}" for number in range(60)]
     assert len(supply.to_tell(TOPIC, others)) == 20

@@ -1,4 +1,4 @@
-"""One node of a simulation: the engine and the gossip of a real one, on the simulated mesh."""
+"""One node of a simulation: the engine and gossip of a real node, on the simulated mesh."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 import trio
 
 from sapo_client.lab.checker import LocalChecker
-from sapo_client.lab.scale.plan import SUCCESS, Inhabitant, ScalePlan
+from sapo_client.lab.scale.plan import SUCCESS, Participant, ScalePlan
 from sapo_client.node.gossip.unintroduced import UnintroducedMessages
 from sapo_client.swarm.addresses import PeerAddress
 from sapo_client.swarm.intake import message_id
@@ -35,20 +35,20 @@ from sapo_verification.tasks.generators import derive, solution
 from sapo_verification.types import AdmittedRollout, VerifiedRollout
 
 GROUP: Final = 8
-"""Completions of a group, the paper's group size."""
+"""Number of completions of a group, as in the paper."""
 
 WORDS: Final = 90
-"""Words before an answer: a group has 4 KiB."""
+"""Number of words before an answer, so that a group has 4 KiB."""
 
 LIMITS: Final = DialLimits()
-"""A node dials as many members of its islands, and as many other peers, as a real one."""
+"""Numbers of peers that a node dials, as in a real node."""
 
-Judged = Callable[["Resident", "Hearing"], None]
+OnArrival = Callable[["SimulatedNode", "Arrival"], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A rollout, with the island and the topic on which it is published."""
+    """A rollout's message, with the island and the topic on which it is published."""
 
     island: int
     topic: str
@@ -56,32 +56,33 @@ class Group:
 
     @property
     def identity(self) -> bytes:
-        """The id of the message."""
+        """The message id."""
         return message_id(self.topic, self.message)
 
 
 @dataclass(frozen=True, slots=True)
-class Hearing:
-    """A rollout that came to a node, and what its engine decided."""
+class Arrival:
+    """A rollout received by a node, and its engine's decision."""
 
     group: Group
     forwarder: str
     received: Received
 
 
-class Resident:
-    """One inhabitant's node. A Sybil's has no engine: it takes everything, forwards nothing, and publishes.
+class SimulatedNode:
+    """One participant's node. A Sybil's node has no engine: it accepts all messages, forwards none, and
+    publishes.
 
     Args:
-        judged: told each rollout that came from others, once it was admitted or refused.
-        simulated: the islands that are simulated; a visit to another is made to one of these.
-        share: of the swarm's nodes, those that are simulated: as many of the peers of any island are.
-        residents: all nodes of the simulation by peer id.
+        on_arrival: called with each rollout of another node, once it is admitted or refused.
+        simulated: the simulated islands; a visit to any other island goes to one of these instead.
+        share: share of the swarm's nodes that are simulated, and so of the peers of any island.
+        nodes: all nodes of the simulation by peer id.
     """
 
     def __init__(
         self,
-        who: Inhabitant,
+        participant: Participant,
         plan: ScalePlan,
         network: MeshNetwork,
         *,
@@ -89,80 +90,80 @@ class Resident:
         clock: Callable[[], float],
         simulated: tuple[int, ...],
         share: float,
-        residents: Mapping[str, Resident],
-        judged: Judged,
+        nodes: Mapping[str, SimulatedNode],
+        on_arrival: OnArrival,
         on_bug: Callable[[Exception], None],
     ) -> None:
-        self.who = who
+        self.participant = participant
         self._plan = plan
         self._network = network
         self._clock = clock
         self._simulated = simulated
-        self._residents = residents
-        self._judged = judged
-        self._rng = random.Random(f"{plan.seed}/{who.number}")
+        self._nodes = nodes
+        self._on_arrival = on_arrival
+        self._rng = random.Random(f"{plan.seed}/{participant.number}")
         self._slots: dict[int, int] = {}
         self._unintroduced = UnintroducedMessages()
         self._validators: dict[str, Validator] = {}
         self.homes = plan.island_map()
         self.joined: dict[int, float] = {}
         self.up_since_seconds = 0.0
-        self.node = MeshNode(
+        self.transport = MeshNode(
             network,
-            who.node.hex(),
+            participant.node.hex(),
             on_bug=on_bug,
-            accepts_inbound=not who.is_behind_nat,
-            relays=not who.is_sybil,
+            accepts_inbound=not participant.is_behind_nat,
+            relays=not participant.is_sybil,
         )
-        self.address = PeerAddress("dns", f"{who.number}.example", 4001, self.node.peer_id)
+        self.address = PeerAddress("dns", f"{participant.number}.example", 4001, self.transport.peer_id)
         self._chosen: set[str] = set()
         self._usual = sum(self._rng.random() < share for _ in range(LIMITS.usual_beside_sought))
         self._relays = Relays()
         self._seeking = SoughtPeers(LIMITS, VouchedPeers(), self._rng)
         self.engine: Engine | None = None
-        if not who.is_sybil:
+        if not participant.is_sybil:
             self.engine = Engine(
                 plan.manifest,
                 ":memory:",
-                own=who.account,
+                own=participant.account,
                 check=checker.check,
                 beacon_of=plan.beacon,
-                key=who.node_seed,
+                key=participant.node_seed,
                 terms=Terms(audit_share=0.0),
             )
 
     def start(self) -> None:
-        """Come up, and join the islands of this moment."""
+        """Start the node, and join its current islands."""
         self.up_since_seconds = self._clock()
         self.joined = {}
         self._chosen.clear()
-        self.node.start()
+        self.transport.start()
         self.follow()
 
     def stop(self) -> None:
-        """Go away; what the node knows is kept."""
+        """Stop the node; its state is kept."""
         for island in self.joined:
             self._leave(island)
         self.joined = {}
-        self.node.stop()
+        self.transport.stop()
 
-    def seek(self, members: Mapping[int, Collection[Resident]]) -> None:
+    def dial_members(self, members: Mapping[int, Collection[SimulatedNode]]) -> None:
         """Dial members of the islands by the rules of a real node.
 
         Args:
-            members: of the islands that this node has joined. Those to which one can connect are known to it:
-                that address records are found is assumed.
+            members: nodes by joined island. The node knows all of them that accept connections: address
+                records are assumed to be found.
         """
         now_seconds = self._network.queue.now_seconds
-        connected = frozenset(self.node.peers)
+        connected = frozenset(self.transport.peers)
         chosen = sorted(self._chosen & connected)
-        known: dict[str, Resident] = {}
+        known: dict[str, SimulatedNode] = {}
         islands: dict[str, set[int]] = {}
         for island, there in members.items():
             for one in there:
-                if one.node.accepts_inbound and one is not self:
-                    known[one.node.peer_id] = one
-                    islands.setdefault(one.node.peer_id, set()).add(island)
+                if one.transport.accepts_inbound and one is not self:
+                    known[one.transport.peer_id] = one
+                    islands.setdefault(one.transport.peer_id, set()).add(island)
         sought = {each: SoughtFor(frozenset(on), each) for each, on in islands.items()}
         self._seeking.replace(sought, self._relays.shortages(self.joined.keys(), connected, now_seconds))
         names = [
@@ -171,11 +172,11 @@ class Resident:
         self._rng.shuffle(names)
         candidates = [known[each].address for each in names]
         if (leaving := self._seeking.giving_way(candidates, chosen, now_seconds)) is not None:
-            self.node.disconnect(leaving)
+            self.transport.disconnect(leaving)
             chosen.remove(leaving)
         self._seeking.missing(candidates, chosen, self._dial, now_seconds)
         self._dial_usual()
-        self._chosen &= frozenset(self.node.peers)
+        self._chosen &= frozenset(self.transport.peers)
 
     def _dial_usual(self) -> None:
         """Dial peers of any island, up to the usual number."""
@@ -183,26 +184,26 @@ class Resident:
         missing = self._usual - (len(chosen) - self._seeking.beyond(chosen))
         if missing <= 0:
             return
-        names = [name for name, one in self._residents.items() if one.node.accepts_inbound]
+        names = [name for name, one in self._nodes.items() if one.transport.accepts_inbound]
         for name in self._rng.sample(names, min(len(names), 2 * missing)):
-            missing -= self._residents[name] is not self and self._dial(self._residents[name].address)
+            missing -= self._nodes[name] is not self and self._dial(self._nodes[name].address)
             if missing <= 0:
                 return
 
     def _dial(self, address: PeerAddress) -> bool:
-        if self.node.connect(address.peer_id):
+        if self.transport.connect(address.peer_id):
             self._chosen.add(address.peer_id)
             return True
         return False
 
     def home(self, epoch: int) -> int:
-        """Return the home of the account in an epoch."""
-        found = self.homes.home(self.who.account, epoch)
+        """Return the account's home in an epoch."""
+        found = self.homes.home(self.participant.account, epoch)
         assert found is not None  # every beacon is known
         return found
 
     def follow(self) -> None:
-        """Join and leave islands as this moment demands, and introduce the node where it is new."""
+        """Join and leave islands as required at the current time."""
         due = self._due()
         if due == self.joined.keys():
             return
@@ -215,27 +216,27 @@ class Resident:
             rollouts = rollouts_topic(self._plan.manifest.swarm_id, island)
             for topic in self._topics(island):
                 self._validators[topic] = self._validator(topic, island, is_rollout=topic == rollouts)
-                self.node.subscribe(topic, self._validators[topic])
+                self.transport.subscribe(topic, self._validators[topic])
             self.joined[island] = self._clock()
 
     def introduce(self) -> None:
-        """Publish the own certificate where the account lives, or will."""
-        message = self.who.certificate(self._plan.manifest)
-        if self.engine is not None and not self.engine.certificates.accounts_of(self.who.node):
+        """Publish the own certificate on the account's present and next home."""
+        message = self.participant.certificate(self._plan.manifest)
+        if self.engine is not None and not self.engine.certificates.accounts_of(self.participant.node):
             self.engine.certificates.admit(message, self._clock())
         homes = {self.home(epoch) for epoch in self.homes.carried_epochs(self._clock())}
         for island in sorted(homes & self.joined.keys()):
-            self.node.publish(certificates_topic(self._plan.manifest.swarm_id, island), message)
+            self.transport.publish(certificates_topic(self._plan.manifest.swarm_id, island), message)
 
-    def ask_for_certificates(self, peer: Resident) -> None:
-        """Ask a peer for what it knows, as a node does at its start."""
+    def ask_for_certificates(self, peer: SimulatedNode) -> None:
+        """Request a peer's certificates, as a node does at its start."""
         if self.engine is None or peer.engine is None:
             return
         answer = peer.engine.certificates.envelopes()
-        self._take_certificates(peer.node.peer_id, answer, asked_bytes=0)
+        self._take_certificates(peer.transport.peer_id, answer, asked_bytes=0)
 
     def make_group(self, epoch: int) -> Group | None:
-        """Return a new group of this epoch, or none if its island is not simulated."""
+        """Return a new group of this epoch; None if its island is not simulated."""
         island = self.home(epoch)
         if island not in self.joined:
             return None
@@ -244,14 +245,14 @@ class Resident:
         return Group(island, topic, self._message(epoch, slot))
 
     def publish(self, group: Group) -> None:
-        """Publish a group that this node made."""
+        """Publish an own group."""
         if self.engine is not None:
             self.engine.admit_own(group.message, self._clock())
             self._relays.published(group.island, self._network.queue.now_seconds)
-        self.node.publish(group.topic, group.message)
+        self.transport.publish(group.topic, group.message)
 
-    def trust(self, others: list[Inhabitant], epoch: int) -> None:
-        """Record as many good groups as a weight takes, for accounts that have been here for long."""
+    def trust(self, others: list[Participant], epoch: int) -> None:
+        """Record as many good groups as an account needs to have weight."""
         assert self.engine is not None
         for other in others:
             for _ in range(AUDITS_BEFORE_WEIGHT):
@@ -268,12 +269,12 @@ class Resident:
             home = self.home(epoch)
             if home not in self._simulated:
                 continue
-            visit = self.homes.visit(self.who.node, self.who.account, epoch)
+            visit = self.homes.visit(self.participant.node, self.participant.account, epoch)
             found |= {home, home if visit is None else self._nearest(visit, home)}
         return frozenset(found)
 
     def _nearest(self, visit: int, home: int) -> int:
-        """Return the island that is visited; in a sample one of its islands instead of others."""
+        """Return the visited island; a simulated one in place of one that is not simulated."""
         if visit in self._simulated:
             return visit
         others = [island for island in self._simulated if island != home]
@@ -286,7 +287,7 @@ class Resident:
 
     def _leave(self, island: int) -> None:
         for topic in self._topics(island):
-            self.node.unsubscribe(topic)
+            self.transport.unsubscribe(topic)
             self._validators.pop(topic, None)
 
     def _validator(self, topic: str, island: int, *, is_rollout: bool) -> Validator:
@@ -304,34 +305,34 @@ class Resident:
                 author = received.admitted.rollout.node.hex()
                 self._relays.came(island, author, forwarder, self._network.queue.now_seconds)
             if is_rollout:
-                self._judged(self, Hearing(Group(island, topic, message), forwarder, received))
+                self._on_arrival(self, Arrival(Group(island, topic, message), forwarder, received))
             self._judge_waiting(received)
             return received.verdict
 
         return validate
 
     def _judge_waiting(self, received: Received) -> None:
-        """Judge again what waited for a certificate that was admitted, as a node does."""
+        """Validate the messages again that waited for a certificate, as a node does."""
         if isinstance(received.admitted, Certificate):
             for waiting in self._unintroduced.take(received.admitted.node, self._clock()):
                 if (validate := self._validators.get(waiting.topic)) is not None:
                     validate(waiting.message, waiting.forwarder)
 
     def _ask_for(self, node: NodeId, forwarder: str) -> None:
-        """Ask the forwarder for the certificate of an unknown author, a round trip later."""
+        """Request the certificate of an unknown author from the forwarder; it arrives a round trip later."""
         due = self._network.queue.now_seconds + 2 * self._network.latency_seconds(
-            self.node.peer_id, forwarder
+            self.transport.peer_id, forwarder
         )
         self._network.queue.at(due, lambda: self._fetch(node, forwarder))
 
     def _fetch(self, node: NodeId, forwarder: str) -> None:
-        peer = self._residents.get(forwarder)
+        peer = self._nodes.get(forwarder)
         if peer is not None and peer.engine is not None:
             answer = peer.engine.certificates.envelopes_of([node])
             self._take_certificates(forwarder, answer, asked_bytes=NodeId.SIZE)
 
     def _take_certificates(self, peer_id: str, answer: tuple[bytes, ...], *, asked_bytes: int) -> None:
-        self.node.count_request(peer_id, asked_bytes, sum(map(len, answer)))
+        self.transport.count_request(peer_id, asked_bytes, sum(map(len, answer)))
         topic = certificates_topic(self._plan.manifest.swarm_id)
         for message in answer:
             assert self.engine is not None
@@ -346,7 +347,7 @@ class Resident:
         task = assigned_task(
             manifest.swarm_id,
             self._plan.beacon(epoch),
-            account=self.who.account,
+            account=self.participant.account,
             family=family,
             slot=slot,
         )
@@ -356,8 +357,17 @@ class Resident:
             f"{self._words()} <answer>{right if rng.random() < share else 'none'}</answer>".encode()
             for _ in range(GROUP)
         )
-        rollout = Rollout(self.who.node, self.who.account, epoch, slot=slot, family=family, completions=texts)
-        return seal(Kind.ROLLOUT, manifest.swarm_id, rollout.to_payload(), self.who.node_seed).to_bytes()
+        rollout = Rollout(
+            self.participant.node,
+            self.participant.account,
+            epoch,
+            slot=slot,
+            family=family,
+            completions=texts,
+        )
+        return seal(
+            Kind.ROLLOUT, manifest.swarm_id, rollout.to_payload(), self.participant.node_seed
+        ).to_bytes()
 
     def _words(self) -> str:
         return " ".join(f"{self._rng.getrandbits(16):04x}" for _ in range(WORDS))

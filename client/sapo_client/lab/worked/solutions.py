@@ -1,8 +1,8 @@
 """Worked solutions of the families' items at the level `worked`: short steps, then the answer in its tags.
 
 Every step is a function of few characters, so that a policy of a million parameters learns it from few
-examples; the answer alone would be one long computation without intermediate results. A way is a pure
-function of the item and earns 1.0 under the family's scorer.
+examples; the answer alone would be one long computation without intermediate results. A worked solution is a
+pure function of the item and earns 1.0 under the family's scorer.
 """
 
 from __future__ import annotations
@@ -19,37 +19,37 @@ from sapo_verification.tasks.text_policy import CLOSE_TAG, OPEN_TAG
 Entry = Mapping[str, Any]
 
 WORKED_LEVEL: Final = "worked"
-"""The level whose items have steps."""
+"""The level whose items have worked solutions."""
 
 STEP: Final = ","
 ROW: Final = "/"
-"""Between two steps."""
+"""Separator between two steps."""
 
 
 def bare(family: Family, item: Item) -> str | None:
-    """Return the answer in its tags without a step; None where the item has no solution."""
+    """Return the answer in its tags, without steps; None if the item has no solution."""
     answer = solution(family, item)
     return None if answer is None else f"{OPEN_TAG}{answer}{CLOSE_TAG}"
 
 
 def step_separator(family: Family) -> str:
-    """Return what stands between two steps of a family's worked solutions."""
+    """Return the separator between two steps of a family's worked solutions."""
     return ROW if family.name == "binary_matrix" else STEP
 
 
-def has_way(family: Family) -> bool:
-    """Whether there are steps for this family's items."""
-    return family.level == WORKED_LEVEL and family.name in WAYS
+def has_worked_solution(family: Family) -> bool:
+    """Whether this family's items have worked solutions."""
+    return family.level == WORKED_LEVEL and family.name in WORKED_SOLUTIONS
 
 
-def way(family: Family, item: Item) -> str | None:
-    """Return the steps to the answer and the answer in its tags; None where the item has no solution.
+def worked_solution(family: Family, item: Item) -> str | None:
+    """Return the steps and the answer in its tags; None if the item has no solution.
 
     Raises:
-        KeyError: there are no steps for this family.
+        KeyError: this family has no worked solutions.
     """
     answer = bare(family, item)
-    return None if answer is None else STEP.join(WAYS[family.name](item.entry)) + answer
+    return None if answer is None else STEP.join(WORKED_SOLUTIONS[family.name](item.entry)) + answer
 
 
 def _basic_arithmetic(entry: Entry) -> Iterator[str]:
@@ -119,7 +119,7 @@ def _tables(formula: str) -> tuple[list[str], str]:
 
 
 def _split(formula: str) -> tuple[str, str, str]:
-    """Return the outermost connective between its operands; a negation has no left one."""
+    """Return left operand, outermost connective and right operand; a negation has no left operand."""
     depth = 0
     for place, symbol in enumerate(formula):
         depth += (symbol == "(") - (symbol == ")")
@@ -146,7 +146,7 @@ def _bit(left: bool, connective: str, right: bool) -> str:
 
 
 FAR: Final = 9
-"""Stands for "no zero in this row"."""
+"""Distance in a row without a zero."""
 
 
 def _binary_matrix(entry: Entry) -> Iterator[str]:
@@ -164,7 +164,7 @@ def _bf(entry: Entry) -> Iterator[str]:
     yield from (f"{ord(letter)}{letter}" for letter in entry["answer"])
 
 
-WAYS: Final[Mapping[str, Callable[[Entry], Iterator[str]]]] = {
+WORKED_SOLUTIONS: Final[Mapping[str, Callable[[Entry], Iterator[str]]]] = {
     "basic_arithmetic": _basic_arithmetic,
     "fraction_simplification": _fraction_simplification,
     "calendar_arithmetic": _calendar_arithmetic,

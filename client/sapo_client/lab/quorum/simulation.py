@@ -1,7 +1,7 @@
-"""A swarm whose auditors are partly a player's, from its first epoch to the claims of everybody.
+"""Simulation of a swarm in which one player controls some auditors, from the first epoch to all claims.
 
-Honest auditors run ``Agreement`` with their own stores, admission and signing database, and forward what they
-take. The contracts are the real ones on an embedded chain with a clock of its own. Only the counts are given:
+Honest auditors run ``Agreement`` with their own stores, admission and signing database, and forward accepted
+messages. The contracts are the real ones on an embedded chain with its own clock. Only the counts are fixed:
 every account earns the same points in every epoch.
 """
 
@@ -20,8 +20,8 @@ from sapo_client.lab.quorum.chain import (
     GENESIS_SECONDS,
     TOKEN,
     Actor,
-    StagedChain,
-    staged_chain,
+    SimulatedChain,
+    simulated_chain,
 )
 from sapo_client.node.auditing.agreement import Agreement, AgreementTerms, ChainState
 from sapo_client.node.auditing.disputes import Dispute, equivocations, find_fraud, posted_trees
@@ -51,30 +51,31 @@ if TYPE_CHECKING:
 
 AUDITORS: Final = 4
 POINTS: Final = 12
-"""Of every honest account in every epoch."""
+"""Points of every honest account in every epoch."""
 
-GHOST: Final = Actor("the player's account")
-"""An account of the player, which does nothing for its points."""
+PLAYER: Final = Actor("the player's account")
+"""The player's account, which contributes nothing."""
 
 _QUESTIONS: Final = 16
-"""That an account can pay for in an epoch; the bond of one comes back if nobody answers it."""
+"""Number of questions that an account can pay for in an epoch; a question's bond is returned if nobody
+answers it."""
 
-_LOOKS: Final = 60
-"""In an epoch: how often everybody looks at messages and chain."""
+_STEPS: Final = 60
+"""Number of simulation steps in an epoch; in each, all auditors handle messages and read the chain."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuorumPlan:
-    """One swarm.
+    """Settings of a simulation.
 
     Attributes:
-        liars: how many of the four auditors are the player's.
-        accounts: honest ones that earn points.
-        asking: whether honest accounts ask for their leaves in a posting that they cannot explain.
-        finalised_from: epoch after whose end anybody makes postings final, whatever their own.
-        claiming: how many of the honest accounts claim at the end.
-        gate: whether accounts bond tokens behind a gate.
-        treasury_points: what the treasury can pay.
+        liars: number of the four auditors that belong to the player.
+        accounts: number of honest accounts that earn points.
+        asking: whether honest accounts ask for their leaves in a posting that they cannot verify.
+        finalised_from: epoch after whose end postings of any epoch are made final.
+        claiming: number of honest accounts that claim at the end.
+        gate: whether the swarm has a bond gate.
+        treasury_points: number of points that the treasury can pay.
     """
 
     liars: int = 0
@@ -89,16 +90,16 @@ class QuorumPlan:
 
 @dataclass(frozen=True, slots=True)
 class QuorumOutcome:
-    """What became of a swarm.
+    """Result of a simulation.
 
     Attributes:
-        final: epochs with a final root.
+        final: number of epochs with a final root.
         counted: points that the claiming accounts have earned in all epochs.
-        paid: points that they were paid.
-        player_paid: points that the player's account was paid.
-        bonds_lost: bonds that honest auditors and accounts lost.
-        player_bonds_lost: bonds that the player's auditors lost.
-        epoch_gas: mean gas of a final epoch, for posting and making it final; 0 without any.
+        paid: points that were paid to them.
+        player_paid: points that were paid to the player's account.
+        bonds_lost: number of bonds that honest auditors and accounts lost.
+        player_bonds_lost: number of bonds that the player's auditors lost.
+        epoch_gas: mean gas of a final epoch, for posting and making it final; 0 without a final epoch.
     """
 
     final: int
@@ -110,31 +111,31 @@ class QuorumOutcome:
     epoch_gas: int
 
 
-class HonestSeat:
+class SimulatedAuditor:
     """An honest auditor with its stores."""
 
-    def __init__(self, stage: QuorumStage, actor: Actor) -> None:
-        manifest = stage.manifest
+    def __init__(self, simulation: QuorumSimulation, actor: Actor) -> None:
+        manifest = simulation.manifest
         self.actor: Final = actor
         self.contributions: Final = ContributionStore(":memory:", manifest.swarm_id)
         self._judged: tuple[tuple[Dispute, int], FraudProof | None] | None = None
-        self._stage = stage
-        auditors = AuditorSet(Auditors(stage.auditors))
+        self._simulation = simulation
+        auditors = AuditorSet(Auditors(simulation.auditors))
         self._admission = ContributionAdmission(
-            manifest, stage.certificates, self.contributions, lambda: auditors
+            manifest, simulation.certificates, self.contributions, lambda: auditors
         )
         self.agreement: Final = Agreement(
             author=Author(actor.seed, actor.node, actor.account),
             account_key=actor.secret,
             manifest=manifest,
-            terms=stage.terms,
+            terms=simulation.terms,
             contributions=self.contributions,
             signing=SigningDatabase(":memory:"),
         )
 
     def receive(self, message: bytes, pages: Iterable[bytes]) -> bool:
-        """Admit and store a message, or drop it as a node does; return whether it is forwarded."""
-        now = self._stage.chain.now_seconds
+        """Admit and store a message, or drop it as a node does; return whether it is admitted."""
+        now = self._simulation.chain.now_seconds
         try:
             admitted = self._admission.admit(message, now)
         except RemoteProtocolError:
@@ -146,15 +147,15 @@ class HonestSeat:
         return True
 
     def proof(self, dispute: Dispute) -> FraudProof | None:
-        """Return a proof that a live posting is false, if there is one."""
+        """Return a proof that a live posting is false; None without one."""
         key = dispute, self.contributions.revision
         if self._judged is None or self._judged[0] != key:
             self._judged = key, find_fraud(dispute, posted_trees(dispute, self.contributions))
         return self._judged[1]
 
     def explains(self, live: EpochRecord, state: ChainState) -> bool:
-        """Whether this auditor comes to the same root from the tallies behind it."""
-        content_id, terms = ContentId(live.root.archive_digest), self._stage.terms
+        """Whether this auditor computes the same root from the tallies named by its proposal."""
+        content_id, terms = ContentId(live.root.archive_digest), self._simulation.terms
         proposal = self.contributions.proposal(content_id)
         return (
             proposal is not None
@@ -163,7 +164,7 @@ class HonestSeat:
                 self.contributions,
                 proposal,
                 state.last,
-                manifest=self._stage.manifest,
+                manifest=self._simulation.manifest,
                 quorum=terms.quorum,
                 points_cap=terms.points_cap,
                 epoch_budget=terms.epoch_budget,
@@ -171,104 +172,104 @@ class HonestSeat:
         )
 
 
-class QuorumStage:
-    """One swarm; ``play`` lets it run.
+class QuorumSimulation:
+    """One simulation; ``play`` runs it.
 
     Attributes:
         liars: the player's auditors; `honest` are the others.
         earners: the honest accounts, ascending.
-        proposed: what the player's auditors have proposed or posted, with its shares, by its content id.
+        proposed: proposals of the player's auditors, posted ones included, by content id.
     """
 
     def __init__(
-        self, chain: StagedChain, plan: QuorumPlan, seats: tuple[Actor, ...], earners: tuple[Actor, ...]
+        self, chain: SimulatedChain, plan: QuorumPlan, auditors: tuple[Actor, ...], earners: tuple[Actor, ...]
     ) -> None:
         self.chain: Final = chain
         self.plan: Final = plan
-        self.auditors: Final = tuple(seat.account for seat in seats)
+        self.auditors: Final = tuple(auditor.account for auditor in auditors)
         self.terms: Final = AgreementTerms(
             Auditors(self.auditors).of, quorum_size(AUDITORS), LIMITS.points_per_epoch, _budget(plan)
         )
         self.manifest: Final = _manifest(chain)
         self.certificates: Final = CertificateStore(self.manifest)
         end = GENESIS_SECONDS + (plan.epochs + 2) * EPOCH_SECONDS
-        for seat in seats:
-            binding = NodeBinding(seat.node, self.manifest.swarm_id, GENESIS_SECONDS - 60, end)
-            envelope = issue_certificate(seat.seed, seat.secret, binding, self.manifest.binding_domain)
+        for auditor in auditors:
+            binding = NodeBinding(auditor.node, self.manifest.swarm_id, GENESIS_SECONDS - 60, end)
+            envelope = issue_certificate(auditor.seed, auditor.secret, binding, self.manifest.binding_domain)
             self.certificates.admit(envelope.to_bytes(), GENESIS_SECONDS)
-        self.liars: Final = seats[: plan.liars]
-        self.honest: Final = tuple(HonestSeat(self, seat) for seat in seats[plan.liars :])
+        self.liars: Final = auditors[: plan.liars]
+        self.honest: Final = tuple(SimulatedAuditor(self, auditor) for auditor in auditors[plan.liars :])
         self.earners: Final = tuple(actor.account for actor in earners)
         self.proposed: Final[dict[ContentId, Proposal]] = {}
         self._forwarded: list[SignedEnvelope] = []
         self._punished: set[tuple[Account, int, int]] = set()
 
-    def play(self, conduct: AuditorConduct) -> QuorumOutcome:
-        """Let all epochs end, settle them, and let everybody claim."""
-        conduct.begin(self)
+    def play(self, behaviour: AuditorBehaviour) -> QuorumOutcome:
+        """Settle all epochs, and claim for all accounts."""
+        behaviour.begin(self)
         for epoch in range(self.plan.epochs):
-            self._settle(epoch, conduct)
+            self._settle(epoch, behaviour)
         for epoch in range(self.plan.epochs, self.plan.epochs + 2):  # what is live becomes final, or expires
             self._settle(epoch, None)
         return self._outcome()
 
-    def _settle(self, epoch: int, conduct: AuditorConduct | None) -> None:
-        """Let the time from an epoch's end to the next one's pass; without a conduct it has no rollouts."""
-        waiting = [turn for turn in range(_LOOKS) if turn_begin_seconds(self.manifest, turn) < EPOCH_SECONDS]
-        for look in range(_LOOKS):
-            age_seconds = look * EPOCH_SECONDS / _LOOKS
+    def _settle(self, epoch: int, behaviour: AuditorBehaviour | None) -> None:
+        """Simulate the time from an epoch's end to the next end; without a behaviour it has no rollouts."""
+        waiting = [turn for turn in range(_STEPS) if turn_begin_seconds(self.manifest, turn) < EPOCH_SECONDS]
+        for step in range(_STEPS):
+            age_seconds = step * EPOCH_SECONDS / _STEPS
             self.chain.now_seconds = epoch_start_seconds(self.manifest, epoch + 1) + age_seconds
-            if conduct is not None and age_seconds >= grace_seconds(self.manifest):
+            if behaviour is not None and age_seconds >= grace_seconds(self.manifest):
                 if not self.honest[0].agreement.has_tallied(epoch):
                     self._tally(epoch)
-                    conduct.tally(self, epoch)
+                    behaviour.tally(self, epoch)
                 while waiting and turn_begin_seconds(self.manifest, waiting[0]) <= age_seconds:
-                    conduct.turn(self, epoch, waiting.pop(0))
-            if conduct is not None:
-                conduct.look(self, epoch)
+                    behaviour.turn(self, epoch, waiting.pop(0))
+            if behaviour is not None:
+                behaviour.act(self, epoch)
             for envelope in self._forwarded[:]:
-                self._hand(envelope, self.honest)
+                self._deliver(envelope, self.honest)
             self._forwarded.clear()
-            for seat in self.honest:
-                self._act(seat)
+            for auditor in self.honest:
+                self._act(auditor)
             self._watch(epoch)
 
     # What honest auditors and accounts do
 
     def _tally(self, epoch: int) -> None:
         points = tuple((account, POINTS) for account in self.earners)
-        for seat in self.honest:
+        for auditor in self.honest:
             now = self.chain.now_seconds
-            self._spread(seat, seat.agreement.tally(epoch, points, merkle.EMPTY_ROOT, now))
+            self._broadcast(auditor, auditor.agreement.tally(epoch, points, merkle.EMPTY_ROOT, now))
 
-    def _act(self, seat: HonestSeat) -> None:
-        step = seat.agreement.step(self.chain.now_seconds, self.chain.state())
+    def _act(self, auditor: SimulatedAuditor) -> None:
+        step = auditor.agreement.step(self.chain.now_seconds, self.chain.state())
         for envelope in step.messages:
-            self._spread(seat, envelope)
+            self._broadcast(auditor, envelope)
         for postable in step.postings:
-            self.chain.post(seat.actor.account, postable)
+            self.chain.post(auditor.actor.account, postable)
 
-    def _spread(self, seat: HonestSeat, envelope: SignedEnvelope) -> None:
-        content = seat.contributions.tally(envelope.content_id) or seat.contributions.proposal(
+    def _broadcast(self, auditor: SimulatedAuditor, envelope: SignedEnvelope) -> None:
+        content = auditor.contributions.tally(envelope.content_id) or auditor.contributions.proposal(
             envelope.content_id
         )
-        pages = seat.contributions.pages(content.pages) if content is not None else ()
-        self._hand(envelope, [other for other in self.honest if other is not seat], pages)
+        pages = auditor.contributions.pages(content.pages) if content is not None else ()
+        self._deliver(envelope, [other for other in self.honest if other is not auditor], pages)
 
-    def _hand(
-        self, envelope: SignedEnvelope, seats: Iterable[HonestSeat], pages: Iterable[bytes] = ()
+    def _deliver(
+        self, envelope: SignedEnvelope, auditors: Iterable[SimulatedAuditor], pages: Iterable[bytes] = ()
     ) -> None:
-        """Hand a message to honest auditors; who takes it forwards it at the next look."""
+        """Deliver a message to honest auditors; if one admits it, it is forwarded in the next step."""
         message = envelope.to_bytes()
-        taken = [seat for seat in seats if seat.receive(message, pages)]
+        taken = [auditor for auditor in auditors if auditor.receive(message, pages)]
         if taken:
             self._forwarded.append(envelope)
 
     def _watch(self, epoch: int) -> None:
-        """Do what a watchtower does: punish, challenge, ask, and make final."""
-        for seat in self.honest:
-            self._punish(seat, epoch)
-        state, seat = self.chain.state(), self.honest[0]
+        """Watch the chain as a node does: prove equivocations, challenge, ask, and make postings final."""
+        for auditor in self.honest:
+            self._punish(auditor, epoch)
+        state, auditor = self.chain.state(), self.honest[0]
         live = self.chain.live() if state.live is not None else None
         if live is None:
             return
@@ -276,17 +277,17 @@ class QuorumStage:
             each.contributions.note_posted(
                 live.root.epoch, ContentId(live.root.archive_digest), is_final=False
             )
-        proof = seat.proof(Dispute(live.root, state.last, self.terms.points_cap))
+        proof = auditor.proof(Dispute(live.root, state.last, self.terms.points_cap))
         now, ends = self.chain.now_seconds, live.posted_at_seconds + CHALLENGE_SECONDS
         if proof is not None:
-            self.chain.challenge(seat.actor.account, proof)
-        elif not seat.explains(live, state):
-            self._doubt(live, now, ends)
+            self.chain.challenge(auditor.actor.account, proof)
+        elif not auditor.explains(live, state):
+            self._ask_for_leaves(live, now, ends)
         elif epoch >= self.plan.finalised_from:
-            self.chain.finalise_in_time(seat.actor.account)
+            self.chain.finalise_in_time(auditor.actor.account)
 
-    def _doubt(self, live: EpochRecord, now: float, ends: float) -> None:
-        """Ask for the honest accounts' leaves, and reject a posting that has not shown them in time."""
+    def _ask_for_leaves(self, live: EpochRecord, now: float, ends: float) -> None:
+        """Ask for an honest account's leaves, and reject a posting whose question is not answered in time."""
         for account, deadline in self.chain.questions(live).items():
             if now >= deadline:
                 self.chain.reject_hidden(account)
@@ -294,13 +295,13 @@ class QuorumStage:
         if self.plan.asking and live.posted_at_seconds + CHALLENGE_SECONDS / 2 <= now < ends:
             self.chain.ask(self.earners[0], live)
 
-    def _punish(self, seat: HonestSeat, epoch: int) -> None:
+    def _punish(self, auditor: SimulatedAuditor, epoch: int) -> None:
         for ended in range(max(0, epoch - 1), epoch + 1):
-            found = equivocations(seat.contributions, ended, self.chain.domain)
-            for (auditor, turn), proof in found.items():
-                if (auditor, ended, turn) not in self._punished:
-                    self._punished.add((auditor, ended, turn))
-                    self.chain.challenge(seat.actor.account, proof)
+            found = equivocations(auditor.contributions, ended, self.chain.domain)
+            for (accused, turn), proof in found.items():
+                if (accused, ended, turn) not in self._punished:
+                    self._punished.add((accused, ended, turn))
+                    self.chain.challenge(auditor.actor.account, proof)
 
     # What a player's auditors use
 
@@ -308,18 +309,18 @@ class QuorumStage:
         self,
         liar: Actor,
         message: Tally | Proposal | Approval,
-        seats: Sequence[HonestSeat] | None = None,
+        auditors: Sequence[SimulatedAuditor] | None = None,
     ) -> ContentId:
-        """Sign a message and hand it to some honest auditors, or to all; keep a proposal for the player."""
+        """Sign a message and deliver it to some or all honest auditors; keep a proposal for the player."""
         kind = _KINDS[type(message)]
         envelope = seal(kind, self.manifest.swarm_id, message.to_payload(), liar.seed)
         if isinstance(message, Proposal):
             self.proposed[envelope.content_id] = message
-        self._hand(envelope, self.honest if seats is None else seats)
+        self._deliver(envelope, self.honest if auditors is None else auditors)
         return envelope.content_id
 
     def tally_of(self, liar: Actor, epoch: int, points: Mapping[Account, int]) -> Tally:
-        """Return a tally of a player's auditor."""
+        """Return a tally signed as one of the player's auditors."""
         counted = tuple(sorted((account, count) for account, count in points.items() if count))
         return Tally(liar.node, liar.account, epoch, counted, merkle.EMPTY_ROOT)
 
@@ -333,23 +334,23 @@ class QuorumStage:
         return secp256k1.sign(liar.secret, statement.digest(self.chain.domain))
 
     def proposing(self, epoch: int, turn: int) -> Actor | None:
-        """Return the player's auditor whose turn it is, if it is one of them."""
+        """Return the proposer of a turn if it is one of the player's auditors, else None."""
         whose = proposer(self.auditors, epoch, turn)
         return next((liar for liar in self.liars if liar.account == whose), None)
 
-    def is_last_look(self, live: EpochRecord) -> bool:
-        """Whether a posting can be made final at the next look, and not at this one."""
+    def is_last_challenge_step(self, live: EpochRecord) -> bool:
+        """Whether a posting can be challenged in this step and made final in the next one."""
         until_final = live.posted_at_seconds + CHALLENGE_SECONDS - self.chain.now_seconds
-        return 0 < until_final <= EPOCH_SECONDS / _LOOKS
+        return 0 < until_final <= EPOCH_SECONDS / _STEPS
 
-    def granted(self) -> Mapping[Account, int]:
-        """Return everybody's points as of the last final epoch; empty where nobody knows them."""
+    def final_points(self) -> Mapping[Account, int]:
+        """Return all accounts' points after the last final epoch; empty if they are unknown."""
         return dict(self._entries(self.honest[0].contributions, everybody=True))
 
-    # What is left at the end
+    # Results
 
     def _entries(self, contributions: ContributionStore, *, everybody: bool) -> Entries:
-        """Return the last final cumulative tree, as one auditor knows it, or also the player."""
+        """Return the last final cumulative tree, from one auditor's store, or also from the player's."""
         last = self.chain.state().last
         if last is None:
             return ()
@@ -364,8 +365,8 @@ class QuorumStage:
         claiming = self.earners[: self.plan.claiming]
         for account in claiming:
             chain.claim(account, self._entries(known, everybody=False))
-        chain.claim(GHOST.account, self._entries(known, everybody=True))
-        lost = [seat.actor.account for seat in self.honest if not chain.has_bond(seat.actor.account)]
+        chain.claim(PLAYER.account, self._entries(known, everybody=True))
+        lost = [auditor.actor.account for auditor in self.honest if not chain.has_bond(auditor.actor.account)]
         burned = [a for a in self.earners if self.plan.gate and not chain.has_bond(a, gate=True)]
         final = chain.final_epochs()
         gas = sum(chain.gas(auditor) for auditor in self.auditors)
@@ -373,38 +374,40 @@ class QuorumStage:
             final=final,
             counted=self.plan.epochs * POINTS * len(claiming),
             paid=sum(map(chain.paid, claiming)),
-            player_paid=chain.paid(GHOST.account),
+            player_paid=chain.paid(PLAYER.account),
             bonds_lost=len(lost) + len(burned),
             player_bonds_lost=sum(not chain.has_bond(liar.account) for liar in self.liars),
             epoch_gas=round(gas / final) if final else 0,
         )
 
 
-class AuditorConduct:
-    """A conduct; this one stays silent."""
+class AuditorBehaviour:
+    """Behaviour of the player's auditors; this base class does nothing."""
 
-    def begin(self, stage: QuorumStage) -> None:
+    def begin(self, simulation: QuorumSimulation) -> None:
         """Act once, before the first epoch ends."""
 
-    def tally(self, stage: QuorumStage, epoch: int) -> None:
+    def tally(self, simulation: QuorumSimulation, epoch: int) -> None:
         """Act once in an epoch, when the honest auditors publish their tallies."""
 
-    def turn(self, stage: QuorumStage, epoch: int, turn: int) -> None:
+    def turn(self, simulation: QuorumSimulation, epoch: int, turn: int) -> None:
         """Act at the beginning of a turn to propose."""
 
-    def look(self, stage: QuorumStage, epoch: int) -> None:
-        """Act at any time, before the honest auditors do."""
+    def act(self, simulation: QuorumSimulation, epoch: int) -> None:
+        """Act in every step, before the honest auditors do."""
 
 
 _KINDS: Final = {Tally: Kind.TALLY, Proposal: Kind.PROPOSAL, Approval: Kind.APPROVAL}
 
 
-def play(plan: QuorumPlan, conduct: AuditorConduct) -> QuorumOutcome:
-    """Let a swarm run under a plan, its player's auditors by their conduct."""
-    seats = tuple(sorted((Actor(f"auditor {n}") for n in range(AUDITORS)), key=lambda seat: seat.account))
+def play(plan: QuorumPlan, behaviour: AuditorBehaviour) -> QuorumOutcome:
+    """Simulate a plan with a behaviour of the player's auditors."""
+    auditors = tuple(
+        sorted((Actor(f"auditor {n}") for n in range(AUDITORS)), key=lambda auditor: auditor.account)
+    )
     earners = _earners(plan)
     terms = LedgerTerms(
-        auditors=tuple(seat.account for seat in seats),
+        auditors=tuple(auditor.account for auditor in auditors),
         quorum=quorum_size(AUDITORS),
         genesis_seconds=GENESIS_SECONDS,
         epoch_seconds=EPOCH_SECONDS,
@@ -414,14 +417,14 @@ def play(plan: QuorumPlan, conduct: AuditorConduct) -> QuorumOutcome:
         account_exit_seconds=BOND_EXIT_SECONDS if plan.gate else None,
         reward_tokens=plan.treasury_points * TOKEN,
     )
-    with staged_chain(terms, (*seats, *earners[:1])) as chain:
-        for actor in (GHOST, *earners[: plan.claiming]):
+    with simulated_chain(terms, (*auditors, *earners[:1])) as chain:
+        for actor in (PLAYER, *earners[: plan.claiming]):
             chain.enrol(actor.account)
         chain.fund(earners[0].account, plan.epochs * _QUESTIONS * chain.verifier.question_bond())
         if plan.gate:
             for earner in earners:
                 chain.bond(earner.account, TOKEN)
-        return QuorumStage(chain, plan, seats, earners).play(conduct)
+        return QuorumSimulation(chain, plan, auditors, earners).play(behaviour)
 
 
 def _earners(plan: QuorumPlan) -> tuple[Actor, ...]:
@@ -433,7 +436,7 @@ def _budget(plan: QuorumPlan) -> int:
     return plan.accounts * POINTS + 2 * LIMITS.points_per_epoch
 
 
-def _manifest(chain: StagedChain) -> Manifest:
+def _manifest(chain: SimulatedChain) -> Manifest:
     """Return the manifest of the swarm; its families' items are never derived."""
     family = Family("table", "0", "{}", "exact/1", "{question}", "plain", max_completion_bytes=8)
     return Manifest(

@@ -1,7 +1,7 @@
-"""Each mend against the stock library: the fault there, and its absence here.
+"""Each fix compared with the unchanged library, which has the fault.
 
-The first half of each test pins the fault in py-libp2p 0.8.1. When it stops failing, upstream has mended it
-and our own mend can go.
+The first half of each test asserts that the fault exists in py-libp2p 0.8.1. When that assertion fails,
+upstream has fixed the fault, and our own fix can be removed.
 """
 
 from __future__ import annotations
@@ -356,7 +356,7 @@ async def test_ignored_messages_do_not_count_against_the_forwarder(make_transpor
     assert scorer.allow_publish(PEER, [TOPIC])
 
 
-async def test_what_is_announced_is_known_by_who_has_it(make_transport: Any, tools: Any) -> None:
+async def test_announced_messages_are_known_with_their_holders(make_transport: Any, tools: Any) -> None:
     message = _message(b"known")
     stock, router = _stock(), None
     pubsub, router = stock

@@ -9,7 +9,7 @@ import pytest
 from sapo_client.lab.held_out import fresh_item
 from sapo_client.lab.pretrain import KIND_A, KIND_B
 from sapo_client.lab.trial import reward
-from sapo_client.lab.worked.ways import DAYS, WAYS, bare, way
+from sapo_client.lab.worked.solutions import DAYS, WORKED_SOLUTIONS, bare, worked_solution
 from sapo_verification.suites.catalogue import WORKED, family
 from sapo_verification.tasks.generators import Item, derive, solution
 
@@ -22,7 +22,7 @@ def items(name: str, count: int = ITEMS) -> list[Item]:
 
 
 def test_every_family_of_the_level_has_a_way_and_one_kind_of_specialist() -> None:
-    assert sorted(WAYS) == sorted(WORKED) == sorted([*KIND_A, *KIND_B])
+    assert sorted(WORKED_SOLUTIONS) == sorted(WORKED) == sorted([*KIND_A, *KIND_B])
 
 
 @pytest.mark.parametrize("name", WORKED)
@@ -31,7 +31,7 @@ def test_ways_and_bare_answers_earn_everything(name: str) -> None:
     solved = [item for item in items(name) if solution(chosen, item) is not None]
     assert len(solved) > 0.9 * ITEMS
     for item in solved:
-        for text in (way(chosen, item), bare(chosen, item)):
+        for text in (worked_solution(chosen, item), bare(chosen, item)):
             assert text is not None
             assert reward(chosen, item, text) == 1.0
             assert len(text.encode()) <= chosen.max_completion_bytes // 2
@@ -40,21 +40,21 @@ def test_ways_and_bare_answers_earn_everything(name: str) -> None:
 @pytest.mark.parametrize("name", WORKED)
 def test_a_way_is_a_function_of_the_item(name: str) -> None:
     chosen = family(name, "worked")
-    assert way(chosen, derive(chosen, 7)) == way(chosen, derive(chosen, 7))
+    assert worked_solution(chosen, derive(chosen, 7)) == worked_solution(chosen, derive(chosen, 7))
 
 
 def test_an_item_without_solution_has_no_way() -> None:
     chosen = family("propositional_logic", "worked")
     unsolved = [item for item in items("propositional_logic", 600) if solution(chosen, item) is None]
     assert unsolved
-    assert {way(chosen, item) for item in unsolved} == {bare(chosen, unsolved[0])} == {None}
+    assert {worked_solution(chosen, item) for item in unsolved} == {bare(chosen, unsolved[0])} == {None}
 
 
 def steps(name: str) -> list[tuple[Item, list[str], str]]:
     """Return items with the steps of their ways and their answers."""
     chosen, found = family(name, "worked"), []
     for item in items(name):
-        if (text := way(chosen, item)) is not None:
+        if (text := worked_solution(chosen, item)) is not None:
             before, _, answer = text.removesuffix("</answer>").partition("<answer>")
             found.append((item, before.split(","), answer))
     return found

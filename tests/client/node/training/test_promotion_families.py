@@ -1,0 +1,141 @@
+"""A candidate that has lost a family is not promoted for what it gained in others."""
+
+import json
+import random
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+import pytest
+import trio
+
+from sapo_client.lab.checker import LocalChecker
+from sapo_client.node.training.promotion import FALSE_WAITS, Comparison, Losses, Promotion
+from sapo_client.observe.events import EventLog
+from sapo_protocol.tasks import Task
+from sapo_verification.jail.messages import Checked
+from sapo_verification.suites.catalogue import family
+
+NAMES = ("basic_arithmetic", "fraction_simplification", "calendar_arithmetic", "decimal_arithmetic")
+TASKS = 64
+KNOWN = 0
+"""The family that the policy knows."""
+
+Chances = Mapping[int, tuple[float, float]]
+"""By family: how often the policy is right, and how often its candidate."""
+
+GAINED = dict.fromkeys(range(1, len(NAMES)), (0.1, 0.6))
+"""What others teach in the other families."""
+
+
+class Scripted(LocalChecker):
+    """Checkers for which the answer says by itself whether it is right."""
+
+    def __init__(self) -> None:
+        super().__init__(tuple(family(name, "nano") for name in NAMES))
+        self.families: list[int] = []
+
+    async def prompt(self, task: Task) -> str:
+        self.families.append(task.family)
+        return await super().prompt(task)
+
+    async def check(self, task: Task, completions: Sequence[bytes]) -> Checked:
+        return Checked("", tuple(float(text == b"right") for text in completions))
+
+
+class Pupil:
+    """A learner whose policy and candidate are right with given chances in each family."""
+
+    def __init__(self, checker: Scripted, chances: Chances, seed: int) -> None:
+        self.checker, self.chances, self._rng = checker, dict(chances), random.Random(seed)
+        self.promoted = 0
+        self._done = 0
+
+    async def compare(
+        self, prompts: Sequence[str], *, seed: int
+    ) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
+        asked = self.checker.families[self._done :]
+        self._done = len(self.checker.families)
+        assert len(asked) == len(prompts)
+        policy, candidate = (
+            tuple(b"right" if self._rng.random() < self.chances[each][which] else b"wrong" for each in asked)
+            for which in (0, 1)
+        )
+        return policy, candidate
+
+    async def promote(self) -> None:
+        self.promoted += 1
+
+
+def compared(folder: Path, chances: Chances, seed: int = 0, tasks: int = TASKS) -> tuple[Promotion, Pupil]:
+    checker = Scripted()
+    pupil = Pupil(checker, chances, seed)
+    events = EventLog(folder / "events.jsonl", clock=lambda: 0.0)
+    promotion = Promotion(pupil, checker, events, families=len(NAMES), tasks=tasks, rng=random.Random(seed))
+    return promotion, pupil
+
+
+def rounds_until(promotion: Promotion, pupil: Pupil, most: int) -> int | None:
+    """Return after how many rounds the candidate was promoted, None if it was not."""
+    for number in range(1, most + 1):
+        trio.run(partial(promotion.after, number, has_candidate=True))
+        if pupil.promoted:
+            return number
+    return None
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_coalition_that_teaches_three_families_and_ruins_one_gets_no_promotion(
+    tmp_path: Path, seed: int
+) -> None:
+    """Of 64 tasks in a round the candidate wins 24 and loses 13: it is surely better, over all."""
+    promotion, pupil = compared(tmp_path, {KNOWN: (0.8, 0.0), **GAINED}, seed)
+    assert rounds_until(promotion, pupil, 12) is None
+    [*_, last] = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
+    assert last["spoilt"] == [KNOWN]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_candidate_that_keeps_most_of_the_family_is_promoted_as_before(tmp_path: Path, seed: int) -> None:
+    promotion, pupil = compared(tmp_path, {KNOWN: (0.8, 0.65), **GAINED}, seed)
+    assert (rounds_until(promotion, pupil, 3) or 9) <= 3
+
+
+def test_a_candidate_that_relearns_the_family_is_promoted(tmp_path: Path) -> None:
+    promotion, pupil = compared(tmp_path, {KNOWN: (0.8, 0.0), **GAINED})
+    assert rounds_until(promotion, pupil, 40) is None
+    pupil.chances[KNOWN] = (0.8, 0.7)
+    assert (rounds_until(promotion, pupil, 4) or 9) <= 4
+
+
+def test_evidence_against_a_candidate_does_not_count_for_the_next_one(tmp_path: Path) -> None:
+    promotion, pupil = compared(tmp_path, {KNOWN: (0.8, 0.0), **GAINED})
+    assert rounds_until(promotion, pupil, 8) is None
+    trio.run(partial(promotion.after, 9, has_candidate=False))
+    pupil.chances[KNOWN] = (0.8, 0.8)
+    assert (rounds_until(promotion, pupil, 3) or 9) <= 3
+
+
+def test_tasks_of_every_family_are_compared_before_a_promotion(tmp_path: Path) -> None:
+    """In a suite of many families a round has too few of each to see that one was lost."""
+    promotion, pupil = compared(tmp_path, {KNOWN: (0.8, 0.7), **GAINED}, tasks=16)
+    assert rounds_until(promotion, pupil, 3) is None
+    assert (rounds_until(promotion, pupil, 3) or 9) <= 2
+
+
+@pytest.mark.parametrize(("policy", "candidate"), [(0.8, 0.4), (0.3, 0.15), (0.1, 0.05), (0.5, 0.5)])
+def test_a_candidate_that_keeps_half_of_a_family_rarely_waits(policy: float, candidate: float) -> None:
+    """In any number of rounds: 5 % in the mean, where exactly a half is kept."""
+    spoilt = 0
+    for seed in range(200):
+        rng, losses = random.Random(seed), Losses(1)
+        found = False
+        for _ in range(60):
+            both = won = lost = 0
+            for _ in range(16):
+                mine, its = rng.random() < policy, rng.random() < candidate
+                both, won, lost = both + (mine and its), won + (its and not mine), lost + (mine and not its)
+            losses.learn({0: Comparison(16, both, won, lost)})
+            found |= bool(losses.spoilt)
+        spoilt += found
+    assert spoilt <= 1.5 * FALSE_WAITS * 200
