@@ -432,11 +432,7 @@ class Agreement:
             return
 
     def _completing(self, live: EpochRoot, state: ChainState) -> Working[tuple[Postable, ...]]:
-        """Return the live posting with all signatures, if it needs more than it has.
-
-        Whoever posts chooses the signatures. A convicted auditor's signature no longer counts, and the
-        contract keeps the posting, with its window, until others are added.
-        """
+        """Return the live posting with all signatures, if convictions left it without a quorum."""
         if state.live_signatures >= self._terms.quorum or not self.is_auditor(live.epoch):
             return ()
         yield from self._contributions.reading(live.epoch)

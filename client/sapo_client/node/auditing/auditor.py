@@ -364,7 +364,7 @@ class Auditor:
         next_epoch = await ledger.next_epoch()
         root = live.root if live else None
         signatures = live.signers.bit_count() if live else 0
-        return ChainState(last, root, granted, bonded, next_epoch, self._rejected, signatures)
+        return ChainState(last, root, granted, bonded, next_epoch, self._rejected, live_signatures=signatures)
 
     def _may_count(self, epoch: int) -> bool:
         """Whether an epoch can be tallied: late messages are in, and admitted rollouts audited or out of
