@@ -6,7 +6,7 @@ of its kind as if it came over one of the islands that this node carries.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -158,7 +158,7 @@ class GossipHandlers:
                 certificates_protocol(swarm_id): self.validate_certificate,
                 equivocations_protocol(swarm_id): self.validate_proof,
             },
-            is_of=self._is_of,
+            node_of=self._node_of,
             introduced=lambda peer_id: self._catch_up.begin(peer_id),
         )
 
@@ -221,14 +221,13 @@ class GossipHandlers:
         """Return the verdict on a certificate that a peer sent on request."""
         return self._receive(self._certificates, message, forwarder, live=False).verdict
 
-    def _is_of(self, message: bytes, nodes: Collection[NodeId]) -> bool:
-        """Whether a message is a certificate of one of the nodes, or no certificate (which validation
+    def _node_of(self, message: bytes) -> NodeId | None:
+        """Return the node that a certificate names; None if a message is no certificate (which validation
         refuses)."""
-        try:
+        with suppress(RemoteProtocolError):
             envelope = parse_envelope(message, self._swarm_id)
-            return parse_certificate(open_payload(envelope, Kind.CERTIFICATE)).node in nodes
-        except RemoteProtocolError:
-            return True
+            return parse_certificate(open_payload(envelope, Kind.CERTIFICATE)).node
+        return None
 
     def validate_proof(self, message: bytes, forwarder: str) -> Verdict:
         """Return the verdict on a proof of equivocation that a peer sent on request."""
