@@ -6,6 +6,7 @@ of the largest messages, for each of its peer ids.
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 import trio
@@ -19,7 +20,12 @@ _LEAST_SLEEP_SECONDS: Final = 0.001
 """A shorter time may be lost in the rounding of the clock."""
 
 CONTROL_BYTES: Final = 512 * 1024
-"""Additional bytes for RPCs without messages, so that the mesh is maintained while messages wait."""
+"""Additional bytes for RPCs without messages, so that the mesh is maintained while messages wait, and for
+messages with priority."""
+
+
+_FORWARDED_SHARE: Final = 7 / 8
+"""Part of the queue that messages without priority may take; the rest is for own messages."""
 
 
 class OutboundQueue(PriorityQueue):
@@ -27,6 +33,7 @@ class OutboundQueue(PriorityQueue):
 
     def __init__(self, limits: TransportLimits) -> None:
         super().__init__(limits.outbound_queue)
+        self._most_forwarded = math.ceil(_FORWARDED_SHARE * limits.outbound_queue)
         self._most_bytes = limits.outbound_bytes
         self._bytes = 0
 
@@ -40,8 +47,10 @@ class OutboundQueue(PriorityQueue):
 
     def push(self, rpc: rpc_pb2.RPC, priority: bool = False) -> bool:
         """Append an RPC and return True, or return False where it does not fit."""
+        if rpc.publish and not priority and len(self) >= self._most_forwarded:
+            return False
         size = rpc.ByteSize()
-        most_bytes = self._most_bytes + (0 if rpc.publish else CONTROL_BYTES)
+        most_bytes = self._most_bytes + (0 if rpc.publish and not priority else CONTROL_BYTES)
         if self._bytes + size > most_bytes or not super().push(rpc, priority):
             return False
         self._bytes += size
