@@ -36,7 +36,7 @@ PLAN = ExperimentPlan(
 def _any_difference_promotes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the third comparison the first that promotes, whatever it says."""
     monkeypatch.setattr(promotion, "FALSE_PROMOTIONS", 1e9)
-    monkeypatch.setattr(promotion, "FALSE_WAITS", 1e-9)
+    monkeypatch.setattr(promotion, "FALSE_WAITS", 1e-99)
     monkeypatch.setattr(promotion, "FAMILY_TASKS", 96)
     monkeypatch.setattr(rehearsal, "MAX_TASKS", 16)
 

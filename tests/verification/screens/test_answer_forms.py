@@ -95,12 +95,46 @@ def test_honest_answers_are_imitated(name: str, level: str) -> None:
     assert passed > 0.96 * len(known)
 
 
-def test_before_enough_groups_any_spelling_passes() -> None:
+def test_before_enough_was_heard_any_spelling_passes_that_is_not_odd() -> None:
     of = family("fraction_simplification", "worked")
     (item, answer), *_ = solved(of)
-    text = completion(of, zeros(answer))
-    assert heard(of, MIN_GROUPS - 1, zeros, attackers=0).is_usual(0, item.prompt, text)
-    assert not heard(of, MIN_GROUPS, zeros, attackers=0).is_usual(0, item.prompt, text)
+    signed, text = completion(of, f"+{answer}"), completion(of, answer)
+    few, enough = (heard(of, groups, zeros, attackers=0) for groups in (MIN_GROUPS - 1, MIN_GROUPS))
+    found = [[each.is_usual(0, item.prompt, one) for one in (text, signed)] for each in (few, enough)]
+    assert found == [[True, True], [True, False]]
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in SPELLINGS if name.startswith(("zeros", "dollars", "brackets"))]
+)
+@pytest.mark.parametrize("groups", [0, 1, MIN_GROUPS - 1])
+def test_attackers_who_are_the_first_that_are_right_teach_no_odd_spelling(name: str, groups: int) -> None:
+    """A swarm whose policies are right in few answers yet: nobody but they shows any."""
+    of, spell = family(*SPELLINGS[name][:2]), SPELLINGS[name][2]
+    screens, known = Screens(make_manifest(), b"key", OWN), solved(of)
+    for number in range(groups):
+        for account in ATTACKERS[:2]:
+            item, answer = known[number]
+            right = completion(of, spell(answer))
+            screens.learn(rollout_of(account, number, {right: 1.0}, prompt=item.prompt))
+    changed = [(item, spell(answer)) for item, answer in known if spell(answer) != answer]
+    passed = sum(screens.is_usual(0, item.prompt, completion(of, answer)) for item, answer in changed)
+    assert passed <= 0.02 * len(changed)
+
+
+@pytest.mark.parametrize("level", ["nano", "full"])
+@pytest.mark.parametrize(
+    "name", ["binary_matrix", "base_conversion", "propositional_logic", "decimal_arithmetic"]
+)
+def test_what_prompts_of_a_family_show_is_not_odd(name: str, level: str) -> None:
+    """Cells of a matrix begin with noughts."""
+    of = family(name, level)
+    screens, known = Screens(make_manifest(), b"key", OWN), solved(of)
+    for number, (item, answer) in enumerate(known[:3]):
+        text = completion(of, answer)
+        screens.learn(rollout_of(HONEST[0], number, {text: 1.0}, prompt=item.prompt))
+    passed = sum(screens.is_usual(0, item.prompt, completion(of, answer)) for item, answer in known)
+    assert passed == len(known)
 
 
 def test_what_is_compared_of_an_answer() -> None:

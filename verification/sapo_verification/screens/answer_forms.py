@@ -4,6 +4,7 @@ Scorers accept one answer in many spellings: zeros before a number, signs around
 spaces and brackets that say nothing. Whoever shows right answers can put a mark or any number of characters
 into them so, and a policy learns the spelling with the answer. What is compared is coarse, for answers differ
 from task to task: which kinds of characters there are, and whether the answer is much longer than others.
+Until enough accounts were heard, what is odd by itself waits.
 """
 
 import re
@@ -19,10 +20,19 @@ MIN_GROUPS: Final = 16
 LENGTHS: Final = (16, 64, 256, 1024)
 """Characters; an honest answer is four times as long as most others now and then."""
 
+ODD_LENGTHS: Final = frozenset(f"{length} characters" for length in LENGTHS[1:])
+"""Where an answer is so long, prompts of its family are."""
+
 NEGATIVE: Final = frozenset("-")
 """Some families have few negative numbers, and one sign alone lengthens nothing."""
 
 _TOKEN: Final = re.compile(r"[0-9]+|[^\W\d_]+|\s+|.", re.DOTALL)
+
+
+def is_odd(run: str) -> bool:
+    """Whether a kind lengthens an answer or varies its letters, and says nothing: few families have it."""
+    is_repeated = run.endswith("+") and run != "+"
+    return is_repeated or run in ("zeros", "mixed", "spaces") or run in ODD_LENGTHS
 
 
 def answer_runs(completion: bytes) -> Iterator[str]:

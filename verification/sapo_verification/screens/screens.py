@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from sapo_protocol.identifiers import Account
 from sapo_protocol.manifest import Manifest
 from sapo_verification.fair_memory import IsNewcomer, nobody
-from sapo_verification.screens.answer_forms import MIN_GROUPS, answer_runs
+from sapo_verification.screens.answer_forms import MIN_GROUPS, answer_runs, is_odd
 from sapo_verification.screens.near_duplicates import NearDuplicates
 from sapo_verification.screens.recurring_runs import RecurringRuns
 from sapo_verification.screens.step_lengths import DependsLess, StepLengths
@@ -40,7 +40,9 @@ class Screens:
         self._own = own
         self.recurring_runs = RecurringRuns(key, is_newcomer)
         self.usual_forms = UsualForms(key, is_newcomer)
-        self.usual_answers = UsualForms(key, is_newcomer, runs_of=answer_runs, least_groups=MIN_GROUPS)
+        self.usual_answers = UsualForms(
+            key, is_newcomer, runs_of=answer_runs, least_groups=MIN_GROUPS, is_odd=is_odd
+        )
         self.step_lengths = StepLengths(key, is_newcomer)
         self._duplicates = NearDuplicates(families, key, own, is_newcomer=is_newcomer)
 

@@ -11,6 +11,7 @@ there; of a majority that writes nonsense, this screen sees nothing.
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
@@ -18,7 +19,7 @@ from sapo_protocol.identifiers import Account
 from sapo_verification.fair_memory import IsNewcomer, nobody
 from sapo_verification.screens.pair_counts import MIN_OTHERS, PairCounts
 from sapo_verification.screens.run_counts import RUN_CHARACTERS, RunCounts, runs_of
-from sapo_verification.tasks.text_policy import OPEN_TAG
+from sapo_verification.tasks.text_policy import CLOSE_TAG, OPEN_TAG
 from sapo_verification.types import VerifiedRollout
 from sapo_verification.weighted import ROUNDING
 
@@ -48,6 +49,8 @@ class UsualForms:
         is_newcomer: see ``FairMemory``.
         runs_of: returns what is compared of a completion, as texts; none if there is nothing.
         least_groups: with fewer an account is not asked what is usual.
+        is_odd: whether something of a completion is not usual while too few can be asked, unless prompts of
+            its family show it.
     """
 
     def __init__(
@@ -57,6 +60,7 @@ class UsualForms:
         *,
         runs_of: Callable[[bytes], Iterable[str]] = steps_runs,
         least_groups: int = 1,
+        is_odd: Callable[[str], bool] = lambda _: False,
     ) -> None:
         self.counts = PairCounts(
             key,
@@ -66,12 +70,17 @@ class UsualForms:
             is_newcomer=is_newcomer,
         )
         self._runs_of = runs_of
+        self._is_odd = is_odd
+        self._in_prompts: defaultdict[int, set[str]] = defaultdict(set)
         self._majorities: dict[int, _Majority] = {}
 
     def learn(self, rollout: VerifiedRollout) -> None:
         """Record the forms of a verified group's right answers."""
         runs = {run for completion in rollout.right for run in self._runs_of(completion)}
         if runs:
+            found = self._in_prompts[rollout.task.family]
+            asked = rollout.prompt.replace(OPEN_TAG, " ").replace(CLOSE_TAG, " ")
+            found.update(filter(self._is_odd, self._runs_of(asked.encode())))
             self.counts.add((rollout.account, rollout.task.family), self.counts.hashed(runs))
             self._majorities.pop(rollout.task.family, None)
 
@@ -83,14 +92,18 @@ class UsualForms:
     def is_usual(self, family: int, completion: bytes) -> bool:
         """Whether most accounts write this form; so is an answer without steps.
 
-        Where not even ``MIN_OTHERS`` other accounts can be asked, any form is usual.
+        Where not even ``MIN_OTHERS`` other accounts can be asked, any form is usual that is not odd.
         """
         if family not in self._majorities:
             compared = self.counts.compared(family).items()
             self._majorities[family] = _Majority(
                 [(counts, self.counts.weight(account)) for account, counts in compared]
             )
-        return all(map(self._majorities[family].has_shown, self.counts.hashed(self._runs_of(completion))))
+        majority = self._majorities[family]
+        if majority.is_too_small:
+            odd = set(filter(self._is_odd, self._runs_of(completion)))
+            return odd <= self._in_prompts[family]
+        return all(map(majority.has_shown, self.counts.hashed(self._runs_of(completion))))
 
 
 class _Majority:
@@ -100,11 +113,12 @@ class _Majority:
         self._accounts = accounts
         self._half = sum(weight for _, weight in accounts) / 2 * (1 + ROUNDING)
         self._has_shown: dict[int, bool] = {}
+        self.is_too_small = len(accounts) <= MIN_OTHERS
 
     def has_shown(self, run: int) -> bool:
         if run not in self._has_shown:
             shown = sum(weight for counts, weight in self._accounts if counts.count(run))
-            self._has_shown[run] = len(self._accounts) <= MIN_OTHERS or shown > self._half
+            self._has_shown[run] = shown > self._half
         return self._has_shown[run]
 
 
