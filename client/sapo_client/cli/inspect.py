@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from sapo_client.cli.keys import show_identity
-from sapo_client.cli.live.formatting import gain_text
+from sapo_client.cli.live.formatting import lead_text
 from sapo_client.cli.options import Common, IdentityOption, command
 from sapo_client.cli.render import Grid, Pairs
 
@@ -239,13 +239,12 @@ def _held_out_rows(held_out: HeldOutReport | None) -> list[tuple[str, str]]:
     """Return the results on held-out tasks, if there was a check."""
     if held_out is None:
         return []
-    alone = held_out.reward_without_others
-    compared = "" if alone is None else f", {cell_reward(alone)} without others' text"
-    check = f"{held_out.items} tasks, step {held_out.step}"
-    rows = [("held out", f"{cell_reward(held_out.reward)}{compared} ({check})")]
-    if alone is not None:
-        gain = gain_text(held_out.gain, held_out.gain_error)
-        rows.append(("gain", f"{gain} of held-out reward by others' text, over all checks"))
+    first, check = cell_reward(held_out.reward_first), f"{held_out.items} tasks, step {held_out.step}"
+    rows = [("held out", f"{cell_reward(held_out.reward)}, {first} at the first check ({check})")]
+    if (copy := held_out.own_alone) is not None:
+        lead = lead_text(copy.lead, copy.lead_error)
+        made = f"a copy trained on own answers alone since step {copy.step}"
+        rows.append(("lead", f"{lead} over {made} ({cell_reward(copy.reward)})"))
     return rows
 
 

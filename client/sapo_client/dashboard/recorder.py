@@ -174,12 +174,11 @@ class DashboardRecorder(SilentObserver):
                     self._sample(f"refused/{reason}", float(count))
             case "epoch_final", {"epoch": int(epoch), "total": int(total), "contribution_root": bytes(root)}:
                 self._epochs.append(FinalEpoch(epoch, self._clock(), total, root.hex()))
-            case "canary", {"rewards": list(rewards), "shadow_rewards": list(without)}:
+            case "canary", {"rewards": list(rewards), "shadow_rewards": list(own_alone)}:
                 for reward in rewards:
                     self._sample("held_out", float(reward))
-                if isinstance(gained := fields["gained"], float):
-                    for reward in without or rewards:
-                        self._sample("held_out_without_others", float(reward) - gained)
+                for reward in own_alone:
+                    self._sample("held_out_own_alone", float(reward))
             case _:
                 if event in ("published", "admitted"):
                     self._sample(event, 1.0)

@@ -17,6 +17,7 @@ from sapo_client.learner.cpu.linear import use_fast_linear
 from sapo_client.learner.loading.causality import require_causal, require_numbers
 from sapo_client.learner.loading.prompts import PromptForm, TemplateRaised, render
 from sapo_client.learner.loading.reading import read_model
+from sapo_client.learner.loading.values import require_no_nan
 from sapo_client.learner.losses.plain_head import has_all_logits
 from sapo_client.learner.sizing.kernels import missing_gpu, require_kernels
 from sapo_client.learner.sizing.precision import loading_options
@@ -176,6 +177,7 @@ def _load(name: str, device: torch.device, base: BaseName, *, on_host: bool) -> 
     # quantised weights are placed while loading
     model = model if on_host or base == "nf4" else model.to(device)
     require_numbers(name, model)
+    require_no_nan(name, model)
     require_causal(name, model)
     if device.type == "cpu":
         weight_bytes = sum(each.nbytes for each in model.parameters())

@@ -29,6 +29,7 @@ from sapo_client.learner.wire import (
     take_frames,
     train_arguments,
 )
+from sapo_client.release import require_unreplaced
 from sapo_protocol.identifiers import Account, ContentId
 from sapo_verification.types import SampledBatch
 
@@ -299,7 +300,12 @@ class Learner:
 
     @asynccontextmanager
     async def _child(self) -> AsyncIterator[trio.Process]:
-        """Start a child; closing its input at the end of the context ends it."""
+        """Start a child; closing its input at the end of the context ends it.
+
+        Raises:
+            SapoError: another release was installed in place of the one that runs.
+        """
+        require_unreplaced("the learner")
         self._settings.directory.mkdir(parents=True, exist_ok=True)
         fresh_log = self._log_path.exists() and self._log_path.stat().st_size > LOG_BYTES
         with self._log_path.open("wb" if fresh_log else "ab") as log:

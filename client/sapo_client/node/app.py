@@ -256,11 +256,14 @@ class NodeApp:
 
     async def _start_slow_parts(self, nursery: trio.Nursery) -> None:
         """Start the parts that take seconds to import, at the same time."""
-        async with trio.open_nursery() as starting:
-            starting.start_soon(nursery.start, self._checkers.run)
-            starting.start_soon(nursery.start, self._learner.run)
-            starting.start_soon(start_transport, nursery, self._context.transport)
-            starting.start_soon(self._health.look_before_start)
+        async with trio.open_nursery() as telling:
+            telling.start_soon(self._health.keep_loading)
+            async with trio.open_nursery() as starting:
+                starting.start_soon(nursery.start, self._checkers.run)
+                starting.start_soon(nursery.start, self._learner.run)
+                starting.start_soon(start_transport, nursery, self._context.transport)
+                starting.start_soon(self._health.look_before_start)
+            telling.cancel_scope.cancel()
 
     def _keep(self, name: str, service: Service) -> Service:
         return partial(self._supervisor.keep, name, service)

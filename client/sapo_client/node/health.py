@@ -44,6 +44,7 @@ from sapo_client.observe.service_manager import service_manager
 from sapo_client.observe.storage import MIB, DiskFacts, StorageFacts
 from sapo_client.observe.terminal import say
 from sapo_client.observe.webhook import Notification, Webhook
+from sapo_client.release import replaced
 from sapo_client.swarm.reachability import Reachability
 from sapo_protocol.epochs import epoch_at, epoch_start_seconds
 from sapo_protocol.manifest import Manifest
@@ -185,6 +186,13 @@ class HealthWatch:
             with trio.move_on_after(_BEFORE_START_SECONDS):
                 await self.look_at_chain()
 
+    async def keep_loading(self) -> None:
+        """Tell the service manager that the learner loads, until cancelled; health is not assessed yet."""
+        while True:
+            call = self._learner.call
+            self._manager.loading(None if call is None else _call_facts(call))
+            await trio.sleep(INTERVAL_SECONDS)
+
     async def run(self, assessed: Callable[[], None]) -> None:
         """Read the chain and assess the health until cancelled; may be run again after that.
 
@@ -297,6 +305,7 @@ class HealthWatch:
             peers=None if self._context.config.swarm.alone else self._peer_facts(),
             disk=self._disk_facts(),
             storage=self._storage(),
+            replaced=replaced(),
             log=str(self._context.data.log),
         )
 

@@ -30,6 +30,7 @@ from sapo_client.observe.reports import (
     HeldOutReport,
     IslandsReport,
     LedgerReport,
+    OwnAloneReport,
     PeerReport,
     PeersReport,
     RolloutsReport,
@@ -37,6 +38,7 @@ from sapo_client.observe.reports import (
     StatusReport,
     keep_status,
 )
+from sapo_client.release import DISTRIBUTION, RUNNING
 from sapo_client.swarm.peer_id import key_from_peer_id
 from sapo_client.swarm.transport import PeerInfo
 from sapo_protocol.identifiers import NodeId
@@ -172,9 +174,15 @@ class Reports:
             step=last.step,
             items=last.items,
             reward=round(last.reward, 4),
-            reward_without_others=None if last.without_others is None else round(last.without_others, 4),
-            gain=round(last.gain, 4),
-            gain_error=round(last.gain_error, 4),
+            reward_first=round(last.first_reward, 4),
+            own_alone=None
+            if last.shadow is None
+            else OwnAloneReport(
+                step=last.shadow_step,
+                reward=round(last.shadow, 4),
+                lead=round(last.lead, 4),
+                lead_error=round(last.lead_error, 4),
+            ),
         )
 
     def _islands(self) -> IslandsReport | None:
@@ -214,7 +222,7 @@ class Reports:
 @cache
 def _version() -> str:
     """Return the version of the package that this process runs; looking it up reads files."""
-    return version("sapo-swarm")
+    return RUNNING or version(DISTRIBUTION)  # what is installed now may be another
 
 
 def _iso(seconds: float) -> str:

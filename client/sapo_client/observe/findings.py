@@ -63,6 +63,7 @@ class FindingCode(StrEnum):
     ISLANDS_UNKNOWN = "islands_unknown"
     REFUSAL_RATE = "refusal_rate"
     SERVICE_FAILED = "service_failed"
+    PACKAGE_REPLACED = "package_replaced"
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,13 @@ from sapo_client.observe.findings import (
     HealthFinding,
 )
 from sapo_client.observe.own_groups import OwnGroupFacts, assess_own_groups
-from sapo_client.observe.storage import DiskFacts, StorageFacts, assess_disk, assess_storage
+from sapo_client.observe.storage import (
+    DiskFacts,
+    StorageFacts,
+    assess_disk,
+    assess_package,
+    assess_storage,
+)
 from sapo_protocol.terms.successor import SETTLED_NOTICE_EPOCHS
 
 INTERVAL_SECONDS: Final = 10.0
@@ -248,6 +254,7 @@ class HealthFacts:
     islands: IslandFacts | None = None
     disk: DiskFacts | None = None
     storage: StorageFacts | None = None
+    replaced: str | None = None
     log: str = field(default="the log")
 
 
@@ -267,6 +274,7 @@ def assess(facts: HealthFacts) -> tuple[HealthFinding, ...]:
         *(_change(facts.change) if facts.change else ()),
         *(assess_disk(facts.disk) if facts.disk else ()),
         *(assess_storage(facts.storage) if facts.storage else ()),
+        *(assess_package(facts.replaced) if facts.replaced else ()),
         *(_peers(facts.peers) if facts.peers else ()),
         *(_islands(facts.islands) if facts.islands else ()),
     ]

@@ -57,14 +57,11 @@ class NodeMetrics:
         self._held_out = self._gauge(
             "sapo_held_out_reward", "Mean reward on the held-out tasks of the last check."
         )
-        self._held_out_without = self._gauge(
-            "sapo_held_out_reward_without_others",
-            "The same without others' text, estimated by a copy trained on own answers alone.",
+        self._held_out_own_alone = self._gauge(
+            "sapo_held_out_reward_own_alone",
+            "The same of a copy of the policy that has since been trained on own answers alone.",
         )
-        self._gain = self._gauge(
-            "sapo_held_out_gain", "Share of held-out tasks that are right because of others' text, in all."
-        )
-        for figure in (self._held_out, self._held_out_without, self._gain):
+        for figure in (self._held_out, self._held_out_own_alone):
             figure.set(math.nan)  # until the first check
         self._pool = self._gauge("sapo_pool_rollouts", "Rollouts of others that wait for verification.")
         self._peers = self._gauge("sapo_peers", "Connected peers.")
@@ -123,11 +120,9 @@ class NodeMetrics:
     def note(self, event: str, fields: Mapping[str, object]) -> None:
         """Record a check on held-out tasks; other events change nothing here."""
         match event, fields:
-            case "canary", {"reward": float(reward), "gain": float(gain)}:
+            case "canary", {"reward": float(reward), "shadow": float(shadow)}:
                 self._held_out.set(reward)
-                if (without := fields["without_others"]) is not None:
-                    self._held_out_without.set(float(str(without)))
-                    self._gain.set(gain)
+                self._held_out_own_alone.set(shadow)
 
     def message(self, verdict: str, reason: str) -> None:
         """Record the verdict of admission on a message."""

@@ -68,15 +68,23 @@ class RouterReport(_Report):
     detail: str | None = None  # why it forwards none
 
 
+class OwnAloneReport(_Report):
+    """A copy of the policy that has since been trained on own answers alone, on the same held-out tasks."""
+
+    step: int  # at which the copy was made
+    reward: float  # mean
+    lead: float  # of the policy: share of tasks that only it gets right, less those that only the copy does
+    lead_error: float  # standard error
+
+
 class HeldOutReport(_Report):
-    """Results on tasks that are never trained on, and what others' text has brought on them."""
+    """Results on tasks that are never trained on."""
 
     step: int  # of the last check
     items: int  # tasks that were checked then
-    reward: float  # of the policy, mean
-    reward_without_others: float | None = None  # estimate; none: not compared yet
-    gain: float  # share of tasks that the policy gets right because of others' text, since the first check
-    gain_error: float  # standard error of the gain
+    reward: float  # mean
+    reward_first: float  # of the first check
+    own_alone: OwnAloneReport | None = None  # none: no text of others was used
 
 
 class StatusReport(_Report):

@@ -24,6 +24,10 @@ empty account or a silent chain; a learner that hangs is killed by the node afte
 node that waits for its model's server or for disk space retries by itself."""
 
 
+_PATIENCE: Final = f"EXTEND_TIMEOUT_USEC={SERVICE_START_SECONDS * 1_000_000}\nWATCHDOG=1"
+_LOADING: Final = "the learner loads its model: the node takes part once that is done"
+
+
 @dataclass(frozen=True, slots=True)
 class ServiceManager:
     """The manager's socket, if there is one.
@@ -43,8 +47,18 @@ class ServiceManager:
 
         A watchdog keep-alive is sent, too: after an earlier start the manager expects one.
         """
-        extension = f"EXTEND_TIMEOUT_USEC={SERVICE_START_SECONDS * 1_000_000}"
-        self._send(f"{_status(finding)}\n{extension}\nWATCHDOG=1")
+        self._send(f"{_status(finding)}\n{_PATIENCE}")
+
+    def loading(self, call: CallFacts | None) -> None:
+        """Extend the start timeout and send a watchdog keep-alive while the learner loads its model.
+
+        A node that is opened again, for other terms or after a full disk, has sent long ago that it is ready.
+
+        Args:
+            call: the running call to the learner, if any; nothing is sent beyond its deadline.
+        """
+        if call is not None and not call.is_overdue:
+            self._send(f"STATUS={_LOADING}\n{_PATIENCE}")
 
     def assessed(self, findings: Sequence[HealthFinding], call: CallFacts | None) -> None:
         """Send the first finding, and a watchdog keep-alive unless the node makes no progress.

@@ -1,4 +1,4 @@
-"""Health findings about the disk, and about the room for others' rollouts."""
+"""Health findings about the disk, the room for others' rollouts, and the installed package."""
 
 from __future__ import annotations
 
@@ -56,3 +56,9 @@ def assess_storage(storage: StorageFacts) -> Iterator[HealthFinding]:
             " of newcomers are dropped first, and nothing needs to be done"
         )
         yield HealthFinding(FindingCode.ROLLOUTS_DROPPED, FindingLevel.WARNING, text, hint)
+
+
+def assess_package(replaced: str) -> Iterator[HealthFinding]:
+    """Yield the finding that another release was installed while the node runs."""
+    hint = "restart the node soon: until then a learner that dies is not started again"
+    yield HealthFinding(FindingCode.PACKAGE_REPLACED, FindingLevel.WARNING, replaced, hint)

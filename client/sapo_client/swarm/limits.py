@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from sapo_protocol.constants import MAX_ENVELOPE_BYTES
+
+_SENT_SHARE: Final = 0.9
+_SENT_BURST: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +25,7 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionRates:
-    """Rate limits of received messages per connection.
+    """Rate limits of messages per connection.
 
     Attributes:
         proves_flood: whether no honest relay can exceed the limits. One may if the quotas of all relevant
@@ -31,6 +35,17 @@ class ConnectionRates:
     messages: Rate
     bytes: Rate
     proves_flood: bool
+
+    @property
+    def of_sender(self) -> ConnectionRates:
+        """The rates of what is sent: a tenth less, since clocks differ, and half of the burst, since what
+        waited on the way arrives at once."""
+        messages, size = self.messages, self.bytes
+        return ConnectionRates(
+            Rate(_SENT_SHARE * messages.per_second, _SENT_BURST * messages.burst),
+            Rate(_SENT_SHARE * size.per_second, _SENT_BURST * size.burst),
+            self.proves_flood,
+        )
 
 
 @dataclass(frozen=True, slots=True)

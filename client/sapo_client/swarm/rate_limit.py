@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from sapo_client.swarm.limits import Rate, TransportLimits
+from sapo_client.swarm.limits import ConnectionRates, Rate, TransportLimits
 
 
 class TokenBucket:
@@ -38,9 +39,9 @@ class TokenBucket:
         self._tokens -= amount
 
     def seconds_until(self, amount: float, now_seconds: float) -> float:
-        """Return how long it takes until there are that many tokens, at most the burst; 0 if there are."""
+        """Return how long it takes until there are that many tokens, or the whole burst; 0 if there are."""
         self._refill(now_seconds)
-        return max(0.0, amount - self._tokens) / self._rate.per_second
+        return max(0.0, min(amount, self._rate.burst) - self._tokens) / self._rate.per_second
 
     def available(self, now_seconds: float) -> float:
         """Return the number of tokens at this moment."""
@@ -70,6 +71,11 @@ class KeyedBuckets:
             del self._buckets[next(iter(self._buckets))]
         return bucket.take(amount, now_seconds)
 
+    def available(self, key: str, now_seconds: float) -> float:
+        """Return the number of tokens of a key."""
+        bucket = self._buckets.get(key)
+        return self._rate.burst if bucket is None else bucket.available(now_seconds)
+
 
 @dataclass(frozen=True, slots=True)
 class _Buckets:
@@ -84,10 +90,10 @@ class Meter:
     """
 
     def __init__(self, limits: TransportLimits) -> None:
-        self._limits = limits
         self._max_peers = 4 * limits.max_connections
         self._buckets: OrderedDict[str, _Buckets] = OrderedDict()
-        self._rates = limits.rates_for(0.0)
+        self._rates_for: Callable[[float], ConnectionRates] = limits.rates_for
+        self._rates = self._rates_for(0.0)
 
     @property
     def proves_flood(self) -> bool:
@@ -96,7 +102,7 @@ class Meter:
 
     def expect(self, quota_per_second: float, now_seconds: float) -> None:
         """Set every peer's rates from the messages per second that all accounts together may send."""
-        rates = self._limits.rates_for(quota_per_second)
+        rates = self._rates_for(quota_per_second)
         if rates == self._rates:
             return
         self._rates = rates
@@ -111,6 +117,20 @@ class Meter:
         within_messages = buckets.messages.take(messages, now_seconds)
         return within_bytes and within_messages
 
+    def seconds_until(self, peer_id: str, messages: int, size_bytes: int, now_seconds: float) -> float:
+        """Return in how many seconds so much is within both rates of a peer."""
+        buckets = self._of(peer_id, now_seconds)
+        return max(
+            buckets.bytes.seconds_until(size_bytes, now_seconds),
+            buckets.messages.seconds_until(messages, now_seconds),
+        )
+
+    def spend(self, peer_id: str, messages: int, size_bytes: int, now_seconds: float) -> None:
+        """Count what is sent or received in any case."""
+        buckets = self._of(peer_id, now_seconds)
+        buckets.bytes.spend(size_bytes, now_seconds)
+        buckets.messages.spend(messages, now_seconds)
+
     def _of(self, peer_id: str, now_seconds: float) -> _Buckets:
         buckets = self._buckets.get(peer_id)
         if buckets is None:
@@ -121,3 +141,20 @@ class Meter:
         while len(self._buckets) > self._max_peers:
             self._buckets.popitem(last=False)
         return buckets
+
+
+class SendingPace(Meter):
+    """The pace at which a node sends to each peer: below what a peer lets one connection bring.
+
+    A node may receive more than that: each of its peers may send as much, and what is valid is forwarded. If
+    it forwarded all of it, an attacker with several connections would make it look like a flooder.
+    """
+
+    def __init__(self, limits: TransportLimits) -> None:
+        super().__init__(limits)
+        self._rates_for = lambda quota_per_second: limits.rates_for(quota_per_second).of_sender
+        self._rates = self._rates_for(0.0)
+
+    def seconds_for(self, messages: int) -> float:
+        """Return how long it takes to send so many messages to a peer."""
+        return messages / self._rates.messages.per_second

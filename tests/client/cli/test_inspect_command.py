@@ -24,6 +24,7 @@ from sapo_client.observe.reports import (
     HeldOutReport,
     IslandsReport,
     LedgerReport,
+    OwnAloneReport,
     PeerReport,
     PeersReport,
     RolloutReport,
@@ -101,25 +102,21 @@ async def test_status_of_a_running_node(home: dict[str, str], data: DataDir) -> 
 async def test_status_shows_the_results_on_held_out_tasks_and_what_others_brought(
     home: dict[str, str], data: DataDir
 ) -> None:
-    held_out = HeldOutReport(
-        step=120, items=64, reward=0.61, reward_without_others=0.42, gain=0.19, gain_error=0.03
-    )
+    copy = OwnAloneReport(step=90, reward=0.42, lead=0.19, lead_error=0.03)
+    held_out = HeldOutReport(step=120, items=64, reward=0.61, reward_first=0.3, own_alone=copy)
+    not_compared = held_out.model_copy(update={"own_alone": None})
     shown = []
-    for found in (
-        None,
-        held_out,
-        held_out.model_copy(update={"reward_without_others": None, "gain_error": 0.0}),
-    ):
+    for found in (None, held_out, not_compared):
         keep_status(data.status, STATUS.model_copy(update={"held_out": found}))
         lines = (await ask(home, data, "status")).stdout.decode().splitlines()
-        shown.append([line for line in lines if line.startswith(("held out", "gain"))])
+        shown.append([line for line in lines if line.startswith(("held out", "lead"))])
     assert shown == [
         [],
         [
-            "held out      0.61, 0.42 without others' text (64 tasks, step 120)",
-            "gain          +0.19 ± 0.06 of held-out reward by others' text, over all checks",
+            "held out      0.61, 0.30 at the first check (64 tasks, step 120)",
+            "lead          +0.19 ± 0.06 over a copy trained on own answers alone since step 90 (0.42)",
         ],
-        ["held out      0.61 (64 tasks, step 120)"],
+        ["held out      0.61, 0.30 at the first check (64 tasks, step 120)"],
     ]
 
 

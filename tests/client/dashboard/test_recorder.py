@@ -80,12 +80,12 @@ def test_an_own_group_without_advantage_is_not_called_trained() -> None:
 def test_a_check_on_held_out_tasks_becomes_figures_of_the_policy_and_its_copy() -> None:
     recorded = recorder()
     recorded.note(
-        "canary", {"step": 10, "rewards": [1.0, 0.0, 1.0], "shadow_rewards": [1.0, 0.0], "gained": 0.25}
+        "canary", {"step": 10, "rewards": [1.0, 0.0, 1.0], "shadow_rewards": [1.0, 0.0], "since": 0}
     )
     recorded.write()
     curves = recorded.history.curves(recorded.history.figures(), since=NOW - 60, now=NOW)
     found = {name: [(mean, n) for _, mean, _, n, _ in curve.points] for name, curve in curves.items()}
-    assert found == {"held_out": [(pytest.approx(2 / 3), 3)], "held_out_without_others": [(0.25, 2)]}
+    assert found == {"held_out": [(pytest.approx(2 / 3), 3)], "held_out_own_alone": [(0.5, 2)]}
 
 
 def test_rewards_and_refusals_become_figures() -> None:

@@ -259,7 +259,8 @@ def test_the_page_has_the_sentences_of_cases_that_no_node_here_comes_into() -> N
     late, other = (OwnGroupFacts(withheld={reason: 32}) for reason in ("epoch_past", "certificate_unknown"))
     own = (assess(HealthFacts(own_groups=each)) for each in (SOLVED, UNSEEN, NARROW, late, other))
     slow = assess(HealthFacts(checks=CheckFacts(64, 20)))
-    rare = chain.from_iterable((*by_gate, *unknown, *unreached, *own, slow))
+    upgraded = assess(HealthFacts(replaced="sapo-swarm 1.0 runs here, and 1.1 was installed in its place"))
+    rare = chain.from_iterable((*by_gate, *unknown, *unreached, *own, slow, upgraded))
     for finding in (*assess(facts), *assess(with_coins), *changed, *rare):
         require_row(row(finding))
 

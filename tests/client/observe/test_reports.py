@@ -91,7 +91,7 @@ def test_metrics_count_by_reason() -> None:
     metrics.ledger(outbox=3, last_receipt_seconds=1_800_000_000.0)
     metrics.ledger_errors("disagreement", 2)
     metrics.ledger_errors("disagreement", 1)
-    metrics.note("canary", {"reward": 0.625, "without_others": 0.5, "gain": 0.25, "step": 130})
+    metrics.note("canary", {"reward": 0.625, "shadow": 0.5, "step": 130})
     metrics.health([HealthFinding(FindingCode.DISK_LOW, FindingLevel.ERROR, "the disk is full", "free some")])
     samples = {
         (sample.name, tuple(sample.labels.values())): sample.value
@@ -108,8 +108,7 @@ def test_metrics_count_by_reason() -> None:
         ("sapo_step", ()): 130,
         ("sapo_reward_mean", ()): 0.61,
         ("sapo_held_out_reward", ()): 0.625,
-        ("sapo_held_out_reward_without_others", ()): 0.5,
-        ("sapo_held_out_gain", ()): 0.25,
+        ("sapo_held_out_reward_own_alone", ()): 0.5,
         ("sapo_sampler_mismatch", ()): 0.002,
         ("sapo_batch_age_steps", ()): 1.0,
         ("sapo_pool_age_steps", ()): 7.5,
@@ -137,8 +136,7 @@ def test_before_a_check_there_are_no_figures_of_held_out_tasks() -> None:
     shown = [line for line in rendered.splitlines() if line.startswith("sapo_held_out")]
     assert shown == [
         "sapo_held_out_reward NaN",
-        "sapo_held_out_reward_without_others NaN",
-        "sapo_held_out_gain NaN",
+        "sapo_held_out_reward_own_alone NaN",
     ]
 
 

@@ -18,7 +18,7 @@ _CURVES: Final = {
     "batch": "batch",
     "others": "others",
     "held_out": "held out",
-    "held_out_without_others": "  without others",
+    "held_out_own_alone": "  own answers alone",
 }
 
 
@@ -178,18 +178,19 @@ def _estimate(point: Sequence[Any]) -> str:
     return f"{mean:.2f}" + ("" if half is None else f" ± {half:.2f}") + f" n={n}"
 
 
-def gain_text(gain: float, error: float) -> str:
-    """Return a gain in reward with its 95 % interval."""
-    return f"{gain:+.2f} ± {1.96 * error:.2f}"
+def lead_text(lead: float, error: float) -> str:
+    """Return a difference of rewards with its 95 % interval."""
+    return f"{lead:+.2f} ± {1.96 * error:.2f}"
 
 
 def _held_out(found: View | None) -> str:
     """Return the results of the last check on held-out tasks."""
     if found is None:
         return "no check yet"
-    alone = found["reward_without_others"]
-    gain = "" if alone is None else f"  ({gain_text(found['gain'], found['gain_error'])} by others' text)"
-    return _share(found["reward"]) + gain
+    reward, copy = _share(found["reward"]), found["own_alone"]
+    if copy is None:
+        return reward
+    return f"{reward}  ({lead_text(copy['lead'], copy['lead_error'])} over own answers alone)"
 
 
 def _points(value: int | None) -> str:

@@ -33,13 +33,13 @@ function islandsText(islands) {
   return `; ${islands.carried.length} of ${count(islands.count)} islands heard` + (changes ? `, ${count(islands.next_count)} from the next epoch on` : "");
 }
 
-/** What others' text has brought on held-out tasks, and the results of the last check. */
-function gainTexts(held) {
-  if (!held) return ["–", "no check on held-out tasks yet"];
-  const alone = held.reward_without_others, last = `held out ${share(held.reward)}, step ${count(held.step)}`;
-  if (alone === null) return ["–", `${last}; nothing of others was used`];
-  const sign = held.gain < 0 ? "−" : "+";
-  return [`${sign}${share(Math.abs(held.gain))}`, `± ${share(1.96 * held.gain_error)}; ${last}`];
+/** The results of the last check on held-out tasks. */
+function heldOutTexts(held) {
+  if (!held) return ["–", "no check yet"];
+  const first = `${share(held.reward_first)} in the first check`, copy = held.own_alone;
+  if (!copy) return [share(held.reward), first];
+  const lead = `${copy.lead < 0 ? "−" : "+"}${share(Math.abs(copy.lead))} ± ${share(1.96 * copy.lead_error)}`;
+  return [share(held.reward), `${first}; ${lead} over own answers alone`];
 }
 
 function changeText(change) {
@@ -51,12 +51,12 @@ export class Overview {
   constructor(node) {
     this.curves = new Curves(node);
     this.hours = 2;
-    const names = ["reward", "gain", "step", "epoch", "peers", "rollouts", "refused", "points"];
-    const titles = { reward: "Own reward", gain: "Gain by others", step: "Training step", epoch: "Epoch", peers: "Peers", rollouts: "Shared", refused: "Refused", points: "Points" };
+    const names = ["reward", "heldOut", "step", "epoch", "peers", "rollouts", "refused", "points"];
+    const titles = { reward: "Own reward", heldOut: "Held-out reward", step: "Training step", epoch: "Epoch", peers: "Peers", rollouts: "Shared", refused: "Refused", points: "Points" };
     this.tiles = Object.fromEntries(names.map((name) => [name, tile(titles[name])]));
     this.learning = new Chart({ label: "Mean reward over time: own answers, the training batch, and answers of others" });
     this.note = el("p", { class: "note" });
-    this.heldOut = new Chart({ label: "Mean reward on held-out tasks over time: the policy, and without others' text", height: 160, ticks: 2 });
+    this.heldOut = new Chart({ label: "Mean reward on held-out tasks over time: the policy, and a copy trained on own answers alone", height: 160, ticks: 2 });
     this.heldOutNote = el("p", { class: "note" });
     this.families = el("div", { class: "grid" });
     this.charts = new Map();
@@ -90,11 +90,11 @@ export class Overview {
   }
 
   showHeldOut(figures, range) {
-    const lines = [["held_out", "the policy", 0], ["held_out_without_others", "without others' text, estimated", 2]];
+    const lines = [["held_out", "the policy", 0], ["held_out_own_alone", "a copy trained on own answers alone", 2]];
     const series = lines.map(([figure, name, style]) => ({ name, style, points: figures[figure] ?? [], dash: style === 2 }));
     this.heldOut.show({ series, range, gap: Infinity });
     this.heldOutNote.textContent = figures.held_out
-      ? "Mean reward on tasks that are never trained on, new ones at each check. The estimate is a copy of the policy that was trained on own answers alone, less what earlier comparisons have shown."
+      ? "Mean reward on tasks that are never trained on, new ones at each check. The copy is the policy of an earlier check, since then trained on own answers alone; when others' text has clearly helped or harmed, both are made equal again."
       : "No check in this time. From time to time the policy answers tasks that are never trained on, and so does a copy that was trained on own answers alone.";
   }
 
@@ -133,7 +133,7 @@ export class Overview {
     const { tiles } = this, sum = (values) => Object.values(values).reduce((a, b) => a + b, 0);
     const even = report.refused.no_signal ?? 0, refused = sum(report.refused) - even, arrived = refused + report.accepted;
     tiles.reward.set(share(report.reward), report.reward_start === null ? "" : `${share(report.reward_start)} in the first round`);
-    tiles.gain.set(...gainTexts(report.held_out));
+    tiles.heldOut.set(...heldOutTexts(report.held_out));
     tiles.step.set(count(report.step), `round ${count(report.round)} of this start`);
     tiles.epoch.set(count(report.epoch), `up for ${span(report.uptime_seconds)}${changeText(report.change)}`);
     this.shareTiles(report);

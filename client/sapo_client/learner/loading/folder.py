@@ -37,7 +37,7 @@ def check_folder(name: str, quantisation: Any) -> UnusedWeights | None:
     if quantisation and Path(name).is_dir():
         _check_quantised(name, quantisation)
     elif Path(name).is_dir():
-        unused = read_model(name, hint=_HINT, device_map="meta").unused
+        unused = read_model(name, hint=_HINT, device_map="meta", attn_implementation="eager").unused
     require_causal_sample(name)
     return unused
 

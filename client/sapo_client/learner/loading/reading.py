@@ -21,6 +21,7 @@ from sapo_client.learner.loading.refusals import (
     require_whole_model,
 )
 from sapo_client.learner.loading.tokenizers import read_tokenizer
+from sapo_client.learner.loading.values import require_floats
 from sapo_client.learner.loading.weights import (
     UNREADABLE,
     UnusedWeights,
@@ -84,14 +85,16 @@ def read_model(name: str, *, hint: str, **options: Any) -> ReadModel:
     except (*UNREADABLE, SafetensorError) as error:
         raise refusal(name, error, hint=hint) from error
     require_all_weights(name, model, report)
+    require_floats(name, model)
     require_tied_heads(name, model)
     _require_words(name, tokenizer)
     named = named_ends(model)
     end = require_end(name, tokenizer, named)
-    if len(tokenizer) > model.get_input_embeddings().num_embeddings:
+    if len(tokenizer) > (count := model.get_input_embeddings().num_embeddings):
         raise SapoError(
-            f"the tokenizer of {name!r} has more tokens than its model has embeddings",
-            hint="they do not belong together, or transformers loaded it as another tokenizer class",
+            f"the tokenizer of {name!r} has {len(tokenizer)} tokens, and its model has embeddings of {count}",
+            hint="copy the tokenizer's files that belong to these weights into the folder; for tokens that"
+            " were added later, the model needs resize_token_embeddings() and training",
             exit_code=ExitCode.CONFIG,
         )
     ends = (end, *(each for each in named if each != end))

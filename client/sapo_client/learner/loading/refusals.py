@@ -39,7 +39,8 @@ def require_config(name: str) -> None:
     """
     folder = Path(name)
     if folder.is_file():
-        raise _config_error(f"{name!r} is a file, not a model's folder", _FOLDER_HINT)
+        hint = _GGUF_HINT if folder.suffix == ".gguf" else _FOLDER_HINT
+        raise _config_error(f"{name!r} is a file, not a model's folder", hint)
     if folder.is_dir() and not (folder / "config.json").is_file():
         is_gguf = any(folder.glob("*.gguf"))
         hint = _GGUF_HINT if is_gguf else _FOLDER_HINT
@@ -48,8 +49,10 @@ def require_config(name: str) -> None:
         settings = read_json(name, "config.json")
     except ValueError as error:
         raise _config_error(f"the config.json of {name!r} is no valid JSON: {error}", _ANEW_HINT) from error
-    if not isinstance(settings, dict):  # of the hub it may be missing; who loads it says so
+    if settings is None:  # of the hub it may be missing; who loads it says so
         return
+    if not isinstance(settings, dict):
+        raise _config_error(f"the config.json of {name!r} is no JSON object", _ANEW_HINT)
     kind = settings.get("dtype") or settings.get("torch_dtype")
     _require_known_quantisation(name, settings.get("quantization_config"))
     is_other = isinstance(kind, str) and kind.removeprefix("torch.") not in _TYPES
@@ -156,6 +159,11 @@ def known_refusal(name: str, error: BaseException) -> SapoError | None:
             f"the model {name!r} needs code of its own (auto_map in its files), which is never run here",
             hint="take a model whose architecture transformers has; newer releases of transformers have more",
             exit_code=ExitCode.CONFIG,
+        )
+    if "Should have a `model_type` key" in str(error):
+        return _config_error(
+            f"the config.json of {name!r} has no model_type, by which transformers knows the architecture",
+            _ANEW_HINT,
         )
     if "does not recognize this architecture" in str(error):
         kind = (read_json(name, "config.json") or {}).get("model_type", "unknown")

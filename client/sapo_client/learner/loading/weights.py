@@ -27,6 +27,14 @@ UNREADABLE: Final = (
 """What transformers and its libraries raise for a folder that they cannot read, safetensors' error aside."""
 
 _POINTER: Final = b"version https://git-lfs"
+_OBJECTS: Final = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "model.safetensors.index.json",
+    "pytorch_model.bin.index.json",
+)
 _NAMED: Final = 3
 """Tensors that an error names."""
 
@@ -59,7 +67,7 @@ def unused_weights(name: str, report: dict[str, Any]) -> UnusedWeights | None:
     if not (found := report["unexpected_keys"]):
         return None
     return UnusedWeights(
-        f"the model {name!r} has weights that are not used, for it has no place for them: {_some(found)}",
+        f"the model {name!r} has weights that are not used, for it has no place for them: {some(found)}",
         "correct its config.json if they belong to the model (as num_hidden_layers, attention_bias), or leave"
         " them out of its files",
     )
@@ -82,7 +90,7 @@ def require_all_weights(name: str, model: Any, report: dict[str, Any]) -> None:
     }
     if others:
         raise SapoError(
-            f"the model {name!r} has weights of other sizes than its config.json says: {_some(others)}",
+            f"the model {name!r} has weights of other sizes than its config.json says: {some(others)}",
             hint="config.json and the files of weights must be of one model; copy the folder anew",
             exit_code=ExitCode.CONFIG,
         )
@@ -96,7 +104,7 @@ def require_all_weights(name: str, model: Any, report: dict[str, Any]) -> None:
             hint = "set tie_word_embeddings = true in its config.json if its head is its embedding; else copy"
             hint += " the folder anew, for it would be random"
         raise SapoError(
-            f"the model {name!r} lacks weights: {_some(missing)}",
+            f"the model {name!r} lacks weights: {some(missing)}",
             hint=hint,
             exit_code=ExitCode.CONFIG,
         )
@@ -112,14 +120,20 @@ def unreadable(name: str, error: BaseException, *, hint: str) -> SapoError:
     """
     why = first_line(error)
     pointers, folder = _pointers(Path(name)), Path(name)
+    if (folder / "config.json").is_file():  # it is a model's folder
+        hint = "copy the folder anew, or take another model"
     if isinstance(error, FileNotFoundError) or (why.startswith("Error no file") and _shards(folder)):
         hint = "copy the folder anew: it lacks a file of its weights, or their model.safetensors.index.json"
     elif "backend tokenizer" in why and not (folder / "tokenizer.json").is_file():
         why, hint = "it has no tokenizer.json", "copy the tokenizer's files into the folder"
     elif isinstance(error, json.JSONDecodeError) and (damaged := _damaged_json(folder)):
         why, hint = f"{damaged[0]} is no valid JSON: {why}", "copy the folder anew"
+    elif isinstance(error, AttributeError | TypeError) and (others := _other_json(folder)):
+        why = f"{others[0]} is no JSON object"
+    elif damaged := _damaged_parts(folder):
+        why = f"{damaged[0]} is damaged: {why}"
     if why.startswith("Error no file") and not _shards(folder) and (others := _other_weights(folder)):
-        why = f"it has no model.safetensors, but {_some(others)}"
+        why = f"it has no model.safetensors, but {some(others)}"
         hint = "give the weights as transformers' save_pretrained() writes them; other formats are not read"
     elif why.startswith("Weights only load failed"):
         why = "its file of weights (.bin) holds more than tensors, and such a file can run code"
@@ -162,6 +176,33 @@ def _damaged_json(folder: Path) -> list[str]:
     return found
 
 
+def _other_json(folder: Path) -> list[str]:
+    """Return the names of a folder's files that should hold a JSON object and hold something else."""
+    found = []
+    for name in _OBJECTS:
+        try:
+            content = json.loads((folder / name).read_text("utf-8"))
+        except (OSError, ValueError):
+            continue
+        if not isinstance(content, dict):
+            found.append(name)
+    return found
+
+
+def _damaged_parts(folder: Path) -> list[str]:
+    """Return the names of a folder's files of weights whose headers cannot be read."""
+    from safetensors import SafetensorError, safe_open
+
+    found = []
+    for file in sorted(each for each in folder.glob("model*.safetensors") if each.is_file()):
+        try:
+            with safe_open(file, framework="pt"):
+                pass
+        except (SafetensorError, OSError):
+            found.append(file.name)
+    return found
+
+
 def _pointers(folder: Path) -> list[str]:
     """Return the names of a folder's files that git-lfs would replace."""
     files = sorted(each for each in folder.glob("*") if each.is_file()) if folder.is_dir() else []
@@ -187,7 +228,7 @@ def _size(shape: Iterable[int]) -> str:
     return " x ".join(map(str, shape))
 
 
-def _some(names: Iterable[str]) -> str:
+def some(names: Iterable[str]) -> str:
     """Return the first of the names and how many more there are."""
     ordered = sorted(names)
     more = f" and {len(ordered) - _NAMED} more" if len(ordered) > _NAMED else ""

@@ -87,6 +87,9 @@ def make_skeleton(model: str, *, lora_rank: int = 0) -> Any:
         skeleton = _built(model, config, attn_implementation="eager")
     except RAISED_BY_MODELS as error:
         raise _contradiction(model, config, error) from error
+    layers = getattr(skeleton.config.get_text_config(decoder=True), "num_hidden_layers", 1)
+    if layers < 1:
+        raise contradicting(model, f"it names {layers} layers (num_hidden_layers)")
     with torch.device("meta"):
         return add_adapters(skeleton, lora_rank) if lora_rank else skeleton
 
@@ -302,7 +305,9 @@ def read_config(model: str) -> Any:
         if model in PACKAGED:
             with as_file(files("sapo_client") / "models" / model) as folder:
                 return AutoConfig.from_pretrained(folder, trust_remote_code=False)
-        return AutoConfig.from_pretrained(model, trust_remote_code=False)
+        config = AutoConfig.from_pretrained(model, trust_remote_code=False)
+        config._attn_implementation = None  # one that it names may need a package; the learner chooses itself
+        return config
     except StrictDataclassError as error:
         raise contradicting(model, str(error).splitlines()[-1].strip()) from error
     except (LookupError, TypeError, AttributeError) as error:

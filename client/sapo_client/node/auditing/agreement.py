@@ -11,6 +11,7 @@ it was correct. The same settlement can be proposed again in a later turn, since
 proposal, and so of its root's archive digest.
 
 The pages of a proposal with many accounts are computed from its tallies and its base, not requested.
+
 The specification, with a sketch of the proof, is section 7 of ``protocol/README.md``.
 """
 
@@ -47,7 +48,8 @@ from sapo_verification.signing.database import ApprovalMark, SigningDatabase
 from sapo_verification.working import Working, at_once, part
 
 _TRAVEL_SHARE: Final = 0.5
-"""Part of a grace after which a received tally, and any conflicting one, has reached every node."""
+"""Part of a grace after which a received tally has reached every node, with a conflicting one if there is
+any."""
 
 
 _KEPT_SETTLEMENTS: Final = 4
@@ -277,7 +279,8 @@ class Agreement:
     def _settlement(
         self, tallies: Mapping[ContentId, Tally], base_root: Digest, previous: Mapping[Account, int]
     ) -> Working[_Settled]:
-        """Return the settlement of tallies on top of earlier points; the last results are cached."""
+        """Return the settlement of tallies on top of the points granted before; the last results are
+        cached."""
         key = tuple(sorted(tallies)), base_root
         if key not in self._settled:
             work = partial(_settle, [*tallies.values()], previous, self._limits)
@@ -415,7 +418,8 @@ class Agreement:
         return (yield from part(len(proposal.shares), check))
 
     def _postings(self, epoch: int, turn: int, state: ChainState) -> Iterator[Postable]:
-        """Yield the first proposal with a quorum; its proposer posts it at once, others a turn later.
+        """Yield the first proposal with a quorum of approvals; its proposer posts it at once, the others a
+        turn later.
 
         The proposer posts only as many signatures as needed, since each costs gas. If the chain refuses that,
         because a signer has withdrawn its bond meanwhile, a later posting carries all signatures.
@@ -428,11 +432,7 @@ class Agreement:
             return
 
     def _completing(self, live: EpochRoot, state: ChainState) -> Working[tuple[Postable, ...]]:
-        """Return the live posting with all signatures, if it needs more than it has.
-
-        Whoever posts chooses the signatures. A convicted auditor's signature no longer counts, and the
-        contract keeps the posting, with its window, until others are added.
-        """
+        """Return the live posting with all signatures, if convictions left it without a quorum."""
         if state.live_signatures >= self._terms.quorum or not self.is_auditor(live.epoch):
             return ()
         yield from self._contributions.reading(live.epoch)

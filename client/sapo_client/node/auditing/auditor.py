@@ -362,15 +362,9 @@ class Auditor:
         auditors = self._known.within(epochs[0], epochs[-1])
         bonded = await ledger.changes.bonded(auditors) if is_proposed else frozenset[Account]()
         next_epoch = await ledger.next_epoch()
-        return ChainState(
-            last,
-            live.root if live else None,
-            granted,
-            bonded,
-            next_epoch,
-            rejected=self._rejected,
-            live_signatures=live.signers.bit_count() if live else 0,
-        )
+        root = live.root if live else None
+        signatures = live.signers.bit_count() if live else 0
+        return ChainState(last, root, granted, bonded, next_epoch, self._rejected, live_signatures=signatures)
 
     def _may_count(self, epoch: int) -> bool:
         """Whether an epoch can be tallied: late messages are in, and admitted rollouts audited or out of

@@ -6,7 +6,7 @@ of its kind as if it came over one of the islands that this node carries.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -16,6 +16,7 @@ import trio
 from sapo_client.node.gossip.address_records import RecordExchange
 from sapo_client.node.gossip.catch_up import CatchUp
 from sapo_client.node.gossip.catch_up_server import CatchUpServer
+from sapo_client.node.gossip.certificate_quotas import CertificateQuotas
 from sapo_client.node.gossip.committer import Committer
 from sapo_client.node.gossip.islands import IslandKeeper
 from sapo_client.node.gossip.list_uploads import ListUploads
@@ -119,6 +120,7 @@ class GossipHandlers:
         )
         self.hears_contributions = False
         self._unintroduced = UnintroducedMessages()
+        self._certificate_quotas = CertificateQuotas(swarm_id)
         self._ignored = FirstArrivals()
         self._located: set[Account] = set()
 
@@ -156,7 +158,7 @@ class GossipHandlers:
                 certificates_protocol(swarm_id): self.validate_certificate,
                 equivocations_protocol(swarm_id): self.validate_proof,
             },
-            is_of=self._is_of,
+            node_of=self._node_of,
             introduced=lambda peer_id: self._catch_up.begin(peer_id),
         )
 
@@ -219,14 +221,13 @@ class GossipHandlers:
         """Return the verdict on a certificate that a peer sent on request."""
         return self._receive(self._certificates, message, forwarder, live=False).verdict
 
-    def _is_of(self, message: bytes, nodes: Collection[NodeId]) -> bool:
-        """Whether a message is a certificate of one of the nodes, or no certificate (which validation
+    def _node_of(self, message: bytes) -> NodeId | None:
+        """Return the node that a certificate names; None if a message is no certificate (which validation
         refuses)."""
-        try:
+        with suppress(RemoteProtocolError):
             envelope = parse_envelope(message, self._swarm_id)
-            return parse_certificate(open_payload(envelope, Kind.CERTIFICATE)).node in nodes
-        except RemoteProtocolError:
-            return True
+            return parse_certificate(open_payload(envelope, Kind.CERTIFICATE)).node
+        return None
 
     def validate_proof(self, message: bytes, forwarder: str) -> Verdict:
         """Return the verdict on a proof of equivocation that a peer sent on request."""
@@ -251,10 +252,22 @@ class GossipHandlers:
             names.append(rollouts_topic)
         if self._engine.manifest.audits is not None:
             names.append(commitments_topic)
-        return {topic: self._validator(topic) for topic in (name(self._swarm_id, island) for name in names)}
+        topics = [name(self._swarm_id, island) for name in names]
+        validators = {topic: self._validator(topic) for topic in topics}
+        return validators | {topics[0]: self._within_quotas(validators[topics[0]])}
 
     def _validator(self, topic: str) -> Validator:
         return lambda message, forwarder: self._receive(topic, message, forwarder).verdict
+
+    def _within_quotas(self, validate: Validator) -> Validator:
+        """Return a validator of certificates that ignores those of accounts with too many new ones."""
+
+        def validate_within(message: bytes, forwarder: str) -> Verdict:
+            if not self._certificate_quotas.allows(message, self._clock()):
+                return Verdict.IGNORE
+            return validate(message, forwarder)
+
+        return validate_within
 
     def _receive(self, topic: str, message: bytes, forwarder: str, *, live: bool = True) -> Received:
         now_seconds = self._clock()
@@ -267,6 +280,8 @@ class GossipHandlers:
         if received.unknown is not None and live:
             self._sync.ask_for(received.unknown, forwarder)
             self._unintroduced.add(topic, message, forwarder, received.unknown, now_seconds)
+        if isinstance(received.admitted, Certificate) and live:
+            self._certificate_quotas.count(received.admitted.account, now_seconds)
         if isinstance(received.admitted, Certificate):
             self._sync.has_come(received.admitted.node)
             for waiting in self._unintroduced.take(received.admitted.node, now_seconds):

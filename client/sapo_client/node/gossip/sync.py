@@ -2,12 +2,16 @@
 
 The protocols are used in a fixed order, because without the certificates nothing else can be admitted. A peer
 that does not answer, or not correctly, is asked again after a growing pause, since it may just be starting.
+
+Who forwards messages of unknown authors is asked for their certificates at once. Such messages cost nothing,
+and an answer may have a megabyte: a peer whose answers are useless is asked for them after a growing pause as
+well.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -25,6 +29,11 @@ _LOOK_SECONDS: Final = 1.0
 
 _LONGEST_PAUSE_SECONDS: Final = 30.0
 
+_LONGEST_NAMED_PAUSE_SECONDS: Final = 64.0
+
+MAX_OF_NODE: Final = 8
+"""Certificates of one node that are validated of an answer; any number of accounts may certify its key."""
+
 
 @dataclass(slots=True)
 class _Request:
@@ -38,9 +47,9 @@ class _Request:
     failures: int = 0
     due_seconds: float = 0.0
 
-    def postpone(self) -> None:
+    def postpone(self, longest_seconds: float = _LONGEST_PAUSE_SECONDS) -> None:
         """Set the next attempt; the pause grows with every failure."""
-        self.due_seconds = trio.current_time() + min(_LONGEST_PAUSE_SECONDS, 2.0**self.failures)
+        self.due_seconds = trio.current_time() + min(longest_seconds, 2.0 ** min(self.failures, 10))
         self.failures += 1
 
 
@@ -49,7 +58,7 @@ class PeerSync:
 
     Args:
         validators: by protocol, in the order of the requests; each is called with the messages of a response.
-        is_of: whether a message is a certificate of one of some nodes, or not a certificate.
+        node_of: returns the node that a certificate names; None if a message is no certificate.
         introduced: called with the id of each peer that has answered on the first protocol.
     """
 
@@ -59,17 +68,19 @@ class PeerSync:
         transport: Transport,
         telemetry: Telemetry,
         validators: Mapping[str, Validator],
-        is_of: Callable[[bytes, Collection[NodeId]], bool],
+        node_of: Callable[[bytes], NodeId | None],
         introduced: Callable[[str], None],
     ) -> None:
         self._introduced = introduced
-        self._is_of = is_of
+        self._node_of = node_of
         self._transport = transport
         self._telemetry = telemetry
         self._validators = dict(validators)
         self._first = next(iter(self._validators))
         self._requests: dict[str, dict[str, _Request]] = {}
         self._wanted: dict[str, dict[NodeId, None]] = {}
+        self._named: dict[str, _Request] = {}
+        self._missing: list[set[NodeId]] = []
         self._busy: set[str] = set()
 
     def add(self, protocol: str, validator: Validator) -> None:
@@ -96,11 +107,13 @@ class PeerSync:
         """Stop asking for the certificate of a node, which has arrived."""
         for wanted in self._wanted.values():
             wanted.pop(node, None)
+        for missing in self._missing:
+            missing.discard(node)
 
     async def fetch_certificates(self, peer_id: str, nodes: Sequence[NodeId]) -> None:
         """Request the certificates of at most ``MAX_WANTED`` nodes from a peer now, and validate them."""
         try:
-            await self._fetch(peer_id, self._first, nodes)
+            await self._fetch_named(peer_id, nodes)
         except (TransportError, RemoteProtocolError) as error:
             self._telemetry.events.write("introduction_failed", peer_id=peer_id, detail=str(error))
 
@@ -111,9 +124,16 @@ class PeerSync:
                 present = {peer.peer_id for peer in self._transport.peers()}
                 self._note_changes(present)
                 for peer_id in sorted(present - self._busy):
-                    nursery.start_soon(self._ask_alone, peer_id, tuple(self._wanted.pop(peer_id, ())))
+                    nursery.start_soon(self._ask_alone, peer_id, self._take_wanted(peer_id))
                 self._wanted = {each: wanted for each, wanted in self._wanted.items() if each in present}
                 await trio.sleep(_LOOK_SECONDS)
+
+    def _take_wanted(self, peer_id: str) -> tuple[NodeId, ...]:
+        """Return the nodes whose certificates a peer is asked for now; none while it is asked for none."""
+        named = self._named.get(peer_id)
+        if named is not None and trio.current_time() < named.due_seconds:
+            return ()
+        return tuple(self._wanted.pop(peer_id, ()))
 
     async def _ask_alone(self, peer_id: str, wanted: Sequence[NodeId]) -> None:
         """Ask a peer, at most once at a time."""
@@ -128,6 +148,7 @@ class PeerSync:
             requests = self._requests.pop(peer_id)
             if requests[self._first].answered:
                 self._telemetry.events.write("peer_lost", peer_id=peer_id)
+        self._named = {peer_id: named for peer_id, named in self._named.items() if peer_id in present}
         self._telemetry.metrics.peers(len(present))
 
     async def _ask(self, peer_id: str, wanted: Sequence[NodeId]) -> None:
@@ -142,7 +163,10 @@ class PeerSync:
             if trio.current_time() < request.due_seconds and not must_ask:
                 return
             try:
-                await self._fetch(peer_id, protocol, wanted if request.answered else ())
+                if wanted and request.answered:
+                    await self._fetch_named(peer_id, wanted)
+                else:
+                    await self._fetch(peer_id, protocol)
             except (TransportError, RemoteProtocolError) as error:
                 request.postpone()
                 self._telemetry.events.write("introduction_failed", peer_id=peer_id, detail=str(error))
@@ -152,23 +176,52 @@ class PeerSync:
                 self._introduced(peer_id)
             request.answered = True
 
-    async def _fetch(self, peer_id: str, protocol: str, wanted: Sequence[NodeId]) -> None:
+    async def _fetch_named(self, peer_id: str, wanted: Sequence[NodeId]) -> None:
+        """Request the certificates of some nodes.
+
+        If none of them has come by the end, from whomever, or if the answer holds others, the next such
+        request to this peer is made after a growing pause.
+
+        Raises:
+            TransportError: see ``_fetch``.
+            RemoteProtocolError: see ``_fetch``.
+        """
+        named = self._named.setdefault(peer_id, _Request())
+        named.postpone(_LONGEST_NAMED_PAUSE_SECONDS)
+        missing = set(wanted)
+        self._missing.append(missing)
+        try:
+            are_all_wanted = await self._fetch(peer_id, self._first, wanted)
+        finally:
+            self._missing = [each for each in self._missing if each is not missing]
+        if are_all_wanted and len(missing) < len(wanted):
+            self._named.pop(peer_id, None)
+
+    async def _fetch(self, peer_id: str, protocol: str, wanted: Sequence[NodeId] = ()) -> bool:
         """Request a peer's messages and validate them, up to the first REJECT.
 
         Certificates of nodes other than the requested ones are dropped without validation.
+
+        Returns:
+            Whether none were dropped for that.
 
         Raises:
             TransportError: it does not answer, or a message is a REJECT.
             RemoteProtocolError: its answer is malformed.
         """
-        asked = to_request(wanted) if wanted else b""
-        answer = await self._transport.request(peer_id, protocol, asked, max_response_bytes=MAX_ANSWER_BYTES)
+        answer = await self._transport.request(
+            peer_id, protocol, to_request(wanted) if wanted else b"", max_response_bytes=MAX_ANSWER_BYTES
+        )
+        validated: Counter[NodeId] = Counter()
         for message in parse_response(answer):
-            if wanted and not self._is_of(message, wanted):
-                continue
+            await trio.lowlevel.checkpoint()  # validating a full answer takes a second or more
+            if wanted and (node := self._node_of(message)) is not None:
+                validated[node] += 1
+                if node not in wanted or validated[node] > MAX_OF_NODE:
+                    continue
             if self._validators[protocol](message, peer_id) is Verdict.REJECT:
                 raise TransportError("it forwards a message that every node refuses")
-            await trio.lowlevel.checkpoint()  # validating a full answer takes a second or more
+        return all(node in wanted for node in validated)
 
 
 def bounded_response(messages: tuple[bytes, ...]) -> bytes:

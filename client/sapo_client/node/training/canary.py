@@ -261,10 +261,7 @@ class Canary:
             shadow=round(gap.shadow.reward, 4),
             rewards=answers.checked,
             shadow_rewards=gap.shadow.checked if gap.compared else [],
-            without_others=None if watch.last is None else watch.last.without_others,
-            gained=round(watch.gained, 4) if gap.compared or watch.gained_variance else None,
-            gain=None if watch.last is None else round(watch.last.gain, 4),
-            gain_error=None if watch.last is None else round(watch.last.gain_error, 4),
+            since=watch.shadow_step,
             lost=watch.lost,
             won=watch.won,
             planted=gap.planted.answers,
@@ -301,7 +298,7 @@ class Canary:
         if watch.has_won or watch.is_undecided or not has_others:
             await self._parts.learner.keep_good()
             self._reset_comparison()
-            watch = watch.kept()
+            watch = watch.kept(self._parts.learner.step)
         return watch.passed()
 
     async def _roll_back(self, watch: CanaryState, answers: _Answers, gap: _Gap) -> CanaryState:
@@ -327,7 +324,7 @@ class Canary:
             dropped=sum(self._parts.pool.take(content_id) for content_id in waiting),
         )
         self._reset_comparison()
-        after = watch.rolled_back(gap.shadow.reward).quarantining(planters)
+        after = watch.rolled_back(self._parts.learner.step, gap.shadow.reward).quarantining(planters)
         return after.set_back() if watch.has_lost else after
 
     def _reset_comparison(self) -> None:

@@ -36,26 +36,28 @@ MAX_QUARANTINED: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class HeldOutResult:
-    """Results of the last check, and what others' text has brought since the first one.
+    """Results of the last check, beside those of the first one and of the shadow.
 
     Attributes:
         step: the policy's step.
-        items: items that were checked, of the policy and, if it answered, of its shadow.
+        items: items of which the policy's answers were checked.
         reward: mean reward of the policy, 0..1.
-        without_others: estimate of the reward without others' text: that of the shadow, less the gain of
-            earlier comparisons. None if nothing was ever compared.
-        gain: sum over all comparisons of the policy's lead in its last ``LEAD_CHECKS`` checks: the share of
-            items that only the policy got right, less the share that only the shadow did. A comparison whose
-            policy was rolled back brought nothing.
-        gain_error: standard error of ``gain``.
+        first_reward: that of the first check.
+        shadow: mean reward of the shadow; None if there was nothing to compare.
+        shadow_step: step at which policy and shadow were last equal.
+        lead: of the items of the last ``LEAD_CHECKS`` checks since then, the share that only the policy got
+            right, less the share that only the shadow did; 0 without a comparison.
+        lead_error: standard error of ``lead``.
     """
 
     step: int
     items: int
     reward: float
-    without_others: float | None
-    gain: float
-    gain_error: float
+    first_reward: float
+    shadow: float | None
+    shadow_step: int
+    lead: float
+    lead_error: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +74,7 @@ class CanaryState:
         setbacks: how often others' text did harm without a known author, since it last helped.
         waits: checks until more of it is used.
         quarantined: accounts of which nothing is trained, the oldest first.
-        gained: gain of earlier comparisons; see ``HeldOutResult``.
-        gained_variance: the variance of ``gained``.
+        shadow_step: step at which policy and shadow were last equal.
         last: results of the last check; None before the first one.
     """
 
@@ -86,8 +87,7 @@ class CanaryState:
     waits: int = 0
     quarantined: tuple[Account, ...] = ()
     latest: tuple[tuple[int, int, int], ...] = ()
-    gained: float = 0.0
-    gained_variance: float = 0.0
+    shadow_step: int = 0
     last: HeldOutResult | None = None
 
     def checked(self, lost: int, won: int, compared: int) -> CanaryState:
@@ -101,49 +101,34 @@ class CanaryState:
             latest=(*self.latest, (lost, won, compared))[-LEAD_CHECKS:],
         )
 
-    def kept(self) -> CanaryState:
-        """Return the state after the policy became the shadow."""
-        gained, variance = self._gain()
-        return replace(self._equal(), gained=gained, gained_variance=variance)
+    def kept(self, step: int) -> CanaryState:
+        """Return the state after the policy of this step became the shadow."""
+        return self._equal(step)
 
-    def rolled_back(self, shadow: float) -> CanaryState:
+    def rolled_back(self, step: int, shadow: float) -> CanaryState:
         """Return the state after the shadow, of this reward in the last check, became the policy."""
-        last, error = self.last, math.sqrt(self.gained_variance)
-        if last is not None:
-            last = replace(last, reward=shadow, gain=self.gained, gain_error=error)
-        return replace(self._equal(), last=last)
+        last = None if self.last is None else replace(self.last, reward=shadow, lead=0.0, lead_error=0.0)
+        return replace(self._equal(step), last=last)
 
-    def _equal(self) -> CanaryState:
+    def _equal(self, step: int) -> CanaryState:
         """Return the state after both became equal; if others' text helped, setbacks are reset."""
         setbacks = 0 if self.has_won else self.setbacks
-        return replace(self, comparisons=0, lost=0, won=0, latest=(), setbacks=setbacks)
-
-    def _gain(self) -> tuple[float, float]:
-        """Return the gain so far and its variance, the present comparison included.
-
-        Half an item is added to each of the four outcomes of a pair, so that few items without a difference
-        are not taken for certainty (Agresti and Min 2005).
-        """
-        lost, won, compared = (sum(column) for column in zip((0, 0, 0), *self.latest, strict=True))
-        if not compared:
-            return self.gained, self.gained_variance
-        lead, items = (won - lost) / compared, compared + 2
-        variance = ((won + lost + 1) / items - ((won - lost) / items) ** 2) / items
-        return self.gained + lead, self.gained_variance + variance
+        return replace(self, comparisons=0, lost=0, won=0, latest=(), setbacks=setbacks, shadow_step=step)
 
     def measured(self, step: int, items: int, reward: float, shadow: float | None) -> CanaryState:
         """Return the state with the results of a check; unchanged if no item was checked."""
         if not items:
             return self
-        gain, variance = self._gain()
-        without = (reward if shadow is None else shadow) - self.gained if variance else None
+        lead, error = _lead(self.latest)
         last = HeldOutResult(
             step=step,
             items=items,
             reward=reward,
-            without_others=None if without is None else max(0.0, without),
-            gain=gain,
-            gain_error=math.sqrt(variance),
+            first_reward=reward if self.last is None else self.last.first_reward,
+            shadow=shadow,
+            shadow_step=self.shadow_step,
+            lead=lead,
+            lead_error=error,
         )
         return replace(self, last=last)
 
@@ -213,6 +198,20 @@ class CanaryFile:
         writing.write_text(json.dumps(plain) + "\n", encoding="utf-8")
         writing.replace(self._path)
         self._fresh = False
+
+
+def _lead(latest: Iterable[tuple[int, int, int]]) -> tuple[float, float]:
+    """Return the lead in some checks and its standard error.
+
+    Half an item is added to each of the four outcomes of a pair, so that few items without a difference are
+    not taken for certainty (Agresti and Min 2005).
+    """
+    lost, won, compared = (sum(column) for column in zip((0, 0, 0), *latest, strict=True))
+    if not compared:
+        return 0.0, 0.0
+    items = compared + 2
+    variance = ((won + lost + 1) / items - ((won - lost) / items) ** 2) / items
+    return (won - lost) / compared, math.sqrt(variance)
 
 
 def evidence(more: int, less: int) -> float:

@@ -9,7 +9,8 @@ Differences from the stock service: messages are validated inline in the reader 
 starts a task for each, without bound), each once and with three outcomes; reading is metered and pauses for
 a peer that floods; an accepted message is forwarded and not delivered a second time (stock delivers it
 through a queue of 32, and drops the rest); outbound queues hold 512 messages instead of 32, within a number
-of bytes (`outbound_queue.py`), and what they drop is counted; only the sending task of a peer writes on its
+of bytes (`outbound_queue.py`), what they drop is counted, and they are emptied at a pace at which no honest
+peer takes a relay for a flooder; only the sending task of a peer writes on its
 stream (stock writes replays and answers directly, and large ones interleave); a peer is registered once
 however many connections it opens at the same time, and a peer that comes back before its old connection is
 found dead gets a new stream and keeps its subscriptions (stock keeps the dead stream, and forgets the
@@ -30,6 +31,7 @@ from libp2p.network.stream.net_stream import NetStream
 from libp2p.peer.id import ID
 from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.pubsub import Pubsub
+from libp2p.pubsub.rpc_queue import RpcQueue
 
 from sapo_client.swarm.counters import TransportCounters
 from sapo_client.swarm.discipline import Discipline
@@ -38,9 +40,9 @@ from sapo_client.swarm.limits import TransportLimits
 from sapo_client.swarm.p2p.frames import FrameReader
 from sapo_client.swarm.p2p.mesh import Mesh
 from sapo_client.swarm.p2p.muxer import BoundedYamux
-from sapo_client.swarm.p2p.outbound_queue import OutboundQueue
+from sapo_client.swarm.p2p.outbound_queue import OutboundQueue, PacedQueue
 from sapo_client.swarm.peer_score import Severity
-from sapo_client.swarm.rate_limit import Meter
+from sapo_client.swarm.rate_limit import Meter, SendingPace
 
 _MAX_TOPICS_PER_PEER: Final = 256  # a node joins four to sixteen; an auditor three for each island
 _MAX_TOPIC_CHARACTERS: Final = 128  # ours have about 90
@@ -73,6 +75,7 @@ class GossipService(Pubsub):
         self._counters = counters
         self._limits = limits
         self._meter = Meter(limits)
+        self._pace = SendingPace(limits)
         self._registering: dict[ID, trio.CancelScope] = {}
         self._newest_stream: dict[ID, INetStream] = {}
         self._begun: WeakSet[INetStream] = WeakSet()
@@ -84,6 +87,7 @@ class GossipService(Pubsub):
     def expect(self, quota_per_second: float) -> None:
         """Set each peer's rate limits from the quotas of all accounts on the subscribed topics."""
         self._meter.expect(quota_per_second, trio.current_time())
+        self._pace.expect(quota_per_second, trio.current_time())
 
     # Reading
 
@@ -161,6 +165,11 @@ class GossipService(Pubsub):
         self.router.mesh.get(topic, set()).discard(peer_id)
 
     # Writing
+
+    async def handle_sending_messages(self, peer_id: ID, stream: INetStream, queue: RpcQueue) -> None:
+        """Write what is queued for a peer, no faster than an honest one lets this node bring."""
+        paced = PacedQueue(queue, str(peer_id), self._pace, self._limits.least_rpc_bytes)
+        await super().handle_sending_messages(peer_id, stream, paced)
 
     async def _handle_new_peer(self, peer_id: ID) -> None:
         """Open the outbound stream; a newer connection ends the attempt on an older one."""

@@ -112,7 +112,10 @@ class Mesh(GossipSub):
     # Messages
 
     def forward(self, message: rpc_pb2.Message, came_from: ID | None) -> int:
-        """Queue a message; return how many peers' queues took it. `came_from` is None for our own."""
+        """Queue a message; return how many peers' queues took it. `came_from` is None for our own.
+
+        Our own go first: a node that has much to forward would otherwise not be heard.
+        """
         topic, identity = message.topicIDs[0], message_id(message.topicIDs[0], message.data)
         rpc = self.mcache.to_rpc(message)
         if came_from is not None:
@@ -120,7 +123,7 @@ class Mesh(GossipSub):
         if came_from is not None and len(message.data) >= _MIN_IDONTWANT_BYTES:
             self._announce(identity, topic, came_from)
         receivers = self._receivers(topic, identity, came_from)
-        return sum(self._enqueue(peer, rpc) for peer in receivers)
+        return sum(self._enqueue(peer, rpc, priority=came_from is None) for peer in receivers)
 
     def _receivers(self, topic: str, identity: bytes, came_from: ID | None) -> list[ID]:
         subscribed = self.pubsub.peer_topics.get(topic, set())

@@ -13,7 +13,7 @@ from __future__ import annotations
 import heapq
 import random
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import trio
@@ -24,7 +24,7 @@ from sapo_client.swarm.guard import ContainExceptions
 from sapo_client.swarm.intake import Intake
 from sapo_client.swarm.limits import TransportLimits
 from sapo_client.swarm.peer_score import PeerScores, Severity
-from sapo_client.swarm.rate_limit import Meter
+from sapo_client.swarm.rate_limit import Meter, SendingPace
 from sapo_client.swarm.reachability import Reachability
 from sapo_client.swarm.relays import NOTHING_SHORT, Shortage
 from sapo_client.swarm.router.answers import RouterView
@@ -104,12 +104,12 @@ class MemoryHub:
         """Return the running node with that id."""
         return self._nodes.get(peer_id)
 
-    def carry(self, sender: str, receiver: str, topic: str, data: bytes) -> None:
-        """Send a message over the link, under its conditions."""
+    def carry(self, sender: str, receiver: str, topic: str, data: bytes, wait_seconds: float = 0.0) -> None:
+        """Send a message over the link, under its conditions, after some seconds."""
         if not self.reachable(sender, receiver):
             return
         for delivery in self._link(sender, receiver).draw(self.conditions, sender, topic, data):
-            self._nodes[receiver].post(delivery)
+            self._nodes[receiver].post(replace(delivery, due_seconds=delivery.due_seconds + wait_seconds))
 
     def latency_seconds(self, sender: str, receiver: str) -> float:
         """Return the latency of one request on that link."""
@@ -178,6 +178,7 @@ class MemoryTransport:
         )
         self._intake = Intake(self._limits, self._discipline, self._counters, on_bug)
         self._meter = Meter(self._limits)
+        self._pace = SendingPace(self._limits)
         self._on_bug = on_bug
         self._handlers: dict[str, Handler] = {}
         self._connections: dict[str, _Connection] = {}
@@ -244,6 +245,7 @@ class MemoryTransport:
     def expect(self, quota_per_second: float) -> None:
         """Let each connection bring what follows from the quotas of all accounts that are heard here."""
         self._meter.expect(quota_per_second, trio.current_time())
+        self._pace.expect(quota_per_second, trio.current_time())
 
     def seek(self, found: Iterable[FoundPeer], short: Mapping[int, Shortage] = NOTHING_SHORT) -> None:
         """Do nothing: nobody dials here."""
@@ -364,8 +366,18 @@ class MemoryTransport:
     def _forward(self, topic: str, data: bytes, *, came_from: str) -> int:
         receivers = [peer_id for peer_id in sorted(self._connections) if peer_id != came_from]
         for peer_id in receivers:
-            self._hub.carry(self.peer_id, peer_id, topic, data)
+            self._send(peer_id, topic, data)
         return sum(self._hub.reachable(self.peer_id, peer_id) for peer_id in receivers)
+
+    def _send(self, peer_id: str, topic: str, data: bytes) -> None:
+        """Send a message at the peer's pace; drop it if as many wait as an outbound queue holds."""
+        now_seconds = trio.current_time()
+        wait_seconds = self._pace.seconds_until(peer_id, 1, len(data), now_seconds)
+        if wait_seconds > self._pace.seconds_for(self._limits.outbound_queue):
+            self._counters.dropped_before_sending += 1
+            return
+        self._pace.spend(peer_id, 1, len(data), now_seconds)
+        self._hub.carry(self.peer_id, peer_id, topic, data, wait_seconds)
 
     def _drop_peer(self, peer_id: str) -> None:
         if peer_id not in self._connections:

@@ -19,7 +19,7 @@ from sapo_client.node.auditing.chain import NoChain
 from sapo_client.node.gossip.quotas import HeardQuotas
 from sapo_client.node.gossip.ratings import Ratings
 from sapo_client.node.metrics_poller import MetricsPoller
-from sapo_client.swarm.limits import TransportLimits
+from sapo_client.swarm.limits import Rate, TransportLimits
 from sapo_client.swarm.simulated.memory import MemoryHub, MemoryTransport
 from sapo_protocol.identifiers import Account
 from sapo_protocol.manifest import Limits, Manifest
@@ -106,6 +106,7 @@ async def test_an_honest_relay_of_many_accounts_is_cut_only_where_they_are_unkno
     if known:
         introduce(node, CROWD)
     relay = MemoryTransport(node.hub, "relay", on_bug=_raise)
+    relay.expect(OF_ONE * len(CROWD))
     async with watched(node, relay):
         for number in range(10 * 400):
             await relay.publish(rollouts_topic(OPEN.swarm_id) + "/of no interest", b"%d" % number)
@@ -121,7 +122,8 @@ async def test_free_accounts_raise_the_rate_limit_only_to_the_ceiling(
     node, limits, topic = start(OPEN), TransportLimits(), rollouts_topic(OPEN.swarm_id)
     introduce(node, [Identity(number) for number in range(100, 160)])
     rollout = Identity(100).message(OPEN)
-    attacker = MemoryTransport(node.hub, "attacker", on_bug=_raise)
+    unlimited = replace(limits, messages=Rate(1e9, 1e9), bytes=Rate(1e12, 1e12))
+    attacker = MemoryTransport(node.hub, "attacker", on_bug=_raise, limits=unlimited)
     async with watched(node, attacker):
         for _ in range(20_000):
             await attacker.publish(topic, rollout)

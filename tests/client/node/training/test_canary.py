@@ -221,10 +221,14 @@ async def test_own_training_alone_rolls_nothing_back(tmp_path: Path) -> None:
         checks = node.told("canary")
         assert [(each["lost"], each["won"], each["external"]) for each in checks] == [(0, 0, 0)] * 2
         assert node.told("rolled_back") == []
-        assert node.decided == CanaryState(checks=2), "without others' text there is nothing to compare"
+        assert node.decided == CanaryState(checks=2, shadow_step=8), (
+            "without others' text there is nothing to compare"
+        )
         held_out = node.canary.held_out
         assert held_out is not None
-        assert replace(held_out, reward=0.0) == HeldOutResult(8, 32, 0.0, None, gain=0.0, gain_error=0.0)
+        unmeasured = replace(held_out, reward=0.0, first_reward=0.0)
+        assert unmeasured == HeldOutResult(8, 32, 0.0, 0.0, None, shadow_step=4, lead=0.0, lead_error=0.0)
+        assert round(held_out.first_reward, 4) == checks[0]["reward"]
         assert (round(held_out.reward, 4), []) == (checks[1]["reward"], checks[1]["shadow_rewards"])
 
 
@@ -272,11 +276,11 @@ async def test_text_that_helps_makes_the_policy_the_shadow(tmp_path: Path) -> No
         assert len(items) == 32
         assert sum(items) / 32 == pytest.approx(number(check["reward"]), abs=1e-4)
         [difference, among] = [number(check["won"]) + sign * number(check["lost"]) for sign in (-1, 1)]
-        variance = ((among + 1) / 34 - (difference / 34) ** 2) / 34
-        error = math.sqrt(variance)
-        last = HeldOutResult(4, 32, sum(items) / 32, 0.0, gain=lead, gain_error=error)
-        assert node.canary._watch == CanaryState(checks=1, gained=lead, gained_variance=variance, last=last)
-        assert (check["gain"], check["gain_error"]) == (round(lead, 4), round(error, 4))
+        error = math.sqrt(((among + 1) / 34 - (difference / 34) ** 2) / 34)
+        mean = sum(items) / 32
+        last = HeldOutResult(4, 32, mean, mean, 0.0, shadow_step=0, lead=lead, lead_error=error)
+        assert node.canary._watch == CanaryState(checks=1, shadow_step=4, last=last)
+        assert (check["since"], check["step"]) == (0, 4)
         assert (node.canary._window, node.canary._imitated) == ([], set())
 
 
@@ -315,7 +319,7 @@ async def test_planted_text_without_loss_of_reward_is_detected_and_only_its_auth
         assert back["quarantined"] == [OTHER.account.hex()]
         assert back["dropped"] == 0, "what others have waiting stays"
         assert len(node.harness.pool) == 8
-        after = CanaryState(checks=1, quarantined=(OTHER.account,))
+        after = CanaryState(checks=1, quarantined=(OTHER.account,), shadow_step=4)
         assert node.decided == after, "the others' text is used as before"
 
         assert node.canary._others._tallies == {}, "answers of before the rollback are forgotten"
@@ -349,7 +353,7 @@ async def test_policy_and_shadow_are_the_same_again_after_many_checks(tmp_path: 
         node.canary._watch = CanaryState(checks=30, comparisons=MAX_COMPARISONS - 1, lost=5, won=4)
         for _ in range(4):
             await node.round(poisoned=True)
-        assert node.decided == CanaryState(checks=31, gained_variance=1 / 34 / 34)
+        assert node.decided == CanaryState(checks=31, shadow_step=4)
 
 
 async def test_each_check_has_items_of_its_own(tmp_path: Path) -> None:
@@ -402,7 +406,7 @@ def verdicts(policy: Sequence[float], shadow: Sequence[float], seed: int, items:
         if watch.has_lost:
             found.append(check)
         if watch.has_lost or watch.has_won or watch.is_undecided:
-            watch = watch.rolled_back(0.0) if watch.has_lost else watch.kept()
+            watch = watch.rolled_back(0, 0.0) if watch.has_lost else watch.kept(0)
     return found
 
 
@@ -469,33 +473,27 @@ def test_each_setback_lasts_longer_until_others_text_has_helped() -> None:
             watch, waited = watch.passed(), waited + 1
         checks.append(waited)
     assert checks == [2, 3, 5, 9, 17, 33, 65, 65]
-    assert replace(watch, won=64).kept().set_back().waits == 1
+    assert replace(watch, won=64).kept(0).set_back().waits == 1
 
 
-def test_the_gain_adds_up_over_comparisons_and_a_rolled_back_policy_brought_nothing() -> None:
-    def figures(state: CanaryState) -> tuple[float, ...]:
+def test_a_lead_is_of_the_last_checks_and_ends_with_the_comparison() -> None:
+    def figures(state: CanaryState) -> tuple[float | None, ...]:
         last = state.last
         assert last is not None
-        assert last.without_others is not None
-        rewards = last.reward, round(last.without_others, 6)
-        return last.step, last.items, *rewards, round(last.gain, 6), round(last.gain_error, 4)
+        rewards = last.first_reward, last.reward, last.shadow
+        return last.step, last.shadow_step, *rewards, round(last.lead, 4), round(last.lead_error, 4)
 
     first = CanaryState().checked(lost=2, won=12, compared=50).measured(10, 50, reward=0.6, shadow=0.4)
-    assert figures(first) == (10, 50, 0.6, 0.4, 0.2, 0.0695)
-    second = first.kept().checked(lost=5, won=5, compared=50).measured(20, 50, reward=0.6, shadow=0.6)
-    assert figures(second) == (20, 50, 0.6, 0.4, 0.2, 0.0944)
-    fallen = second.kept().checked(lost=40, won=0, compared=50).measured(30, 50, reward=0.1, shadow=0.9)
-    assert figures(fallen) == (30, 50, 0.1, 0.7, -0.6, 0.1126)
-    fell = (
-        fallen.checked(lost=0, won=1, compared=50).checked(0, 1, 50).measured(50, 50, reward=0.6, shadow=0.6)
-    )
-    assert figures(fell)[4] == round(0.2 + (2 - 40) / 150, 6)
-    assert figures(fell.checked(0, 1, 50).measured(60, 50, reward=0.6, shadow=0.6))[4] == 0.22, (
-        "of the last three"
-    )
-    back = fallen.rolled_back(shadow=0.9)
-    assert figures(back) == (30, 50, 0.9, 0.7, 0.2, 0.0944)
-    assert back.measured(40, 0, reward=0.0, shadow=None) == back, "no item was checked"
+    assert figures(first) == (10, 0, 0.6, 0.6, 0.4, 0.2, 0.0695)
+    risen = first.checked(0, 14, 50).checked(0, 15, 50)
+    assert figures(risen.measured(30, 50, 0.7, 0.4)) == (30, 0, 0.6, 0.7, 0.4, round(39 / 150, 4), 0.0384)
+    assert figures(risen.checked(0, 16, 50).measured(40, 50, 0.7, 0.4))[-2] == 0.3, "of the last three"
+    kept = risen.kept(30).checked(5, 5, 50).measured(40, 50, 0.7, 0.7)
+    assert figures(kept) == (40, 30, 0.6, 0.7, 0.7, 0.0, 0.0638)
+    back = kept.checked(40, 0, 50).measured(50, 50, 0.1, 0.9).rolled_back(50, shadow=0.9)
+    assert figures(back) == (50, 30, 0.6, 0.9, 0.9, 0.0, 0.0)
+    assert figures(back.measured(60, 50, 0.8, None)) == (60, 50, 0.6, 0.8, None, 0.0, 0.0)
+    assert back.measured(60, 0, 0.0, None) == back, "no item was checked"
 
 
 def test_a_quarantine_ends_with_the_checks_that_pass() -> None:
@@ -513,8 +511,8 @@ def test_a_torn_or_foreign_file_is_ignored(tmp_path: Path) -> None:
     path = tmp_path / "canary.json"
     file = CanaryFile(path)
     assert file.read() is None
-    last = HeldOutResult(step=9, items=64, reward=0.5, without_others=None, gain=0.1, gain_error=0.02)
-    watch = CanaryState(3, 5, 2, 4, 6, 1, 7, (EVIL.account, OWN.account), ((1, 2, 64),), 0.5, 0.25, last)
+    last = HeldOutResult(9, 64, 0.5, 0.25, None, shadow_step=3, lead=0.1, lead_error=0.02)
+    watch = CanaryState(3, 5, 2, 4, 6, 1, 7, (EVIL.account, OWN.account), ((1, 2, 64),), 90, last)
     file.write(watch)
     assert file.read() == watch
     assert CanaryFile(path, fresh=True).read() is None
