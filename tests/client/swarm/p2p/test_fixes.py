@@ -1,7 +1,7 @@
 """Each fix compared with the unchanged library, which has the fault.
 
-The first half of each test asserts that the fault exists in py-libp2p 0.8.1. When that assertion fails, upstream
-has fixed the fault, and our own fix can be removed.
+The first half of each test asserts that the fault exists in py-libp2p 0.8.1. When that assertion fails,
+upstream has fixed the fault, and our own fix can be removed.
 """
 
 from __future__ import annotations
