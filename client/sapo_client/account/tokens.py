@@ -10,7 +10,7 @@ from sapo_client.errors import ExitCode, SapoError
 _DIGITS: Final = 18
 """Decimals of the token, the usual number."""
 
-_MOST: Final = 2**96
+_MAX: Final = 2**96
 """Upper bound of the vault's counters, exclusive."""
 
 
@@ -21,7 +21,7 @@ def parse_tokens(text: str) -> int:
         SapoError: the text is not such an amount, or has too many decimals.
     """
     units = _units(text)
-    if not 0 < units < _MOST:
+    if not 0 < units < _MAX:
         raise SapoError(
             f"{text!r} is not an amount of tokens",
             hint=f"write it like 100 or 2.5, with at most {_DIGITS} decimals",
@@ -36,7 +36,7 @@ def _units(text: str) -> int:
         context.traps[Inexact] = True
         try:
             amount = Decimal(text).scaleb(_DIGITS)
-            return int(amount.to_integral_exact()) if amount < _MOST else 0
+            return int(amount.to_integral_exact()) if amount < _MAX else 0
         except ArithmeticError:
             return 0
 

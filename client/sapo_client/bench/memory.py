@@ -29,7 +29,7 @@ Validate = Callable[[bytes], object]
 """Validates one message; raises RemoteProtocolError if it is invalid."""
 
 _COMPLETION: Final = 8192
-_MOST: Final = MAX_ENVELOPE_BYTES - 5
+_MAX: Final = MAX_ENVELOPE_BYTES - 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,14 +109,14 @@ def _rollouts(swarm: BenchSwarm, author: BenchAuthor) -> dict[str, bytes]:
         "largest rollout": largest,
         "largest rollout, forged": _forged(largest),
         "too large a group": too_large,
-        "numbers": _array(_MOST) + bytes(_MOST),
-        "empty maps": _array(_MOST) + b"\xa0" * _MOST,
-        "empty arrays": _array(_MOST) + b"\x80" * _MOST,
-        "empty strings": _array(_MOST) + b"\x40" * _MOST,
+        "numbers": _array(_MAX) + bytes(_MAX),
+        "empty maps": _array(_MAX) + b"\xa0" * _MAX,
+        "empty arrays": _array(_MAX) + b"\x80" * _MAX,
+        "empty strings": _array(_MAX) + b"\x40" * _MAX,
         "nested arrays": _array(64) + (_array(2000) + b"\x80" * 2000) * 64,
-        "one-pair maps": _array(_MOST // 3) + b"\xa1\x00\x00" * (_MOST // 3),
-        "promised bytes": b"\x5b" + b"\xff" * 8 + bytes(_MOST),
-        "deep nesting": b"\x81" * _MOST,
+        "one-pair maps": _array(_MAX // 3) + b"\xa1\x00\x00" * (_MAX // 3),
+        "promised bytes": b"\x5b" + b"\xff" * 8 + bytes(_MAX),
+        "deep nesting": b"\x81" * _MAX,
     }
 
 

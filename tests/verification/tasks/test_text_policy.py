@@ -14,7 +14,7 @@ from sapo_verification.tasks.answers import extract
 from sapo_verification.tasks.generators import Underivable, derive, solution
 from sapo_verification.tasks.text_policy import (
     HIDDEN,
-    LOOP_LEAST_WINDOWS,
+    LOOP_MIN_WINDOWS,
     TextFault,
     fault_of,
     group_fault,
@@ -144,4 +144,4 @@ def test_hostile_text_of_full_size_costs_steps_in_proportion() -> None:
     for text in ("a " * 2048, "<answer>" * 500, "あ" * 1300, "a" * 4096, "\t" * 4096, "0 a " * 1024):
         assert fault_of(TAG, text.encode()) in {*TextFault, None}
         assert len(list(prose_windows(words_of(text), 8))) <= 4096
-    assert LOOP_LEAST_WINDOWS > 8
+    assert LOOP_MIN_WINDOWS > 8

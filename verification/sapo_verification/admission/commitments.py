@@ -19,7 +19,7 @@ from sapo_verification.store import Source, StoreSchema, open_database
 KEPT_EPOCHS: Final = 2
 """An epoch is tallied before the next one has ended."""
 
-_MOST: Final = 2
+_MAX: Final = 2
 """Commitments kept of an account and epoch: the second one proves that neither is valid."""
 
 _SCHEMA = StoreSchema(
@@ -74,7 +74,7 @@ class CommitmentStore:
         self._terms.require_slot(epoch, commitment.slots[-1])
         if not envelope.is_signed_by(commitment.node):
             raise RemoteProtocolError(Rule.NODE_SIGNED, "not signed by the node that it names")
-        if len(known) >= _MOST:
+        if len(known) >= _MAX:
             raise RemoteProtocolError(Rule.COMMITMENT_ROOM, "two of its account and epoch are known")
         row = (epoch, account, envelope.content_id, data)
         self._connection.execute("INSERT INTO commitment VALUES (?, ?, ?, ?)", row)

@@ -42,7 +42,7 @@ LOOP_SHARE: Final = 0.5
 """Above it most of the text occurs more than twice: it is a loop. Honest reasoning that quotes its
 question and its result stays below it, and data (digits alone) does not count."""
 
-LOOP_LEAST_WINDOWS: Final = 32
+LOOP_MIN_WINDOWS: Final = 32
 """A loop of fewer than forty words does no harm."""
 
 
@@ -120,4 +120,4 @@ def _is_loop(text: str) -> bool:
     words = words_of(text)
     windows = [tuple(words[at : at + LOOP_WORDS]) for at in prose_windows(words, LOOP_WORDS)]
     repeated = len(windows) - len(set(windows))
-    return len(windows) >= LOOP_LEAST_WINDOWS and repeated > LOOP_SHARE * len(windows)
+    return len(windows) >= LOOP_MIN_WINDOWS and repeated > LOOP_SHARE * len(windows)

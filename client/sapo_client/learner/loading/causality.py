@@ -22,8 +22,8 @@ at values where there are none."""
 
 _TOKENS: Final = 8
 
-_MOST: Final = {torch.float32: 1e-3}
-_MOST_16_BIT: Final = 5e-2
+_MAX: Final = {torch.float32: 1e-3}
+_MAX_16_BIT: Final = 5e-2
 """Change of the earlier logits, relative to that of the later ones. Rounding makes 1e-7 in float32 and up to
 1e-2 in 16 bits; an untrained BERT of two layers changes by 5e-3 (float32), a trained one by far more."""
 
@@ -106,5 +106,5 @@ def is_causal(model: Any) -> bool:
     other = torch.cat([one[:half], (one[half:] + max(1, count // 2)) % count])
     logits = [model(input_ids=ids[None], use_cache=False).logits[0].float() for ids in (one, other)]
     changes = (logits[0] - logits[1]).abs()
-    most = _MOST.get(table.weight.dtype, _MOST_16_BIT)
+    most = _MAX.get(table.weight.dtype, _MAX_16_BIT)
     return not bool(changes[:half].max() > most * changes[half:].max())  # NaN is no sign of an encoder
