@@ -95,7 +95,7 @@ def assert_told(done: subprocess.CompletedProcess[str], code: int, *words: str) 
     ],
 )
 def test_a_malformed_listen_address(address: str) -> None:
-    with pytest.raises(SapoError, match=re.escape(f"--listen {address} is not")) as caught:
+    with pytest.raises(SapoError, match=re.escape(f"swarm.listen: '{address}' is not")) as caught:
         require_addresses(Config(swarm=SwarmConfig(listen=(address,))))
     assert (caught.value.exit_code, "/ip4/0.0.0.0/tcp/4001" in caught.value.hint) == (3, True)
 
@@ -104,7 +104,7 @@ def test_a_malformed_listen_address(address: str) -> None:
     "address", ["127.0.0.1:4001", "/ip4/127.0.0.1/tcp/4001", "/ip4/127.0.0.1/tcp/4001/p2p/nobody", ""]
 )
 def test_a_malformed_bootstrap_address(address: str) -> None:
-    with pytest.raises(SapoError, match=re.escape(f"--bootstrap {address} is not")) as caught:
+    with pytest.raises(SapoError, match=re.escape(f"swarm.bootstrap: '{address}' is not")) as caught:
         require_addresses(Config(swarm=SwarmConfig(bootstrap=(address,))))
     assert (caught.value.exit_code, "/p2p/" in caught.value.hint) == (3, True)
 
@@ -128,9 +128,9 @@ def test_a_model_that_cannot_be_downloaded_is_reported_once(sapo: Run) -> None:
 
 
 def test_malformed_addresses_through_the_entry_point(join: Join) -> None:
-    assert_told(join("--listen", "127.0.0.1:4001"), 3, "--listen 127.0.0.1:4001 is not")
+    assert_told(join("--listen", "127.0.0.1:4001"), 3, "swarm.listen: '127.0.0.1:4001' is not")
     assert_told(
-        join("--bootstrap", "/ip4/127.0.0.1/tcp/4001"), 3, "--bootstrap /ip4/127.0.0.1/tcp/4001 is not"
+        join("--bootstrap", "/ip4/127.0.0.1/tcp/4001"), 3, "swarm.bootstrap: '/ip4/127.0.0.1/tcp/4001' is not"
     )
 
 

@@ -221,7 +221,9 @@ def test_axe_finds_nothing_serious(chrome: Chrome, link: str, width: int, dark: 
             assert (section, wide <= width) == (section, True)  # nothing sticks out on a phone
 
 
-def test_a_node_that_trains_alone_shares_nothing(chrome: Chrome, link: str) -> None:
+def test_the_tiles_show_held_out_results_and_that_a_node_alone_shares_nothing(
+    chrome: Chrome, link: str
+) -> None:
     """The section of a real node's status, as one that trains alone has it."""
     with window(chrome):
         chrome.get(link)
@@ -232,17 +234,26 @@ def test_a_node_that_trains_alone_shares_nothing(chrome: Chrome, link: str) -> N
             (async () => {
             const { Overview } = await import(new URL("panels.js", location).href);
             const shown = new Overview("self"), status = await (await fetch("api/self/status")).json();
-            shown.status({ ...status, alone: true, shared: 24, peers: 0 });
+            const words = (element) => [...element.children].map((each) => each.textContent.trim());
+            const tiles = () => [...shown.element.querySelectorAll(".tile")].map(words);
+            const copy = { step: 90, reward: 0.42, lead: 0.19, lead_error: 0.03 };
+            const check = { step: 120, items: 64, reward: 0.61, reward_first: 0.3, own_alone: copy };
+            shown.status({ ...status, held_out: check });
+            const heldOut = tiles()[1];
+            const held_out = { ...check, own_alone: null };
+            shown.status({ ...status, alone: true, shared: 24, peers: 0, held_out });
             const made = { event: "published", at: 0, family: "binary_matrix", peers: 0 };
             shown.decisions({ decisions: [made], left_out: 0 });
-            const tiles = [...shown.element.querySelectorAll(".tile")].slice(3, 6);
-            const words = (element) => [...element.children].map((each) => each.textContent.trim());
-            done([...tiles.map(words), words(shown.feed.firstChild).slice(1)]);
+            const [, alone, , , ...rest] = tiles();
+            done([heldOut, alone, ...rest.slice(0, 3), words(shown.feed.firstChild).slice(1)]);
             })();
             """
         )
         assert complaints(chrome) == []
+    first = "0.30 in the first check"
     assert found == [
+        ["Held-out reward", "0.61", f"{first}; +0.19 ± 0.06 over own answers alone"],
+        ["Held-out reward", "0.61", first],
         ["Peers", "–", "this node trains alone"],
         ["Made", "24", "none of them shared"],
         ["Refused", "–", "nothing arrives"],

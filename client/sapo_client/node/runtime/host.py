@@ -32,7 +32,7 @@ def require_addresses(config: Config) -> None:
     for text in config.swarm.bootstrap:
         if parse_address(text) is None:
             raise SapoError(
-                f"{text} (swarm.bootstrap) is not the address of a node",
+                f"swarm.bootstrap: '{text}' is not the address of a node",
                 hint="that node's `sapo join` printed it: /ip4/203.0.113.7/tcp/4001/p2p/12D3Koo...",
                 exit_code=ExitCode.CONFIG,
             )
@@ -40,7 +40,7 @@ def require_addresses(config: Config) -> None:
         address = parse_listen_address(text)
         if address is None:
             raise SapoError(
-                f"{text} (swarm.listen) is not an address to listen on",
+                f"swarm.listen: '{text}' is not an address to listen on",
                 hint="write it as /ip4/0.0.0.0/tcp/4001: the IP address of an interface, and a port;"
                 " in a variable, several are separated by commas",
                 exit_code=ExitCode.CONFIG,
