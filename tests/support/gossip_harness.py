@@ -1,8 +1,9 @@
 """Harness of a node without its learner: gossip, engine and event file on an in-memory network."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Final
 
 from support.swarm import Identity, moment
 from support.verification_harness import score_in_process
@@ -17,6 +18,7 @@ from sapo_client.node.runtime.supervisor import Supervisor
 from sapo_client.node.runtime.telemetry import Telemetry
 from sapo_client.observe.events import Event, EventLog, read_events
 from sapo_client.observe.metrics import NodeMetrics
+from sapo_client.swarm.limits import Rate, TransportLimits
 from sapo_client.swarm.peer_id import peer_id_from_key
 from sapo_client.swarm.simulated.memory import MemoryHub, MemoryTransport
 from sapo_protocol.manifest import Manifest
@@ -30,6 +32,9 @@ from sapo_verification.sampling.engine_terms import Terms
 from sapo_verification.sampling.pool import Pool, PoolLimits
 from sapo_verification.types import AdmittedRollout
 from sapo_verification.verifier import Check
+
+UNPACED: Final = replace(TransportLimits(), messages=Rate(1e9, 1e9), bytes=Rate(1e12, 1e12))
+"""Limits of an attacker, which sends as fast as it can."""
 
 
 @dataclass
@@ -49,6 +54,7 @@ class GossipHarness:
     limits: PoolLimits = field(default_factory=PoolLimits)
     clock: Callable[[], float] | None = None
     host: str = "127.0.0.1"
+    transport_limits: TransportLimits | None = None
     check: Check | None = None
     block_hash_before: BlockHashBefore = NoChain().block_hash_before
     audit_share: float = 1.0
@@ -99,7 +105,13 @@ class GossipHarness:
 
     def open_transport(self) -> MemoryTransport:
         """Return its connection to the in-memory network; another harness may have another one."""
-        return MemoryTransport(self.hub, self.peer_id, on_bug=self.supervisor.note_bug, host=self.host)
+        return MemoryTransport(
+            self.hub,
+            self.peer_id,
+            on_bug=self.supervisor.note_bug,
+            host=self.host,
+            limits=self.transport_limits,
+        )
 
     @property
     def certificates(self) -> CertificateStore:

@@ -20,7 +20,7 @@ from sapo_client.learner.loading.reading import read_model
 from sapo_client.learner.loading.values import require_no_nan
 from sapo_client.learner.losses.plain_head import has_all_logits
 from sapo_client.learner.sizing.kernels import missing_gpu, require_kernels
-from sapo_client.learner.sizing.precision import loading_options
+from sapo_client.learner.sizing.precision import keep_differentiable, loading_options
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -174,6 +174,7 @@ def _load(name: str, device: torch.device, base: BaseName, *, on_host: bool) -> 
     _disable_dropout(model)
     if device.type == "cpu":
         use_fast_linear(model)
+        keep_differentiable(model)
     # quantised weights are placed while loading
     model = model if on_host or base == "nf4" else model.to(device)
     require_numbers(name, model)

@@ -266,9 +266,12 @@ def test_a_live_posting_loses_the_signature_of_an_equivocating_auditor(contracts
     assert live is not None
     assert live.root == root  # a quorum is left
     contracts.prove(equivocation(contracts, root, other, AUDITORS[1]))
-    assert contracts.ledger.live() is None
+    left = contracts.ledger.live()
+    assert left == replace(live, signers=0b0101), "it waits for other signatures"
+    assert refused_as(contracts.finalise) == "QuestionsOpen"
     contracts.bond(AUDITORS[1])
     posted(contracts, root)  # the statement itself was proven nothing against
+    assert contracts.ledger.live() == replace(live, signers=0b0111)
     contracts.finalise()
     assert contracts.ledger.next_epoch() == 4
 

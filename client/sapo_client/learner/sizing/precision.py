@@ -93,6 +93,18 @@ def loading_options(name: BaseName, device: torch.device) -> dict[str, Any]:
     return {"dtype": kind, "quantization_config": quantisation, "device_map": {"": str(device)}}
 
 
+def keep_differentiable(model: torch.nn.Module) -> None:
+    """Keep 4-bit layers from a product that has no derivative.
+
+    On a processor that multiplies bfloat16 bitsandbytes 0.50 lays a layer's weights out anew at the first
+    input without a gradient, for a product of sampling alone: a policy samples and trains in turn, and its
+    next training pass fails.
+    """
+    for module in model.modules():
+        if hasattr(module, "support_avx512bf16_for_cpu"):
+            module.support_avx512bf16_for_cpu = False  # type: ignore[assignment]  # a flag, not a submodule
+
+
 def require_float32_without_adapters(name: BaseName, lora_rank: int) -> BaseName:
     """Return the base of a policy: as set with adapters, float32 without.
 

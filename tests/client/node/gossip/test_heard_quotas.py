@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import trio
-from support.gossip_harness import GossipHarness
+from support.gossip_harness import UNPACED, GossipHarness
 from support.nodes import until
 from support.swarm import EPOCH, Identity, make_chain_manifest, make_manifest
 from trio.testing import MockClock
@@ -19,7 +19,7 @@ from sapo_client.node.auditing.chain import NoChain
 from sapo_client.node.gossip.quotas import HeardQuotas
 from sapo_client.node.gossip.ratings import Ratings
 from sapo_client.node.metrics_poller import MetricsPoller
-from sapo_client.swarm.limits import Rate, TransportLimits
+from sapo_client.swarm.limits import TransportLimits
 from sapo_client.swarm.simulated.memory import MemoryHub, MemoryTransport
 from sapo_protocol.identifiers import Account
 from sapo_protocol.manifest import Limits, Manifest
@@ -122,8 +122,7 @@ async def test_free_accounts_raise_the_rate_limit_only_to_the_ceiling(
     node, limits, topic = start(OPEN), TransportLimits(), rollouts_topic(OPEN.swarm_id)
     introduce(node, [Identity(number) for number in range(100, 160)])
     rollout = Identity(100).message(OPEN)
-    unlimited = replace(limits, messages=Rate(1e9, 1e9), bytes=Rate(1e12, 1e12))
-    attacker = MemoryTransport(node.hub, "attacker", on_bug=_raise, limits=unlimited)
+    attacker = MemoryTransport(node.hub, "attacker", on_bug=_raise, limits=UNPACED)
     async with watched(node, attacker):
         for _ in range(20_000):
             await attacker.publish(topic, rollout)

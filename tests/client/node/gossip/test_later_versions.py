@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import trio
-from support.gossip_harness import GossipHarness
+from support.gossip_harness import UNPACED, GossipHarness
 from support.later import later_kind, later_rollout
 from support.listing_peer import ListingPeer, by_id
 from support.nodes import until
@@ -36,14 +36,16 @@ SWARM = MANIFEST.swarm_id
 ALICE, BOB, CAROL = (Identity(number) for number in range(1, 4))
 ROLLOUTS = rollouts_topic(SWARM)
 
-Start = Callable[[Identity], GossipHarness]
+Start = Callable[..., GossipHarness]
 
 
 @pytest.fixture
 def start(tmp_path: Path) -> Start:
     """Return a function that creates a node of an identity."""
     hub = MemoryHub()
-    return lambda who: GossipHarness(hub, who, MANIFEST, tmp_path / str(who.number))
+    return lambda who, limits=None: GossipHarness(
+        hub, who, MANIFEST, tmp_path / str(who.number), transport_limits=limits
+    )
 
 
 @asynccontextmanager
@@ -120,7 +122,7 @@ async def test_a_hundred_variants_of_one_rollout_count_once_without_penalty(
 async def test_a_flood_is_cut_like_any_other_and_leaves_nothing(
     start: Start, autojump_clock: MockClock
 ) -> None:
-    alice, bob = start(ALICE), start(BOB)
+    alice, bob = start(ALICE, UNPACED), start(BOB)
     limits = TransportLimits()
     async with in_a_row(alice, bob):
         before, known = _stored(bob), len(bob.certificates)

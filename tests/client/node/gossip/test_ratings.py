@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import trio
-from support.gossip_harness import GossipHarness
+from support.gossip_harness import UNPACED, GossipHarness
 from support.nodes import until
 from support.swarm import EPOCH, GENESIS_SECONDS, Identity, make_chain_manifest, make_manifest, moment
 from trio.testing import MockClock
@@ -178,7 +178,7 @@ async def test_the_first_reject_of_a_banned_account_ends_the_connection(
 
 async def test_a_flood_is_reported_with_its_forwarder(tmp_path: Path, autojump_clock: MockClock) -> None:
     alice = GossipHarness(MemoryHub(), ALICE, MANIFEST, tmp_path, clock=lambda: moment(MANIFEST))
-    bob = MemoryTransport(alice.hub, peer_of(BOB), on_bug=_raise)
+    bob = MemoryTransport(alice.hub, peer_of(BOB), on_bug=_raise, limits=UNPACED)
     burst = int(TransportLimits().messages.burst)
     async with trio.open_nursery() as nursery:
         await nursery.start(alice.transport.run)
