@@ -73,6 +73,9 @@ _BEFORE_START_SECONDS: Final = 10.0
 _WINDOW_SECONDS: Final = 300.0
 """Window in which refused messages are counted."""
 
+_UNKNOWN_AT_FIRST: Final = (str(Reason.CERTIFICATE_UNKNOWN), str(Reason.TERMS_UNKNOWN))
+"""Reasons that say what this node does not know yet."""
+
 _ROUNDS: Final = 20
 """Rounds whose median duration counts as normal."""
 
@@ -158,7 +161,7 @@ class HealthWatch:
         self._resumes_epoch: int | None = None
         self._paused = False
         self._joined: float | None = None
-        self._early = 0
+        self._early: Counter[str] = Counter()
         self._connected: float | None = None
         self._unheard = 0
         self._answered: float | None = None
@@ -390,16 +393,17 @@ class HealthWatch:
     def _count_messages(self, now: float) -> tuple[_Messages, _Messages]:
         """Return the counts of messages at the start of the window and now.
 
-        A node that has just joined receives messages before their authors' certificates. This is normal, so
-        these messages are left out, also later while the window includes them.
+        A node that has just joined receives messages before their authors' certificates, and before it has
+        read the ledger's announcements. This is normal, so these messages are left out, also later while the
+        window includes them.
         """
-        telemetry, unknown = self._context.telemetry, str(Reason.CERTIFICATE_UNKNOWN)
+        telemetry = self._context.telemetry
         reasons = Counter({str(reason): count for reason, count in telemetry.refusals.items()})
         self._joined = now if self._joined is None else self._joined
         if now - self._joined <= _WINDOW_SECONDS:
-            self._early = reasons[unknown]
-        reasons[unknown] -= self._early
-        refused = telemetry.messages_refused - self._early
+            self._early = Counter({reason: reasons[reason] for reason in _UNKNOWN_AT_FIRST})
+        reasons.subtract(self._early)
+        refused = telemetry.messages_refused - self._early.total()
         self._messages.append(_Messages(now, telemetry.accepted, refused, reasons))
         while now - self._messages[0].at > _WINDOW_SECONDS and len(self._messages) > 2:
             self._messages.popleft()

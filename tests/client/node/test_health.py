@@ -24,11 +24,13 @@ from trio.testing import MockClock
 
 from sapo_client.config import LAST_CHECKPOINT_SECONDS
 from sapo_client.node.training.canary_state import CanaryFile, CanaryState
-from sapo_client.observe.health import INTERVAL_SECONDS
+from sapo_client.observe.health import INTERVAL_SECONDS, REFUSED_MESSAGES
 from sapo_client.observe.reports import kept_status
 from sapo_client.swarm.peer_id import peer_id_from_key
 from sapo_client.swarm.simulated.memory import MemoryTransport
+from sapo_protocol.errors import RemoteProtocolError
 from sapo_protocol.identifiers import Account
+from sapo_protocol.rules import Rule
 from sapo_protocol.suite import Suite
 from sapo_protocol.topics import rollouts_topic
 from sapo_verification.signing.database import SigningDatabase
@@ -150,6 +152,24 @@ async def test_rollouts_received_before_certificates_never_count(
             told = await trial.until_told("refusal_rate")
             assert "certificate_unknown" in told.text
             others.cancel_scope.cancel()
+        await trial.stop()
+
+
+async def test_messages_received_before_the_announcements_never_count(
+    mock_clock: MockClock, begin: Begin, weekdays: Suite
+) -> None:
+    """As when `make demo` starts: the first node's rollouts arrive while the others still read the chain."""
+    trial = begin(manifest_of(weekdays, epoch_seconds=36_000))
+    async with trio.open_nursery() as nursery:
+        node = await trial.start(nursery)
+        await trial.rounds(1)
+        for _ in range(2 * REFUSED_MESSAGES):
+            refused = RemoteProtocolError(Rule.TERMS_KNOWN, "the announcements were not read yet")
+            node._context.telemetry.message_refused(refused, b"", "peer")
+        for seconds in (INTERVAL_SECONDS, 250):
+            trial.pass_by(seconds)
+            await trial.rounds(1)
+            assert "refusal_rate" not in await trial.codes()
         await trial.stop()
 
 
