@@ -124,7 +124,8 @@ def test_a_model_that_cannot_be_downloaded_is_reported_once(sapo: Run) -> None:
     """The library tries six times, and would print each of them."""
     done = sapo("doctor", "--json", "--model", "nobody/nothing", HF_ENDPOINT="http://127.0.0.1:9")
     checks = {check["name"]: check["state"] for check in json.loads(done.stdout)["checks"]}
-    assert (done.returncode, checks["model"], done.stderr) == (7, "fail", "")
+    asked = "model: asking http://127.0.0.1:9 for the small files of nobody/nothing\n"
+    assert (done.returncode, checks["model"], done.stderr) == (7, "fail", asked)
 
 
 def test_malformed_addresses_through_the_entry_point(join: Join) -> None:
