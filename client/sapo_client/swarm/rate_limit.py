@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from sapo_client.swarm.limits import ConnectionRates, Rate, TransportLimits
+
+MIN_SLEEP_SECONDS: Final = 0.001
+"""Shortest time to wait for tokens; a shorter one may be lost in the rounding of the clock."""
 
 
 class TokenBucket:

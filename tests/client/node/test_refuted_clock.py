@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 import trio
-from support.health_trial import Begin
-from support.ledger import BOB, address
+from support.health_trial import Begin, HealthTrial
+from support.ledger import BOB, ServedChain, address
 from support.nodes import Events, found_now, until
 from support.swarm import Identity
 from trio.testing import MockClock
@@ -22,6 +22,12 @@ EXIT_SECONDS = 14 * EPOCH_SECONDS
 def epochs_of(events: Events) -> list[object]:
     """Return the epochs of events."""
     return [event["epoch"] for event in events]
+
+
+def make_block(chain: ServedChain, trial: HealthTrial) -> None:
+    """Make a block of the true time, from which the trial's clock may differ."""
+    chain.now_seconds = trial.now() - trial.skew
+    chain.send(BOB, address(BOB), b"", value_wei=1)
 
 
 async def test_an_epoch_that_has_not_ended_for_the_chain_is_not_closed(
@@ -40,18 +46,14 @@ async def test_an_epoch_that_has_not_ended_for_the_chain_is_not_closed(
     trial = begin(manifest, ledger={"rpc_urls": (chain.url,), "audit": True})
     home = trial.home
 
-    def make_block() -> None:
-        chain.now_seconds = trial.now() - trial.skew
-        chain.send(BOB, address(BOB), b"", value_wei=1)
-
     trial.skew = 1.5 * EPOCH_SECONDS
     async with trio.open_nursery() as nursery:
         await trial.start(nursery)
         trial.pass_by(20)
-        await trio.to_thread.run_sync(make_block)
+        await trio.to_thread.run_sync(make_block, chain, trial)
         await trial.until_told("clock_off")
         trial.pass_by(30)
-        await trio.to_thread.run_sync(make_block)
+        await trio.to_thread.run_sync(make_block, chain, trial)
         await until(lambda: home.events("bonds"))
         assert epochs_of(home.events("tally")) == []
         assert set(epochs_of(home.events("bonds"))) == {0}
@@ -60,7 +62,7 @@ async def test_an_epoch_that_has_not_ended_for_the_chain_is_not_closed(
         trial.pass_by(300)
         await trial.until_over("clock_jumped")
         trial.pass_by(EPOCH_SECONDS)
-        await trio.to_thread.run_sync(make_block)
+        await trio.to_thread.run_sync(make_block, chain, trial)
         await until(lambda: home.events("tally"))
         assert epochs_of(home.events("tally")) == [0]
         assert set(epochs_of(home.events("bonds"))) == {0, 1}
@@ -80,18 +82,14 @@ async def test_a_lead_of_minutes_that_the_start_allows_closes_no_epoch_of_the_ch
     trial = begin(manifest, ledger={"rpc_urls": (chain.url,), "audit": True})
     home = trial.home
 
-    def make_block() -> None:
-        chain.now_seconds = trial.now() - trial.skew
-        chain.send(BOB, address(BOB), b"", value_wei=1)
-
     trial.pass_by(EPOCH_SECONDS - 200)
     trial.skew = 9 * 60
-    await trio.to_thread.run_sync(make_block)
+    await trio.to_thread.run_sync(make_block, chain, trial)
     async with trio.open_nursery() as nursery:
         await trial.start(nursery, rate=0.1)
         await until(lambda: home.events("step"))
         assert epochs_of(home.events("tally")) == []
-        await trio.to_thread.run_sync(make_block)
+        await trio.to_thread.run_sync(make_block, chain, trial)
         mock_clock.rate = 1.0
         await trial.until_status(lambda status: "clock_off" in [each["code"] for each in status["findings"]])
         assert epochs_of(home.events("tally")) == []

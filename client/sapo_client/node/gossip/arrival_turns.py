@@ -7,15 +7,10 @@ requests that are answered at the same moment would exceed it by a minute.
 
 from __future__ import annotations
 
-from typing import Final
-
 import trio
 
 from sapo_client.swarm.limits import Rate
-from sapo_client.swarm.rate_limit import TokenBucket
-
-MIN_SLEEP_SECONDS: Final = 0.001
-"""A shorter time may be lost in the rounding of the clock."""
+from sapo_client.swarm.rate_limit import MIN_SLEEP_SECONDS, TokenBucket
 
 
 class ArrivalTurns:

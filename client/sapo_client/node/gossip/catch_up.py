@@ -15,12 +15,12 @@ from typing import Final
 
 import trio
 
-from sapo_client.node.gossip.arrival_turns import MIN_SLEEP_SECONDS, ArrivalTurns
+from sapo_client.node.gossip.arrival_turns import ArrivalTurns
 from sapo_client.node.gossip.fetch_plan import PATIENCE_SECONDS, FetchPlan
 from sapo_client.node.runtime.clock import Clock
 from sapo_client.node.runtime.telemetry import Telemetry
 from sapo_client.swarm.limits import Rate, TransportLimits
-from sapo_client.swarm.rate_limit import TokenBucket
+from sapo_client.swarm.rate_limit import MIN_SLEEP_SECONDS, TokenBucket
 from sapo_client.swarm.transport import Transport, TransportError
 from sapo_protocol.constants import CLOCK_SLACK_SECONDS, EPOCH_WINDOW
 from sapo_protocol.envelope import Kind, open_payload, parse_envelope

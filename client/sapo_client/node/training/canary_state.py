@@ -102,18 +102,15 @@ class CanaryState:
         )
 
     def kept(self, step: int) -> CanaryState:
-        """Return the state after the policy of this step became the shadow."""
-        return self._equal(step)
+        """Return the state after policy and shadow became equal at a step, as where the policy became the
+        shadow; if others' text helped, setbacks are reset."""
+        setbacks = 0 if self.has_won else self.setbacks
+        return replace(self, comparisons=0, lost=0, won=0, latest=(), setbacks=setbacks, shadow_step=step)
 
     def rolled_back(self, step: int, shadow: float) -> CanaryState:
         """Return the state after the shadow, of this reward in the last check, became the policy."""
         last = None if self.last is None else replace(self.last, reward=shadow, lead=0.0, lead_error=0.0)
-        return replace(self._equal(step), last=last)
-
-    def _equal(self, step: int) -> CanaryState:
-        """Return the state after both became equal; if others' text helped, setbacks are reset."""
-        setbacks = 0 if self.has_won else self.setbacks
-        return replace(self, comparisons=0, lost=0, won=0, latest=(), setbacks=setbacks, shadow_step=step)
+        return replace(self.kept(step), last=last)
 
     def measured(self, step: int, items: int, reward: float, shadow: float | None) -> CanaryState:
         """Return the state with the results of a check; unchanged if no item was checked."""

@@ -14,10 +14,7 @@ from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.rpc_queue import PriorityQueue, RpcQueue
 
 from sapo_client.swarm.limits import TransportLimits
-from sapo_client.swarm.rate_limit import SendingPace
-
-_MIN_SLEEP_SECONDS: Final = 0.001
-"""A shorter time may be lost in the rounding of the clock."""
+from sapo_client.swarm.rate_limit import MIN_SLEEP_SECONDS, SendingPace
 
 CONTROL_BYTES: Final = 512 * 1024
 """Additional bytes for RPCs without messages, so that the mesh is maintained while messages wait, and for
@@ -88,7 +85,7 @@ class PacedQueue(RpcQueue):
             return None
         messages, size = len(rpc.publish), max(rpc.ByteSize(), self._least_bytes)
         while messages and (seconds := self._seconds_until(messages, size)) > 0:
-            await trio.sleep(max(seconds, _MIN_SLEEP_SECONDS))
+            await trio.sleep(max(seconds, MIN_SLEEP_SECONDS))
         self._pace.spend(self._peer_id, messages, size, trio.current_time())
         return rpc
 
