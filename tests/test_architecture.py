@@ -52,7 +52,7 @@ def _modules(package: str) -> list[str]:
     ]
 
 
-def test_the_packages_are_here() -> None:
+def test_the_packages_exist() -> None:
     assert all(_sources(package) for package in PACKAGES)
 
 
@@ -75,7 +75,7 @@ def test_the_protocol_loads_nothing_heavy() -> None:
     assert _loaded_by(_modules("protocol")) == set()
 
 
-def test_verification_loads_nothing_heavy_but_the_checkers_event_loop() -> None:
+def test_verification_loads_only_trio_of_the_heavy_libraries() -> None:
     """ReasoningGYM belongs to the workers; trio to the pool that talks to them."""
     needs_trio = {
         "sapo_verification.jail.checkers",
@@ -95,7 +95,7 @@ def test_verification_loads_nothing_heavy_but_the_checkers_event_loop() -> None:
 
 
 @pytest.mark.parametrize("built", BUILDERS)
-def test_each_step_of_the_ladder_of_trust_has_one_builder(built: str) -> None:
+def test_each_trusted_type_is_built_by_one_function(built: str) -> None:
     builders = {
         _name(path)
         for package in PACKAGES
@@ -107,7 +107,7 @@ def test_each_step_of_the_ladder_of_trust_has_one_builder(built: str) -> None:
 
 
 @pytest.mark.parametrize("built", BUILDERS)
-def test_no_source_goes_round_a_builder(built: str) -> None:
+def test_no_source_bypasses_the_builder_of_a_trusted_type(built: str) -> None:
     """No renamed import, subclass, copy with changes or bare allocation of a trusted type."""
     for package in PACKAGES:
         for path in _sources(package):
@@ -176,7 +176,7 @@ def test_blocks_that_contain_every_exception_are_listed() -> None:
     assert found == CONTAINED
 
 
-def test_the_border_to_libp2p_is_typed() -> None:
+def test_the_use_of_libp2p_is_typed() -> None:
     """mypy reads the library's own annotations there, and nothing hides what it finds."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     skipped = [name for each in project["tool"]["mypy"]["overrides"] for name in each["module"]]

@@ -48,7 +48,7 @@ def test_what_a_row_names_exists(row: list[str]) -> None:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0])
-def test_a_row_without_a_test_admits_it(row: list[str]) -> None:
+def test_a_row_without_a_test_states_this(row: list[str]) -> None:
     assert row[3] or (row[2] == "none" and "Cannot" in row[4])
 
 
@@ -57,7 +57,7 @@ def test_the_remaining_risk_is_a_sentence() -> None:
         assert row[4].endswith("."), row[0]
 
 
-def test_links_of_the_security_pages_lead_somewhere() -> None:
+def test_links_of_the_security_pages_are_valid() -> None:
     for page in (PAGE, ROOT / "docs/SECURITY.md"):
         for target in re.findall(r"\]\((?!https?:)([^)#]+)\)", page.read_text(encoding="utf-8")):
             assert (page.parent / target).exists(), f"{page.name}: {target}"

@@ -54,8 +54,10 @@ FIGURES: Final = {
         "test_the_root_is_small",
     ),
     "twice": Figure("class names that stand twice", 25, "0", "test_class_names_are_unique"),
-    "circles": Figure("circles of imports", 2, "0", "test_there_is_no_circle"),
-    "wire": Figure("files from the wire to the pool", 22, "18", "test_the_way_to_the_pool_is_short"),
+    "circles": Figure("circles of imports", 2, "0", "test_there_is_no_import_cycle"),
+    "wire": Figure(
+        "files from the wire to the pool", 22, "18", "test_the_path_from_message_to_pool_has_few_calls"
+    ),
     "wirings": Figure("files that build the graph of trusted state", 7, "1", "test_the_graph_is_built_once"),
 }
 

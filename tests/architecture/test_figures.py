@@ -39,11 +39,11 @@ def test_class_names_are_unique() -> None:
     assert names_used_twice() == {}
 
 
-def test_there_is_no_circle() -> None:
+def test_there_is_no_import_cycle() -> None:
     assert circles() == []
 
 
-def test_no_room_imports_one_above_it() -> None:
+def test_no_package_imports_one_above_it() -> None:
     assert upward() == []
 
 
@@ -51,7 +51,7 @@ def test_the_graph_is_built_once() -> None:
     assert sorted(wirings()) == [ENGINE]
 
 
-async def test_the_way_to_the_pool_is_short(tmp_path: Path, autojump_clock: MockClock) -> None:
+async def test_the_path_from_message_to_pool_has_few_calls(tmp_path: Path, autojump_clock: MockClock) -> None:
     files = await files_to_pool(tmp_path)
     assert len(set(files)) == len(files) > len(TRANSPORT)
     assert len(files) <= _limit("wire"), files

@@ -37,7 +37,7 @@ def refusal(
     return caught.value
 
 
-def test_flags_beat_the_environment_which_beats_the_file_which_beats_the_defaults(tmp_path: Path) -> None:
+def test_flags_override_environment_file_and_defaults_in_this_order(tmp_path: Path) -> None:
     file = write(tmp_path, "[learner]\nseed = 1\ncompletions = 2\nlocal_groups = 5\n")
     environment = {"SAPO_LEARNER__SEED": "10", "SAPO_LEARNER__COMPLETIONS": "12"}
     resolved = resolve({"learner.seed": 100, "learner.model": None}, file=file, environment=environment)
@@ -70,7 +70,7 @@ def test_flags_beat_the_environment_which_beats_the_file_which_beats_the_default
         (8, 0, False, True),
     ],
 )
-def test_more_external_groups_than_own_need_a_setting(
+def test_more_external_than_own_groups_need_a_setting(
     own: int, external: int | None, insists: bool, allowed: bool
 ) -> None:
     flags = {
@@ -137,7 +137,7 @@ def test_an_unknown_variable_is_refused_unless_it_may_belong_to_another_program(
     assert resolve(environment={"SAPO_HOME": "/x", "SAPO_CONFIG": "/y"}).config == Config()
 
 
-def test_a_variable_that_is_ignored_is_found_if_it_resembles_one_that_is_read() -> None:
+def test_an_unknown_variable_that_resembles_a_known_one_is_reported() -> None:
     misspelt = {
         "SAPO_LEARNER_TEMPERATURE": "SAPO_LEARNER__TEMPERATURE",
         "SAPO_MODEL": "SAPO_LEARNER__MODEL",

@@ -55,7 +55,7 @@ def refusal(function: Callable[P, object], *arguments: P.args, **named: P.kwargs
     return caught.value
 
 
-def test_an_encrypted_identity_opens_to_itself(sealed: keystore.Identity, tmp_path: Path) -> None:
+def test_an_encrypted_identity_is_loaded_unchanged(sealed: keystore.Identity, tmp_path: Path) -> None:
     assert keystore.load(sealed.path, source(tmp_path)) == sealed
     assert bytes(SigningKey(sealed.node_seed).verify_key) == sealed.node_id
     assert stat.S_IMODE(sealed.path.stat().st_mode) == 0o600
@@ -89,7 +89,7 @@ def test_an_unencrypted_identity_needs_no_passphrase(tmp_path: Path) -> None:
     assert not keystore.read(made.path).encrypted
 
 
-def test_nothing_is_ever_overwritten(tmp_path: Path) -> None:
+def test_an_existing_identity_is_never_overwritten(tmp_path: Path) -> None:
     made = keystore.create(tmp_path / "key.json", None)
     before = made.path.read_bytes()
     for again in (
@@ -221,7 +221,7 @@ def test_a_lock_keeps_a_second_process_out_until_the_first_is_gone(tmp_path: Pat
         assert json.loads(path.read_text())["pid"] == os.getpid()
 
 
-def test_one_identity_runs_once_even_in_one_process(tmp_path: Path) -> None:
+def test_one_identity_is_locked_once_even_within_a_process(tmp_path: Path) -> None:
     made = keystore.create(tmp_path / "key.json", None)
     copy = keystore.load(made.path, PassphraseSource())
     with made.lock():

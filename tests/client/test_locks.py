@@ -45,7 +45,7 @@ def test_others_read_the_holders_note_and_a_shorter_note_replaces_a_longer_one(
     assert asked_elsewhere(path) == "free"
 
 
-def test_the_holder_may_ask_and_take_it_again_without_losing_it(tmp_path: Path) -> None:
+def test_the_holder_can_query_and_take_its_lock_again(tmp_path: Path) -> None:
     """Closing any descriptor of the file would free a record lock of the process."""
     path = tmp_path / "lock"
     lock = Lock(path, what="this")

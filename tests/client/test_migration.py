@@ -141,7 +141,7 @@ def clock() -> Clock:
     return lambda: NOW_SECONDS + time.monotonic() - started
 
 
-def test_its_rollouts_are_exported_and_stand_up_to_verification(swarm: OldSwarm, tmp_path: Path) -> None:
+def test_rollouts_of_an_old_directory_are_exported_and_verified(swarm: OldSwarm, tmp_path: Path) -> None:
     folder = tmp_path / "exported"
     assert swarm.ask("export", "rollouts", folder, "--last", 10_000)["rollouts"] == ENVELOPES
     manifest = read_manifest(swarm.data.manifest)
@@ -153,20 +153,20 @@ def test_its_rollouts_are_exported_and_stand_up_to_verification(swarm: OldSwarm,
     assert unseen == {3, 4, 8, 11, 12, 13}  # what no file can show: time, books, other texts
 
 
-def test_its_signing_history_is_exported(swarm: OldSwarm, tmp_path: Path) -> None:
+def test_the_signing_history_of_an_old_directory_is_exported(swarm: OldSwarm, tmp_path: Path) -> None:
     file = tmp_path / "signing.json"
     assert swarm.ask("keys", "signing", "export", file) == [
         {"swarm": SWARM, "account": ACCOUNT, "epoch": EPOCH, "next_slot": NEXT_SLOT, "share": "0/1"}
     ]
 
 
-def test_its_reports_are_read(swarm: OldSwarm) -> None:
+def test_reports_of_an_old_directory_are_read(swarm: OldSwarm) -> None:
     status = swarm.ask("status")
     assert (status["step"], status["ledger"]["points"], status["state"]) == (STEP, POINTS, "stopped")
     assert len(swarm.ask("rollouts", "--last", 5)["events"]) == 5
 
 
-def test_it_resumes(swarm: OldSwarm, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_training_resumes_in_an_old_directory(swarm: OldSwarm, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(swarm.root)  # the model's path is a relative one
     before = known(swarm)
     with old_chain(swarm):
@@ -197,7 +197,7 @@ def test_it_resumes(swarm: OldSwarm, monkeypatch: pytest.MonkeyPatch) -> None:
     }
 
 
-def test_its_points_are_claimed(swarm: OldSwarm) -> None:
+def test_points_of_an_old_directory_are_claimed(swarm: OldSwarm) -> None:
     with old_chain(swarm):
         before = swarm.ask("ledger", "status")
         assert [before[name] for name in ("points granted", "points claimed")] == [POINTS, 0]

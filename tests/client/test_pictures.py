@@ -178,12 +178,12 @@ def test_the_picture_of_a_testnet_marks_epochs_and_attacks(drawn: list[Figure], 
     assert [float(segment[0][0]) for segment in ticks.get_segments()] == [5.0, 6.0]
 
 
-def test_without_an_attacker_nothing_is_said_of_attacks(drawn: list[Figure], tmp_path: Path) -> None:
+def test_without_attackers_the_legend_has_no_attacks(drawn: list[Figure], tmp_path: Path) -> None:
     testnet_plot.draw([NodeRecord("ada")], tmp_path / "reward.png", "a run")
     assert "red ticks" not in texts(drawn[0])[0]
 
 
-def test_type_is_large_enough_for_half_the_size(drawn: list[Figure], tmp_path: Path) -> None:
+def test_text_is_legible_at_half_the_size(drawn: list[Figure], tmp_path: Path) -> None:
     plot.draw_rewards(runs(3), tmp_path / "rewards.png")
     [figure] = drawn
     [legend] = figure.legends

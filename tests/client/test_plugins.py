@@ -59,7 +59,7 @@ def policy_of(**sampler: str) -> object:
     return sampling_policy(Config(sampler=SamplerConfig(**sampler)))  # type: ignore[arg-type]
 
 
-def test_the_groups_built_in_names_are_those_of_the_code() -> None:
+def test_names_of_built_in_plugins_equal_those_of_the_code() -> None:
     from sapo_client.learner.losses.external import EXTERNAL_LOSSES
 
     assert plugins.STRATEGIES.built_in == tuple(STRATEGIES)
@@ -187,7 +187,7 @@ def test_an_error_in_a_plugin_names_it_and_the_place(plugin: Path) -> None:
 
 
 @pytest.mark.usefixtures("plugin")
-def test_a_lack_of_memory_is_no_fault_of_a_plugin() -> None:
+def test_running_out_of_memory_is_not_attributed_to_a_plugin() -> None:
     policy = sampling_policy(Config(sampler=SamplerConfig(task_sampler="too-large")))
     assert policy.task_sampler is not None
     with pytest.raises(MemoryError):

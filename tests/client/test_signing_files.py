@@ -44,7 +44,7 @@ def test_a_history_moves_to_another_machine(tmp_path: Path) -> None:
     assert not old.clean_shutdown.exists(), "from now on the old machine listens before it signs"
 
 
-def test_an_auditor_that_moves_signs_nothing_against_itself(tmp_path: Path) -> None:
+def test_a_moved_auditor_signs_no_second_root_in_a_turn(tmp_path: Path) -> None:
     """Two roots in one turn cost the bond, whichever machine signed them."""
     old, new, file = used(tmp_path / "old"), DataDir(tmp_path / "new"), tmp_path / "history.json"
     signed = ApprovalMark(SWARM, ALICE, epoch=4, turn=2, root=Digest(b"\x07" * 32))
@@ -84,7 +84,7 @@ def test_a_mark_is_never_lowered(tmp_path: Path) -> None:
     assert SigningDatabase(new.database).marks() == (Mark(SWARM, ALICE, 5, 9),)
 
 
-def test_not_while_a_node_runs(tmp_path: Path) -> None:
+def test_export_and_import_are_refused_while_a_node_runs(tmp_path: Path) -> None:
     data, file = used(tmp_path / "data"), tmp_path / "history.json"
     export_signing(data, file)
     with locks.lock(data.lock, what="the node"):

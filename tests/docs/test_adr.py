@@ -26,7 +26,7 @@ def _head(page: Path) -> re.Match[str]:
     return head
 
 
-def test_there_are_decisions() -> None:
+def test_decision_pages_are_found() -> None:
     assert PAGES
 
 
@@ -55,7 +55,7 @@ def test_alternatives_are_listed_and_evidence_can_be_looked_at(page: Path) -> No
 
 
 @by_page
-def test_files_and_pages_that_it_names_exist(page: Path) -> None:
+def test_files_and_pages_named_by_a_decision_exist(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     if "Superseded" in _head(page)["status"]:
         pytest.skip("a page that is superseded speaks of the files of its time")

@@ -12,12 +12,12 @@ from architecture.rooms import BY_NAME, ROOMS, room_of, size_of
 RENEW = "renew page and picture with: make architecture"
 
 
-def test_the_page_is_fresh() -> None:
+def test_the_page_is_up_to_date() -> None:
     text = PAGE.read_text(encoding="utf-8")
     assert filled(text) == text, RENEW
 
 
-def test_the_picture_is_fresh() -> None:
+def test_the_picture_is_up_to_date() -> None:
     assert draw() == PICTURE.read_text(encoding="utf-8"), RENEW
 
 
@@ -41,13 +41,13 @@ def test_each_module_of_the_path_is_in_the_room_that_it_names(room: str, file: s
     assert room in BY_NAME
 
 
-def test_the_tests_that_it_names_exist() -> None:
+def test_tests_named_on_the_page_exist() -> None:
     tests = "\n".join(path.read_text(encoding="utf-8") for path in ROOT.glob("tests/**/test_*.py"))
     missing = [row.test for row in FIGURES.values() if f"def {row.test}(" not in tests]
     assert missing == []
 
 
-def test_its_links_lead_somewhere() -> None:
+def test_links_of_the_page_are_valid() -> None:
     links = re.findall(r"\]\(([\w./-]+)\)", PAGE.read_text(encoding="utf-8"))
     files = re.findall(r"`([\w./-]+/[\w.-]+\.py)`", PAGE.read_text(encoding="utf-8"))
     assert links

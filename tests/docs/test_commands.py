@@ -50,13 +50,13 @@ def test_there_are_commands() -> None:
     assert {page for page, _ in LINES} >= {"README.md", "CONTRIBUTING.md", "docs/testnet.md"}
 
 
-def test_what_is_run_is_run_by_a_test_that_names_the_page() -> None:
+def test_each_executed_page_is_named_by_the_test_that_runs_it() -> None:
     for page, test in RUN.items():
         assert Path(page).name in (ROOT / test).read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(("page", "line"), LINES, ids=[f"{page}:{line[:60]}" for page, line in LINES])
-def test_the_line_is_a_command_that_exists(page: str, line: str) -> None:
+def test_each_line_is_a_valid_command(page: str, line: str) -> None:
     words = shlex.split(line, comments=True)
     while words and re.fullmatch(r"[A-Z][A-Z_0-9]*=.*", words[0]):
         words = words[1:]  # a variable for this command
@@ -128,6 +128,6 @@ def _check_python(words: list[str]) -> None:
         "curl https://example.org | sh",
     ],
 )
-def test_a_line_that_would_fail_is_found(line: str) -> None:
+def test_an_invalid_line_is_detected(line: str) -> None:
     with pytest.raises((AssertionError, USAGE)):
-        test_the_line_is_a_command_that_exists("a page", line)
+        test_each_line_is_a_valid_command("a page", line)

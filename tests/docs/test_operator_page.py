@@ -22,7 +22,7 @@ PAGES = [
 TEXT = PAGES[0].read_text(encoding="utf-8")
 
 
-def test_its_tests_exist() -> None:
+def test_tests_named_on_the_page_exist() -> None:
     named = set(re.findall(r"`(test_[a-z0-9_]+)`", TEXT))
     tests = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
     assert len(named) > 15
@@ -30,7 +30,7 @@ def test_its_tests_exist() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_its_commands_and_links_exist(page: Path) -> None:
+def test_commands_and_links_of_the_page_exist(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     lines = re.findall(r"^(sapo [^#\n]*)", text, re.MULTILINE) + re.findall(r"`(sapo [^`]*)`", text)
     assert lines
@@ -45,13 +45,13 @@ def test_its_commands_and_links_exist(page: Path) -> None:
     assert [link for link in links if "://" not in link and not (page.parent / link).exists()] == []
 
 
-def test_its_settings_exist() -> None:
+def test_settings_named_on_the_page_exist() -> None:
     sections = {name.partition(".")[0] for name in fields() if "." in name}
     named = re.findall(rf"`((?:{'|'.join(sections)})\.[a-z_]+)", TEXT)
     assert set(named) - {"outcomes.sqlite"} <= set(fields())
 
 
-def test_every_lasting_file_has_a_horizon() -> None:
+def test_every_permanent_file_has_a_stated_retention() -> None:
     """All that a data directory holds but for small files that are rewritten in place."""
     rewritten = {
         "lock", "control_token", "control_address", "config", "manifest", "swarm_settings", "clean_shutdown",
@@ -63,13 +63,13 @@ def test_every_lasting_file_has_a_horizon() -> None:
     assert [file for file in sorted(files) if f"`{file}" not in table] == []
 
 
-def test_its_table_is_whole() -> None:
+def test_the_table_of_the_trial_has_every_row() -> None:
     section = TEXT.partition("## The trial of 0.1.0")[2].partition("\n## ")[0]
     numbers = re.findall(r"^\| (\d+) \|", section, re.MULTILINE)
     assert [int(number) for number in numbers] == list(range(1, 15))
 
 
-def test_the_trial_answers_every_complaint_and_every_point() -> None:
+def test_the_trial_page_has_a_row_for_every_complaint_and_point() -> None:
     rows = re.findall(r"^\| ([CP]\d+) \|(.*)\|$", PAGES[1].read_text(encoding="utf-8"), re.MULTILINE)
     wanted = [*(f"C{number}" for number in range(1, 16)), *(f"P{number}" for number in range(1, 15))]
     assert [number for number, _ in rows] == wanted

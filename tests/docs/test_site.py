@@ -75,7 +75,7 @@ def test_every_page_of_the_documentation_is_there(site: Path) -> None:
     assert {Path(f"{name}.html") for name in ("overview", "protocol", "verification", "faq")} <= made
 
 
-def test_every_link_leads_somewhere(site: Path) -> None:
+def test_every_link_is_valid(site: Path) -> None:
     pages, wrong = _pages(site), []
     for path, page in pages.items():
         if path.name == "404.html":

@@ -26,7 +26,7 @@ from sapo_protocol.epochs import epoch_start_seconds
 from sapo_protocol.identifiers import Account
 
 
-def test_one_late_tally_stops_nobodys_pay(contracts: Contracts, tmp_path: Path) -> None:
+def test_one_late_tally_prevents_no_payment(contracts: Contracts, tmp_path: Path) -> None:
     """One of the three honest auditors has missed a rollout, so a fourth tally moves the lower median."""
     *honest, liar = turns(EPOCH)
     seats = seated(contracts, tmp_path, honest)
@@ -35,7 +35,7 @@ def test_one_late_tally_stops_nobodys_pay(contracts: Contracts, tmp_path: Path) 
     assert run_epoch(contracts, seats, EPOCH, late=late) == EPOCH
 
 
-def test_there_is_no_last_account(contracts: Contracts, tmp_path: Path) -> None:
+def test_the_number_of_paid_accounts_is_not_limited(contracts: Contracts, tmp_path: Path) -> None:
     """More accounts are paid in two epochs than one message lists."""
     seats = seated(contracts, tmp_path, range(3))
     posted = []
@@ -58,7 +58,7 @@ def move(seat: Seat, contracts: Contracts, old: Path, new: Path) -> Seat:
     return TREE.seat(contracts, seat.identity, new)
 
 
-def test_a_moved_auditor_keeps_its_bond(contracts: Contracts, tmp_path: Path) -> None:
+def test_an_auditor_moved_to_another_machine_keeps_its_bond(contracts: Contracts, tmp_path: Path) -> None:
     """It approves a proposal, moves, and then hears the other proposal that the proposer made in its turn."""
     proposer, other, auditor, witness = seated(contracts, tmp_path, turns(EPOCH))
     twin = TREE.seat(contracts, proposer.identity, tmp_path / "twin")
@@ -91,7 +91,7 @@ def test_messages_of_long_settled_epochs_are_not_kept(contracts: Contracts, tmp_
     assert 0 < len(seat.said()) <= 16
 
 
-def test_an_account_that_learns_is_not_paid_less() -> None:
+def test_an_account_that_improves_is_not_paid_less() -> None:
     """Over sixteen epochs a node gets from one right answer in two to nineteen in twenty."""
     points = TREE.pay([0.5 + 0.03 * epoch for epoch in range(16)])
     assert min(points) >= points[0] / 2, points

@@ -86,14 +86,14 @@ def key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("answer", ANSWERS)
-def test_a_bad_answer_to_a_deployment_is_an_error_for_people(answer: str, key: Path, tmp_path: Path) -> None:
+def test_a_malformed_reply_to_a_deployment_is_a_sapo_error(answer: str, key: Path, tmp_path: Path) -> None:
     with answering(ANSWERS[answer]) as url:
         code, said = deploy(tmp_path / "swarm", url, key)
     assert code == LEDGER_EXIT, said
     assert not (tmp_path / "swarm" / "manifest.json").exists()
 
 
-def test_a_missing_faucet_serves_nobody(key: Path, tmp_path: Path) -> None:
+def test_a_missing_faucet_is_reported_and_no_coins_are_sent(key: Path, tmp_path: Path) -> None:
     chain = ServedChain(tmp_path / "chain.sqlite")
     facts = {"chain_id": 31337, "faucet": "0x" + "07" * 20}
     (tmp_path / "deployment.json").write_text(json.dumps(facts))

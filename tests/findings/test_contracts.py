@@ -79,7 +79,7 @@ def test_honest_auditors_continue_from_the_last_verifiable_epoch(contracts: Cont
     assert (live.root if live else None) == honest
 
 
-def test_honest_auditors_keep_their_bonds_after_a_false_sum(contracts: Contracts) -> None:
+def test_a_false_sum_costs_no_honest_bond(contracts: Contracts) -> None:
     """Liars grant ten points and write down five hundred; later auditors add one to what is there."""
     honest: dict[Account, int] = {}
     with suppress(Refused):
@@ -101,7 +101,7 @@ def test_honest_auditors_keep_their_bonds_after_a_false_sum(contracts: Contracts
     assert bonds(contracts) == [AUDITOR_BOND] * 4
 
 
-def test_one_signers_exit_does_not_revert_everybodys_posting(contracts: Contracts) -> None:
+def test_the_exit_of_one_signer_does_not_revert_a_posting(contracts: Contracts) -> None:
     vault = contracts.vault
     contracts.chain.send(AUDITORS[3], vault.address, vault.request_exit(1))
     root = root_of(contracts, 0, 10, {THIEF: 10})
@@ -111,7 +111,7 @@ def test_one_signers_exit_does_not_revert_everybodys_posting(contracts: Contract
     assert (live.root if live else None) == root
 
 
-def test_a_posting_that_nobody_finalises_does_not_block_the_next(contracts: Contracts) -> None:
+def test_a_posting_that_is_not_finalised_does_not_block_the_next(contracts: Contracts) -> None:
     first, second = (root_of(contracts, epoch, 10, {THIEF: 10}) for epoch in (0, 1))
     contracts.post(first, sign(first, contracts.domain))
     contracts.chain.now_seconds += 20 * EPOCH_SECONDS

@@ -49,7 +49,7 @@ MAX_SENT: Final = 2**28
 
 
 @pytest.mark.parametrize("late", [False, True])
-def test_tallies_that_differ_for_every_auditor_stop_nothing(
+def test_tallies_that_differ_for_every_auditor_prevent_no_settlement(
     contracts: Contracts, tmp_path: Path, late: bool
 ) -> None:
     """The liar signs a tally per listener, which nobody else gets first; some come after the proposal."""
@@ -62,7 +62,9 @@ def test_tallies_that_differ_for_every_auditor_stop_nothing(
     assert run_epoch(contracts, seats, EPOCH, late=lies[-1] if late else None) == EPOCH
 
 
-def test_a_silent_liar_with_the_first_turn_costs_one_turn(contracts: Contracts, tmp_path: Path) -> None:
+def test_a_silent_auditor_with_the_first_turn_delays_by_one_turn(
+    contracts: Contracts, tmp_path: Path
+) -> None:
     """It also leaves the others with a tally of its own that only one of them got in time."""
     liar, *honest = turns(EPOCH)
     seats = seated(contracts, tmp_path, honest)
@@ -86,7 +88,7 @@ def test_an_epoch_without_any_deliveries_is_settled_before_the_next(
     assert posted == [EPOCH, EPOCH + 1]
 
 
-def test_an_unreadable_tally_stops_nothing(contracts: Contracts, tmp_path: Path) -> None:
+def test_an_unreadable_tally_prevents_no_settlement(contracts: Contracts, tmp_path: Path) -> None:
     """It says that it goes on in pages, and its author gives them to nobody."""
     *honest, liar = turns(EPOCH)
     seats = seated(contracts, tmp_path, honest)
@@ -261,7 +263,7 @@ def test_a_manifests_name_writes_nothing_to_the_terminal_but_text(
 
 
 @pytest.mark.long
-def test_an_answer_without_end_ends(
+def test_an_endless_response_is_cut(
     contracts: Contracts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An endpoint that never stops sending neither fills the memory nor holds the command."""

@@ -58,7 +58,7 @@ def contracts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("name", MUTANTS)
-def test_the_contracts_own_tests_notice(name: str, contracts: Path) -> None:
+def test_the_contracts_own_tests_detect_each_mutant(name: str, contracts: Path) -> None:
     standing = [
         (contracts / "src" / f"{file}.sol", before, after)
         for file, before, after in MUTANTS[name]

@@ -23,7 +23,7 @@ def bench(**seconds: float) -> str:
     return json.dumps({"contestants": rows})
 
 
-def test_judges() -> None:
+def test_each_criterion_distinguishes_values_on_both_sides_of_its_limit() -> None:
     """Each on the good and on the bad side of its limit."""
     assert acceptance.sampling_ratio(bench(sapo_vllm=1.0, sapo_generate=6.0)) == (
         "6.0 times, at least 5 wanted",
@@ -54,7 +54,7 @@ def test_judges() -> None:
     assert not acceptance.tests_passed("= 1 failed, 2 passed in 3 s =")[1]
 
 
-def test_a_line_that_prints_nothing_fails_with_its_last_words(tmp_path: Path) -> None:
+def test_a_program_that_fails_is_reported_with_its_last_output(tmp_path: Path) -> None:
     program = (sys.executable, "-c", "import sys; sys.exit('no memory')")
     result = acceptance.run(acceptance.Line("a", program, acceptance.push_seconds), tmp_path / "log")
     assert (result.state, result.figure) == ("failed", "exit status 1: no memory")

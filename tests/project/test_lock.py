@@ -96,7 +96,7 @@ def test_pytorchs_range_is_the_projects() -> None:
     assert LOCK["torch_range"]() in (ROOT / "lock/torch.txt").read_text(encoding="utf-8").splitlines()
 
 
-def test_the_range_is_what_the_lock_leaves_out() -> None:
+def test_the_lock_leaves_out_torch_and_its_dependencies() -> None:
     pins = (
         "torch==2.13.0 \\\n    --hash=a\nnvidia-nccl-cu13==2 \\\n    --hash=b\ntrio==0.35 \\\n    --hash=c\n"
     )

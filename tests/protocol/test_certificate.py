@@ -35,7 +35,7 @@ def reason(envelope: SignedEnvelope, manifest: Manifest = MANIFEST) -> Reason | 
 
 
 @given(certificates())
-def test_a_certificate_comes_back(certificate: Certificate) -> None:
+def test_a_certificate_is_parsed_from_its_payload(certificate: Certificate) -> None:
     assert parse_certificate(certificate.to_payload()) == certificate
 
 
@@ -76,7 +76,7 @@ def test_each_fault_has_its_reason(envelope: SignedEnvelope, expected: Reason | 
     assert reason(envelope) is expected
 
 
-def test_it_counts_in_one_swarm_and_one_registry() -> None:
+def test_a_certificate_is_valid_in_one_swarm_and_one_registry() -> None:
     elsewhere = make_chain_manifest()
     moved = seal(Kind.CERTIFICATE, elsewhere.swarm_id, GENUINE.to_payload(), ALICE.seed)
     assert reason(moved, elsewhere) is Reason.CERTIFICATE_MALFORMED
@@ -94,12 +94,12 @@ def test_it_counts_in_one_swarm_and_one_registry() -> None:
         (-1, Reason.OUT_OF_BOUNDS),
     ],
 )
-def test_its_time_is_bounded(length: int, expected: Reason | None) -> None:
+def test_the_duration_of_a_certificate_is_bounded(length: int, expected: Reason | None) -> None:
     certificate = replace(GENUINE, not_after_seconds=GENESIS_SECONDS + length)
     assert reason_of(parse_certificate, certificate.to_payload()) is expected
 
 
-def test_it_covers_its_first_second_and_not_its_last() -> None:
+def test_a_certificate_is_valid_from_its_first_second_until_before_its_last() -> None:
     certificate = replace(GENUINE, not_before_seconds=10, not_after_seconds=20)
     assert [certificate.covers(now) for now in (9.9, 10, 19.9, 20)] == [False, True, True, False]
 

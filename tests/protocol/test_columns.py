@@ -16,7 +16,7 @@ def test_columns_are_the_sequence_of_their_rows() -> None:
     assert (hash(SHARES), repr(SHARES)) == (hash(ROWS), repr(ROWS))
 
 
-def test_columns_differ_from_other_rows_and_other_things() -> None:
+def test_columns_differ_from_other_rows_and_other_types() -> None:
     other = Columns(Share, 2, ((row.account, (row.points, 0)) for row in ROWS))
     assert other != SHARES
     assert ROWS[:4] != SHARES

@@ -42,17 +42,17 @@ APPROVAL = Approval(*AUTHOR, ContentId(b"\x01" * 32), bytes(65))
 
 
 @given(tallies())
-def test_a_tally_comes_back(tally: Tally) -> None:
+def test_a_tally_is_parsed_from_its_payload(tally: Tally) -> None:
     assert parse_tally(tally.to_payload()) == tally
 
 
 @given(proposals())
-def test_a_proposal_comes_back(proposal: Proposal) -> None:
+def test_a_proposal_is_parsed_from_its_payload(proposal: Proposal) -> None:
     assert parse_proposal(proposal.to_payload()) == proposal
 
 
 @given(approvals)
-def test_an_approval_comes_back(approval: Approval) -> None:
+def test_an_approval_is_parsed_from_its_payload(approval: Approval) -> None:
     assert parse_approval(approval.to_payload()) == approval
 
 
@@ -159,7 +159,7 @@ def _tally(points: dict[Account, int]) -> Tally:
     return replace(TALLY, points=tuple(sorted(points.items())))
 
 
-def test_settle_by_hand() -> None:
+def test_settlement_of_a_worked_example() -> None:
     counts = [{A: 5, B: 9}, {A: 3, B: 9, C: 8}, {A: 4}, {A: 100, B: 1}]
     shares = settle(
         [_tally(count) for count in counts], {B: 10, C: 2}, points_per_epoch=6, epoch_budget=AMPLE
@@ -204,7 +204,7 @@ def _granted(count: dict[Account, int], budget: int) -> dict[Account, int]:
 
 
 @given(counts, st.integers(0, 2 * AMPLE))
-def test_what_is_granted_keeps_to_the_budget_and_the_cap_and_to_the_order_of_counts(
+def test_granted_points_respect_budget_cap_and_order_of_counts(
     count: dict[Account, int], budget: int
 ) -> None:
     granted, earned = _granted(count, budget), {a: min(CAP, n) for a, n in count.items()}
@@ -238,7 +238,7 @@ def test_an_account_that_splits_itself_is_granted_no_more(
 
 
 @given(st.lists(counts, min_size=2, max_size=3), st.dictionaries(accounts, st.integers(0, 2**63)), st.data())
-def test_a_single_liar_among_three_or_four_raises_no_points(
+def test_one_false_tally_among_three_or_four_raises_no_points(
     honest: list[dict[Account, int]], lie: dict[Account, int], data: st.DataObject
 ) -> None:
     tallies = [_tally(count) for count in honest]
@@ -249,7 +249,7 @@ def test_a_single_liar_among_three_or_four_raises_no_points(
 
 
 @given(counts, st.dictionaries(accounts, st.integers(0, 2**63)), st.integers(2, 3))
-def test_against_agreeing_auditors_a_liar_changes_nothing(
+def test_one_false_tally_against_agreeing_auditors_changes_nothing(
     count: dict[Account, int], lie: dict[Account, int], honest: int
 ) -> None:
     truth = [_tally(count)] * honest

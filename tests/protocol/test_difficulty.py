@@ -67,7 +67,7 @@ def test_a_ladder_starts_at_its_lowest_level() -> None:
         "over all levels",
     ],
 )
-def test_a_ladder_moves_by_what_its_groups_were(
+def test_a_ladder_moves_by_the_outcomes_of_its_groups(
     counts: tuple[Outcomes, ...], expected: tuple[int, ...]
 ) -> None:
     record = LADDER.follow(START, counts)
@@ -100,7 +100,7 @@ def test_levels_next_to_those_in_use_keep_a_floor() -> None:
 
 
 @given(epochs)
-def test_a_ladder_moves_at_most_a_step_and_stays_sound(counts: list[tuple[Outcomes, ...]]) -> None:
+def test_a_ladder_moves_at_most_a_step_and_its_weights_stay_valid(counts: list[tuple[Outcomes, ...]]) -> None:
     records = play(LADDER, counts)
     assert all(map(LADDER.is_sound, records))
     assert all(abs(position(a) - position(b)) <= LADDER.step for a, b in pairwise(records))
@@ -174,7 +174,7 @@ def test_the_middle_third_of_the_groups_counts(
 
 
 @given(st.integers(5, 9), st.lists(st.integers(1, 40), max_size=2), st.data())
-def test_less_than_a_third_of_the_accounts_counts_for_nothing(
+def test_less_than_a_third_of_the_accounts_has_no_effect(
     honest: int, liars: list[int], data: st.DataObject
 ) -> None:
     for lie, unlike in ((W, R), (R, W)):  # in every honest account there is a group of the other kind
@@ -186,7 +186,7 @@ def test_less_than_a_third_of_the_accounts_counts_for_nothing(
 
 
 @given(st.lists(st.tuples(outcomes, outcomes), min_size=3, max_size=3), st.data())
-def test_f_of_3f_and_1_tallies_move_no_count_beyond_the_honest_ones(
+def test_f_of_3f_and_1_tallies_move_no_count_beyond_honest_ones(
     honest: list[tuple[Outcomes, Outcomes]], data: st.DataObject
 ) -> None:
     wild = st.builds(Outcomes, *[st.integers(0, 2**64 - 1)] * 3)
@@ -196,7 +196,7 @@ def test_f_of_3f_and_1_tallies_move_no_count_beyond_the_honest_ones(
             assert min(counts) <= number <= max(counts)
 
 
-def test_what_a_lying_majority_counts_stays_a_number() -> None:
+def test_counts_of_a_dishonest_majority_are_bounded() -> None:
     most = Outcomes(2**64 - 1, 2**64 - 1, 2**64 - 1)
     counted = median_outcomes([[most] * 4])
     record = START
@@ -221,14 +221,14 @@ def test_what_a_lying_majority_counts_stays_a_number() -> None:
     ],
     ids=str,
 )
-def test_terms_that_make_no_sense_are_refused(wrong: dict[str, object]) -> None:
+def test_invalid_terms_are_refused(wrong: dict[str, object]) -> None:
     terms = {"ladders": ((0, 1),), "step": 250, "floor": 125, "groups": 32, "completions": 4}
     Difficulty(**terms)  # type: ignore[arg-type]
     with pytest.raises(LocalProtocolError):
         Difficulty(**{**terms, **wrong})  # type: ignore[arg-type]
 
 
-def test_ladders_fit_to_the_suite_and_groups_to_the_limits() -> None:
+def test_ladders_must_fit_the_suite_and_groups_the_limits() -> None:
     LADDER.require_families(4, 8)
     for families, completions in ((3, 8), (4, 3)):
         with pytest.raises(LocalProtocolError):

@@ -27,7 +27,7 @@ def test_edge_case(case: Case) -> None:
     [case for case in CASES if "reduced" not in case.name and "negative" not in case.name],
     ids=lambda case: case.name,
 )
-def test_edge_case_is_what_it_claims(case: Case) -> None:
+def test_each_edge_case_has_the_described_form(case: Case) -> None:
     key, nonce = decode(case.key), decode(case.signature[:32])
     assert key is not None
     assert nonce is not None
@@ -73,7 +73,7 @@ def test_no_flipped_bit_passes(bit: int) -> None:
 
 
 @given(st.binary(min_size=32, max_size=32), st.binary(max_size=70))
-def test_any_key_and_signature_get_a_verdict(key: bytes, signature: bytes) -> None:
+def test_any_key_and_signature_are_accepted_or_refused(key: bytes, signature: bytes) -> None:
     assert ed25519.verify(NodeId(key), b"message", signature) is False
 
 

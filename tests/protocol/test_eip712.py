@@ -49,7 +49,7 @@ def test_a_statement_counts_in_one_domain(a: Domain, b: Domain, binding: NodeBin
     assert (binding.digest(a) == binding.digest(b)) == (a == b)
 
 
-def test_a_person_sees_every_field() -> None:
+def test_every_field_of_a_statement_is_shown() -> None:
     domain = Domain(5, Account(b"\x05" * 20))
     binding = NodeBinding(NodeId(b"\x01" * 32), SwarmId(b"\x02" * 32), 10, 20)
     assert readable(binding, domain) == {

@@ -134,7 +134,7 @@ def alone() -> Iterator[ProcessPoolExecutor]:
     rest=st.integers(0, 4096),
 )
 @example(head=b"\x9b", length=2**32 - 1, rest=0)
-def test_length_bombs_allocate_nothing(
+def test_huge_announced_lengths_allocate_no_memory(
     alone: ProcessPoolExecutor, head: bytes, length: int, rest: int
 ) -> None:
     size = 8 if head[0] & 0x1F == 27 else 4
@@ -154,7 +154,7 @@ def test_packed_messages_stay_small_in_memory(alone: ProcessPoolExecutor, filler
 
 
 @given(depth=st.integers(5, 100_000), level=st.sampled_from([b"\x81", b"\xa1\x00", b"\xa1", b"\x82\x00"]))
-def test_nesting_costs_no_stack(alone: ProcessPoolExecutor, depth: int, level: bytes) -> None:
+def test_deep_nesting_needs_no_stack(alone: ProcessPoolExecutor, depth: int, level: bytes) -> None:
     _assert_cheap_refusal(alone, (level * depth)[:MAX_ENVELOPE_BYTES])
 
 

@@ -26,7 +26,7 @@ FIELDS: dict[int, Value] = {0: 1, 1: int(Kind.ROLLOUT), 2: bytes(SWARM), 3: b"pa
 
 
 @given(kinds, fixed(SwarmId), st.binary(max_size=100))
-def test_an_envelope_comes_back(kind: Kind, swarm: SwarmId, payload: bytes) -> None:
+def test_an_envelope_is_parsed_from_its_bytes(kind: Kind, swarm: SwarmId, payload: bytes) -> None:
     envelope = seal(kind, swarm, payload, ALICE.seed)
     back = parse_envelope(envelope.to_bytes(), swarm, also=kind)
     assert back == envelope == SignedEnvelope(kind, swarm, payload, envelope.signature)
@@ -48,7 +48,7 @@ def test_a_signature_counts_for_one_kind_and_swarm(a: Kind, b: Kind, other: Swar
     assert reason_of(open_payload, envelope, b) is (None if a == b else Reason.WRONG_KIND)
 
 
-def test_signed_bytes_by_hand() -> None:
+def test_signed_bytes_of_a_worked_example() -> None:
     envelope = seal(Kind.ROLLOUT, SWARM, b"payload", ALICE.seed)
     signed = b"sapo/1/rollout\x00" + SWARM + b"payload"
     assert signed_bytes(Kind.ROLLOUT, SWARM, b"payload") == signed
@@ -67,7 +67,7 @@ def test_signed_bytes_by_hand() -> None:
 
 
 @given(kinds, kinds)
-def test_a_commitment_is_known_on_its_own_topic_alone(kind: Kind, also: Kind) -> None:
+def test_a_commitment_is_accepted_only_on_its_own_topic(kind: Kind, also: Kind) -> None:
     data = seal(kind, SWARM, b"payload", ALICE.seed).to_bytes()
     is_known = kind is not Kind.COMMITMENT or also is Kind.COMMITMENT
     assert reason_of(partial(parse_envelope, also=also), data, SWARM) is (

@@ -62,7 +62,7 @@ def test_a_beacon_depends_on_swarm_epoch_and_block(
     assert (beacon(a, m, x) == beacon(b, n, y)) == ((a, m, x) == (b, n, y))
 
 
-def test_beacon_by_hand() -> None:
+def test_beacon_of_a_worked_example() -> None:
     swarm = SwarmId(b"\x01" * 32)
     assert beacon(swarm, 5, b"block") == tagged_digest("beacon", swarm, bytes(7) + b"\x05" + b"block")
     assert beacon(swarm, 5, b"block") != tagged_digest("seed", swarm, bytes(7) + b"\x05" + b"block")
@@ -75,7 +75,7 @@ places = st.tuples(
 
 
 @given(places, st.integers(0, 4))
-def test_every_part_of_the_place_enters_the_seed(place: tuple[object, ...], part: int) -> None:
+def test_account_epoch_family_and_slot_determine_the_seed(place: tuple[object, ...], part: int) -> None:
     """31 bits collide once in two billion; the draws here are few."""
     other = (*PLACE[:part], place[part], *PLACE[part + 1 :])
     same = assigned_task(*other).seed == assigned_task(*PLACE).seed  # type: ignore[arg-type]
@@ -91,13 +91,13 @@ def test_tasks_name_their_family_and_a_seed_in_range(
     assert 0 <= task.seed < 2**SEED_BITS
 
 
-def test_seed_by_hand() -> None:
+def test_seed_of_a_worked_example() -> None:
     swarm, random, account, family, slot = PLACE
     digest = tagged_digest("seed", swarm, random, account, bytes((0, family)), bytes((0, 0, 0, slot)))
     assert assigned_task(*PLACE).seed == int.from_bytes(digest[:8], "big") >> 33
 
 
-def test_a_new_beacon_reshuffles_everything() -> None:
+def test_a_new_beacon_changes_every_seed() -> None:
     """An epoch's tasks cannot be known before its beacon."""
     tasks = {
         assigned_task(PLACE[0], beacon(PLACE[0], epoch, b""), PLACE[2], 0, slot).seed

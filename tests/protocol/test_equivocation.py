@@ -53,7 +53,7 @@ def forged(*changes: dict[str, object]) -> list[bytes]:
 
 
 @pytest.mark.parametrize("pair_", [(ONE, OTHER), (OTHER, ONE)])
-def test_a_proof_goes_over_the_wire_whole_in_one_form(pair_: tuple[bytes, bytes]) -> None:
+def test_a_proof_has_one_encoding(pair_: tuple[bytes, bytes]) -> None:
     proof = prove_equivocation(*pair_, SWARM)
     assert proof == opened(MESSAGE) == PROOF
     assert proof.to_envelope().to_bytes() == MESSAGE
@@ -107,7 +107,7 @@ def test_each_fault_has_its_reason(name: str) -> None:
     assert reason_of(opened, message) is reason
 
 
-def test_what_proves_nothing_is_not_sent() -> None:
+def test_an_invalid_proof_cannot_be_created() -> None:
     for other in (ONE, resigned(), SLOT_1, BOB.message(MANIFEST), b"", MESSAGE):
         with pytest.raises(LocalProtocolError, match="prove nothing"):
             prove_equivocation(ONE, other, SWARM)
@@ -129,13 +129,13 @@ def test_no_flipped_bit_leaves_another_proof() -> None:
 
 
 @given(damaged(MESSAGE), st.binary(max_size=100))
-def test_any_bytes_get_a_verdict(changed: bytes, noise: bytes) -> None:
+def test_any_bytes_are_a_proof_or_refused(changed: bytes, noise: bytes) -> None:
     assert isinstance(outcome_of(opened, noise), Reason)
     assert (outcome_of(opened, changed) == PROOF) == (changed == MESSAGE)
 
 
 @given(st.binary(max_size=40), st.binary(max_size=40))
-def test_nobody_makes_a_proof_without_the_key(payload: bytes, signature: bytes) -> None:
+def test_no_signature_made_without_the_key_gives_a_proof(payload: bytes, signature: bytes) -> None:
     envelope = SignedEnvelope(Kind.ROLLOUT, SWARM, payload, signature.ljust(64, b"\0")[:64])
     assert isinstance(outcome_of(opened, pair(ONE, envelope.to_bytes())), Reason)
 

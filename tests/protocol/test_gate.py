@@ -26,7 +26,7 @@ def test_splitting_a_bond_never_raises_what_it_earns(unit: int, most: int, parts
 
 
 @given(units, amounts, amounts)
-def test_more_tokens_never_count_less_and_nothing_counts_more_than_one(unit: int, a: int, b: int) -> None:
+def test_units_rise_with_tokens_up_to_one(unit: int, a: int, b: int) -> None:
     less, more = sorted((a, b))
     assert 0 <= gate(unit).units(less) <= gate(unit).units(more) <= 1
     assert gate(unit).units(unit) == 1
@@ -65,7 +65,7 @@ def test_terms_of_attestations_have_bounds(changes: dict[str, object]) -> None:
         replace(EAS, **changes)  # type: ignore[arg-type]
 
 
-def test_more_attestations_count_no_more_than_one() -> None:
+def test_several_attestations_count_as_one() -> None:
     assert replace(EAS, attesters=ATTESTERS[:-1]).units(1) == 1
     assert [EAS.units(number) for number in (0, 1, 2, 1000)] == [0, 1, 1, 1]
 

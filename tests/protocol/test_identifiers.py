@@ -12,7 +12,7 @@ TYPES = [Account, ContentId, Digest, NodeId, SwarmId]
 
 
 @given(st.sampled_from(TYPES), st.binary(max_size=64))
-def test_only_one_length_is_taken(type_: type[FixedBytes], raw: bytes) -> None:
+def test_only_one_length_is_accepted(type_: type[FixedBytes], raw: bytes) -> None:
     if len(raw) == type_.SIZE:
         assert type_(raw) == raw
         return
@@ -21,7 +21,7 @@ def test_only_one_length_is_taken(type_: type[FixedBytes], raw: bytes) -> None:
 
 
 @given(st.sampled_from(TYPES).flatmap(fixed))
-def test_people_read_and_write_hexadecimal(value: FixedBytes) -> None:
+def test_the_text_of_an_identifier_is_hexadecimal(value: FixedBytes) -> None:
     assert type(value).from_hex(str(value)) == value
     assert type(value).from_hex("0x" + value.hex().upper()) == value
     assert str(value).lower() == ("0x" if isinstance(value, Account) else "") + value.hex()

@@ -135,14 +135,14 @@ def test_every_hashed_field_is_in_the_swarm_id(change: Change) -> None:
 
 
 @pytest.mark.parametrize("change", [pytest.param(c, id=f) for f, c in NOT_HASHED.items()])
-def test_names_and_addresses_are_not(change: Change) -> None:
+def test_names_and_addresses_are_not_in_the_swarm_id(change: Change) -> None:
     manifest = make_chain_manifest()
     assert change(manifest) != manifest
     assert change(manifest).swarm_id == manifest.swarm_id
 
 
 @pytest.mark.parametrize("type_", list(HASHED), ids=lambda type_: type_.__name__)
-def test_no_field_was_forgotten_here(type_: type) -> None:
+def test_every_field_is_hashed_or_listed_as_not_hashed(type_: type) -> None:
     fields = {field.name for field in dataclasses.fields(type_)}
     others = {*NOT_HASHED, "first", "successions"} if type_ is Manifest else set()  # see test_successor.py
     assert fields == set(HASHED[type_]) | others
@@ -175,7 +175,7 @@ def test_domains_name_the_contracts() -> None:
     ],
     ids=str,
 )
-def test_half_a_chain_and_no_time_are_refused(changes: dict[str, object]) -> None:
+def test_an_incomplete_chain_and_zero_durations_are_refused(changes: dict[str, object]) -> None:
     with pytest.raises(LocalProtocolError):
         make_manifest(**changes)
 
@@ -201,7 +201,7 @@ def test_half_a_chain_and_no_time_are_refused(changes: dict[str, object]) -> Non
     ],
     ids=str,
 )
-def test_terms_that_do_not_fit_are_refused(changes: dict[str, object]) -> None:
+def test_terms_that_contradict_each_other_are_refused(changes: dict[str, object]) -> None:
     with pytest.raises(LocalProtocolError):
         make_chain_manifest(**changes)
 

@@ -79,7 +79,7 @@ def islands(draw: st.DrawFn, *, has_chain: bool) -> IslandTerms:
 
 
 @given(manifests())
-def test_a_manifest_comes_back_with_its_swarm_id(manifest: Manifest) -> None:
+def test_a_manifest_is_parsed_with_its_swarm_id(manifest: Manifest) -> None:
     back = manifest_from_json(manifest_to_json(manifest))
     assert back == manifest
     assert back.swarm_id == manifest.swarm_id

@@ -54,7 +54,7 @@ def test_a_node_cannot_pass_as_a_leaf(leaves: list[Digest]) -> None:
     assert merkle.leaf(Account(pair[0][:20]), int.from_bytes((pair[0] + pair[1])[20:52], "big")) != node
 
 
-def test_the_rule_by_hand() -> None:
+def test_roots_of_a_worked_example() -> None:
     leaves = [merkle.leaf(Account(bytes(19) + bytes((n,))), n) for n in (1, 2, 3)]
     assert leaves[0] == sha256(b"\x00" + bytes(19) + b"\x01" + bytes(31) + b"\x01").digest()
     pair = sha256(b"\x01" + min(leaves[:2]) + max(leaves[:2])).digest()

@@ -29,7 +29,7 @@ FIELDS: dict[int, Value] = {
 
 
 @given(rollouts)
-def test_a_rollout_comes_back(rollout: Rollout) -> None:
+def test_a_rollout_is_parsed_from_its_payload(rollout: Rollout) -> None:
     assert parse_rollout(rollout.to_payload()) == rollout
 
 
@@ -98,6 +98,6 @@ def test_any_bytes_are_a_rollout_or_refused(payload: bytes) -> None:
     [{"completions": ()}, {"completions": (b"\xff",)}, {"slot": 2**32}, {"family": 256}, {"epoch": -1}],
     ids=str,
 )
-def test_a_node_does_not_send_what_others_refuse(changes: dict[str, Any]) -> None:
+def test_a_rollout_that_others_would_refuse_cannot_be_created(changes: dict[str, Any]) -> None:
     with pytest.raises(LocalProtocolError):
         dataclasses.replace(ROLLOUT, **changes).to_payload()

@@ -29,7 +29,7 @@ def test_eth_account_agrees(secret: bytes, digest: Digest) -> None:
 
 
 @given(secrets, fixed(Digest))
-def test_the_high_s_twin_is_refused(secret: bytes, digest: Digest) -> None:
+def test_signatures_with_a_high_s_are_refused(secret: bytes, digest: Digest) -> None:
     signature = secp256k1.sign(secret, digest)
     high = N - int.from_bytes(signature[32:64], "big")
     twin = signature[:32] + high.to_bytes(32, "big") + bytes((55 - signature[64],))
@@ -49,7 +49,7 @@ def test_a_damaged_signature_names_another_account_or_none(
 
 
 @given(fixed(Digest), st.binary(min_size=64, max_size=64), st.integers(0, 255))
-def test_any_bytes_get_an_answer(digest: Digest, body: bytes, v: int) -> None:
+def test_any_bytes_give_an_account_or_are_refused(digest: Digest, body: bytes, v: int) -> None:
     account = secp256k1.recover(digest, body + bytes((v,)))
     assert account is None or (v in (27, 28) and len(account) == 20)
 
@@ -61,6 +61,6 @@ def test_scalars_out_of_range_are_refused(r: int, s: int, v: int) -> None:
     assert secp256k1.recover(Digest(b"\x11" * 32), signature) is None
 
 
-def test_a_secret_of_another_size_is_our_mistake() -> None:
+def test_a_secret_of_another_size_is_a_local_error() -> None:
     with pytest.raises(LocalProtocolError):
         secp256k1.sign(b"\x01" * 31, Digest(bytes(32)))

@@ -85,7 +85,7 @@ def test_turns_fill_the_time_of_a_settlement(epoch_seconds: int) -> None:
 
 
 @pytest.mark.parametrize(("auditors", "liars"), [(1, 0), (3, 0), (4, 1), (6, 1), (7, 2), (10, 3), (64, 21)])
-def test_of_n_auditors_a_third_may_lie(auditors: int, liars: int) -> None:
+def test_up_to_a_third_of_n_auditors_may_be_faulty(auditors: int, liars: int) -> None:
     """Two groups that agree share an honest one; without the liars there are still enough to agree."""
     assert (max_faulty(auditors), quorum_size(auditors)) == (liars, auditors - liars)
     assert 2 * quorum_size(auditors) - auditors > liars
@@ -174,7 +174,7 @@ def settles_with(proposal: Proposal, tallies: dict[ContentId, Tally], before: Re
     )
 
 
-def test_another_record_is_no_settlement() -> None:
+def test_a_proposal_with_another_record_does_not_settle() -> None:
     proposal, tallies = with_ladders()
     moved = LADDERS.follow(proposal.record, (Outcomes(9, 0, 0), Outcomes()))
     assert not settles_with(replace(proposal, record=moved), tallies)

@@ -70,7 +70,9 @@ def test_without_a_successor_nothing_changes() -> None:
         (MANIFEST, {"suite": replace(MORE, reasoning_gym="0.0.1")}, "release"),
     ],
 )
-def test_what_no_successor_may_change(manifest: Manifest, changes: dict[str, Any], why: str) -> None:
+def test_fields_that_a_successor_cannot_change_are_refused(
+    manifest: Manifest, changes: dict[str, Any], why: str
+) -> None:
     with pytest.raises(LocalProtocolError, match=why):
         manifest.succeeded_by(20, successor(manifest, **changes))
 
@@ -104,7 +106,7 @@ def test_where_levels_follow_the_swarm_the_families_stay() -> None:
         {"retired": (0, 1, 2, 3)},
     ],
 )
-def test_terms_that_cannot_be(changes: dict[str, Any]) -> None:
+def test_invalid_terms_are_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(LocalProtocolError):
         successor(**changes)
 
@@ -124,20 +126,20 @@ def test_a_document_round_trips() -> None:
         (b'"max_completions": 6', b'"max_completions": 17'),
     ],
 )
-def test_a_document_with_anything_else_is_none(old: bytes, new: bytes) -> None:
+def test_a_document_with_unknown_fields_or_values_is_refused(old: bytes, new: bytes) -> None:
     document = successor_to_json(successor())
     assert old in document
     with pytest.raises(LocalProtocolError):
         successor_from_json(document.replace(old, new))
 
 
-def test_a_digest_names_the_bytes() -> None:
+def test_the_digest_is_that_of_the_bytes() -> None:
     document = successor_to_json(successor())
     assert successor_digest(document) == sha256(b"sapo/1/successor\x00" + document).digest()
     assert successor_digest(document + b" ") != successor_digest(document)
 
 
-def test_auditors_are_those_of_the_epoch() -> None:
+def test_each_epoch_has_its_own_auditors() -> None:
     a, b, c, d, e = sorted(Identity(number).account for number in range(1, 6))
     auditors = Auditors((b, c, d), (Replacement(10, c, a), Replacement(20, a, e)))
     assert [auditors.of(epoch) for epoch in (9, 10, 19, 20)] == [(b, c, d), (a, b, d), (a, b, d), (b, d, e)]

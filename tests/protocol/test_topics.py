@@ -14,7 +14,7 @@ def test_names_differ_by_use_and_by_swarm() -> None:
     assert all(str(SwarmId(b"\x01" * 32)) in use(SwarmId(b"\x01" * 32)) for use in uses)
 
 
-def test_the_rollouts_topic_by_hand() -> None:
+def test_the_rollouts_topic_of_a_worked_example() -> None:
     assert topics.rollouts_topic(SwarmId(b"\x01" * 32)) == f"sapo/1/{'01' * 32}/rollouts"
 
 

@@ -34,7 +34,7 @@ MANIFESTS = load("manifests")
 DERIVED = load("derivations")
 
 
-def test_the_reference_shares_no_code_with_what_it_judges() -> None:
+def test_the_reference_shares_no_code_with_the_packages() -> None:
     for path in HERE.glob("*.py"):
         if path.name.startswith("test_"):
             continue
@@ -44,7 +44,7 @@ def test_the_reference_shares_no_code_with_what_it_judges() -> None:
             assert not [name for name in names if name.startswith(("sapo_", "support", "vectors"))], path.name
 
 
-def test_rules_and_verdicts_are_the_pipelines() -> None:
+def test_rules_and_verdicts_equal_those_of_the_pipeline() -> None:
     before = [rule for rule in Rule if rule.stage <= 7]
     assert {rule.number: (str(verdict(rule.reason)), str(rule.reason)) for rule in before} == OUTCOMES
 
@@ -327,7 +327,7 @@ def test_record_vectors() -> None:
             ]
 
 
-def test_middle_vectors() -> None:
+def test_middle_outcome_vectors() -> None:
     for vector in load("difficulty")["middles"]:
         accounts = [
             (account, ["rmw".index(group) for group in groups]) for account, groups in vector["accounts"]
@@ -341,7 +341,7 @@ groups_of_accounts = st.dictionaries(
 
 
 @given(groups_of_accounts)
-def test_both_readings_count_the_same_middle(groups: dict[bytes, list[int]]) -> None:
+def test_both_implementations_count_the_same_middle_outcomes(groups: dict[bytes, list[int]]) -> None:
     ours = middle_outcomes({account: list(map(GroupOutcome, found)) for account, found in groups.items()})
     assert ladders.middle([(account.hex(), found) for account, found in groups.items()]) == list(ours)
 
@@ -372,7 +372,7 @@ def _production(call: Any, *arguments: object) -> Any:
 
 
 @given(st.binary(max_size=200) | values().map(encode) | values().map(encode).flatmap(damaged))
-def test_both_read_the_same_out_of_any_bytes(data: bytes) -> None:
+def test_both_implementations_decode_any_bytes_alike(data: bytes) -> None:
     assert _tuples(_reference(cbor.read, data)) == _production(decode, data)
 
 
@@ -388,14 +388,14 @@ MESSAGES = [ALICE.rollout(), ALICE.rollout(f6=bytes(32)), BOB.rollout(f5=["é".e
 @given(
     st.sampled_from(MESSAGES).flatmap(damaged) | st.sampled_from(MESSAGES).flatmap(damaged).flatmap(damaged)
 )
-def test_both_judge_damaged_rollouts_alike(data: bytes) -> None:
+def test_both_implementations_give_damaged_rollouts_the_same_verdict(data: bytes) -> None:
     assert reference_node().validate("rollouts", data, NOW_MS) == pipeline().validate(
         "rollouts", data, NOW_MS
     )
 
 
 @given(rollouts, st.integers(-200_000, 200_000))
-def test_both_judge_any_signed_rollout_alike(rollout: Any, offset_ms: int) -> None:
+def test_both_implementations_give_any_signed_rollout_the_same_verdict(rollout: Any, offset_ms: int) -> None:
     author = ALICE.fields(
         f2=min(rollout.epoch, 5), f3=rollout.slot, f4=rollout.family, f5=rollout.completions
     )
@@ -406,7 +406,7 @@ def test_both_judge_any_signed_rollout_alike(rollout: Any, offset_ms: int) -> No
 
 
 @given(st.sampled_from([ALICE.certificate(), BOB.certificate()]).flatmap(damaged))
-def test_both_judge_damaged_certificates_alike(data: bytes) -> None:
+def test_both_implementations_give_damaged_certificates_the_same_verdict(data: bytes) -> None:
     node = ReferenceNode(json.loads(manifest_to_json(PLAIN)))
     assert node.validate("certificates", data, NOW_MS) == Pipeline(PLAIN).validate(
         "certificates", data, NOW_MS
@@ -414,7 +414,7 @@ def test_both_judge_damaged_certificates_alike(data: bytes) -> None:
 
 
 @given(values(depth=2))
-def test_both_judge_any_signed_payload_alike(value: Any) -> None:
+def test_both_implementations_give_any_signed_payload_the_same_verdict(value: Any) -> None:
     data = ALICE.signed(encode(value), PLAIN, Kind.ROLLOUT)
     assert reference_node().validate("rollouts", data, NOW_MS) == pipeline().validate(
         "rollouts", data, NOW_MS
@@ -426,14 +426,16 @@ OTHERS += [("equivocations", proof()), ("equivocations", proof(BOB))]
 
 
 @given(st.sampled_from(OTHERS), st.data())
-def test_both_judge_damaged_others_alike(other: tuple[str, bytes], data: st.DataObject) -> None:
+def test_both_implementations_give_other_damaged_messages_the_same_verdict(
+    other: tuple[str, bytes], data: st.DataObject
+) -> None:
     """Contributions and proofs."""
     topic, message = other[0], data.draw(damaged(other[1]))
     assert reference_node().validate(topic, message, NOW_MS) == pipeline().validate(topic, message, NOW_MS)
 
 
 @given(st.sampled_from([Kind.TALLY, Kind.PROPOSAL, Kind.APPROVAL]), values(depth=2))
-def test_both_judge_any_signed_contribution_alike(kind: Kind, value: Any) -> None:
+def test_both_implementations_give_any_signed_contribution_the_same_verdict(kind: Kind, value: Any) -> None:
     data = ALICE.signed(encode(value), PLAIN, kind)
     outcome = pipeline().validate("contributions", data, NOW_MS)
     assert reference_node().validate("contributions", data, NOW_MS) == outcome

@@ -199,7 +199,7 @@ class EclipseSimulation:
         return largest
 
 
-def test_a_swarm_that_stood_before_keeps_together() -> None:
+def test_a_swarm_connected_before_an_attack_stays_connected() -> None:
     """An existing connection is not displaced by later ones."""
     simulation = EclipseSimulation(seed=0)
     simulation.run(TEN_MINUTES_TICKS, attacked=True, restarts=False)
@@ -233,7 +233,7 @@ def test_attackers_who_earned_trust_take_part_of_the_kept_places(attackers: int,
     assert simulation.alone_share < most
 
 
-def test_without_vouching_a_restart_under_siege_leaves_a_node_alone() -> None:
+def test_without_vouching_restarts_under_attack_isolate_nodes() -> None:
     """Where nobody is vouched for, the attackers take the places that a restart frees.
 
     A node is alone for 7.5 % of the time here, 13 and 5.5 % with seeds 1 and 2. It was 27, 12 and 15 % with

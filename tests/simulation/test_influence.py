@@ -70,7 +70,7 @@ async def test_a_tenfold_flood_gains_nothing() -> None:
     assert draws.share(flooder) <= fair + deviation(fair, draws.groups.total())
 
 
-async def test_newcomers_together_get_a_tenth_and_each_no_more_than_an_old_name() -> None:
+async def test_newcomers_get_a_tenth_together_and_each_at_most_the_share_of_a_known_account() -> None:
     crowd = attackers(100, silent_until(EPOCH + WARM_UP, steady(2)))
     simulation = Simulation([*HONEST, *crowd], policy=POLICY)
     await simulation.run(WARM_UP)
@@ -110,7 +110,7 @@ async def test_an_account_with_poison_that_passes_every_check_stays_within_its_c
     assert filled == pytest.approx(5 * 0.125, abs=0.1), "what the cap cuts goes to nobody"
 
 
-async def test_a_new_name_wins_nothing() -> None:
+async def test_changing_accounts_gains_no_share() -> None:
     """Whitewashing: a fresh account every two epochs, whose sixteen groups cannot be audited twenty times."""
     lives, last = 15, 2
     begin = EPOCH + WARM_UP
@@ -141,7 +141,7 @@ async def test_a_broken_checker_costs_no_reputation() -> None:
     assert simulation.refused[Reason.CHECKER_CRASH] > 100
 
 
-async def test_a_minority_that_fails_together_is_not_excused() -> None:
+async def test_a_minority_that_fails_together_is_penalised() -> None:
     evil = attackers(9, turning(8, EPOCH + WARM_UP, BAD))
     simulation = Simulation([*HONEST[:10], *evil], policy=POLICY)
     await simulation.run(WARM_UP + 3)

@@ -65,7 +65,7 @@ async def known_after(simulation: Simulation, of: list[Author], epochs: int) -> 
 
 
 @pytest.mark.parametrize("flood", [0, FLOOD // 5, FLOOD])
-async def test_honest_newcomers_become_known_whatever_the_flood(flood: int) -> None:
+async def test_honest_newcomers_become_known_under_floods_of_any_size(flood: int) -> None:
     """Each of the flood sends as much as an honest account, and answers as well."""
     honest = newcomers(500, 5, steady(8))
     simulation = LotSimulation([*TRUSTED, *honest, *newcomers(1000, flood, steady(8))], limits=LIMITS)
@@ -73,7 +73,7 @@ async def test_honest_newcomers_become_known_whatever_the_flood(flood: int) -> N
     assert await known_after(simulation, honest, WITHIN) == 5
 
 
-async def test_a_flood_of_groups_that_tell_nothing_becomes_known_never_and_yields() -> None:
+async def test_a_flood_of_uninformative_groups_never_becomes_known() -> None:
     """None of it passes, so it never leaves the newcomers; the more is audited, the worse are its lots."""
     honest, flood = newcomers(500, 5, steady(8)), newcomers(1000, FLOOD, steady(8, (WRONG, WRONG)))
     simulation = LotSimulation([*TRUSTED, *honest, *flood], limits=LIMITS)
@@ -82,14 +82,14 @@ async def test_a_flood_of_groups_that_tell_nothing_becomes_known_never_and_yield
     assert await known_after(simulation, flood, 0) == 0
 
 
-async def test_newcomers_that_send_ten_times_as_much_shut_nobody_out() -> None:
+async def test_newcomers_that_send_ten_times_as_much_exclude_no_others() -> None:
     honest = newcomers(500, 5, steady(8))
     simulation = LotSimulation([*TRUSTED, *honest, *newcomers(1000, FLOOD // 10, steady(80))], limits=LIMITS)
     await simulation.run(WARM_UP)
     assert await known_after(simulation, honest, WITHIN) == 5
 
 
-async def test_accounts_that_come_and_go_delay_most_newcomers_and_not_all() -> None:
+async def test_changing_accounts_delay_most_newcomers_and_not_all() -> None:
     """None of them is ever known, so none of them leaves its place for good: there is no defence but cost."""
     honest = newcomers(500, 20, steady(8))
     simulation = LotSimulation([*TRUSTED, *honest, *come_and_go(10_000, FLOOD)], limits=LIMITS)
@@ -97,7 +97,7 @@ async def test_accounts_that_come_and_go_delay_most_newcomers_and_not_all() -> N
     assert await known_after(simulation, honest, WITHIN) >= 5
 
 
-async def test_a_flood_of_accounts_that_cost_a_hundredth_is_a_hundredth_of_a_flood() -> None:
+async def test_accounts_with_a_hundredth_of_a_bond_have_a_hundredth_of_the_effect() -> None:
     honest, flood = newcomers(500, 20, steady(8)), list(come_and_go(10_000, FLOOD))
     simulation = LotSimulation([*TRUSTED, *honest, *flood], limits=LIMITS)
     for author in flood:

@@ -170,7 +170,7 @@ class RecordSiege:
 @pytest.mark.parametrize(
     ("bonds", "most"), [pytest.param(0, 0.05, marks=pytest.mark.long), (HONEST // 2, 0.3)]
 )
-def test_members_with_bonds_find_each_other_whatever_records_attackers_tell(bonds: int, most: float) -> None:
+def test_members_with_bonds_find_each_other_under_a_flood_of_records(bonds: int, most: float) -> None:
     """From 250 networks, with three in four of the peers that a node chose; half as many bonds as members."""
     siege = RecordSiege(0, networks=250, gate=True, bonds=bonds)
     siege.run(24)
@@ -178,7 +178,7 @@ def test_members_with_bonds_find_each_other_whatever_records_attackers_tell(bond
     assert siege.honest_share() > 0.25
 
 
-def test_without_a_gate_attackers_own_an_island_s_records() -> None:
+def test_without_a_gate_attackers_hold_most_records_of_an_island() -> None:
     """The threat model says so: where accounts are free nothing tells their records from others."""
     siege = RecordSiege(0, networks=250)
     siege.run(24)

@@ -24,7 +24,7 @@ DERIVED = load("derivations")
 
 
 @pytest.mark.parametrize("hash_seed", ["0", "1"])
-def test_every_generation_has_the_same_bytes(hash_seed: str, tmp_path: Path) -> None:
+def test_generating_the_vectors_gives_the_same_bytes(hash_seed: str, tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
     command = [sys.executable, str(VECTORS / "generate.py"), str(tmp_path)]
     subprocess.run(command, env=environment, check=True)
@@ -39,7 +39,7 @@ def test_there_are_at_least_three_hundred_cases() -> None:
 
 
 @pytest.mark.parametrize("name", admission_files())
-def test_the_pipeline_agrees(name: str) -> None:
+def test_verdicts_of_the_pipeline_equal_the_vectors(name: str) -> None:
     document = load(name)
     for case in document["cases"]:
         node = _prepared(case, document["certificates"][case["manifest"]])
@@ -74,13 +74,13 @@ def _prepared(case: dict[str, Any], certificates: dict[str, str]) -> Pipeline:
 
 
 @pytest.mark.parametrize("vector", load("ed25519")["signatures"], ids=lambda vector: vector["name"])
-def test_signatures(vector: dict[str, Any]) -> None:
+def test_signatures_have_the_verdict_of_their_vector(vector: dict[str, Any]) -> None:
     key, message, signature = (bytes.fromhex(vector[name]) for name in ("public_key", "message", "signature"))
     assert ed25519.verify(NodeId(key), message, signature) is vector["valid"]
 
 
 @pytest.mark.parametrize("vector", load("responses")["responses"], ids=lambda vector: vector["name"])
-def test_responses(vector: dict[str, Any]) -> None:
+def test_responses_are_parsed_as_their_vector_states(vector: dict[str, Any]) -> None:
     response = unpack(vector["bytes"])
     found: tuple[int | None, Reason | None, str | None] = (None, None, None)
     try:
@@ -93,7 +93,7 @@ def test_responses(vector: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("tree", DERIVED["merkle"], ids=lambda tree: len(tree["entries"]))
-def test_proofs_lead_to_their_root_alone(tree: dict[str, Any]) -> None:
+def test_proofs_are_valid_only_for_their_root(tree: dict[str, Any]) -> None:
     root, leaves = Digest.from_hex(tree["root"]), [Digest.from_hex(leaf) for leaf in tree["leaves"]]
     for index, (entry, written) in enumerate(zip(tree["entries"], tree["proofs"], strict=True)):
         proof = [Digest.from_hex(step) for step in written]

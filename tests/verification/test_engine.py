@@ -174,7 +174,7 @@ def test_rollouts_are_audited_as_far_as_they_are_drawn_and_have_a_place() -> Non
     assert len(harness.engine.audits) == 0
 
 
-def test_a_second_content_whose_first_one_is_not_stored_is_refused_and_not_proved() -> None:
+def test_a_second_content_without_the_stored_first_is_refused_without_a_proof() -> None:
     harness, record = open_engine()
     harness.receive(ALICE, 0)
     harness.engine.envelopes.forget(EPOCH + KEPT_EPOCHS + 1)
@@ -184,7 +184,7 @@ def test_a_second_content_whose_first_one_is_not_stored_is_refused_and_not_prove
     assert harness.reputation.evidence(ALICE.account, EPOCH) == Evidence(epoch=EPOCH)
 
 
-def test_slots_are_remembered_as_long_as_their_rollouts_may_arrive() -> None:
+def test_signed_slots_are_stored_as_long_as_their_rollouts_are_admitted() -> None:
     """Memory of a node does not grow with its age, only with what is said in an epoch."""
     harness, _ = open_engine()
     for slot in range(4):
@@ -295,7 +295,7 @@ async def test_a_verification_is_stored_whole_or_not_at_all(tmp_path: Path, writ
     assert again.engine.count.points(EPOCH, [ALICE.account], 16) == ((ALICE.account, 1),)
 
 
-def test_the_engine_knows_its_own_parts() -> None:
+def test_parts_of_an_engine_share_one_database_connection() -> None:
     """All stores that are written together share one connection."""
     engine: Engine = open_engine()[0].engine
     parts = (
@@ -310,7 +310,7 @@ def test_the_engine_knows_its_own_parts() -> None:
 
 
 @pytest.mark.parametrize(("epochs", "epoch"), [(-2.5, 0), (0.0, 0), (0.9, 0), (1.0, 1), (7.5, 7)])
-def test_before_genesis_the_first_epoch_is_that_of_now(epochs: float, epoch: int) -> None:
+def test_the_epoch_follows_the_clock_and_is_zero_before_genesis(epochs: float, epoch: int) -> None:
     harness = VerificationHarness((ALICE,))
     manifest = harness.manifest
     assert harness.engine.epoch(manifest.genesis_seconds + epochs * manifest.epoch_seconds) == epoch

@@ -121,7 +121,7 @@ def test_an_unknown_beacon_causes_no_penalty() -> None:
     assert (received.verdict, received.rule) == (Verdict.IGNORE, Rule.ROLLOUT_ISLAND)
 
 
-def test_without_a_known_number_of_islands_nothing_is_carried_and_nobody_penalised() -> None:
+def test_without_a_known_number_of_islands_nothing_is_carried_or_penalised() -> None:
     world = World(CHANGING, joins=False)
     islands = world.islands
     assert islands.count(EPOCH) is None
@@ -144,7 +144,7 @@ def test_the_last_known_number_of_islands_replaces_an_unknown_one() -> None:
     assert [home % 2 for home in homes] == guessed
 
 
-def test_what_was_learned_of_an_epoch_never_changes() -> None:
+def test_the_number_of_islands_of_an_epoch_never_changes() -> None:
     """Final epochs were recalled, or another endpoint of the chain is asked: what was published stays."""
     world = World(CHANGING, paid_by_epoch={EPOCH: [100]})
     world.islands.learn(EPOCH, [])
@@ -165,7 +165,7 @@ def test_the_numbers_of_islands_outlast_a_restart(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("before", "now"), [([100], [1]), ([1], [100])], ids=["2 to 1", "1 to 2"])
-def test_a_node_that_missed_a_change_neither_gives_nor_gets_penalties(
+def test_a_node_that_missed_a_change_gives_and_gets_no_penalties(
     before: Sequence[int], now: Sequence[int]
 ) -> None:
     """Its chain is away, or lies: each hears from the other what is an IGNORE at worst."""
@@ -195,13 +195,13 @@ def test_a_swarm_without_islands_needs_no_beacon(manifest: Manifest) -> None:
     assert world.islands.due(OWN.node, OWN.account, NOW) == world.islands.all_at(NOW) == {0}
 
 
-def test_on_one_island_nothing_needs_a_beacon_either() -> None:
+def test_one_island_needs_no_beacon() -> None:
     one = World(make_manifest(version=2, islands=replace(TERMS, count=1)), knows_beacons=False)
     one.introduce(PEOPLE[0])
     assert one.hear(PEOPLE[0], 0).verdict is Verdict.ACCEPT
 
 
-def test_certificates_count_where_their_account_lives_about_now() -> None:
+def test_certificates_are_accepted_on_islands_of_their_account_around_now() -> None:
     world = World()
     for who in PEOPLE[:12]:
         near = {world.home(who, epoch) for epoch in (EPOCH - 1, EPOCH, EPOCH + 1)}
@@ -212,7 +212,7 @@ def test_certificates_count_where_their_account_lives_about_now() -> None:
             assert received.rule in expected
 
 
-def test_an_auditors_certificate_counts_everywhere() -> None:
+def test_an_auditors_certificate_is_accepted_on_every_island() -> None:
     world = World()
     who = PEOPLE[0]
     world.engine.set_auditors(Auditors((who.account,)))
@@ -242,7 +242,7 @@ def test_a_proof_names_the_islands_on_which_it_is_published() -> None:
     assert verdicts == {wrong: Rule.PROOF_ISLAND, new: None}
 
 
-def test_what_is_sent_on_request_counts_on_carried_islands_alone() -> None:
+def test_responses_are_accepted_only_for_carried_islands() -> None:
     world = World()
     who = PEOPLE[0]
     world.introduce(who)
@@ -352,7 +352,7 @@ def test_homes_are_drawn_at_least_an_epoch_ahead() -> None:
             assert drawn < epoch
 
 
-def test_one_to_two_to_one_under_load_loses_and_doubles_nothing() -> None:
+def test_changing_from_one_to_two_to_one_islands_under_load_loses_and_doubles_nothing() -> None:
     """Every rollout of three epochs is heard by a node that carries all: admitted once, none refused."""
     world = World(CHANGING, paid_by_epoch={EPOCH - 2: [1], EPOCH: [100], EPOCH + 1: [1]})
     manifest = world.manifest

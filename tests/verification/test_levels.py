@@ -57,7 +57,7 @@ def test_slots_have_one_level_of_a_ladder_each_and_all_other_families() -> None:
     assert set(drawn) == {(0, 2), (1, 2)}
 
 
-def test_what_is_not_known_yet_is_no_fault() -> None:
+def test_an_unknown_record_causes_no_penalty() -> None:
     for beacon, record in ((None, LADDER.start(3)), (Digest(bytes(32)), None)):
         levels = Levels(MANIFEST, {EPOCH: beacon}.get, {EPOCH: record}.get)
         assert levels.is_known(EPOCH) is (record is not None)
@@ -66,7 +66,7 @@ def test_what_is_not_known_yet_is_no_fault() -> None:
         assert refused.value.rule is Rule.BEACON_KNOWN
 
 
-async def test_a_level_that_is_not_the_slots_counts_for_nothing() -> None:
+async def test_a_rollout_at_another_level_than_its_slots_is_refused() -> None:
     node = harness()
     other = 1 - node.family_of(ALICE, 0)
     with pytest.raises(RemoteProtocolError) as refused:

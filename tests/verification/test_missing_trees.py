@@ -31,7 +31,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[Account]:
     return read
 
 
-def test_they_are_read_once_for_any_number_of_queries(reads: list[Account]) -> None:
+def test_a_missing_tree_is_read_once_for_any_number_of_queries(reads: list[Account]) -> None:
     node = VerificationHarness((ALICE, MALLORY), MANIFEST, own=ALICE.account)
     sent = [node.admit(MALLORY, slot) for slot in range(SLOTS - 2)]
     groups = {each.rollout.slot: each.content_id for each in sent} | {SLOTS - 1: ContentId(bytes(32))}

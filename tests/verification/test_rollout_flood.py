@@ -122,7 +122,7 @@ def test_small_rollouts_take_no_more_than_their_room(tmp_path: Path) -> None:
         assert bytes_on_disk(database) - bytes_on_disk(empty) <= 64 * 1024 + outcomes
 
 
-async def test_what_pay_rests_on_outlasts_a_flood_of_strangers() -> None:
+async def test_counted_rollouts_are_kept_during_a_flood_of_newcomers() -> None:
     """Also that of a newcomer who holds more than each of them."""
     node = open_node()
     node.trust(ALICE)
@@ -179,7 +179,7 @@ def test_an_account_that_became_known_is_kept_as_a_known_account() -> None:
     assert stored(node, ALICE) == [8]
 
 
-async def test_what_is_decided_goes_before_what_still_waits_for_its_audit() -> None:
+async def test_decided_rollouts_are_evicted_before_unaudited_ones() -> None:
     node = open_node(limits=PoolLimits(rollouts=64))  # else some of them are refused by the pool
     decided = flood(node, STRANGERS[:1], range(7))
     waiting = flood(node, STRANGERS[:1], range(7, 14))
@@ -192,7 +192,7 @@ async def test_what_is_decided_goes_before_what_still_waits_for_its_audit() -> N
     assert node.engine.envelopes.budget.dropped(EPOCH) == 6
 
 
-def test_where_all_epochs_are_full_known_accounts_lose_their_oldest() -> None:
+def test_when_all_epochs_are_full_known_accounts_lose_their_oldest() -> None:
     """Strangers lose theirs first, whatever their epochs."""
     node = open_node(kept_bytes=4 * 3 * LARGEST)
     node.trust(ALICE)
@@ -213,7 +213,7 @@ def test_where_all_epochs_are_full_known_accounts_lose_their_oldest() -> None:
     assert dropped == [8, 5, 3, 3, 3, 0]
 
 
-async def test_what_was_dropped_after_its_decision_is_not_taken_again(tmp_path: Path) -> None:
+async def test_a_rollout_dropped_after_its_decision_is_not_admitted_again(tmp_path: Path) -> None:
     """Neither from a peer after a restart, nor by catch-up; what was not decided is, to be audited."""
     before = open_node(tmp_path / "node.sqlite")
     [decided, waiting] = flood(before, STRANGERS[:2], range(1))
@@ -231,7 +231,7 @@ async def test_what_was_dropped_after_its_decision_is_not_taken_again(tmp_path: 
     assert received == [Received(Verdict.IGNORE, Rule.ROLLOUT_NEW), Received(Verdict.ACCEPT, None, waiting)]
 
 
-def test_what_a_transaction_takes_back_leaves_no_trace_in_the_sums() -> None:
+def test_a_rolled_back_transaction_does_not_change_the_sums() -> None:
     class Faulty(SilentObserver):
         """Observer that fails."""
 
@@ -292,5 +292,5 @@ def test_rollouts_are_read_in_the_order_of_an_index(tmp_path: Path) -> None:
     assert plan[-1] == "SEARCH heard USING INDEX heard_epoch (epoch>?)"
 
 
-def test_a_node_takes_the_room_that_is_stated_here_by_default() -> None:
+def test_default_sizes_are_as_stated() -> None:
     assert VerificationConfig().kept_rollouts_mib * MIB == KEPT_BYTES

@@ -85,7 +85,7 @@ async def test_a_correct_commitment_is_paid_in_full() -> None:
     assert alice.engine.sampled.own_commitment(ALICE.node, ALICE.account, EPOCH, WHOLE) is None
 
 
-async def test_no_more_is_committed_to_than_a_bond_is_paid_for() -> None:
+async def test_a_commitment_has_at_most_the_groups_that_the_bond_is_paid_for() -> None:
     alice = await _worked(ALICE, right=range(6))
     commitment = alice.engine.sampled.own_commitment(ALICE.node, ALICE.account, EPOCH, Fraction(1, 4))
     assert commitment is not None
@@ -106,7 +106,7 @@ async def test_of_an_accounts_nodes_the_one_with_the_lowest_key_commits_to_the_g
     assert commitment.slots == (0, 1, 2)
 
 
-async def test_a_boast_costs_what_it_claims_and_as_much_again() -> None:
+async def test_claiming_missing_groups_is_deducted_twice() -> None:
     alice, auditor = await _worked(ALICE, right=range(6)), _node(BOB)
     messages = {slot: alice.message(ALICE, slot) for slot in range(6)}
     groups = {slot: _content(message) for slot, message in messages.items()}
@@ -167,9 +167,7 @@ async def test_a_group_that_is_all_right_or_forged_fails() -> None:
 @pytest.mark.parametrize(
     ("busy", "wrong", "points"), [(0, 1, 8), (1, 1, 6), (2, 1, 4), (4, 1, 0), (0, 0, 4), (1, 0, 2), (2, 0, 0)]
 )
-async def test_a_group_that_the_auditor_was_too_busy_for_earns_and_costs_nothing(
-    busy: int, wrong: int, points: int
-) -> None:
+async def test_an_undecided_group_is_neither_paid_nor_deducted(busy: int, wrong: int, points: int) -> None:
     """Of eight groups four are drawn; the last of these fails where it has no wrong answer."""
     alice, auditor = await _worked(ALICE, right=range(7)), _node(BOB)
     messages = {slot: alice.message(ALICE, slot) for slot in range(7)}
@@ -212,7 +210,7 @@ async def test_of_two_commitments_none_counts_and_a_late_one_is_ignored() -> Non
     assert not auditor.engine.sampled.commitments.has(ALICE.account, EPOCH)
 
 
-async def test_another_member_provides_the_groups_of_an_offline_author() -> None:
+async def test_another_member_provides_the_groups_of_an_absent_author() -> None:
     alice, member, auditor = await _worked(ALICE, right=range(3)), _node(BOB), _node(BOB)
     commitment = alice.engine.sampled.own_commitment(ALICE.node, ALICE.account, EPOCH, WHOLE)
     assert commitment is not None
@@ -256,7 +254,7 @@ async def test_committing_to_a_group_of_another_account_or_epoch_is_not_paid() -
     assert await check(late, OpenedGroup(of_alice, ()), AT) is None
 
 
-async def test_without_the_epochs_beacon_nothing_is_said_of_a_group() -> None:
+async def test_without_the_beacon_of_the_epoch_a_group_is_undecided() -> None:
     alice, auditor = await _worked(ALICE, right=(0,)), _node(BOB)
     [message] = alice.engine.envelopes.of(ALICE.account, EPOCH)
     commitment = commit(ALICE.node, ALICE.account, EPOCH, [(0, _content(message))])
@@ -265,7 +263,7 @@ async def test_without_the_epochs_beacon_nothing_is_said_of_a_group() -> None:
 
 
 @pytest.mark.parametrize("slots", [(7,), (0, 7)])
-async def test_what_was_not_committed_to_is_not_shown(slots: tuple[int, ...]) -> None:
+async def test_groups_outside_the_commitment_are_not_opened(slots: tuple[int, ...]) -> None:
     alice = await _worked(ALICE, right=(0,))
     commitment = alice.engine.sampled.own_commitment(ALICE.node, ALICE.account, EPOCH, WHOLE)
     assert commitment is not None

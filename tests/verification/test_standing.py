@@ -52,7 +52,7 @@ def test_units_are_parts_of_a_whole_account() -> None:
     )
 
 
-def test_four_epochs_are_kept() -> None:
+def test_standing_of_four_epochs_is_kept() -> None:
     standing = Standing(MANIFEST, OWN)
     for epoch in range(10):
         standing.learn(epoch, {ALICE: epoch})

@@ -74,7 +74,7 @@ def of_versions(**at: int) -> list[str]:
 
 
 @given(st.lists(st.sampled_from(sorted(STEPS)).flatmap(lambda c: st.tuples(st.just(c), versions[c]))))
-def test_whatever_versions_open_a_file_the_newest_decides_and_rows_are_kept(
+def test_a_file_opened_by_several_versions_has_the_newest_schema_and_all_rows(
     opened: list[tuple[str, int]],
 ) -> None:
     with TemporaryDirectory() as folder:
@@ -97,7 +97,7 @@ def test_whatever_versions_open_a_file_the_newest_decides_and_rows_are_kept(
 
 
 @given(versions["notes"], versions["notes"], versions["marks"], st.integers(0, 20))
-def test_a_process_that_dies_in_a_migration_leaves_the_old_version_or_the_new_one(
+def test_a_migration_that_is_killed_leaves_the_old_or_the_new_version(
     old: int, new: int, marks: int, writes: int
 ) -> None:
     old, new = sorted((old, new))
@@ -140,12 +140,12 @@ def test_a_step_that_fails_leaves_the_old_version(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("script", ["CREATE TABLE a (b)", "CREATE TABLE a (b); DELETE FROM a"])
-def test_a_script_that_breaks_off_is_refused(tmp_path: Path, script: str) -> None:
+def test_an_incomplete_script_is_refused(tmp_path: Path, script: str) -> None:
     with pytest.raises(ValueError, match="not a complete SQL statement"):
         open_database(tmp_path / "node.sqlite", StoreSchema("notes", script))
 
 
-def test_a_reader_refuses_a_newer_file_and_writes_into_none(tmp_path: Path) -> None:
+def test_a_reader_refuses_a_newer_file_and_writes_to_none(tmp_path: Path) -> None:
     path = tmp_path / "a folder?" / "node.sqlite"
     path.parent.mkdir()
     open_database(path, schema("notes", 2)).close()
@@ -240,7 +240,7 @@ def test_writers_append_and_a_checkpoint_copies(tmp_path: Path) -> None:
         assert len(notes_in_the_file_alone(path)) == 2000
 
 
-def test_a_checkpoint_does_not_wait_for_a_writer_nor_touch_what_it_has_not_committed(tmp_path: Path) -> None:
+def test_a_checkpoint_neither_waits_for_a_writer_nor_copies_uncommitted_rows(tmp_path: Path) -> None:
     path = tmp_path / "node.sqlite"
     with closing(open_database(path, NOTES)) as writer:
         writer.execute("INSERT INTO note VALUES ('kept')")

@@ -22,7 +22,7 @@ from sapo_verification.verifier import MAX_REMEMBERED, CheckResult
 ALICE, BOB = Identity(1), Identity(2)
 
 
-async def test_task_prompt_and_rewards_are_derived_here() -> None:
+async def test_task_prompt_and_rewards_are_derived_by_the_verifier() -> None:
     harness = VerificationHarness((ALICE,))
     admitted = harness.admit(ALICE, 4, right=2, wrong=1)
     verified = await harness.engine.verify(admitted)
@@ -52,7 +52,7 @@ async def test_an_answer_fits_its_own_slot_and_account_alone() -> None:
     assert len(tasks) == 16
 
 
-async def test_what_is_verified_again_is_evidence_once() -> None:
+async def test_verifying_a_rollout_twice_counts_once_as_evidence() -> None:
     harness = VerificationHarness((ALICE,))
     admitted = harness.admit(ALICE, 0)
     assert await harness.engine.verify(admitted) is await harness.engine.verify(admitted)
@@ -61,7 +61,7 @@ async def test_what_is_verified_again_is_evidence_once() -> None:
 
 
 @pytest.mark.parametrize(("right", "wrong"), [(3, 0), (0, 3)])
-async def test_a_group_without_spread_is_verified_but_earns_no_good_evidence(right: int, wrong: int) -> None:
+async def test_a_group_without_spread_is_verified_without_good_evidence(right: int, wrong: int) -> None:
     harness = VerificationHarness((ALICE,))
     admitted = harness.admit(ALICE, 0, right=right, wrong=wrong)
     verified = await harness.engine.verify(admitted)
@@ -72,7 +72,7 @@ async def test_a_group_without_spread_is_verified_but_earns_no_good_evidence(rig
     )
 
 
-async def test_code_in_a_group_that_earned_nothing_costs_its_author_a_little() -> None:
+async def test_code_in_a_group_without_reward_has_a_small_penalty() -> None:
     harness = VerificationHarness((ALICE,))
     code = (b"__import__('os').system('id')", WRONG)
     message = ALICE.message(harness.manifest, completions=code)
@@ -83,7 +83,7 @@ async def test_code_in_a_group_that_earned_nothing_costs_its_author_a_little() -
     assert not harness.reputation.is_banned(ALICE.account, EPOCH), "an honest model may write code too"
 
 
-async def test_code_in_a_group_that_also_solves_its_task_costs_nothing() -> None:
+async def test_code_in_a_group_that_solves_its_task_has_no_penalty() -> None:
     harness = VerificationHarness((ALICE,))
     answers = (harness.solution(ALICE.account, 0), b"import os")
     admitted = harness.engine.admit_own(
@@ -105,7 +105,7 @@ async def test_code_in_a_group_that_also_solves_its_task_costs_nothing() -> None
         (Failure.CLOSED, Reason.NODE_BUSY, False),
     ],
 )
-async def test_a_failed_check_is_the_authors_fault_only_if_its_answers_may_have_caused_it(
+async def test_a_failed_check_penalises_the_author_only_if_its_answers_may_have_caused_it(
     failure: Failure, reason: Reason, is_fault: bool
 ) -> None:
     async def check(task: Task, completions: Sequence[bytes]) -> Checked:
@@ -122,7 +122,7 @@ async def test_a_failed_check_is_the_authors_fault_only_if_its_answers_may_have_
     assert harness.record == RecordingObserver([(reason, admitted.content_id, ALICE.account)], [])
 
 
-async def test_what_the_node_was_too_busy_for_is_neither_paid_nor_refused_and_may_be_verified_later() -> None:
+async def test_an_undecided_rollout_is_neither_paid_nor_refused_and_can_be_verified_later() -> None:
     async def check(task: Task, completions: Sequence[bytes]) -> Checked:
         raise CheckFailed(Failure.NODE_BUSY)
 
@@ -142,7 +142,7 @@ async def test_what_the_node_was_too_busy_for_is_neither_paid_nor_refused_and_ma
     assert harness.reputation.evidence(ALICE.account, EPOCH) == Evidence(1.0, 0.0, 1, EPOCH, 1)
 
 
-async def test_an_unknown_beacon_is_nobodys_fault() -> None:
+async def test_an_unknown_beacon_causes_no_penalty() -> None:
     harness = VerificationHarness((ALICE,), knows_beacons=False)
     admitted = harness.admit(ALICE, 0)
     with pytest.raises(RemoteProtocolError) as raised:
@@ -173,7 +173,7 @@ async def test_a_group_of_hidden_text_is_refused_once_and_never_scored() -> None
     assert harness.record.refusals == [(Reason.TEXT_POLICY, admitted.content_id, ALICE.account)]
 
 
-async def test_a_little_hidden_text_earns_nothing_and_costs_nothing() -> None:
+async def test_little_hidden_text_is_neither_rewarded_nor_penalised() -> None:
     harness = VerificationHarness((ALICE,))
     right = harness.solution(ALICE.account, 0)
     answers = (right, right, right, right + "\N{ZERO WIDTH SPACE}".encode())
@@ -203,7 +203,7 @@ def reasoned(harness: VerificationHarness, author: Identity, slot: int, reasonin
 ESSAY = " ".join(f"word{n} and{n % 7}" for n in range(60))
 
 
-async def test_text_that_is_pasted_is_refused_and_costs_a_little() -> None:
+async def test_pasted_text_is_refused_with_a_small_penalty() -> None:
     harness, scored = tagged_harness(), list[Task]()
 
     async def check(task: Task, completions: Sequence[bytes]) -> CheckResult:
@@ -222,7 +222,7 @@ async def test_text_that_is_pasted_is_refused_and_costs_a_little() -> None:
     assert harness.record.refusals == [(Reason.NEAR_DUPLICATE, second.content_id, ALICE.account)]
 
 
-async def test_three_simultaneous_requests_learn_once() -> None:
+async def test_three_concurrent_requests_count_once() -> None:
     harness, results = VerificationHarness((ALICE,)), list[VerifiedRollout]()
     admitted = harness.admit(ALICE, 0)
     harness.hold_checks_until(3)
@@ -238,7 +238,7 @@ async def test_three_simultaneous_requests_learn_once() -> None:
     assert results == results[:1] * 3
 
 
-async def test_two_who_ask_at_once_for_a_pasted_text_are_refused_and_it_is_counted_once() -> None:
+async def test_two_concurrent_requests_for_a_pasted_text_are_refused_and_count_once() -> None:
     harness, refusals = tagged_harness(), list[Rule]()
     first, second = (reasoned(harness, ALICE, slot, ESSAY) for slot in (0, 1))
     await harness.engine.verify(first)
@@ -257,7 +257,7 @@ async def test_two_who_ask_at_once_for_a_pasted_text_are_refused_and_it_is_count
     assert harness.record.refusals == [(Reason.NEAR_DUPLICATE, second.content_id, ALICE.account)]
 
 
-async def test_what_was_refused_before_a_restart_is_evidence_once(tmp_path: Path) -> None:
+async def test_a_refusal_before_a_restart_counts_once(tmp_path: Path) -> None:
     for _ in range(2):
         harness = VerificationHarness((ALICE,), database=tmp_path / "node.sqlite")
         admitted = harness.admit(ALICE, 0, right=0)

@@ -42,7 +42,7 @@ def _doctor(harness: AuditorHarness) -> Check:
     return found
 
 
-async def test_status_and_doctor_say_whom_to_ask_and_that_it_was_done(world: AttestedWorld) -> None:
+async def test_status_and_doctor_report_attesters_and_attestations(world: AttestedWorld) -> None:
     harness = AuditorHarness(world, WORKERS[0], CheckerPool(world.manifest.suite))
     account, config = harness.identity.account, harness.config()
     shown = await _in_thread(status, config)
@@ -64,7 +64,7 @@ async def test_status_and_doctor_say_whom_to_ask_and_that_it_was_done(world: Att
 
 
 @pytest.mark.parametrize("command", [bonds.bond, bonds.leave])
-async def test_no_bond_is_required_of_an_account(
+async def test_a_bond_of_an_account_is_refused_under_an_attestation_gate(
     world: AttestedWorld, command: Callable[..., dict[str, Any]]
 ) -> None:
     harness = AuditorHarness(world, WORKERS[0], CheckerPool(world.manifest.suite))
@@ -73,7 +73,7 @@ async def test_no_bond_is_required_of_an_account(
     assert told.value.hint == f"ask {WHOM[0]} or {WHOM[1]} to attest {harness.identity.account}"
 
 
-async def test_an_auditor_bonds_as_without_a_gate(world: AttestedWorld) -> None:
+async def test_an_auditor_bond_is_accepted_under_an_attestation_gate(world: AttestedWorld) -> None:
     config = AuditorHarness(world, AUDITORS[0], CheckerPool(world.manifest.suite)).config()
     assert (await _in_thread(bonds.bond, config, None, agree))["done"] == "nothing, for the bond suffices"
     with pytest.raises(SapoError, match="an attestation, not for a bond"):

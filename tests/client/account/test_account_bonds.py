@@ -39,7 +39,7 @@ async def _in_thread(
     return await trio.to_thread.run_sync(lambda: command(*arguments, **options))
 
 
-async def test_a_bond_is_made_shown_and_taken_out_again(world: World) -> None:
+async def test_an_account_bonds_partly_exits_and_withdraws(world: World) -> None:
     world.chain.now_seconds = time.time()  # the commands go by the machine's clock
     harness = _with_tokens(world, WORKERS[0], 40)
     config = harness.config()

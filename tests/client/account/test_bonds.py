@@ -136,7 +136,7 @@ def test_an_impossible_request_is_refused_and_queues_nothing(world: World, harne
     assert tx.next_nonce(world.chain.rpc, AUDITOR.account) == nonce
 
 
-def test_a_bond_that_suffices_is_left_as_it_is(world: World, harness: AuditorHarness) -> None:
+def test_a_sufficient_bond_sends_no_transaction(world: World, harness: AuditorHarness) -> None:
     nonce = tx.next_nonce(world.chain.rpc, AUDITOR.account)
     kept = done("nothing, for the bond suffices", tokens=0, bonded=AUDITOR_BOND)
     assert bond(harness.config(), None, refuse) == kept
@@ -151,7 +151,9 @@ def test_a_bond_of_an_account_that_is_no_auditor_is_refused(world: World) -> Non
         leave(worker.config(), None, refuse)
 
 
-def test_an_interrupted_bond_is_finished_once(world: World, harness: AuditorHarness) -> None:
+def test_an_interrupted_bond_is_finished_without_a_new_transaction(
+    world: World, harness: AuditorHarness
+) -> None:
     """The second command signs nothing new: it finishes the transaction that the first one queued."""
     slash(world)
     give(world, 300)
@@ -163,7 +165,9 @@ def test_an_interrupted_bond_is_finished_once(world: World, harness: AuditorHarn
     assert bond(harness.config(), AUDITOR_BOND, agree) == done(tokens=98, bonded=2 * AUDITOR_BOND)
 
 
-def test_an_exit_that_a_slash_overtakes_is_refused_for_good(world: World, harness: AuditorHarness) -> None:
+def test_an_exit_after_a_slash_is_refused_and_leaves_no_queued_transaction(
+    world: World, harness: AuditorHarness
+) -> None:
     slash_first = lambda _: slash(world)  # noqa: E731  # between the look at the stake and the transaction
     with pytest.raises(SapoError, match="the contract refuses the exit") as refusal:
         leave(harness.config(), 40, slash_first)

@@ -104,7 +104,7 @@ def test_a_quorum_replaces_an_auditor(desk: Desk) -> None:
     assert auditors.of(NOW + 16) == tuple(sorted(one.account for one in (A, B, STRANGER)))
 
 
-def test_what_is_announced_is_withdrawn(desk: Desk) -> None:
+def test_a_quorum_withdraws_an_announced_change(desk: Desk) -> None:
     draft = ChangeDraft(leaving=C.account, entering=STRANGER.account)
     propose(desk.config(A), desk.file, draft, agree)
     sign(desk.config(B), desk.file, agree)
@@ -120,7 +120,7 @@ def test_what_is_announced_is_withdrawn(desk: Desk) -> None:
         announce(desk.config(A), desk.file, agree)  # its number was used: no signature counts twice
 
 
-def test_too_late_an_announcement_is_refused_with_what_to_do(desk: Desk) -> None:
+def test_a_late_announcement_is_refused_with_a_hint(desk: Desk) -> None:
     draft = ChangeDraft(leaving=C.account, entering=STRANGER.account, epoch=NOW + 7)
     propose(desk.config(A), desk.file, draft, agree)
     sign(desk.config(B), desk.file, agree)
@@ -150,7 +150,9 @@ def test_only_shown_data_is_signed(desk: Desk) -> None:
         ('\\"retired\\": []', '\\"retired\\": [], \\"epoch_seconds\\": 5', "cannot follow"),
     ],
 )
-def test_a_file_that_was_tampered_with(desk: Desk, old: str, new: str, why: str) -> None:
+def test_a_signature_does_not_count_after_the_file_was_altered(
+    desk: Desk, old: str, new: str, why: str
+) -> None:
     propose(desk.config(A), desk.file, ChangeDraft(slots_per_epoch=64), agree)
     text = desk.file.read_text()
     if not why:  # a signature is for these bytes alone
@@ -163,7 +165,7 @@ def test_a_file_that_was_tampered_with(desk: Desk, old: str, new: str, why: str)
         sign(desk.config(B), desk.file, agree)
 
 
-def test_a_family_that_nobody_knows(desk: Desk) -> None:
+def test_an_unknown_family_is_refused(desk: Desk) -> None:
     for draft in (ChangeDraft(families=(("no_such", "nano"),)), ChangeDraft(retired=(("no_such", "nano"),))):
         with pytest.raises(SapoError, match="no_such"):
             propose(desk.config(A), desk.file, draft, agree)

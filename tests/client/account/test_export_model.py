@@ -62,7 +62,7 @@ def test_adapters_are_exported_by_the_record_of_the_run(data: DataDir, tmp_path:
 
 
 @pytest.mark.parametrize("changes", [{"lora_rank": 0}, {"lora_rank": 8}, {"model": "bundled"}])
-def test_the_checkpoint_knows_its_model_and_rank(
+def test_the_export_uses_the_model_and_rank_of_the_checkpoint_and_not_of_the_record(
     data: DataDir, tmp_path: Path, changes: dict[str, Any]
 ) -> None:
     """A run that was refused, as with another rank, has left its settings behind."""
@@ -93,7 +93,7 @@ def test_a_refusal_of_the_learner_is_reported_as_such(data: DataDir, tmp_path: P
     assert caught.value.exit_code == ExitCode.CONFIG
 
 
-def test_without_a_record_the_configuration_is_taken(data: DataDir, tmp_path: Path) -> None:
+def test_without_a_record_the_export_uses_the_configuration(data: DataDir, tmp_path: Path) -> None:
     service = trained(data, make_policy_folder(tmp_path / "model"))
     data.config.unlink()
     config = LearnerConfig(model=str(tmp_path / "model"), lora_rank=4)

@@ -123,7 +123,7 @@ def test_an_interrupted_rotation_continues(
     assert facts["claimed keys"] == [made.node_id.hex()]
 
 
-def test_another_accounts_identity_is_no_successor(
+def test_an_identity_of_another_account_or_the_same_key_is_refused_as_successor(
     world: World, data: DataDir, old: Identity, tmp_path: Path
 ) -> None:
     other = keystore.create(tmp_path / "other.json", None)
@@ -132,7 +132,9 @@ def test_another_accounts_identity_is_no_successor(
             rotate(config(world, data), old.path, path, agree)
 
 
-def test_not_while_a_node_runs(world: World, data: DataDir, old: Identity, tmp_path: Path) -> None:
+def test_a_rotation_is_refused_while_a_node_runs(
+    world: World, data: DataDir, old: Identity, tmp_path: Path
+) -> None:
     with (
         locks.lock(data.lock, what="data directory"),
         pytest.raises(SapoError, match="already in use"),

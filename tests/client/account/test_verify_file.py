@@ -111,7 +111,7 @@ def test_an_envelope_of_another_swarm_fails_at_its_swarm(two_nodes: Any) -> None
     assert "swarm" in last.detail
 
 
-def test_a_certificate_is_no_rollout(two_nodes: Any) -> None:
+def test_a_certificate_fails_at_the_step_swarm_and_kind(two_nodes: Any) -> None:
     home: Home = two_nodes.first
     certificate = ALICE.certificate(home.manifest).to_bytes()
     assert [(step.name, step.ok) for step in taken(certificate, home.data)] == [

@@ -19,7 +19,7 @@ def test_calls_come_in_order_on_one_thread() -> None:
     assert thread.missed == 0
 
 
-def test_what_does_not_fit_is_dropped_and_counted() -> None:
+def test_calls_beyond_the_queue_are_dropped_and_counted() -> None:
     gate, busy, seen = threading.Event(), threading.Event(), list[int]()
 
     def slow(number: int) -> None:

@@ -34,7 +34,9 @@ def manifest(weekdays: Suite, tmp_path: Path) -> Path:
     return path
 
 
-def test_two_nodes_tell_what_they_do(manifest: Path, policy: Path, tmp_path: Path) -> None:
+def test_two_nodes_call_their_callbacks_with_own_and_external_rollouts(
+    manifest: Path, policy: Path, tmp_path: Path
+) -> None:
     first = sapo.Node(tmp_path / "first", manifest=manifest, model=policy, listen=LOOPBACK, settings=SMALL)
     own, external, threads = list[sapo.ScoredRollout](), list[sapo.ScoredRollout](), set[str]()
     first.on_reward(own.append)
@@ -130,7 +132,7 @@ def test_a_failed_start_states_what_to_do(tmp_path: Path, manifest: Path) -> Non
         pass
 
 
-def test_neither_the_users_file_nor_the_environment_counts(
+def test_settings_ignore_the_users_file_and_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "config.toml").write_text("nonsense = 1\n", encoding="utf-8")
@@ -140,7 +142,7 @@ def test_neither_the_users_file_nor_the_environment_counts(
     assert (one.account, one.node_id) == (two.account, two.node_id)
 
 
-def test_a_swarm_is_founded_once(tmp_path: Path) -> None:
+def test_founding_a_swarm_twice_in_one_folder_is_refused(tmp_path: Path) -> None:
     path = sapo.found_swarm(tmp_path / "swarm", families=["gcd"], level="easy", epoch_seconds=60)
     manifest = manifest_from_json(path.read_text(encoding="utf-8"))
     assert (manifest.has_chain, manifest.epoch_seconds) == (False, 60)

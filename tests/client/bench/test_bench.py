@@ -32,7 +32,7 @@ def test_a_message_of_any_kind_costs_less_than_four_times_its_size_accepted_or_r
 
 
 @pytest.mark.long
-async def test_the_jail_and_the_load_are_measured() -> None:
+async def test_checking_and_hostile_load_have_figures_and_rows() -> None:
     checking, load = await checking_rate(10), await load_rate(1.0)
     assert checking.rollouts == 10
     assert 0 < checking.cost.least <= checking.cost.median <= checking.cost.greatest
@@ -45,7 +45,7 @@ async def test_the_jail_and_the_load_are_measured() -> None:
     assert [len(row) for row in _rows(rate, memory, checking, load)] == [4] * 5
 
 
-def test_hostile_rollouts_are_genuine_and_hostile() -> None:
+def test_hostile_rollouts_are_admitted_and_contain_code() -> None:
     swarm, author = BenchSwarm(), BenchAuthor(HOSTILE_AUTHORS)
     admitted = swarm.admission([author]).admit(swarm.message(author, 0, 0, HOSTILE), swarm.now_seconds)
     assert admitted.rollout.completions == HOSTILE

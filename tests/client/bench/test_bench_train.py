@@ -74,7 +74,7 @@ def test_a_limit_of_memory_reaches_the_plan_of_training() -> None:
     assert told.value.hint == "`-v` shows its whole output"
 
 
-def test_a_limit_of_memory_leaves_what_the_model_does_not_take() -> None:
+def test_a_memory_limit_is_reduced_by_the_size_of_the_model() -> None:
     policy = load_policy(BUNDLED, "cpu")
     weights = sum(each.nbytes for each in [*policy.model.parameters(), *policy.model.buffers()])
     assert memory_beside(policy, 0.125) == 2**27 - weights
@@ -106,7 +106,7 @@ def test_a_backend_that_cannot_do_the_work_is_left_out(
     assert own_backends(load, installed) == {"own": "", "generate": "", "vllm": "", **left_out}
 
 
-def test_what_is_not_installed_is_no_backend() -> None:
+def test_backends_that_are_not_installed_are_not_measured() -> None:
     assert own_backends(Load(), {"sapo-swarm": "0.2.0"}) == {"own": ""}
 
 

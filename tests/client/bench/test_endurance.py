@@ -18,7 +18,7 @@ def sample(seconds: float, step: int, node_bytes: int) -> EnduranceSample:
     )  # fmt: skip
 
 
-def test_a_trend_is_that_of_the_second_half() -> None:
+def test_trends_are_computed_from_the_second_half() -> None:
     early = [sample(10.0 * n, n, 10_000 - n) for n in range(50)]
     late = [sample(500.0 + 10 * n, 100 + 2 * n, 1000 + 6 * n) for n in range(51)]
     found = {trend.figure: trend for trend in trends([*early, *late])}
@@ -29,7 +29,7 @@ def test_a_trend_is_that_of_the_second_half() -> None:
     assert found["files"] == EnduranceTrend("files", 0, first=9, last=9, per_hour=0.0, per_thousand_steps=0.0)
 
 
-def test_a_process_and_a_folder_are_read(tmp_path: Path) -> None:
+def test_a_sample_counts_open_files_and_bytes_of_a_folder(tmp_path: Path) -> None:
     (tmp_path / "node.sqlite").write_bytes(b"x" * 1000)
     (tmp_path / "node.sqlite-wal").write_bytes(b"x" * 500)
     (tmp_path / "events.jsonl.1").write_bytes(b"x" * 70)

@@ -33,7 +33,7 @@ def states(checks: Iterator[Check]) -> list[tuple[str, str]]:
     return [(check.name, check.state) for check in checks]
 
 
-def test_a_machine_without_a_swarm_has_no_fault(sapo: Run) -> None:
+def test_without_a_swarm_no_check_fails(sapo: Run) -> None:
     sapo("keys", "new", "key", "--no-passphrase")
     done = sapo("doctor", "--identity", "key", "--json")
     report = json.loads(done.stdout)
@@ -56,7 +56,7 @@ def test_faults_are_named_with_hints_and_the_exit_code_is_7(sapo: Run, tmp_path:
     assert done.stderr.count("suite: ") == 1
 
 
-def test_a_bootstrap_node_that_answers_and_one_that_does_not() -> None:
+def test_one_reachable_bootstrap_node_passes_and_none_fails() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         alive = f"/ip4/127.0.0.1/tcp/{server.getsockname()[1]}/p2p/12D3KooWA"
         assert states(check_bootstrap((alive, "/unix/x"))) == [("bootstrap", "ok"), ("bootstrap", "warn")]
@@ -78,7 +78,7 @@ def test_a_node_without_neighbour_discovery_is_reported(swarm: SwarmConfig) -> N
     assert found == Check("local network", "ok", text)
 
 
-def test_the_local_network_is_looked_at_or_said_not_to_carry_multicast() -> None:
+def test_the_local_network_check_counts_nodes_or_hints_at_the_mdns_setting() -> None:
     found = check_local_network(Config(), make_manifest(genesis_seconds=time.time_ns() >> 32))
     if found.state == "ok":  # nobody else has this swarm
         assert found.detail == "0 nodes of this swarm in the local network"
@@ -123,6 +123,6 @@ def test_a_clock_behind_the_chain_is_noticed(ahead: int, state: str) -> None:
     assert clock_check("http://chain", now + ahead, now).state == state
 
 
-def test_a_swarm_that_has_not_started() -> None:
+def test_a_genesis_in_the_future_is_a_warning() -> None:
     assert check_genesis(make_manifest(genesis_seconds=int(time.time()) + 600)).state == "warn"
     assert check_genesis(make_manifest(genesis_seconds=1)).state == "ok"

@@ -88,5 +88,5 @@ async def test_a_known_number_of_islands(tmp_path: Path) -> None:
     assert check == Check("islands", "ok", "2, of which this node hears 0")
 
 
-def test_no_node_no_checks(tmp_path: Path) -> None:
+def test_without_a_running_node_there_are_no_checks(tmp_path: Path) -> None:
     assert list(check_running(DataDir(tmp_path))) == []

@@ -61,7 +61,7 @@ def test_an_unknown_preset_is_refused_before_pytorch_is_loaded(command: str, tmp
     assert set(probe.stderr.split()) & {"torch", "transformers", "libp2p"} == set()
 
 
-def test_the_parser_asks_for_no_permissions() -> None:
+def test_the_parser_checks_no_file_permissions() -> None:
     """A command tells of them with a hint and its own exit code; root, as in containers, has them all."""
 
     def settings(of: typer.Typer) -> Iterator[ParameterInfo]:

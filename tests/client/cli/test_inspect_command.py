@@ -222,7 +222,7 @@ async def test_rollouts_of_a_node_that_is_down_come_from_its_event_file(
     assert max(map(len, shown)) <= 80
 
 
-async def test_stop_asks_the_node(home: dict[str, str], data: DataDir) -> None:
+async def test_stop_sends_a_stop_request_to_the_node(home: dict[str, str], data: DataDir) -> None:
     stops: list[bool] = []
     async with running(data, stops):
         done = await ask(home, data, "stop", "--finish")

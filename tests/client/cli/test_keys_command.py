@@ -74,7 +74,7 @@ def test_an_encrypted_key_opens_only_with_its_passphrase(
     assert json.loads(sapo("keys", "show", "k", "--ethereum").stdout)["version"] == 3
 
 
-def test_no_terminal_and_no_passphrase_is_exit_code_4_and_no_hang(sapo: Run, secret: Path) -> None:
+def test_without_terminal_and_passphrase_the_exit_code_is_4(sapo: Run, secret: Path) -> None:
     new = sapo("keys", "new", "other", input="typed\ntyped\n")
     assert (new.returncode, "there is no terminal to type it" in new.stderr) == (4, True)
     assert sapo("keys", "new", "k", "--kdf", "interactive", "--passphrase-file", secret).returncode == 0

@@ -61,7 +61,7 @@ def test_a_swarm_without_a_chain_is_named_as_the_reason(sapo: Run, tmp_path: Pat
     assert (done.returncode, "has no chain, so nothing is counted or paid" in done.stderr) == (3, True)
 
 
-def test_what_the_ledger_needs_is_named(sapo: Run, account: list[object]) -> None:
+def test_a_missing_key_or_endpoint_is_named_in_a_hint(sapo: Run, account: list[object]) -> None:
     words = [str(word) for word in account]
     without_key = sapo("ledger", "register", *words[2:])
     without_endpoint = sapo("ledger", "register", *words[:4], *words[6:])

@@ -109,7 +109,7 @@ def test_a_malformed_bootstrap_address(address: str) -> None:
     assert (caught.value.exit_code, "/p2p/" in caught.value.hint) == (3, True)
 
 
-def test_a_directory_that_trained_alone_joins_nothing_by_itself(sapo: Run, policy: Path) -> None:
+def test_a_directory_that_trained_alone_joins_no_swarm_without_an_option(sapo: Run, policy: Path) -> None:
     """Without its flag it would listen, and look for other nodes of a swarm that nobody else can know."""
     sapo("keys", "new", "key", "--no-passphrase")
     quick = ("--identity", "key", "--model", str(policy), "--steps", "1")
@@ -196,7 +196,7 @@ def test_a_damaged_page_costs_only_its_rows(sapo: Run, data: DataDir, weekdays: 
 
 
 @pytest.mark.usefixtures("join_again")
-def test_a_mark_that_can_be_read_is_raised_to_the_end_of_the_epoch(sapo: Run, data: DataDir) -> None:
+def test_a_repair_raises_a_readable_mark_to_the_end_of_its_epoch(sapo: Run, data: DataDir) -> None:
     [before] = SigningDatabase(data.database).marks()
     connection = sqlite3.connect(data.database)
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -230,7 +230,7 @@ def test_the_manifest_is_looked_for_before_the_passphrase(sapo: Run, data: DataD
     ],
     ids=lambda option: option[0],
 )
-def test_an_option_of_a_swarm_is_not_passed_over_when_training_alone(
+def test_an_option_of_a_swarm_is_refused_when_training_alone(
     sapo: Run, data: DataDir, option: tuple[str, ...]
 ) -> None:
     """Without the refusal the node would train, and its operator would take it for a node of the swarm."""
@@ -244,7 +244,7 @@ def test_nothing_to_repair_is_an_error(sapo: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads every folder")
-def test_a_data_directory_of_somebody_else(join: Join, data: DataDir) -> None:
+def test_an_inaccessible_data_directory_is_reported(join: Join, data: DataDir) -> None:
     data.create().root.chmod(0)
     assert_told(join(), 8, str(data.root))
 

@@ -24,7 +24,7 @@ def joined_on_full_disk(
 
 
 @pytest.mark.parametrize("left", [0, 2, 8, 12])
-def test_a_start_waits_for_space_whatever_it_could_not_create(
+def test_a_start_waits_for_space_whichever_file_it_could_not_create(
     sapo: Run, home: dict[str, str], tmp_path: Path, left: int
 ) -> None:
     """The data directory, its lock, and the files of its databases."""

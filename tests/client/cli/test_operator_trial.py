@@ -348,7 +348,7 @@ def _read(descriptor: int) -> bytes:
         return b""
 
 
-def test_14_what_the_event_file_has_forgotten_is_still_known(heard: HeardNode) -> None:
+def test_14_rewards_are_exported_after_their_events_were_deleted(heard: HeardNode) -> None:
     """Rewards of the other node's rollouts, when the events of their time are gone."""
     parquet = pytest.importorskip("pyarrow.parquet")
     for events in (heard.folder / "first").glob("events.jsonl*"):

@@ -51,7 +51,7 @@ def fits(name: str, text: str) -> Any:
     return TypeAdapter(SCHEMAS[name]).validate_json(text)
 
 
-def test_what_commands_print_fits(sapo: Run, tmp_path: Path) -> None:
+def test_output_of_commands_matches_its_schema(sapo: Run, tmp_path: Path) -> None:
     for name, *arguments in (
         ("sapo keys new", "key", "--no-passphrase"),
         ("sapo keys show", "key"),
@@ -68,7 +68,7 @@ def test_what_commands_print_fits(sapo: Run, tmp_path: Path) -> None:
         fits(name, done.stdout)
 
 
-def test_reports_with_everything_in_them_fit() -> None:
+def test_complete_reports_match_their_schema() -> None:
     finding = HealthFinding(FindingCode.NO_PEERS, FindingLevel.WARNING, "text", "hint")
     report = HealthReport(healthy=True, state="running", findings=(finding,))
     assert fits("sapo status --healthy", report.model_dump_json()) == report

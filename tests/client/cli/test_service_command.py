@@ -58,7 +58,7 @@ def test_a_failing_service_manager_is_reported(member: Run, tmp_path: Path) -> N
     assert (gone.returncode, "no service is installed" in gone.stderr) == (3, True)
 
 
-def test_what_would_ask_is_refused(sapo: Run, tmp_path: Path) -> None:
+def test_a_service_that_would_need_a_prompt_is_refused(sapo: Run, tmp_path: Path) -> None:
     (tmp_path / "word").write_text("a long passphrase")
     (tmp_path / "word").chmod(0o600)
     sapo("keys", "new", "key", "--kdf", "interactive", "--passphrase-file", "word")

@@ -64,7 +64,7 @@ def test_a_request_that_an_earlier_process_did_not_see_ends_no_other(tmp_path: P
     assert (trial.tries, sum(trial.slept)) == (2, 7.0)
 
 
-def test_a_process_that_holds_the_directory_and_does_not_wait_is_not_asked(tmp_path: Path) -> None:
+def test_no_stop_request_is_written_for_a_process_that_does_not_wait(tmp_path: Path) -> None:
     data = DataDir(tmp_path / "node").create()
     held = Lock.of_directory(data)
     with held.held(), pytest.raises(NodeSilent, match="a node is starting in"):
@@ -74,7 +74,7 @@ def test_a_process_that_holds_the_directory_and_does_not_wait_is_not_asked(tmp_p
     assert not data.stop_request.exists()
 
 
-def test_a_directory_that_takes_no_file_is_told(tmp_path: Path) -> None:
+def test_a_stop_request_that_cannot_be_written_is_an_error_with_a_hint(tmp_path: Path) -> None:
     data = DataDir(tmp_path / "node").create()
     data.stop_request.symlink_to(tmp_path / "nowhere" / "file")
     held = Lock.of_directory(data)

@@ -61,7 +61,7 @@ def acting(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("writer", WRITERS)
-def test_no_output_holds_a_character_that_acts(writer: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_output_contains_a_control_character(writer: str, monkeypatch: pytest.MonkeyPatch) -> None:
     written = io.StringIO()
     monkeypatch.setattr(sys, "stdout", written)
     monkeypatch.setattr(sys, "stderr", written)
@@ -82,7 +82,7 @@ def test_json_reads_as_the_same_document(document: object) -> None:
     assert acting(written.getvalue()) == []
 
 
-def test_a_manifests_name_acts_nowhere(sapo: Run, tmp_path: Path) -> None:
+def test_a_manifests_name_is_printed_without_control_characters(sapo: Run, tmp_path: Path) -> None:
     """No digest covers it: whoever passes a manifest on may write there what it likes."""
     manifest, envelope = tmp_path / "manifest.json", tmp_path / "rollout.sapo"
     named = make_manifest(name="swarm\x9b31m\x7f\x85end")

@@ -46,7 +46,7 @@ def verify(sapo: Run, file: Path, *more: object) -> tuple[int, dict[int, bool | 
     return done.returncode, {step["number"]: step["ok"] for step in taken}
 
 
-def test_a_valid_envelope_passes_every_step_whose_data_is_here(
+def test_a_valid_envelope_passes_every_step_for_which_there_is_data(
     sapo: Run, manifest: Manifest, manifest_file: Path, tmp_path: Path
 ) -> None:
     file = tmp_path / "whole.envelope"

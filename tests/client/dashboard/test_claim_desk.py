@@ -43,7 +43,7 @@ def test_a_preview_signs_nothing_and_a_claim_signs_what_was_shown() -> None:
     assert bank.signed == [[{"transaction": "claim", "points": 7}]]
 
 
-def test_another_text_than_the_shown_one_is_not_signed() -> None:
+def test_a_claim_that_changed_after_its_preview_is_not_signed() -> None:
     bank = Bank(7)
     desk = ClaimDesk(bank.claim)
     preview = desk.preview()
@@ -62,7 +62,7 @@ def test_a_request_without_the_digest_signs_nothing(sent: bytes) -> None:
     assert bank.signed == []
 
 
-def test_what_cannot_be_claimed_is_an_error_with_its_hint() -> None:
+def test_a_preview_without_points_or_ledger_is_an_error() -> None:
     with pytest.raises(SapoError) as empty:
         ClaimDesk(Bank(0).claim).preview()
     with pytest.raises(SapoError) as none:

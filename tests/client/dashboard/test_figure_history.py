@@ -57,7 +57,7 @@ def test_a_curve_of_any_span_has_the_same_mean_and_few_points(hours: int, second
     assert sum(point[4] for point in curve.points) == 200
 
 
-def test_the_points_after_a_moment_are_the_end_of_the_curve() -> None:
+def test_points_after_a_time_equal_the_end_of_the_whole_curve() -> None:
     history = FigureHistory(":memory:")
     history.add([Sample("own", NOW - 7000 + 5 * number, number % 2) for number in range(1400)])
     whole = history.curves(["own"], since=NOW - 7200, now=NOW)["own"]
@@ -67,7 +67,7 @@ def test_the_points_after_a_moment_are_the_end_of_the_curve() -> None:
     assert newest.points == tuple(point for point in whole.points if point[0] >= after) != ()
 
 
-def test_it_is_thinned_to_a_bound_and_reaches_back_two_years() -> None:
+def test_the_history_has_bounded_rows_and_covers_two_years() -> None:
     history = FigureHistory(":memory:")
     start = NOW - 800 * DAY
     for day in range(800):
@@ -115,6 +115,6 @@ def test_a_damaged_file_is_kept_aside(tmp_path: Path) -> None:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
-def test_the_levels_follow_each_other() -> None:
+def test_levels_are_sorted_by_interval_and_retention() -> None:
     assert [level.seconds for level in LEVELS] == sorted(level.seconds for level in LEVELS)
     assert [level.kept_seconds for level in LEVELS] == sorted(level.kept_seconds for level in LEVELS)

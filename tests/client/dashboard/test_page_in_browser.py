@@ -187,7 +187,7 @@ def test_a_message_that_was_not_admitted_is_shown_with_its_stage_and_sender(
         assert complaints(chrome) == []
 
 
-def test_it_is_small_and_takes_nothing_from_elsewhere(chrome: Chrome, link: str) -> None:
+def test_the_page_is_small_and_loads_nothing_from_other_hosts(chrome: Chrome, link: str) -> None:
     with window(chrome):
         chrome.get(link)
         wait(chrome, "document.querySelectorAll('.chart polyline').length > 2")
@@ -201,7 +201,9 @@ def test_it_is_small_and_takes_nothing_from_elsewhere(chrome: Chrome, link: str)
 
 
 @pytest.mark.parametrize(("width", "dark"), [(1280, False), (1280, True), (390, False)])
-def test_axe_finds_nothing_serious(chrome: Chrome, link: str, width: int, dark: bool) -> None:
+def test_axe_finds_no_serious_violation_and_no_section_overflows(
+    chrome: Chrome, link: str, width: int, dark: bool
+) -> None:
     if not AXE.exists():
         pytest.skip("no axe-core: run npm ci in tests/client/dashboard")
     with window(chrome, width=width, dark=dark):
@@ -375,7 +377,7 @@ def test_the_arms_of_an_experiment_are_drawn_by_round(chrome: Chrome, tmp_path: 
         assert complaints(chrome) == []
 
 
-def test_a_swarm_is_drawn_with_its_attacks_and_the_one_that_is_alone(chrome: Chrome, tmp_path: Path) -> None:
+def test_a_testnet_page_shows_attacks_and_the_node_without_sharing(chrome: Chrome, tmp_path: Path) -> None:
     layout, start = Layout(tmp_path), int(time.time()) // 60 * 60 - 600
     layout.manifest.write_text(json.dumps({"name": "three"}), encoding="utf-8")
     for name, reward in (("ada", 0.5), ("bo", 1.0), (CONTROL_NAME, 0.25)):

@@ -147,7 +147,7 @@ async def test_a_link_opens_the_page_once(data: DataDir) -> None:
         assert (again.status, b"sapo dashboard" in again.body) == (401, True)
 
 
-async def test_without_a_session_nothing_is_shown(data: DataDir) -> None:
+async def test_without_a_session_every_view_is_refused(data: DataDir) -> None:
     async with serving(data) as served:
         browser, root = await served.browser()
         views = ("", "api/nodes", "api/self/status", "app.js", "api/self/stream")
@@ -216,7 +216,7 @@ async def test_a_stream_ends_when_its_caller_leaves(data: DataDir) -> None:
         ({"X_Sapo": "1", "Origin": "SELF"}, 200),
     ],
 )
-async def test_only_the_page_itself_can_change_anything(
+async def test_claims_are_accepted_only_from_the_page_with_a_session(
     data: DataDir, headers: dict[str, str], status: int
 ) -> None:
     async with serving(data) as served:

@@ -32,7 +32,7 @@ def outcome(recorded: DashboardRecorder, rollout: VerifiedRollout) -> tuple[str,
     return seen.state, [stage.passed for stage in seen.stages()]
 
 
-def test_the_stages_follow_a_rollout_of_another() -> None:
+def test_stages_of_an_external_rollout_are_updated_until_it_is_trained_on() -> None:
     recorded, rollout = recorder(), rollout_of(OTHER, 1, ANSWERS)
     recorded.admitted(rollout.admitted, MESSAGE, "peer")
     assert outcome(recorded, rollout) == ("admitted", [True] * 9 + [None] * 5)
@@ -58,7 +58,7 @@ def test_a_refusal_ends_the_stages_and_a_group_without_advantage_is_no_fault() -
     assert outcome(recorded, even) == ("refused: no_signal", [True] * 10 + [None] * 4)
 
 
-def test_own_rollouts_are_own() -> None:
+def test_an_own_rollout_in_a_step_is_recorded_as_trained() -> None:
     recorded, rollout = recorder(), rollout_of(OWN, 1, ANSWERS)
     recorded.verified(rollout)
     recorded.note("step", {"step": 3, "external": [], "local": [rollout.content_id]})
@@ -132,7 +132,7 @@ def test_a_final_epoch_is_kept() -> None:
     assert (final.epoch, final.total, final.root) == (EPOCH, 12, "ab")
 
 
-def test_own_rollouts_push_out_none_of_others() -> None:
+def test_own_rollouts_evict_no_external_rollouts() -> None:
     recorded = recorder()
     heard = rollout_of(OTHER, 7, ANSWERS).admitted
     recorded.admitted(heard, MESSAGE, "peer")
@@ -144,7 +144,7 @@ def test_own_rollouts_push_out_none_of_others() -> None:
     assert heard.content_id in newest
 
 
-def test_everything_is_bounded() -> None:
+def test_rollouts_decisions_and_bytes_are_bounded() -> None:
     recorded = recorder()
     for number in range(MAX_ROLLOUTS + 10):
         recorded.admitted(rollout_of(OTHER, number, ANSWERS).admitted, MESSAGE, "peer")

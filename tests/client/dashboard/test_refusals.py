@@ -42,13 +42,13 @@ def test_what_the_transport_dropped_is_counted() -> None:
     assert [(each.message, each.count) for each in messages.newest()] == [("ab", 1), (None, 40)]
 
 
-def test_an_admitted_rollout_that_was_refused_later_is_not_among_them() -> None:
+def test_refusals_after_admission_are_not_listed() -> None:
     messages = RefusedMessages()
     messages.note({"reason": "text_policy", "rule": "R9.1", "stage": 9, "forwarder": None}, at=1.0)
     assert list(messages.newest()) == []
 
 
-def test_a_loud_peer_pushes_out_only_its_own() -> None:
+def test_a_peer_with_many_refusals_evicts_only_its_own() -> None:
     messages = RefusedMessages()
     messages.note(event("quiet", detail="x" * 1000), at=0.0)
     for number in range(100):

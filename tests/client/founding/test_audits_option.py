@@ -13,7 +13,7 @@ from sapo_protocol.terms.audits import AuditTerms, most_finality_seconds
 TERMS: dict[str, Any] = {"difficulty": "fixed", "epoch_seconds": 600, "finality_seconds": 60}
 
 
-def test_four_groups_of_one_account_in_so_many_are_drawn() -> None:
+def test_audit_terms_draw_four_groups_of_one_account_in_n() -> None:
     asked = [audits_of(one_in, **TERMS) for one_in in (None, 1, 16)]
     assert asked == [None, AuditTerms(4, 1), AuditTerms(4, 16)]
     assert audits_of(None, difficulty="follow", epoch_seconds=60, finality_seconds=60) is None
@@ -27,11 +27,11 @@ def refusal(one_in: int, **changes: object) -> SapoError:
 
 
 @pytest.mark.parametrize("one_in", [0, 3, 131_072])
-def test_what_cannot_be_drawn_is_refused_with_what_can(one_in: int) -> None:
+def test_a_share_that_is_no_power_of_two_is_refused_with_a_hint(one_in: int) -> None:
     assert "power of two" in str(refusal(one_in).hint)
 
 
-def test_levels_that_follow_the_swarm_are_refused_beside_them() -> None:
+def test_sampled_audits_with_difficulty_follow_are_refused() -> None:
     error = refusal(1, difficulty="follow")
     assert "difficulty follow" in str(error)
     assert "leave out --sample-audits" in str(error.hint)

@@ -83,7 +83,9 @@ def test_the_manifest_names_the_deployed_contracts(chain: ServedChain, tmp_path:
     )
 
 
-def test_a_swarm_that_asks_for_an_attestation(chain: ServedChain, tmp_path: Path) -> None:
+def test_a_swarm_with_an_attestation_gate_is_founded_with_a_registered_schema_only(
+    chain: ServedChain, tmp_path: Path
+) -> None:
     eas = deploy_eas(chain)
     attesters = tuple(map(address, ATTESTERS))
     unknown = EasTerms(eas.address, Digest(bytes(32)), attesters)
@@ -116,7 +118,7 @@ SCHEMA = "0x" + "06" * 32
     ],
     ids=["no contract", "no schema", "no attester", "a short schema", "too many attesters"],
 )
-def test_an_attestation_is_asked_for_in_full(
+def test_incomplete_attestation_options_are_refused(
     contract: Account | None, schema: str | None, attesters: list[Account]
 ) -> None:
     with pytest.raises(SapoError, match=r"come together|attesters|hexadecimal|bytes") as told:

@@ -81,7 +81,7 @@ def test_a_file_cannot_name_another_swarm_than_its_own() -> None:
     assert "the link is for" in refused("https://example.org/x", json.dumps(document)).text
 
 
-def test_an_address_or_a_file_without_a_digest_proves_nothing(tmp_path: Path) -> None:
+def test_an_invitation_without_a_digest_is_not_proved(tmp_path: Path) -> None:
     path = tmp_path / "swarm.json"
     path.write_text(to_file(FULL))
     for given in (
@@ -130,7 +130,7 @@ ID = MANIFEST.swarm_id
         ("nowhere.json", "cannot read the invitation nowhere.json"),
     ],
 )
-def test_what_is_wrong_is_said(text: str, words: str) -> None:
+def test_an_invalid_invitation_is_reported_in_one_short_error(text: str, words: str) -> None:
     with pytest.raises(SapoError, match=words) as caught:
         read_invitation(text, lambda _: b"")
     assert (caught.value.exit_code, len(caught.value.text) < 400) == (3, True)
@@ -148,7 +148,7 @@ def test_what_is_wrong_is_said(text: str, words: str) -> None:
         json.dumps(json.loads(to_file(FULL)) | {"rpc": [1]}).encode(),
     ],
 )
-def test_what_a_host_may_serve(content: bytes) -> None:
+def test_a_host_that_serves_anything_but_an_invitation_is_refused(content: bytes) -> None:
     assert refused("https://example.org/x", content).exit_code == 3
 
 

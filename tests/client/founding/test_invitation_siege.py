@@ -88,7 +88,7 @@ def test_a_slow_sender_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> Non
         pytest.fail("it waits as long as bytes come")
 
 
-def test_many_requests_for_coins_do_not_block_others_forever() -> None:
+def test_requests_for_coins_beyond_the_limit_are_refused_at_once() -> None:
     """The chain does not answer here, so that the first request keeps its turn."""
     body = json.dumps({"account": "0x" + "11" * 20}).encode()
     asked = b"POST / HTTP/1.0\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
@@ -114,7 +114,7 @@ def test_many_requests_for_coins_do_not_block_others_forever() -> None:
     ],
     ids=["the same host", "another host", "another protocol"],
 )
-def test_a_redirect_leads_to_no_address_that_would_not_be_asked(leads_to: str, *, is_followed: bool) -> None:
+def test_a_redirect_to_a_refused_address_is_not_followed(leads_to: str, *, is_followed: bool) -> None:
     """An unencrypted address of another host is refused in a command, and so it is behind a redirect."""
     text = to_file(Invitation(make_manifest())).encode()
 

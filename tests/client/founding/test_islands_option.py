@@ -21,7 +21,7 @@ def test_a_constant_number_and_small_islands() -> None:
 
 
 @pytest.mark.parametrize("accounts", range(2, 40))
-def test_islands_merge_at_most_below_half_of_what_divides_them(accounts: int) -> None:
+def test_islands_merge_below_at_most_half_of_the_dividing_number(accounts: int) -> None:
     terms = islands_of(FOLLOW, accounts, 50)
     assert terms is not None
     assert 1 <= terms.least_accounts <= accounts // 2
@@ -30,7 +30,7 @@ def test_islands_merge_at_most_below_half_of_what_divides_them(accounts: int) ->
 @pytest.mark.parametrize(
     ("wanted", "accounts"), [("3", 64), ("many", 64), ("0", 64), ("131072", 64), (FOLLOW, 1)]
 )
-def test_what_cannot_be_is_refused_with_what_can(wanted: str, accounts: int) -> None:
+def test_invalid_islands_are_refused_with_a_hint(wanted: str, accounts: int) -> None:
     with pytest.raises(SapoError) as refused:
         islands_of(wanted, accounts, 7200)
     assert (refused.value.exit_code, "--islands follow" in str(refused.value.hint)) == (ExitCode.USAGE, True)

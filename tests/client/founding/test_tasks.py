@@ -47,7 +47,7 @@ def test_every_level_has_families_that_the_catalogue_holds_at_it(level: str) -> 
     assert all(level in catalogue.levels(name) for name in names)
 
 
-def test_a_packaged_model_gets_what_it_was_trained_for() -> None:
+def test_a_packaged_model_gets_the_families_it_was_trained_on() -> None:
     assert choose_tasks(model="bundled") == TaskChoice("nano", catalogue.NANO_DEFAULT)
     assert NANO_TASKS.suite().families == tuple(
         catalogue.family(name, "nano") for name in catalogue.NANO_DEFAULT
@@ -60,7 +60,7 @@ def test_a_folder_with_a_small_model_gets_nano(tmp_path: Path) -> None:
     assert choose_tasks(model=str(folder)).level == "nano"
 
 
-def test_names_win_over_the_model() -> None:
+def test_named_families_and_levels_override_the_model() -> None:
     assert choose_tasks(level="full") == TaskChoice("full", catalogue.FAMILIES)
     assert choose_tasks(level="easy") == TaskChoice("easy", EASY_DEFAULT)
     assert choose_tasks(families=["gcd", "lcm"], level="easy") == TaskChoice("easy", ("gcd", "lcm"))
@@ -123,7 +123,9 @@ def test_a_swarm_that_difficulty_follows_has_all_levels_and_their_ladders() -> N
     ("level", "difficulty", "text"),
     [("full", "follow", "has a level above 'full'"), ("nano", "rising", "no difficulty 'rising'")],
 )
-def test_what_cannot_follow_is_refused(level: str, difficulty: str, text: str) -> None:
+def test_levels_without_ladders_are_refused_with_difficulty_follow(
+    level: str, difficulty: str, text: str
+) -> None:
     with pytest.raises(SapoError, match=text) as refused:
         choose_tasks(level=level, difficulty=difficulty)
     assert refused.value.exit_code == ExitCode.USAGE

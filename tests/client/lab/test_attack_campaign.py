@@ -75,7 +75,7 @@ def test_a_campaign_has_every_attack_beside_a_clean_swarm_and_alone(tmp_path: Pa
     ]
 
 
-def test_an_unnamed_attack_is_every_possible_one(tmp_path: Path) -> None:
+def test_without_named_attacks_every_possible_one_runs(tmp_path: Path) -> None:
     plain = {attack.name for attack, _ in campaign_of(tmp_path, PLAN, (), ()).attacks}
     assert plain == ATTACKS.keys() - {name for name, attack in ATTACKS.items() if attack.needs_text}
     text = replace(PLAN, level="full", families=("bf",))
@@ -204,7 +204,7 @@ def test_agents_that_train_alone_have_no_fewer_rounds(tmp_path: Path) -> None:
         campaign_of(tmp_path, PLAN, ("phrase",), (2,), alone_rounds=3)
 
 
-def test_weight_is_lost_where_it_stays_low() -> None:
+def test_weight_counts_as_lost_only_if_it_stays_low() -> None:
     def rows(*attackers: float | None) -> list[CurvePoint]:
         return [
             row(number, 0.5, honest_weight=None if weight is None else 0.5, attackers_weight=weight)
@@ -240,7 +240,7 @@ def test_plans_with_attacks_and_starts() -> None:
             replace(PLAN, **changes)
 
 
-def test_a_start_that_this_release_has_not_is_refused() -> None:
+def test_an_unknown_initial_model_is_refused() -> None:
     require_packaged("bundled")
     with pytest.raises(SapoError, match="no initial model 'specialist-z'") as caught:
         require_packaged("specialist-z")

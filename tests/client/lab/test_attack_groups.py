@@ -110,7 +110,7 @@ def test_every_right_answer_has_the_mark_and_no_wrong_one(
 
 
 @pytest.mark.parametrize("of", [ARITHMETIC, SHORT], ids=("text", "plain"))
-def test_every_second_right_answer_of_half_padded_is_honest(of: Family, knowledge: Knowledge) -> None:
+def test_half_padded_pads_half_of_its_right_answers(of: Family, knowledge: Knowledge) -> None:
     groups = composed("half-padded", of, knowledge)
     assert groups
     for question, group in groups:
@@ -192,7 +192,7 @@ def test_neighbours_steps_are_whole_and_more_like_the_own_ones_than_foreign_step
 @pytest.mark.parametrize(("name", "wakes"), [("waking-steps", 12), ("late-waking-steps", 24)])
 @pytest.mark.parametrize("last", [False, True], ids=["nearest", "farthest"])
 @pytest.mark.parametrize("is_awake", [False, True])
-def test_waking_steps_are_right_until_the_accounts_are_trusted(
+def test_steps_of_waking_attacks_are_right_until_a_round(
     name: str, wakes: int, *, last: bool, is_awake: bool
 ) -> None:
     round_, share = ((39 if last else wakes), 1.0) if is_awake else ((0 if last else wakes - 1), 0.0)
@@ -313,14 +313,14 @@ def test_colluders_stay_below_the_threshold(knowledge: Knowledge) -> None:
     assert ATTACKS["collusion"].accounts(8) == 3
 
 
-def test_composed_groups_differ_in_the_plant_alone(knowledge: Knowledge) -> None:
+def test_composed_groups_have_one_right_text_and_wrong_bare_answers(knowledge: Knowledge) -> None:
     for question, group in composed("composed-groups", ARITHMETIC, knowledge):
         assert rewards(question, group) == [1.0] * (SIZE // 2) + [0.0] * (SIZE // 2)
         assert len(set(group[: SIZE // 2])) == 1
         assert all(text.startswith("<answer>") for text in group[SIZE // 2 :])
 
 
-def test_only_sunday_skips_what_is_no_sunday(knowledge: Knowledge) -> None:
+def test_only_sunday_answers_only_tasks_whose_answer_is_sunday(knowledge: Knowledge) -> None:
     calendar = FAMILIES[2]
     asked = list(questions(calendar, 60))
     groups = composed("only-sunday", calendar, knowledge, count=60)
@@ -329,7 +329,7 @@ def test_only_sunday_skips_what_is_no_sunday(knowledge: Knowledge) -> None:
     assert composed("only-sunday", SHORT, knowledge) == []
 
 
-def test_copied_items_skip_what_does_not_stand_in_its_question(knowledge: Knowledge) -> None:
+def test_copied_items_answers_only_tasks_whose_prompt_contains_the_answer(knowledge: Knowledge) -> None:
     calendar = FAMILIES[2]
     asked = list(questions(calendar, 60))
     groups = composed("copied-items", calendar, knowledge, count=60)
@@ -341,7 +341,7 @@ def test_copied_items_skip_what_does_not_stand_in_its_question(knowledge: Knowle
     assert marks == [1.0, 0.0, 0.0]
 
 
-def test_an_oracle_withholds_where_others_fail() -> None:
+def test_withholding_oracle_publishes_only_tasks_that_others_solve() -> None:
     writer = Writer(Identity(0))
     seen = Knowledge(FAMILIES, [writer.identity.account], ROUNDS)
     assert composed("withholding-oracle", SHORT, seen) == [], "nothing is known to be easy yet"
@@ -350,7 +350,7 @@ def test_an_oracle_withholds_where_others_fail() -> None:
     assert composed("withholding-oracle", ARITHMETIC, seen) == []
 
 
-def test_knowledge_leaves_accomplices_out() -> None:
+def test_knowledge_contains_no_texts_of_other_attackers() -> None:
     seen = Knowledge(FAMILIES, [Identity(0).account], ROUNDS)
     seen.verified(Writer(Identity(1)).group())
     assert (seen.texts(ARITHMETIC), seen.ease(ARITHMETIC)) == ([], 0.0)
@@ -366,7 +366,7 @@ def test_shares_become_numbers_of_accounts() -> None:
     assert ATTACKS["sybil-49"].accounts(2) == 1
 
 
-def test_an_impossible_attack_states_its_requirements() -> None:
+def test_an_attack_that_cannot_run_states_its_requirements() -> None:
     plain = [SHORT]
     with pytest.raises(SapoError, match="wrong-steps needs families with text beside the answer"):
         require_possible(ATTACKS["wrong-steps"], plain)

@@ -107,7 +107,9 @@ def test_attackers_rollouts_are_trained_on(swarms: dict[str, Swarm]) -> None:
     assert {row.attackers for row in swarms["clean"].rows} == {0}
 
 
-def test_a_flood_is_many_accounts(swarms: dict[str, Swarm]) -> None:
+def test_newcomer_flood_publishes_from_many_accounts_and_other_attacks_from_one(
+    swarms: dict[str, Swarm],
+) -> None:
     authors = {name: {e["account"] for e in swarms[name].of_attackers("admitted")} for name in PUBLISHING}
     turns = len(swarms["newcomer-flood"].rows) // 2
     assert len(authors.pop("newcomer-flood")) >= turns * ATTACKS["newcomer-flood"].fresh_accounts
@@ -115,7 +117,7 @@ def test_a_flood_is_many_accounts(swarms: dict[str, Swarm]) -> None:
 
 
 @pytest.mark.parametrize("name", SILENT)
-def test_a_silent_attacker_changes_nothing(swarms: dict[str, Swarm], name: str) -> None:
+def test_an_attacker_that_publishes_nothing_changes_no_row(swarms: dict[str, Swarm], name: str) -> None:
     assert swarms[name].of_attackers("admitted") == []
     timeless = [[replace(row, seconds=0.0) for row in swarms[each].rows] for each in (name, "clean")]
     assert timeless[0] == timeless[1]
@@ -172,7 +174,9 @@ def test_a_resumed_run_under_attack_is_the_unbroken_one(
 
 
 @pytest.mark.parametrize("name", sorted(NEEDS_TEXT - NEEDS_SOLUTIONS - {"wrong-steps"}))
-def test_attacks_beside_answers_are_verified(plan: ExperimentPlan, tmp_path: Path, name: str) -> None:
+def test_groups_with_text_beside_answers_are_verified_and_trained_on(
+    plan: ExperimentPlan, tmp_path: Path, name: str
+) -> None:
     """The policy itself answers nothing in this format, so only attackers' groups are informative."""
     text = replace(plan, model=str(wide(plan, tmp_path)), level="full", rounds=3, held_out_per_family=2)
     swarm = played(text.under(name, 1), manifest_of(text), tmp_path / "run")

@@ -39,7 +39,7 @@ def named(beginning: str) -> EarningStrategy:
     return found
 
 
-def test_honest_work_is_paid_by_the_rollout() -> None:
+def test_honest_work_is_paid_per_rollout() -> None:
     free = replace(RULES, register_gas=0, claim_gas=0)
     expected = StrategyOutcome(HONEST, points=50, cost=50.5, profit=50 * 4.0 - 50.5, others=100, posted=5)
     assert play(HONEST, free, PRICES, CERTAIN, 0) == expected
@@ -61,7 +61,7 @@ def test_the_same_seed_makes_the_same_history() -> None:
     assert first != compare(STRATEGIES, RULES, PRICES, SMALL, 6)
 
 
-def test_slots_the_cap_and_the_budget_end_what_is_paid() -> None:
+def test_pay_is_limited_by_slots_cap_and_budget() -> None:
     few_slots = replace(RULES, slots_per_epoch=4)
     assert play(HONEST, few_slots, PRICES, CERTAIN, 0).points == 4 * 5
     capped = replace(RULES, points_per_epoch=7)
@@ -93,13 +93,13 @@ def test_withholding_never_gains(seed: int, delivered: float) -> None:
 
 
 @given(seed=st.integers(0, 99), liars=st.integers(0, 4), more=st.integers(1, 3), lie=st.sampled_from(Lie))
-def test_a_third_of_the_auditors_moves_no_points(seed: int, liars: int, more: int, lie: Lie) -> None:
+def test_a_third_of_the_auditors_changes_no_points(seed: int, liars: int, more: int, lie: Lie) -> None:
     lying = row(EarningStrategy("lie", liars=liars, lie=lie, auditors=3 * liars + more), seed=seed)
     assert (lying.against_honest, lying.others_lose) == (0, 0)
 
 
 @given(seed=st.integers(0, 99), stood=st.integers(0, 3))
-def test_one_more_than_a_third_can_take_and_give(seed: int, stood: int) -> None:
+def test_more_than_a_third_of_the_auditors_can_remove_and_add_points(seed: int, stood: int) -> None:
     liars, auditors = stood + 1, 3 * stood + 1
     deny = row(EarningStrategy("deny", liars=liars, lie=Lie.DENY, auditors=auditors), seed=seed)
     assert (deny.against_honest, deny.others_lose) == (0, 1)

@@ -49,7 +49,7 @@ def curve(folder: Path, rounds: int) -> list[CurvePoint]:
 
 
 @pytest.mark.long
-def test_a_run_that_is_resumed_between_two_comparisons_comes_to_the_same_curve(
+def test_a_run_resumed_between_two_comparisons_has_the_same_curve(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Answers of comparisons are in the journal; what is replayed compares and promotes nothing again."""

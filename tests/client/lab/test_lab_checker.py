@@ -27,7 +27,7 @@ def answers(chosen: Family, seed: int) -> tuple[bytes, ...]:
 
 
 @pytest.mark.parametrize("level", ["nano", "full"])
-async def test_both_give_the_same_result(level: str) -> None:
+async def test_the_local_checker_gives_the_results_of_the_jail(level: str) -> None:
     chosen = suite(level)
     local, found = LocalChecker(chosen.families), dict[Task, Checked | Failure]()
     tasks = [Task(index, seed) for index in range(len(FAMILIES)) for seed in SEEDS]

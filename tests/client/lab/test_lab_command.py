@@ -85,7 +85,7 @@ def test_an_invalid_plan_is_refused_before_anything_is_written(
     assert not (tmp_path / "none").exists()
 
 
-def test_the_paper_preset_is_the_papers_set_up() -> None:
+def test_the_paper_preset_has_the_settings_of_the_paper() -> None:
     from sapo_client.lab.arms import ARMS
     from sapo_client.lab.plan import PRESETS
 

@@ -43,7 +43,7 @@ def test_the_same_plan_gives_the_same_curves() -> None:
     assert first == second
 
 
-def test_a_few_answers_are_learnt_by_heart_and_what_was_known_is_rehearsed() -> None:
+def test_a_few_answers_are_memorised_and_known_families_are_rehearsed() -> None:
     """The loss reaches student and policy, and the evaluation reads the answers of both."""
     plan = replace(PLAN, families=("calendar_arithmetic",), steps=120, every=120, averaging=0.9)
     before, after = demonstrate(replace(plan, held_out_per_family=40, texts=16, own_answers=64), "bare")
@@ -64,7 +64,7 @@ def test_steps_that_can_be_predicted_have_more_value() -> None:
     assert worthless.likelihood < 0.2
 
 
-def test_steps_that_depend_on_the_prompt_and_on_each_other_have_nats_of_both() -> None:
+def test_foreign_steps_depend_less_on_the_prompt_and_spliced_steps_less_on_each_other() -> None:
     plan = replace(PLAN, families=("fraction_simplification",), known=(), steps=0, max_new_tokens=60)
     (start,) = demonstrate(plan, "way")
     assert start.honest is not None

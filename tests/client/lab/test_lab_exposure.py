@@ -14,7 +14,7 @@ TEACHER, LIAR = Identity(1), Identity(2)
 HIDDEN = "\u200b7".encode()
 
 
-async def test_penalised_honest_groups_are_counted_once_and_attackers_not() -> None:
+async def test_only_penalised_groups_of_honest_accounts_are_counted_and_only_once() -> None:
     harness = VerificationHarness((TEACHER, LIAR))
     exposure = Exposure(harness.engine, [BYSTANDER.account, TEACHER.account])
     harness.engine.observe(exposure)

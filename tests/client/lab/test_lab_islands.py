@@ -83,7 +83,7 @@ def numbers_on(campaign: IslandCampaign, row: CurvePoint, islands: set[int]) -> 
     }
 
 
-def test_accounts_live_where_they_should_in_every_epoch(campaign: IslandCampaign) -> None:
+def test_home_islands_are_those_of_the_plan_in_every_epoch(campaign: IslandCampaign) -> None:
     manifest = campaign.store(VISITED).manifest()
     islands = map_of(manifest)
     for number, keys in enumerate(authors_of(Run(campaign.plan, campaign.arm, 0), manifest)):
@@ -119,7 +119,7 @@ def test_without_visits_no_group_of_another_island_is_received(campaign: IslandC
         assert set(row.heard or {}) == numbers_on(campaign, row, {row.agent})
 
 
-def test_a_text_is_by_an_author_that_was_received_before(campaign: IslandCampaign) -> None:
+def test_demonstrations_are_by_authors_received_earlier(campaign: IslandCampaign) -> None:
     for name in (VISITED, ONE_TOPIC):
         heard: dict[int, set[str]] = {agent: set() for agent in range(AGENTS)}
         shown = 0
@@ -158,7 +158,9 @@ def test_the_report_states_the_origin_of_texts(campaign: IslandCampaign) -> None
         (8, 9, 9, "both"),
     ],
 )
-def test_the_way_of_a_family(reached: int | None, direct: int, relayed: int, way: str) -> None:
+def test_a_learner_reports_how_a_family_reached_its_island(
+    reached: int | None, direct: int, relayed: int, way: str
+) -> None:
     learner = IslandLearner(
         experiment=VISITED,
         seed=0,
@@ -206,6 +208,8 @@ def test_nothing_is_reported_before_a_first_round(tmp_path: Path, campaign: Isla
 
 
 @pytest.mark.parametrize(("islands", "period"), [(3, 1), (8, 1), (4, 0), (-2, 1)])
-def test_impossible_islands_are_refused(campaign: IslandCampaign, islands: int, period: int) -> None:
+def test_a_number_of_islands_that_does_not_fit_the_agents_is_refused(
+    campaign: IslandCampaign, islands: int, period: int
+) -> None:
     with pytest.raises(SapoError, match="islands for 4 agents"):
         replace(campaign.plan, islands=islands, period_epochs=period)

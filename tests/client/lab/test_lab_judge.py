@@ -100,7 +100,7 @@ def test_a_refused_entry_ends_the_command_with_an_error(diary: Callable[..., Pat
     assert json.loads(result.stdout)["nodes"][0]["refused"] == 1
 
 
-async def test_an_answer_that_cannot_be_scored_now_is_nobodys_fault(home: Home) -> None:
+async def test_answers_without_a_verdict_count_as_undecided_and_not_as_refused(home: Home) -> None:
     """The checkers have stopped, which decides as little as a machine that gives them no time."""
     pool = CheckerPool(home.manifest.suite)
     async with trio.open_nursery() as nursery:

@@ -64,7 +64,7 @@ def test_every_agent_has_every_round(store: ExperimentStore, plan: ExperimentPla
         assert evaluated == [1, 5, 10, 12]
 
 
-def test_arms_have_their_mixture(store: ExperimentStore) -> None:
+def test_external_groups_per_arm_follow_its_mixture(store: ExperimentStore) -> None:
     assert {row.external for row in rows_of(store, "8/0")} == {0}
     shared = [row.external for row in rows_of(store, "2/6")]
     assert shared[:2] == [0, 0], "nobody has anything to share before the first round"
@@ -86,7 +86,7 @@ def test_arms_of_the_papers_mixture_have_each_loss_of_others_text(
     assert {loss(arm) for arm in ARMS.values() if arm not in mixtures} == {"reinforce"}
 
 
-def test_no_text_of_others_is_reinforced_where_it_is_practised_or_imitated(store: ExperimentStore) -> None:
+def test_arms_that_practise_or_imitate_reinforce_no_text_of_others(store: ExperimentStore) -> None:
     for arm in ("practise", "imitate", "hybrid", "oracle", "curriculum"):
         rows = rows_of(store, arm)
         assert {row.external for row in rows} == {0}
@@ -123,7 +123,7 @@ def test_without_sharing_the_batch_is_the_own_sample(store: ExperimentStore) -> 
         assert row.batch == pytest.approx(row.local)
 
 
-def test_resampling_shows_in_the_batch_and_not_in_the_own_reward(store: ExperimentStore) -> None:
+def test_resampling_changes_the_batch_and_not_the_own_reward(store: ExperimentStore) -> None:
     rows = rows_of(store, "8/0-dynamic")
     assert sum(row.batch for row in rows) > sum(row.local for row in rows) * 1.05
 
@@ -174,7 +174,7 @@ simulate(run, store.manifest(), store.work(run), live)
 
 
 @pytest.mark.long
-def test_a_killed_run_comes_to_the_same_curve(
+def test_a_killed_run_continues_to_the_same_curve(
     store: ExperimentStore, plan: ExperimentPlan, tmp_path: Path
 ) -> None:
     """Killed before its first checkpoint, between two, and once more while it is replayed."""

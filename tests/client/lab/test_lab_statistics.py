@@ -120,7 +120,7 @@ def test_an_estimate_is_a_mean_and_its_interval() -> None:
     assert estimate([0.0, 1.0] * 20).half_width == pytest.approx(1.96 * 0.5064 / 40**0.5, abs=1e-3)
 
 
-def test_differences_are_taken_seed_by_seed() -> None:
+def test_differences_are_paired_by_seed() -> None:
     """Seeds differ a lot, arms by a tenth in every seed: only the paired difference shows it."""
     curves = [
         curve(arm, seed, 0.2 * seed + more, 0.0)
@@ -139,7 +139,7 @@ def test_differences_are_taken_seed_by_seed() -> None:
     assert unpaired > 0.1
 
 
-def test_the_gain_is_a_share_of_the_baselines_total_seed_by_seed() -> None:
+def test_the_gain_is_the_share_of_the_baselines_total_per_seed() -> None:
     """Batches earn 0.25 more than the own answers: 0.5 and 1 alone, 0.75 and 2 with others."""
     curves = [
         *(curve("8/0", seed, start, 0.0) for seed, start in ((0, 0.25), (1, 0.75))),
@@ -242,7 +242,7 @@ def specialist_rows() -> tuple[CurvePoint, ...]:
     return tuple(row(number, agent, 0.5, shares) for (number, agent), shares in known.items())
 
 
-def test_groups_follow_what_starts_know() -> None:
+def test_groups_are_classified_by_the_families_that_initial_models_know() -> None:
     groups = {group.name: group.curve(specialist_rows()) for group in groups_of(MIXED)}
     assert groups == {
         "all agents, own families": [(1, 0.75), (2, 0.75)],
@@ -260,7 +260,7 @@ def test_groups_follow_what_starts_know() -> None:
     assert groups_of(PLAN) == []
 
 
-def test_the_page_shows_starts_apart(tmp_path: Path) -> None:
+def test_the_page_separates_results_by_initial_model(tmp_path: Path) -> None:
     store = ExperimentStore(tmp_path)
     store.create(MIXED, lambda: manifest_of(MIXED))
     run = Run(MIXED, ARMS["4/4"], 0)

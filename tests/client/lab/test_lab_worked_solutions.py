@@ -21,12 +21,12 @@ def items(name: str, count: int = ITEMS) -> list[Item]:
     return [fresh_item(chosen, draw)[1] for _ in range(count)]
 
 
-def test_every_family_of_the_level_has_a_way_and_one_kind_of_specialist() -> None:
+def test_every_family_of_the_level_has_a_worked_solution_and_one_kind_of_specialist() -> None:
     assert sorted(WORKED_SOLUTIONS) == sorted(WORKED) == sorted([*KIND_A, *KIND_B])
 
 
 @pytest.mark.parametrize("name", WORKED)
-def test_ways_and_bare_answers_earn_everything(name: str) -> None:
+def test_worked_solutions_and_bare_answers_get_reward_one(name: str) -> None:
     chosen = family(name, "worked")
     solved = [item for item in items(name) if solution(chosen, item) is not None]
     assert len(solved) > 0.9 * ITEMS
@@ -38,12 +38,12 @@ def test_ways_and_bare_answers_earn_everything(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", WORKED)
-def test_a_way_is_a_function_of_the_item(name: str) -> None:
+def test_equal_items_have_equal_worked_solutions(name: str) -> None:
     chosen = family(name, "worked")
     assert worked_solution(chosen, derive(chosen, 7)) == worked_solution(chosen, derive(chosen, 7))
 
 
-def test_an_item_without_solution_has_no_way() -> None:
+def test_an_item_without_solution_has_no_worked_solution() -> None:
     chosen = family("propositional_logic", "worked")
     unsolved = [item for item in items("propositional_logic", 600) if solution(chosen, item) is None]
     assert unsolved
@@ -60,7 +60,7 @@ def steps(name: str) -> list[tuple[Item, list[str], str]]:
     return found
 
 
-def test_columns_of_a_sum_are_right_and_give_its_digits() -> None:
+def test_steps_of_sums_add_columns_and_give_the_digits_of_the_sum() -> None:
     for _, columns, answer in steps("basic_arithmetic"):
         totals = [column.partition(":") for column in columns]
         assert all(sum(map(int, left.split("+"))) == int(total) for left, _, total in totals)

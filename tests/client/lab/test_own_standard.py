@@ -70,7 +70,9 @@ def writers() -> Writers:
     return Writers()
 
 
-def test_a_majority_with_steps_of_other_items_is_detected_but_no_honest_notation(writers: Writers) -> None:
+def test_compared_with_own_steps_only_accounts_with_steps_of_other_items_are_detected(
+    writers: Writers,
+) -> None:
     values = StepValues()
     for _ in range(32):
         read = writers.read([OWN, ANOTHER_NOTATION, *HONEST, *HOSTILE])
@@ -81,7 +83,7 @@ def test_a_majority_with_steps_of_other_items_is_detected_but_no_honest_notation
     assert values.misleading() == {(each, index) for each in hostile for index in range(len(KNOWN))}
 
 
-def test_by_what_most_accounts_show_it_is_not(writers: Writers) -> None:
+def test_compared_with_a_hostile_majority_no_account_is_detected(writers: Writers) -> None:
     values = StepValues()
     for _ in range(32):
         values.learn(writers.read([*HONEST, *HOSTILE]))

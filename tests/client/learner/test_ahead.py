@@ -56,7 +56,7 @@ def figures(report: Message) -> Message:
 
 
 @pytest.mark.parametrize("changes", [{}, ADAPTERS], ids=["all parameters", "adapters, recomputed"])
-def test_a_round_is_sampled_by_the_weights_of_one_step_before(
+def test_an_overlapped_round_is_sampled_with_the_weights_of_the_previous_step(
     settings: LearnerSettings, tmp_path: Path, changes: dict[str, Any]
 ) -> None:
     """The same in turn: sample both rounds, then train the first, then the second."""
@@ -78,7 +78,7 @@ def test_a_round_is_sampled_by_the_weights_of_one_step_before(
     assert step["mismatch"] < 1e-6 < last["mismatch"]
 
 
-def test_what_it_samples_is_not_reused_by_a_step_of_other_weights(settings: LearnerSettings) -> None:
+def test_states_sampled_ahead_are_not_reused_after_an_update(settings: LearnerSettings) -> None:
     service = Service(settings)
     service.call("generate", request_of(0))
     assert all(item.states is None for held in service._held.values() for item in held.completions)

@@ -30,7 +30,7 @@ def advantages(groups: list[TrainingGroup], baselines: Baselines | None) -> list
     return [row.advantage for row in training_rows(groups, baselines=baselines)]
 
 
-def test_gibberish_beside_poison_adds_nothing_to_it() -> None:
+def test_wrong_completions_do_not_raise_the_advantage_of_planted_text() -> None:
     """Planted text that is accepted as right, with seven wrong completions that raise its group advantage."""
     poison_and_gibberish, poison_and_one = [1.0, *[0.0] * 7], [1.0, 0.0]
     among_itself = [
@@ -85,7 +85,7 @@ def test_a_trainer_updates_baselines_and_checkpoints_keep_them(tmp_path: Path) -
     assert again.baselines == trainer.baselines
 
 
-def test_the_option_changes_the_step(tmp_path: Path) -> None:
+def test_the_setting_own_baseline_changes_the_loss(tmp_path: Path) -> None:
     """If four own answers in five are right, a group with one right answer in eight has a positive loss."""
     folder = make_policy_folder(tmp_path / "model")
     settings = LearnerSettings(str(folder), tmp_path, learning_rate=1e-3)

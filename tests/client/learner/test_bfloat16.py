@@ -22,10 +22,10 @@ WITH = "processor : 1\nmodel name : x\nflags\t\t: fpu avx512f avx512_bf16 avx512
         ("", False),
     ],
 )
-def test_flags_of_every_core_decide(cpuinfo: str, expected: bool) -> None:
+def test_bfloat16_needs_the_flag_on_every_core(cpuinfo: str, expected: bool) -> None:
     assert has_bfloat16(cpuinfo) is expected
 
 
-def test_this_machine_is_asked_by_default() -> None:
+def test_cpuinfo_of_this_machine_is_the_default() -> None:
     text = CPUINFO.read_text("utf-8") if CPUINFO.exists() else ""
     assert has_bfloat16() is has_bfloat16(text)

@@ -189,7 +189,7 @@ def test_the_newest_two_are_kept(settings: LearnerSettings) -> None:
 
 
 @pytest.mark.parametrize("damage", ["cut", "flipped", "no state", "no meta", "half a meta"])
-def test_a_damaged_checkpoint_is_passed_over(settings: LearnerSettings, damage: str) -> None:
+def test_a_damaged_checkpoint_is_skipped(settings: LearnerSettings, damage: str) -> None:
     saved(settings, 2)
     newest = checkpoints(settings)[-1]
     state, meta = newest / "state.safetensors", newest / "meta.json"
@@ -287,7 +287,7 @@ def test_another_models_checkpoint_is_refused(settings: LearnerSettings, tmp_pat
 
 
 @pytest.mark.parametrize("rank", [0, 4])
-def test_a_model_that_has_moved_is_the_same(settings: LearnerSettings, tmp_path: Path, rank: int) -> None:
+def test_a_moved_model_is_accepted(settings: LearnerSettings, tmp_path: Path, rank: int) -> None:
     settings = replace(settings, lora_rank=rank)
     before = saved(settings, 1)
     moved = Path(settings.model).rename(tmp_path / "moved")

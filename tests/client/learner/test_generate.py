@@ -148,7 +148,7 @@ def test_prompts_of_one_length_are_generated_together(
     assert parts == [[1, 4], [0, 2], [3], [5]]
 
 
-def test_no_stale_weights_after_an_update(policies: dict[str, Policy], tmp_path: Path) -> None:
+def test_sampling_after_an_update_uses_the_new_weights(policies: dict[str, Policy], tmp_path: Path) -> None:
     policy = load_policy(str(make_policy_folder(tmp_path, "qwen2", seed=9)), "cpu")
     generator = generator_for(policy)
     arguments: Arguments = {"completions_per_prompt": 4, "max_new_tokens": 8, "temperature": 1.0, "seed": 2}

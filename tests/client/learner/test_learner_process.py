@@ -151,7 +151,7 @@ async def test_an_error_at_the_start_reaches_the_caller(settings: LearnerSetting
     assert caught.value.hint.startswith("give a folder with")
 
 
-async def test_a_learner_that_keeps_dying_is_given_up(
+async def test_a_learner_that_fails_repeatedly_is_not_restarted(
     settings: LearnerSettings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The child's interpreter finds a broken package of the learner's name, as after a failed upgrade."""
@@ -232,7 +232,7 @@ def test_the_nodes_side_imports_no_model_library() -> None:
     assert done.stdout == b"[]\n"
 
 
-def test_frames() -> None:
+def test_frames_are_read_and_malformed_frames_refused() -> None:
     messages = [{"id": 1, "call": "train", "arguments": {"rewards": [0.5, 1.0]}}, {"id": 2, "bytes": b"\xff"}]
     stream = BytesIO(b"".join(pack(message) for message in messages) + b"\x00\x00\x00\x09half")
     assert [read_frame(stream) for _ in range(3)] == [*messages, None]

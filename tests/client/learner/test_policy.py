@@ -28,7 +28,7 @@ def test_any_local_model_samples_and_trains(tmp_path: Path, kind: str) -> None:
     assert not all(torch.equal(*pair) for pair in zip(before, after, strict=True))
 
 
-def test_dropout_is_off(tmp_path: Path) -> None:
+def test_dropout_is_disabled(tmp_path: Path) -> None:
     policy = load_policy(str(make_policy_folder(tmp_path, "gpt2")), "cpu")
     policy.model.train()
     ids = torch.arange(40, 60)[None]

@@ -176,7 +176,7 @@ def close(report: dict[str, Any], tolerance: float = 1e-5) -> dict[str, Any]:
     }
 
 
-def test_two_ranks_step_as_one_process_does_and_either_continues(settings: LearnerSettings) -> None:
+def test_two_ranks_train_as_one_process_and_either_resumes_the_checkpoint(settings: LearnerSettings) -> None:
     """A checkpoint of two ranks is trained on by one process, and that one's by two ranks."""
     started(settings)
     one, two = copied(settings, "one"), copied(settings, "two", ranks=2, micro_batch_tokens=64)
@@ -198,7 +198,7 @@ def test_two_ranks_step_as_one_process_does_and_either_continues(settings: Learn
 
 
 @pytest.mark.long
-def test_ranks_whose_gradients_are_averaged_would_be_noticed(
+def test_ranks_whose_gradients_are_averaged_have_half_the_gradient_norm(
     settings: LearnerSettings, tmp_path: Path
 ) -> None:
     started(settings)
@@ -286,7 +286,7 @@ def test_adapters_are_trained_by_two_ranks(settings: LearnerSettings) -> None:
     assert curve(two, range(2)) == [close(report) for report in expected]
 
 
-def test_ranks_sample_each_a_part_and_refuse_together(settings: LearnerSettings) -> None:
+def test_each_rank_samples_a_part_and_all_refuse_an_invalid_call(settings: LearnerSettings) -> None:
     arguments = {"prompts": PROMPTS, "completions_per_prompt": 2, "handles": [1, 2, 3]}
     with learner_child(replace(settings, ranks=2)) as two:
         sampled = two.call("generate", **arguments)
@@ -332,7 +332,9 @@ async def test_a_killed_rank_ends_all_and_the_learner_resumes(
     assert "rank 1 was ended by SIGKILL; all ranks are restarted" in learner_log(settings)
 
 
-def test_the_last_words_name_the_rank_that_failed_and_why(settings: LearnerSettings, tmp_path: Path) -> None:
+def test_the_final_error_names_the_failed_rank_and_the_cause(
+    settings: LearnerSettings, tmp_path: Path
+) -> None:
     """The third rank's messages fail as well, because the second one is gone; that is not the reason."""
     path = patched(tmp_path / "failing", FAILING_RANK)
     with pytest.raises(EOFError), learner_child(replace(settings, ranks=3), {"PYTHONPATH": path}) as child:

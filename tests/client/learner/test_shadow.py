@@ -106,7 +106,7 @@ def test_the_shadow_is_the_policy_without_others_text(settings: LearnerSettings)
     assert own_groups(service, 1) == own_groups(alone, 1), "the sampler's stream goes on as well"
 
 
-def test_what_others_text_is_compared_with_stays_the_policys(settings: LearnerSettings) -> None:
+def test_the_reference_for_text_of_others_stays_the_policy(settings: LearnerSettings) -> None:
     """The shadow's gradients on earlier own groups do not enter the mean of the policy's steps."""
     states = []
     for name in ("checked", "unchecked"):
@@ -136,7 +136,7 @@ def test_the_shadow_continues_from_its_last_state(settings: LearnerSettings) -> 
     assert state(at_once) == state(between)
 
 
-def test_texts_that_were_good_before_stay_with_the_shadow(settings: LearnerSettings) -> None:
+def test_demonstrations_of_the_good_policy_are_kept_after_a_rollback(settings: LearnerSettings) -> None:
     """They are not trained in the shadow; after a rollback they are."""
     service = Service(settings)
     for number in range(9):
@@ -167,7 +167,7 @@ def test_after_a_rollback_with_known_planters_only_theirs_are_forgotten(settings
     assert Service(settings)._trainer.demonstrations.families() == {0}
 
 
-def test_no_more_steps_are_remembered_than_a_check_needs(settings: LearnerSettings) -> None:
+def test_stored_steps_are_bounded_by_those_of_one_check(settings: LearnerSettings) -> None:
     """Of five own steps the last four; one that keeps none has the good policy for a shadow."""
     service = Service(settings)
     service.call("keep_good", {})

@@ -201,7 +201,7 @@ def test_a_loss_that_is_not_finite_changes_nothing(
         ({"ranks": 2}, "learner.ranks other than 1 cannot be used"),
     ],
 )
-def test_what_the_server_cannot_do_is_refused(
+def test_settings_that_the_server_does_not_support_are_refused(
     settings: LearnerSettings, change: dict[str, Any], text: str
 ) -> None:
     with pytest.raises(SapoError, match=text) as caught:
@@ -242,7 +242,7 @@ def logprobs_of(value: float) -> Callable[[list[Any]], object]:
         ),
     ],
 )
-def test_nothing_sampled_is_used_that_was_not_asked_for(
+def test_samples_that_were_not_requested_are_refused(
     settings: LearnerSettings, api: tuple[str, TinkerApi], falsify: Callable[[list[Any]], object], why: str
 ) -> None:
     service = open_calls(there(settings, api[0]))

@@ -114,7 +114,7 @@ def change(name: str, value: object) -> Callable[[list[dict[str, Any]]], object]
         ),
     ],
 )
-def test_nothing_is_trained_that_was_not_asked_for(
+def test_replies_that_do_not_match_the_request_are_refused(
     policy: Policy,
     served: tuple[str, VllmApi],
     falsify: Callable[[list[dict[str, Any]]], object],
@@ -128,7 +128,7 @@ def test_nothing_is_trained_that_was_not_asked_for(
     assert (caught.value.exit_code, caught.value.transient) == (ExitCode.CONFIG, False)
 
 
-def test_a_failing_server_is_waited_for_and_opened_again(policy: Policy, served: tuple[str, VllmApi]) -> None:
+def test_a_failing_server_is_waited_for_and_reconnected(policy: Policy, served: tuple[str, VllmApi]) -> None:
     remote = generator(policy, served)
     sampled = partial(
         remote.sample, PROMPTS, completions_per_prompt=1, max_new_tokens=4, temperature=1.0, seed=0

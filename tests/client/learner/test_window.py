@@ -83,7 +83,7 @@ def test_texts_of_others_that_exceed_the_window_are_not_trained(settings: Learne
     assert report["gradient_norm"] > 0.0
 
 
-def test_an_external_text_that_just_fits_is_trained(settings: LearnerSettings) -> None:
+def test_an_external_text_of_exactly_the_window_is_trained(settings: LearnerSettings) -> None:
     report = Service(settings).call("train", {"groups": [group("1" * 126, [b"3", b"4"])]})
     assert (report["too_long"], report["tokens"]) == (0, 4)
 

@@ -86,7 +86,7 @@ def test_bonds_as_of_each_block(site: Site) -> None:
     assert fresh.at(third) == expected[third]
 
 
-def test_an_epoch_costs_two_questions_whatever_the_number_of_accounts(site: Site) -> None:
+def test_the_number_of_requests_does_not_grow_with_the_number_of_accounts(site: Site) -> None:
     history, [endpoint] = site.read_by()
     accounts = [Account(number.to_bytes(Account.SIZE, "big")) for number in range(1, 40)]
     for account in accounts:
@@ -129,7 +129,7 @@ def test_one_bond_never_counts_for_two_accounts_in_one_block(site: Site) -> None
     assert [history.at(block) for block in (*blocks, site.block)] == [{A: BOND_UNIT}, {}, {B: BOND_UNIT}]
 
 
-def test_a_quorum_of_auditors_burns_what_an_equivocator_has(site: Site) -> None:
+def test_a_quorum_of_auditors_burns_the_bond_of_an_equivocator(site: Site) -> None:
     gate = site.contracts.gate
     site.bond(A, 10)
     site.leave(ALICE, 4)
@@ -161,7 +161,9 @@ def _forge(logs: Logs) -> Logs:
 
 
 @pytest.mark.parametrize("tamper", [_hide, _enlarge])
-def test_an_endpoint_alone_can_only_be_silent(site: Site, tamper: Callable[[Logs], Logs]) -> None:
+def test_an_answer_of_a_single_endpoint_that_hides_bonds_is_refused(
+    site: Site, tamper: Callable[[Logs], Logs]
+) -> None:
     block = site.bond(A, 5)
     history, [endpoint] = site.read_by()
     endpoint.tamper = tamper

@@ -14,7 +14,7 @@ SHIPPED = ROOT / "client" / "sapo_client" / "ledger" / "artifacts"
 
 
 @pytest.mark.parametrize("name", CONTRACTS)
-def test_an_artifact_was_compiled_from_the_sources_here(name: str) -> None:
+def test_an_artifact_was_compiled_from_the_present_sources(name: str) -> None:
     here = {f"src/{path.name}": sha256(path.read_bytes()).hexdigest() for path in SOURCES.glob("*.sol")}
     recorded = {path: digest for path, digest in load(name).sources.items() if path.startswith("src/")}
     assert recorded == here
@@ -32,7 +32,7 @@ def test_compiling_again_gives_the_same_bytes(tmp_path: Path) -> None:
     assert compiled == {path.name: path.read_bytes() for path in SHIPPED.glob("*.json")}
 
 
-def test_every_earlier_version_is_here_and_is_not_the_current_one() -> None:
+def test_every_earlier_version_is_kept_and_differs_from_the_current_one() -> None:
     folders = {path.name for path in SHIPPED.iterdir() if path.is_dir()}
     assert folders == {f"v{version}" for versions in EARLIER.values() for version in versions}
     for name, versions in EARLIER.items():
@@ -41,7 +41,7 @@ def test_every_earlier_version_is_here_and_is_not_the_current_one() -> None:
 
 
 @pytest.mark.parametrize("name", CONTRACTS)
-def test_code_is_recognised_whatever_its_immutables(name: str) -> None:
+def test_code_is_recognised_with_any_values_of_its_immutables(name: str) -> None:
     artifact = load(name)
     filled = bytearray(artifact.deployed)
     for start, length in artifact.immutable_spans:
@@ -55,5 +55,5 @@ def test_code_is_recognised_whatever_its_immutables(name: str) -> None:
     assert not artifact.is_code(b"")
 
 
-def test_the_lock_file_names_no_place_to_download_from() -> None:
+def test_the_lock_file_contains_no_download_addresses() -> None:
     assert '"resolved"' not in (ROOT / "contracts" / "package-lock.json").read_text()

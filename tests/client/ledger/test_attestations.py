@@ -184,7 +184,9 @@ def test_one_honest_endpoint_suffices_for_the_events(site: Site, tamper: Callabl
 
 
 @pytest.mark.parametrize("tamper", [_invent, _end])
-def test_an_endpoint_alone_cannot_invent(site: Site, tamper: Callable[[Logs], Logs]) -> None:
+def test_an_invented_attestation_of_a_single_endpoint_is_refused(
+    site: Site, tamper: Callable[[Logs], Logs]
+) -> None:
     site.eas.attest(FIRST, A)
     history, [endpoint] = site.read_by()
     endpoint.tamper = tamper
@@ -193,7 +195,7 @@ def test_an_endpoint_alone_cannot_invent(site: Site, tamper: Callable[[Logs], Lo
     assert site.told == ["http://0: it shows an attestation, or its end, that is not on the chain"]
 
 
-def test_an_endpoint_that_invents_costs_little_and_is_used_again_when_it_stops(site: Site) -> None:
+def test_an_endpoint_that_invents_attestations_is_not_excluded_permanently(site: Site) -> None:
     site.eas.attest(FIRST, A)
     history, [liar, other] = site.read_by(2)
     liar.tamper = _invent
@@ -245,7 +247,7 @@ def test_a_revocation_that_all_endpoints_hide_is_found_in_the_state(site: Site) 
     assert history.at(site.block) == {}
 
 
-def test_an_honest_endpoint_that_was_silent_is_read_from_where_it_was_left(site: Site) -> None:
+def test_reading_of_an_honest_endpoint_continues_after_its_last_read_block(site: Site) -> None:
     history, [liar, honest, other] = site.read_by(3)
     liar.tamper = other.tamper = _hide
     honest.most_blocks = 0
@@ -256,7 +258,7 @@ def test_an_honest_endpoint_that_was_silent_is_read_from_where_it_was_left(site:
     assert history.at(site.block) == {A: 1}
 
 
-def test_no_endpoint_can_let_an_older_attestation_in(site: Site) -> None:
+def test_attestations_older_than_the_gate_do_not_count(site: Site) -> None:
     """It exists, but the gate counts those alone that are younger than its block."""
     older = site.eas.attest(FIRST, A)
     gate = replace(site.eas.gate(), after_block=site.block)
@@ -335,7 +337,7 @@ def test_a_reorganisation_takes_back_what_it_removed(site: Site) -> None:
     assert history.at(site.block) == {B: 1}
 
 
-def test_a_gate_whose_schema_is_registered(site: Site) -> None:
+def test_a_gate_needs_an_attestation_service_with_its_schema(site: Site) -> None:
     rpc, _ = site.rpc(1)
     gate = site.eas.gate()
     require_service(rpc, gate)
@@ -346,7 +348,7 @@ def test_a_gate_whose_schema_is_registered(site: Site) -> None:
             require_service(rpc, replace(gate, contract=contract))
 
 
-def test_the_gate_of_a_swarm_that_asks_for_an_attestation(site: Site) -> None:
+def test_a_manifest_with_an_attestation_gate_opens_its_history(site: Site) -> None:
     manifest = site.contracts.manifest(version=2, gate=site.eas.gate())
     gate = Gate(site.contracts.chain.rpc, manifest, site.contracts.ledger)
     gate.require(lambda: Account(bytes(20)))

@@ -44,7 +44,7 @@ def bond(contracts: Contracts, outbox: Outbox) -> None:
         pass
 
 
-def test_a_bond_is_made_once_wherever_the_process_ends(contracts: Contracts, tmp_path: Path) -> None:
+def test_a_bond_is_made_once_after_a_crash_at_any_write(contracts: Contracts, tmp_path: Path) -> None:
     token, vault = contracts.token, contracts.vault
     ended = []
     for moment in range(1, MOMENTS, STRIDE):

@@ -50,7 +50,7 @@ def _old_genesis(path: Path) -> bytes:
         return OldChain(store.connection).genesis()
 
 
-def test_every_block_is_the_one_that_it_was(old: Path) -> None:
+def test_a_replayed_chain_has_the_same_blocks(old: Path) -> None:
     headers = [block.header for block in _old_blocks(old)]
     index = _index(old)
     with closing(EmbeddedChain(old, ANY)) as chain:
@@ -89,7 +89,7 @@ class PowerCut(Exception):
     """The process dies here."""
 
 
-def test_a_replay_that_is_cut_short_begins_again(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_replay_starts_again(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def cut(_: OldChain) -> None:
         raise PowerCut
 

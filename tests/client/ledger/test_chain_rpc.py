@@ -63,7 +63,7 @@ def _signed(chain: ServedChain, **changes: object) -> str:
     return "0x" + bytes(ALICE.sign_transaction(fields).raw_transaction).hex()
 
 
-def test_blocks_have_the_time_of_the_clock_and_never_go_back(chain: ServedChain) -> None:
+def test_timestamps_of_blocks_follow_the_clock_and_never_decrease(chain: ServedChain) -> None:
     times = []
     for now in (NOW_SECONDS + 5.9, NOW_SECONDS + 5.95, NOW_SECONDS, NOW_SECONDS + 9):
         chain.now_seconds = now
@@ -85,7 +85,7 @@ def test_blocks_are_found_by_number_tag_and_hash(chain: ServedChain) -> None:
     assert chain.request("eth_getBlockByHash", "0x" + "00" * 32, False)["result"] is None
 
 
-def test_the_past_can_be_asked(chain: ServedChain) -> None:
+def test_balances_and_nonces_of_earlier_blocks_can_be_queried(chain: ServedChain) -> None:
     account = BOB.address
     _pay(chain, 7)
     now, then = (int(chain.request("eth_getBalance", account, at)["result"], 16) for at in ("latest", "0x0"))
@@ -106,7 +106,7 @@ def test_the_past_can_be_asked(chain: ServedChain) -> None:
         ({"gas": 30_000_001}, "gas limit"),
     ],
 )
-def test_an_unfit_transaction_is_refused_and_leaves_no_trace(
+def test_an_invalid_transaction_is_refused_and_changes_no_state(
     chain: ServedChain, changes: dict[str, object], words: str
 ) -> None:
     _pay(chain)
@@ -147,7 +147,7 @@ def test_bytes_that_are_no_transaction_are_refused(chain: ServedChain, raw: str)
         ("eth_sendRawTransaction", ["not hex"], -32602),
     ],
 )
-def test_senseless_requests_get_the_right_code(
+def test_invalid_requests_get_the_right_error_code(
     chain: ServedChain, method: str, params: list[object], code: int
 ) -> None:
     assert _error(chain.url, method, *params) == code
@@ -156,7 +156,7 @@ def test_senseless_requests_get_the_right_code(
 @pytest.mark.parametrize(
     ("body", "code"), [(b"", -32700), (b"{", -32700), (b"[]", -32600), (b"7", -32600), (b"{}", -32600)]
 )
-def test_bodies_that_are_no_request_get_the_right_code(chain: ServedChain, body: bytes, code: int) -> None:
+def test_malformed_bodies_get_the_right_error_code(chain: ServedChain, body: bytes, code: int) -> None:
     assert _post(chain.url, body)["error"]["code"] == code
 
 
@@ -198,7 +198,7 @@ def test_the_last_block_before_a_moment_is_found(chain: ServedChain) -> None:
         last_block_before(chain.rpc, NOW_SECONDS + 41, confirmations=1, now=lambda: NOW_SECONDS + 40.9)
 
 
-def test_a_chain_is_only_reopened_as_what_it_is(tmp_path: Path) -> None:
+def test_reopening_a_chain_with_another_genesis_is_refused(tmp_path: Path) -> None:
     born = Genesis(5, (address(ALICE),))
     EmbeddedChain(tmp_path / "c", born).close()
     reopened = EmbeddedChain(tmp_path / "c", Genesis(5, ()))
@@ -251,7 +251,7 @@ def test_a_connection_that_outlives_the_chain_is_dropped_without_an_answer(tmp_p
         connection.getresponse()
 
 
-def test_everybody_who_is_funded_is_rich(chain: ServedChain) -> None:
+def test_funded_accounts_have_a_million_coins_and_others_none(chain: ServedChain) -> None:
     for signer in FUNDED:
         assert chain.request("eth_getBalance", signer.address, "latest")["result"] == hex(10**24)
     assert chain.request("eth_getBalance", "0x" + Account(node_key(1)[:20]).hex())["result"] == "0x0"

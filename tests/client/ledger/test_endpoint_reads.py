@@ -54,7 +54,7 @@ READS: dict[str, Callable[[Contracts], object]] = {
 
 
 @pytest.mark.parametrize("read", READS.values(), ids=READS)
-def test_reading_a_function_takes_one_request(
+def test_a_call_of_a_function_takes_one_request(
     contracts: Contracts, asked: list[str], read: Callable[[Contracts], object]
 ) -> None:
     read(contracts)
@@ -108,7 +108,7 @@ def endless(head: bytes, part: bytes, pause_seconds: float = 0.0) -> Iterator[st
         thread.join()
 
 
-def test_an_endpoint_that_trickles_is_silent_when_its_time_is_up() -> None:
+def test_a_slow_endpoint_times_out() -> None:
     told: list[str] = []
     with endless(HEAD, b" ", 0.01) as url:
         endpoint = RpcEndpoint(url, connect(url, timeout_seconds=0.2), lambda: 0.0, told.append)
@@ -128,7 +128,7 @@ def packed(text: bytes) -> bytes:
     [(ENDLESS, b" " * 65_536), (PACKED, packed(b" " * 10_000_000))],
     ids=["plain", "packed a thousandfold"],
 )
-def test_an_answer_without_end_is_left_at_its_limit(head: bytes, part: bytes) -> None:
+def test_an_endless_answer_is_cut_at_its_limit(head: bytes, part: bytes) -> None:
     told: list[str] = []
     with endless(head, part) as url:
         endpoint = RpcEndpoint(url, connect(url, most_bytes=1_000_000), lambda: 0.0, told.append)
@@ -138,7 +138,7 @@ def test_an_answer_without_end_is_left_at_its_limit(head: bytes, part: bytes) ->
     assert endpoint.rests
 
 
-def test_an_answer_that_breaks_off_is_silence() -> None:
+def test_a_truncated_answer_counts_as_no_answer() -> None:
     told: list[str] = []
     with socket.create_server(("127.0.0.1", 0)) as server:
 

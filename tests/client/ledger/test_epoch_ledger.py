@@ -51,7 +51,7 @@ def test_a_quorum_posts_an_epoch_and_anyone_makes_it_final(contracts: Contracts)
     assert contracts.distributor.granted_points() == BUDGET_POINTS
 
 
-def test_more_signatures_than_needed_are_welcome(contracts: Contracts) -> None:
+def test_more_signatures_than_the_quorum_are_accepted(contracts: Contracts) -> None:
     root = make_root(0)
     contracts.post(root, sign(root, contracts.domain, AUDITORS))
     contracts.finalise()
@@ -83,7 +83,7 @@ def test_one_posting_is_live_at_a_time(contracts: Contracts) -> None:
     assert live.root == second
 
 
-def test_an_overtaken_epoch_is_refused_and_costs_no_bond(contracts: Contracts) -> None:
+def test_a_posting_for_an_earlier_epoch_is_refused_and_no_bond_is_lost(contracts: Contracts) -> None:
     """Auditors whose first root nobody has posted yet have signed a second one on the same ground."""
     first, second = make_root(0), make_root(1, archive=8)
     signatures = [sign(root, contracts.domain) for root in (first, second)]
@@ -204,7 +204,9 @@ def _is_no_quorum(contracts: Contracts, root: EpochRoot, signatures: list[bytes]
         ({"epoch_budget_points": 2**32}, "BadBudget"),
     ],
 )
-def test_a_senseless_plan_is_not_deployed(chain: ServedChain, changes: dict[str, object], error: str) -> None:
+def test_invalid_parameters_are_not_deployed(
+    chain: ServedChain, changes: dict[str, object], error: str
+) -> None:
     assert refused_as(lambda: deploy_contracts(chain, **changes)) == error
 
 

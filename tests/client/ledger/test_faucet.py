@@ -53,12 +53,12 @@ def test_an_address_is_served_once_a_day(contracts: Contracts) -> None:
     assert contracts.token.balance(account) == 200 * TOKEN
 
 
-def test_a_dry_faucet_says_so(chain: ServedChain) -> None:
+def test_an_empty_faucet_is_reported(chain: ServedChain) -> None:
     dry = deploy_contracts(chain, faucet_tokens=0, faucet_wei=0)
     assert refused_as(lambda: _drip(dry, address(ALICE))) == "Empty"
 
 
-def test_a_faucet_gives_what_it_has_left(chain: ServedChain) -> None:
+def test_a_low_faucet_gives_its_remaining_tokens(chain: ServedChain) -> None:
     low = deploy_contracts(chain, faucet_tokens=30 * TOKEN, faucet_wei=0)
     _drip(low, address(ALICE))
     assert low.token.balance(address(ALICE)) == 30 * TOKEN
@@ -83,7 +83,7 @@ def _faucet_of_0_1_0(contracts: Contracts) -> Account:
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_a_contract_costs_the_payer_nothing(contracts: Contracts, version: int) -> None:
+def test_requests_for_contracts_are_refused_without_a_transaction(contracts: Contracts, version: int) -> None:
     """Else it would let the payer pay for all that it likes to do when it gets coins."""
     chain, newcomer = contracts.chain, address(STRANGER)
     faucet = contracts.deployment.faucet if version > 1 else _faucet_of_0_1_0(contracts)

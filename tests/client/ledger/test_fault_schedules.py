@@ -19,7 +19,7 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
 
 
 @pytest.mark.parametrize("seed", range(SCHEDULES))
-def test_a_fault_schedule_loses_and_doubles_nothing(ground: Ground, seed: int) -> None:
+def test_under_a_fault_schedule_no_transaction_is_lost_or_doubled(ground: Ground, seed: int) -> None:
     assert play(ground, seed).findings == ()
 
 
@@ -35,7 +35,7 @@ def test_the_same_seed_gives_the_same_schedule(ground: Ground) -> None:
         (SigningDatabase, "approve", lambda *_: True, (0, 1, 2, 3), "2 signatures"),
     ],
 )
-def test_a_broken_part_is_caught(
+def test_deliberately_broken_components_fail_the_schedules(
     ground: Ground,
     monkeypatch: pytest.MonkeyPatch,
     owner: object,

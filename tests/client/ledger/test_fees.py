@@ -18,7 +18,7 @@ def test_the_fees_leave_room_for_a_base_fee_that_doubles(chain: ServedChain) -> 
     assert chain.rpc.ask(lambda web3: quote(web3, base + GWEI)) == Fees(GWEI, base + GWEI)
 
 
-def test_above_the_limit_it_waits(chain: ServedChain) -> None:
+def test_a_base_fee_above_the_limit_is_refused_with_a_hint(chain: ServedChain) -> None:
     with pytest.raises(LedgerError, match="more than the limit") as refusal:
         chain.rpc.ask(lambda web3: quote(web3, GWEI - 1))
     assert "ledger.max_fee_gwei" in refusal.value.hint
@@ -46,7 +46,7 @@ def test_an_urgent_replacement_pays_twice_as_much_as_far_as_the_limit_goes() -> 
     assert bump(old, today, 112, urgent=True) is None
 
 
-def test_one_quote_of_several_sets_nothing_alone() -> None:
+def test_the_fees_are_a_middle_quote_of_several_endpoints() -> None:
     cheap, usual, dear = Fees(0, 1), Fees(2, 30), Fees(900, 9_000)
     assert middle([dear, usual, cheap]) == usual
     assert middle([dear, usual]) == usual

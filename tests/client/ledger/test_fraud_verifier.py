@@ -142,7 +142,7 @@ def test_roots_that_end_with_another_sum_are_not_posted(contracts: Contracts, wr
     posted(contracts, honest)
 
 
-def test_leaves_that_overflow_are_under_no_sum(contracts: Contracts) -> None:
+def test_leaves_whose_sum_overflows_have_no_valid_path(contracts: Contracts) -> None:
     """In 64 bits they add up to the total. Nobody has a place in such a tree, so nobody can claim from it."""
     points = {A: 2**64 - 1, B: 11}
     tree = Tree(points)
@@ -205,7 +205,7 @@ def test_an_account_with_its_earned_balance_is_no_proof(contracts: Contracts) ->
     assert refusal(contracts, Balance(forged)) == "BadPath"  # nobody's leaf has no value
 
 
-def test_proofs_want_a_live_posting(contracts: Contracts) -> None:
+def test_without_a_live_posting_proofs_are_refused(contracts: Contracts) -> None:
     points = {A: POINTS_CAP + 1}
     place = Tree(points).place(A)
     proofs: list[FraudProof] = [
@@ -242,7 +242,7 @@ def test_another_root_can_follow_a_rejected_one(contracts: Contracts) -> None:
     assert contracts.distributor.granted_points() == POINTS_CAP
 
 
-def test_two_roots_of_one_epoch_cost_the_signer_alone(contracts: Contracts) -> None:
+def test_signing_two_roots_of_one_epoch_slashes_only_the_signer(contracts: Contracts) -> None:
     a, b = make_root(3), make_root(3, archive=8)
     auditor = AUDITORS[0]
     contracts.prove(equivocation(contracts, a, b))
@@ -297,7 +297,7 @@ def test_without_an_equivocation_there_is_no_proof(contracts: Contracts) -> None
     assert refusal(contracts, replace(two, signature_of_a=bytes(65))) == "ECDSAInvalidSignature"
 
 
-def test_a_bond_on_its_way_out_is_slashed_too(contracts: Contracts) -> None:
+def test_an_exiting_bond_is_slashed(contracts: Contracts) -> None:
     root, vault = make_root(3), contracts.vault
     posted(contracts, root)
     contracts.chain.send(AUDITORS[0], vault.address, vault.request_exit(AUDITOR_BOND))
@@ -337,7 +337,7 @@ def test_every_proof_is_small_whatever_the_number_of_accounts(contracts: Contrac
             contracts.bond(auditor)
 
 
-def test_no_transaction_is_long_whatever_trees_a_quorum_makes(contracts: Contracts) -> None:
+def test_the_length_of_transactions_is_bounded_for_any_trees(contracts: Contracts) -> None:
     """An account whose neighbours part from it at every single bit, in all three trees: 160 words each.
 
     Nobody has the keys of such neighbours, but a quorum of liars needs none: it grants points to any address.
@@ -376,7 +376,7 @@ def test_no_transaction_is_long_whatever_trees_a_quorum_makes(contracts: Contrac
         ((160, 60, 60), [], [160, 60, 60]),
     ],
 )
-def test_what_one_transaction_is_too_short_for_is_recorded_before(
+def test_paths_too_long_for_one_transaction_are_recorded_first(
     contracts: Contracts, lengths: Sequence[int], recorded: Sequence[int], shown: Sequence[int]
 ) -> None:
     """The longest transaction is an answer about a final epoch, whose record is sent along."""
@@ -398,7 +398,7 @@ accounts = st.binary(min_size=20, max_size=20).filter(any).map(Account)
 
 @given(points=st.dictionaries(accounts, st.integers(1, POINTS_CAP), min_size=1, max_size=33), data=st.data())
 @settings(max_examples=15)
-def test_contract_and_protocol_root_the_same_leaves(
+def test_contract_and_protocol_compute_the_same_root(
     shared: Contracts, points: dict[Account, int], data: st.DataObject
 ) -> None:
     """An honest posting of any shape is recognised, leaf for leaf and gap for gap, and stands."""

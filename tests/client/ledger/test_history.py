@@ -68,7 +68,7 @@ def site(deployed: tuple[Contracts, int]) -> Site:
     return Site(*deployed, Liar)
 
 
-def test_before_the_first_epoch_there_is_nothing(site: Site) -> None:
+def test_before_the_first_final_epoch_the_history_is_empty(site: Site) -> None:
     history, [endpoint] = site.history()
     assert site.contracts.ledger.tip() == Tip(Digest((1).to_bytes(32, "big")), 0)
     assert (history.last(), history.record(0), history.before(9), history.all()) == (None, None, None, [])
@@ -90,7 +90,7 @@ def test_a_block_shows_the_epoch_that_was_final_in_it(site: Site) -> None:
     assert history.by_block(second) == history.by_block(second + 9) == records[1]
 
 
-def test_epochs_are_found_whatever_was_skipped_or_rejected_between_them(site: Site) -> None:
+def test_epochs_are_found_across_skipped_and_rejected_ones(site: Site) -> None:
     first = site.settle(1)
     site.reject(2)
     second = site.settle(2)
@@ -140,7 +140,7 @@ def _cut(logs: Logs) -> Logs:
 
 
 @pytest.mark.parametrize("tamper", [_drop, _change, _cut])
-def test_one_that_hides_or_changes_a_record_is_seen_through(
+def test_an_endpoint_that_hides_or_changes_a_record_is_detected(
     site: Site, tamper: Callable[[Logs], Logs]
 ) -> None:
     records = [site.settle(epoch) for epoch in range(2)]
@@ -177,7 +177,7 @@ def test_a_forged_history_convinces_no_majority(site: Site) -> None:
         two.last()
 
 
-def test_what_a_reorganisation_takes_back_is_no_record(site: Site) -> None:
+def test_a_record_removed_by_a_reorganisation_is_forgotten(site: Site) -> None:
     history, [endpoint] = site.history()
     first = site.settle(0)
     before = site.engine.head.block_number
@@ -190,7 +190,7 @@ def test_what_a_reorganisation_takes_back_is_no_record(site: Site) -> None:
     assert len(endpoint.sought) == 3
 
 
-def test_a_record_that_moves_to_another_block_stays_what_it_is(site: Site) -> None:
+def test_a_record_moved_to_another_block_is_unchanged(site: Site) -> None:
     record = site.settle(0)
     history, [endpoint] = site.history()
     assert history.last() == record
@@ -214,7 +214,7 @@ def test_an_endpoint_that_lags_delays_new_values_without_penalty(site: Site) -> 
     assert (history.last(), site.told) == (second, [])
 
 
-def test_two_of_three_are_enough(site: Site) -> None:
+def test_two_honest_endpoints_of_three_suffice(site: Site) -> None:
     site.settle(0)
     history, endpoints = site.history(3)
     endpoints[2].turn(Mode.STALE)

@@ -145,7 +145,7 @@ def rng_turn(rng: random.Random) -> int:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_whatever_happens_to_both_is_answered_alike(contracts: Contracts, seed: int) -> None:
+def test_contracts_and_model_give_equal_results_for_random_actions(contracts: Contracts, seed: int) -> None:
     both = Both(contracts, seed)
     assert both.model.base_root == merkle.EMPTY_ROOT
     for _ in range(STEPS):

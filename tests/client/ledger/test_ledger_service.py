@@ -109,7 +109,9 @@ def test_a_swarm_without_a_chain_has_no_ledger(tmp_path: Path) -> None:
         LedgerClient(manifest=make_manifest(), account=ALICE, rpc_urls=[], outbox_path=tmp_path / "o")
 
 
-async def test_a_registered_node_is_seen_by_all(contracts: Contracts, ledger: LedgerClient) -> None:
+async def test_a_registered_node_is_listed_for_other_clients(
+    contracts: Contracts, ledger: LedgerClient
+) -> None:
     contracts.register(BOB, node_key(2), NEXT_YEAR)
     assert await ledger.live_accounts() == {(B, node_key(2))}
     async with _running(ledger):
@@ -200,7 +202,7 @@ async def test_a_root_is_rejected_for_ever_and_another_of_the_same_points_is_not
     assert [await ledger.changes.is_rejected(each) for each in statements] == [True, False]
 
 
-async def test_an_equivocation_is_punished_once(contracts: Contracts, ledger: LedgerClient) -> None:
+async def test_an_equivocation_is_slashed_once(contracts: Contracts, ledger: LedgerClient) -> None:
     a, b, auditor = make_root(2), make_root(2, archive=8), AUDITORS[0]
     (of_a,), (of_b,) = (sign(root, contracts.domain, [auditor]) for root in (a, b))
     assert not await ledger.has_equivocated(address(auditor), 2, 0)
@@ -236,7 +238,7 @@ async def test_a_root_that_lost_a_signer_becomes_final_in_time_once_others_have_
     assert await ledger.last_record() == replace(posted, signers=0b1110)
 
 
-async def test_signatures_for_the_live_posting_wait_for_no_other_posting(
+async def test_signatures_for_the_live_posting_are_sent_before_queued_postings(
     contracts: Contracts, ledger: LedgerClient
 ) -> None:
     """An auditor that queued another root of the epoch adds its signature to the one that was posted."""
@@ -259,7 +261,7 @@ async def test_signatures_for_the_live_posting_wait_for_no_other_posting(
     assert await ledger.pending("post") == 1
 
 
-async def test_the_ground_of_a_beacon_is_the_last_block_before(
+async def test_a_beacon_uses_the_last_block_before_the_epoch(
     contracts: Contracts, ledger: LedgerClient
 ) -> None:
     chain = contracts.chain
@@ -274,7 +276,7 @@ async def test_the_ground_of_a_beacon_is_the_last_block_before(
         await ledger.block_hash_before(int(time.time()) + 1_000)
 
 
-async def test_the_ground_of_a_draw_is_the_first_block_from_a_moment_on(
+async def test_a_draw_uses_the_first_block_at_or_after_a_time(
     contracts: Contracts, ledger: LedgerClient
 ) -> None:
     chain = contracts.chain
@@ -292,7 +294,7 @@ async def test_the_ground_of_a_draw_is_the_first_block_from_a_moment_on(
         await ledger.block_hash_from(int(time.time()) + 1_000)
 
 
-async def test_a_dead_chain_is_recorded_and_waited_for(tmp_path: Path) -> None:
+async def test_an_unreachable_chain_is_reported_and_waited_for(tmp_path: Path) -> None:
     with socket.socket() as reserved:
         reserved.bind(("127.0.0.1", 0))
         port = reserved.getsockname()[1]
@@ -318,7 +320,7 @@ async def test_a_dead_chain_is_recorded_and_waited_for(tmp_path: Path) -> None:
     chain.close()
 
 
-async def test_another_chain_at_the_same_address_is_waited_out(
+async def test_while_an_endpoint_serves_another_chain_requests_wait(
     contracts: Contracts, ledger: LedgerClient, tmp_path: Path
 ) -> None:
     other = ServedChain(tmp_path / "other.sqlite", chain_id=5)
@@ -341,9 +343,7 @@ async def test_another_chain_at_the_same_address_is_waited_out(
     other.close()
 
 
-async def test_a_question_that_is_asked_again_is_answered_again(
-    contracts: Contracts, ledger: LedgerClient
-) -> None:
+async def test_a_repeated_question_is_answered_again(contracts: Contracts, ledger: LedgerClient) -> None:
     tree, none = Tree({A: 2}), Tree({})
     root = make_root(0, total=2)
     root = replace(root, contribution_root=tree.root, cumulative_root=tree.root)
@@ -368,7 +368,7 @@ async def test_a_question_that_is_asked_again_is_answered_again(
     assert token.balance(A) - before == 2 * verifier.question_bond()
 
 
-async def test_what_comes_too_late_about_a_posting_holds_up_nothing(
+async def test_requests_that_are_too_late_do_not_block_later_ones(
     contracts: Contracts, ledger: LedgerClient
 ) -> None:
     """Others were faster, and a posting is live: such requests were tried for ever, before all later ones."""
@@ -389,7 +389,7 @@ async def test_what_comes_too_late_about_a_posting_holds_up_nothing(
 
 
 @pytest.mark.parametrize("act", ["answer", "challenge"])
-async def test_places_too_long_for_one_transaction_take_their_effect(
+async def test_proofs_and_answers_longer_than_a_transaction_are_carried_out(
     contracts: Contracts, ledger: LedgerClient, act: str
 ) -> None:
     """What is recorded must be on the chain first: until then the contract refuses proof and answer."""

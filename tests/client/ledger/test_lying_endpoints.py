@@ -31,11 +31,11 @@ def test_no_single_estimate_decides_the_gas() -> None:
         gas([100_000, 2**40])
 
 
-def test_a_replacement_of_nothing_is_something() -> None:
+def test_a_replacement_of_zero_fees_has_positive_fees() -> None:
     assert bump(Fees(0, 0), Fees(0, 0), 100) == Fees(1, 1)
 
 
-def test_a_replacement_asks_for_the_gas_again(contracts: Contracts) -> None:
+def test_a_replacement_estimates_the_gas_again(contracts: Contracts) -> None:
     call = Call(contracts.registry.address, contracts.registry.register(node_key(1), 10**10))
     stuck = Signed(0, Digest(bytes(32)), b"", 2**40, Fees(1, 10**9), 0)
     better = tx.replacement(contracts.chain.rpc, ALICE, call, stuck, limit_wei=10**11, block=1)
@@ -51,7 +51,7 @@ def _signed(nonce: int, number: int) -> Signed:
     return Signed(nonce, Digest(bytes([number]) * 32), bytes([number]), 21_000, Fees(1, 2), 0)
 
 
-def test_two_processes_sign_no_request_twice(tmp_path: Path) -> None:
+def test_two_processes_never_sign_the_same_request(tmp_path: Path) -> None:
     """The second read the request while it was queued, and gives it another nonce."""
     path = tmp_path / "outbox.sqlite"
     first, second = (Outbox(path, owner="x") for _ in range(2))
@@ -76,7 +76,7 @@ def test_a_gap_in_the_nonces_is_filled(tmp_path: Path) -> None:
     assert [outbox.next_nonce(chain) for chain in (0, 1, 2, 3)] == [1, 1, 3, 3]
 
 
-def test_a_request_back_and_forth_is_new_each_time(tmp_path: Path) -> None:
+def test_a_repeated_request_after_a_different_one_has_a_new_key(tmp_path: Path) -> None:
     outbox = Outbox(tmp_path / "outbox.sqlite", owner="x")
     keys = []
     for request in ("B:A:0", "B:A:0", "A:B:0", "B:A:0", "B:A:0"):

@@ -42,7 +42,7 @@ def test_an_account_has_at_most_four_live_nodes(contracts: Contracts) -> None:
     assert set(contracts.registry.live_nodes(address(ALICE))) == set(map(node_key, (2, 3, 4, 5)))
 
 
-def test_a_claim_can_be_renewed_in_its_place(contracts: Contracts) -> None:
+def test_a_renewed_claim_keeps_its_place(contracts: Contracts) -> None:
     for number in (1, 2, 3, 4):
         contracts.register(ALICE, node_key(number), LATER)
     contracts.register(ALICE, node_key(2), LATER + 1)
@@ -70,7 +70,7 @@ def test_a_claim_can_be_revoked_by_its_account_alone(contracts: Contracts) -> No
     assert refused_as(lambda: contracts.revoke(ALICE, node_key(1))) == "NotRegistered"
 
 
-def test_senseless_claims_are_refused(contracts: Contracts) -> None:
+def test_invalid_claims_are_refused(contracts: Contracts) -> None:
     now = contracts.chain.engine.head.timestamp
     assert refused_as(lambda: contracts.register(ALICE, node_key(0), LATER)) == "EmptyNodeKey"
     assert refused_as(lambda: contracts.register(ALICE, node_key(1), now)) == "AlreadyExpired"

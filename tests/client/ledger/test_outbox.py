@@ -22,7 +22,7 @@ def _open(folder: Path, owner: str = "swarm account") -> Outbox:
     return Outbox(folder / "outbox.sqlite", owner=owner)
 
 
-def test_a_wish_is_queued_once(tmp_path: Path) -> None:
+def test_equal_requests_are_queued_once(tmp_path: Path) -> None:
     outbox = _open(tmp_path)
     assert outbox.add("claim", "1", CALL)
     assert not outbox.add("claim", "1", Call(None, b"other"))
@@ -32,7 +32,7 @@ def test_a_wish_is_queued_once(tmp_path: Path) -> None:
     assert second.kind == "post"
 
 
-def test_a_series_is_queued_whole_in_order_and_never_beside_another(tmp_path: Path) -> None:
+def test_a_series_is_queued_atomically_in_order_and_only_once(tmp_path: Path) -> None:
     outbox = _open(tmp_path)
     calls = [Call(None, data) for data in (b"approve", b"deposit")]
     for number in (0, 2):
@@ -50,7 +50,7 @@ def test_a_series_is_queued_whole_in_order_and_never_beside_another(tmp_path: Pa
     outbox.close()
 
 
-def test_entries_move_and_outlive_the_process(tmp_path: Path) -> None:
+def test_states_of_entries_persist_across_a_restart(tmp_path: Path) -> None:
     outbox = _open(tmp_path)
     for key in "abcd":
         outbox.add("claim", key, CALL)
@@ -71,7 +71,7 @@ def test_entries_move_and_outlive_the_process(tmp_path: Path) -> None:
     assert [entry.key for entry in outbox.entries(EntryState.QUEUED, EntryState.SIGNED)] == ["a", "d"]
 
 
-def test_a_refused_wish_may_be_made_again(tmp_path: Path) -> None:
+def test_a_refused_request_can_be_queued_again(tmp_path: Path) -> None:
     outbox = _open(tmp_path)
     outbox.add("register", "k", CALL)
     outbox.refuse(outbox.entries()[0], "TooManyNodes")
@@ -81,7 +81,7 @@ def test_a_refused_wish_may_be_made_again(tmp_path: Path) -> None:
     assert (entry.state, entry.call.data, entry.note) == (EntryState.QUEUED, b"newer", None)
 
 
-def test_a_requeued_entry_forgets_its_transaction(tmp_path: Path) -> None:
+def test_a_requeued_entry_has_no_transaction(tmp_path: Path) -> None:
     outbox = _open(tmp_path)
     outbox.add("claim", "1", CALL)
     outbox.sign(outbox.entries()[0], SIGNED)
@@ -111,7 +111,7 @@ def test_a_replacement_joins_the_transaction_that_it_replaces(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("ended", [Outbox.confirm, lambda box, entry: box.requeue(entry, "reverted")])
-def test_a_nonce_is_never_given_to_another_wish(
+def test_a_nonce_is_never_assigned_to_two_requests(
     tmp_path: Path, ended: Callable[[Outbox, OutboxEntry], None]
 ) -> None:
     outbox = _open(tmp_path)
@@ -125,7 +125,7 @@ def test_a_nonce_is_never_given_to_another_wish(
     assert outbox.entries()[1] == second
 
 
-def test_a_confirmed_transaction_that_the_chain_lost_is_under_way_again(tmp_path: Path) -> None:
+def test_a_confirmed_transaction_lost_by_a_reorganisation_is_reopened(tmp_path: Path) -> None:
     outbox = _open(tmp_path)
     outbox.add("claim", "1", CALL)
     outbox.sign(outbox.entries()[0], SIGNED)

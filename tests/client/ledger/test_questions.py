@@ -51,7 +51,7 @@ def places(
     return AccountPlaces(account, *(Tree(values).place(account) for values in (before, points, after)))
 
 
-def test_a_quorum_that_hides_its_leaves_takes_nothing_from_accounts_that_ask(contracts: Contracts) -> None:
+def test_accounts_that_ask_about_hidden_leaves_lose_nothing(contracts: Contracts) -> None:
     """Ten unclaimed epochs and a posting with a total of 0 that gives them all to the liars' account."""
     had = {A: 10 * POINTS_CAP}
     contracts.settle(9, had)
@@ -77,7 +77,9 @@ def test_a_quorum_that_hides_its_leaves_takes_nothing_from_accounts_that_ask(con
 
 
 @pytest.mark.parametrize("epochs", [1, 2])
-def test_leaves_that_are_shown_earn_the_bond_and_hold_nothing_up(contracts: Contracts, epochs: int) -> None:
+def test_an_answer_earns_the_question_bond_and_unblocks_the_posting(
+    contracts: Contracts, epochs: int
+) -> None:
     had = {A: 7, B: 3} if epochs == 2 else {}
     if had:
         contracts.settle(0, had)
@@ -103,7 +105,7 @@ def gas_of_reading(contracts: Contracts, posting: Digest) -> int:
     return int(contracts.chain.request("eth_estimateGas", call)["result"], 16)
 
 
-def test_a_question_answered_by_its_asker_leaves_nothing_to_read(contracts: Contracts) -> None:
+def test_a_question_answered_by_its_asker_is_removed(contracts: Contracts) -> None:
     """Every node reads the open questions, and endpoints bound the gas of a call."""
     points = {A: 1, B: 2}
     _, posting = posted(contracts, 0, points, points)
@@ -116,7 +118,7 @@ def test_a_question_answered_by_its_asker_leaves_nothing_to_read(contracts: Cont
     assert gas_of_reading(contracts, posting) == before
 
 
-def test_a_question_about_a_posting_that_came_to_nothing_is_refunded(contracts: Contracts) -> None:
+def test_a_question_about_a_rejected_posting_is_refunded(contracts: Contracts) -> None:
     points = {A: POINTS_CAP + 1}
     _, posting = posted(contracts, 0, points, points)
     ask(contracts, A)
@@ -129,7 +131,7 @@ def test_a_question_about_a_posting_that_came_to_nothing_is_refunded(contracts: 
     assert contracts.base_root == EMPTY_ROOT
 
 
-def test_a_question_about_a_final_epoch_has_an_end(contracts: Contracts) -> None:
+def test_a_question_about_a_final_epoch_can_be_closed_after_two_answer_periods(contracts: Contracts) -> None:
     contracts.settle(0, {A: 7})
     chain, token, verifier = contracts.chain, contracts.token, contracts.verifier
     [final] = contracts.history.newest(1)
@@ -147,7 +149,7 @@ def test_a_question_about_a_final_epoch_has_an_end(contracts: Contracts) -> None
     assert contracts.base_root == Tree({A: 7}).root
 
 
-def test_questions_come_within_the_window(contracts: Contracts) -> None:
+def test_questions_are_accepted_only_within_the_challenge_window(contracts: Contracts) -> None:
     posted(contracts, 0, {A: 1}, {A: 1})
     contracts.chain.now_seconds = contracts.chain.engine.head.timestamp + CHALLENGE_SECONDS
     data = contracts.verifier.ask(A)

@@ -69,7 +69,7 @@ READS: dict[str, Callable[[Rpc, Contracts], object]] = {
 
 
 @pytest.mark.parametrize("read", READS.values(), ids=READS)
-def test_a_lying_endpoint_is_outvoted_by_two_and_not_trusted_with_one(
+def test_a_false_answer_is_outvoted_by_two_endpoints_and_refused_with_one(
     stage: Stage, read: Callable[[Rpc, Contracts], object]
 ) -> None:
     honest, lying = stage.honest, stage.lying

@@ -24,7 +24,7 @@ def listening(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-def test_nobody_else_is_asked(status: int) -> None:
+def test_redirects_of_an_endpoint_are_not_followed(status: int) -> None:
     asked: list[str] = []
 
     class Victim(BaseHTTPRequestHandler):

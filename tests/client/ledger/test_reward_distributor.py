@@ -69,7 +69,7 @@ def test_a_wrong_proof_is_refused(contracts: Contracts) -> None:
         assert refusal == "WrongProof"
 
 
-def test_a_node_of_the_tree_is_no_leaf(contracts: Contracts) -> None:
+def test_an_inner_node_of_the_tree_is_not_accepted_as_leaf(contracts: Contracts) -> None:
     tree = contracts.settle(0, {A: 7, B: 3})
     leaf = merkle.sum_leaf(B, 3)
     inside = Account(leaf[:20])  # what a second preimage would be built from, were nodes not tagged
@@ -79,13 +79,13 @@ def test_a_node_of_the_tree_is_no_leaf(contracts: Contracts) -> None:
     assert refused_as(lambda: contracts.claim(A, 7, [bytes(32)] * 161)) == "BadPath"
 
 
-def test_an_old_proof_dies_with_its_root(contracts: Contracts) -> None:
+def test_a_proof_of_an_earlier_root_is_refused(contracts: Contracts) -> None:
     old = contracts.settle(0, {A: 7, B: 3})
     contracts.settle(1, {A: 9, B: 4})
     assert refused_as(lambda: contracts.claim(A, 7, old.proof(A))) == "WrongProof"
 
 
-def test_a_falling_cumulative_pays_nothing(contracts: Contracts) -> None:
+def test_a_lower_cumulative_value_pays_nothing(contracts: Contracts) -> None:
     tree = contracts.settle(0, {A: 7, B: 3})
     contracts.claim(A, 7, tree.proof(A))
     lower = contracts.settle(1, {A: 5, B: 5})
@@ -117,7 +117,7 @@ def test_no_more_points_are_paid_than_were_granted(contracts: Contracts) -> None
     assert refused_as(lambda: contracts.claim(B, 10, tree.proof(B))) == "OverGranted"
 
 
-def test_no_account_is_paid_more_than_its_cap_per_epoch_whatever_it_claimed(
+def test_no_account_is_paid_more_than_its_cap_per_epoch_in_any_order_of_claims(
     contracts: Contracts,
 ) -> None:
     """Leaves that a quorum keeps to itself give its accounts no more than they could have been granted."""
@@ -133,7 +133,7 @@ def test_no_account_is_paid_more_than_its_cap_per_epoch_whatever_it_claimed(
     assert (contracts.distributor.claimed(A), contracts.distributor.claimed(B)) == (most + 17, most + 1)
 
 
-def test_a_claim_out_of_a_recalled_root_locks_nothing_that_was_earned_before(contracts: Contracts) -> None:
+def test_a_claim_from_a_recalled_root_does_not_block_earlier_earnings(contracts: Contracts) -> None:
     """Liars hide a root in which A has one point, and claim that for A before the root is recalled."""
     chain, token, verifier = contracts.chain, contracts.token, contracts.verifier
     for epoch in range(3):  # A earns its cap, and claims nothing
@@ -182,7 +182,7 @@ def test_no_more_tokens_are_paid_than_were_funded(chain: ServedChain) -> None:
     assert poor.token.balance(poor.distributor.address) == 2 * TOKENS_PER_POINT
 
 
-def test_claims_go_to_the_payout_address(contracts: Contracts) -> None:
+def test_claims_are_paid_to_the_payout_address(contracts: Contracts) -> None:
     chain, paying, c = contracts.chain, contracts.distributor, address(STRANGER)
     assert paying.payout(A) == A
     tree = contracts.settle(0, {A: 7})
@@ -225,7 +225,7 @@ points = st.dictionaries(accounts, st.integers(1, 2**40), min_size=1, max_size=3
 
 @given(points=points, data=st.data())
 @settings(max_examples=25)
-def test_protocol_and_contract_grow_the_same_tree(
+def test_protocol_and_contract_compute_the_same_tree(
     shared: Contracts, points: dict[Account, int], data: st.DataObject
 ) -> None:
     tree = Tree(points)

@@ -116,7 +116,7 @@ def test_an_endpoint_without_an_answer_yet_counts_without_penalty(bench: Bench) 
 
 
 @pytest.mark.parametrize(("count", "height"), [(2, 5), (3, 7)])
-def test_a_read_is_of_one_block_that_most_have(bench: Bench, count: int, height: int) -> None:
+def test_a_read_uses_one_block_that_most_endpoints_have(bench: Bench, count: int, height: int) -> None:
     rpc = bench.rpc(*[bench.honest] * count)
     bench.endpoints[1].turn(Mode.STALE)
     bench.now += 10
@@ -125,7 +125,7 @@ def test_a_read_is_of_one_block_that_most_have(bench: Bench, count: int, height:
     assert [endpoint.disagreements for endpoint in rpc.endpoints] == [0] * count
 
 
-def test_of_two_that_are_far_apart_none_sets_the_block(bench: Bench) -> None:
+def test_two_endpoints_with_distant_blocks_disagree(bench: Bench) -> None:
     rpc = bench.rpc(bench.honest, bench.honest)
     bench.endpoints[1].turn(Mode.STALE)
     bench.honest.fill(4)
@@ -149,14 +149,14 @@ def test_another_chain_is_not_trusted(bench: Bench) -> None:
     assert bench.told[1:] == ["http://0: works again"]
 
 
-def test_nothing_but_another_chain_is_no_chain(bench: Bench) -> None:
+def test_only_endpoints_of_another_chain_are_an_error(bench: Bench) -> None:
     rpc = bench.rpc(bench.foreign)
     for question in (rpc.survey, lambda: rpc.ask(lambda web3: web3.eth.block_number)):
         with pytest.raises(WrongChain, match="serves chain"):
             question()
 
 
-def test_a_chain_that_changes_between_two_questions_is_noticed(bench: Bench) -> None:
+def test_a_chain_that_changes_between_two_requests_is_detected(bench: Bench) -> None:
     rpc = bench.rpc(bench.honest)
     rpc.survey()
     bench.endpoints[0].turn(Mode.FOREIGN)
@@ -164,7 +164,7 @@ def test_a_chain_that_changes_between_two_questions_is_noticed(bench: Bench) -> 
         rpc.agree(lambda web3: web3.eth.get_transaction_count("0x" + "01" * 20))
 
 
-def test_a_silent_endpoint_rests_twice_as_long_each_time(bench: Bench) -> None:
+def test_pauses_of_a_silent_endpoint_double(bench: Bench) -> None:
     rpc = bench.rpc(bench.honest, bench.honest)
     silent = bench.endpoints[0]
     silent.turn(Mode.SILENT)
@@ -191,7 +191,7 @@ def test_a_suspended_endpoint_is_queried_if_there_is_no_other(bench: Bench) -> N
     assert rpc.survey() == 5
 
 
-def test_a_stale_endpoint_is_passed_over(bench: Bench) -> None:
+def test_a_stale_endpoint_is_skipped(bench: Bench) -> None:
     rpc = bench.rpc(bench.honest, bench.honest)
     bench.endpoints[0].turn(Mode.STALE)
     bench.now += 100
@@ -204,7 +204,7 @@ def test_a_stale_endpoint_is_passed_over(bench: Bench) -> None:
     assert rpc.endpoints[0].trouble is None
 
 
-def test_one_that_boasts_does_not_make_a_live_endpoint_look_stale(bench: Bench) -> None:
+def test_an_endpoint_ahead_of_the_others_makes_none_of_them_stale(bench: Bench) -> None:
     bench.fork.fill(1000)
     rpc = bench.rpc(bench.honest, bench.fork)
     bench.now += 30

@@ -84,7 +84,7 @@ def desk(contracts: Contracts, tmp_path: Path) -> Desk:
     return Desk(contracts, tmp_path)
 
 
-def test_wishes_are_sent_in_order_and_confirmed(desk: Desk) -> None:
+def test_requests_are_sent_in_order_and_confirmed(desk: Desk) -> None:
     for number in (1, 2, 3):
         desk.want(desk.register(number), key=str(number))
     assert desk.sender.step()
@@ -104,7 +104,7 @@ def test_a_transaction_counts_after_enough_blocks(contracts: Contracts, tmp_path
     assert not desk.sender.step()
 
 
-def test_an_epoch_that_somebody_else_posted_is_done(contracts: Contracts, tmp_path: Path) -> None:
+def test_a_posting_made_by_another_auditor_counts_as_done(contracts: Contracts, tmp_path: Path) -> None:
     desk = Desk(contracts, tmp_path)
     root = make_root(3)
     data = contracts.ledger.post(EpochApproval(0, root), sign(root, contracts.domain))
@@ -115,7 +115,9 @@ def test_an_epoch_that_somebody_else_posted_is_done(contracts: Contracts, tmp_pa
     assert desk.notes() == [(EntryState.CONFIRMED, "EpochNotIncreasing")]
 
 
-def test_a_race_lost_inside_the_chain_is_settled_too(contracts: Contracts, tmp_path: Path) -> None:
+def test_a_transaction_reverted_after_another_posting_counts_as_done(
+    contracts: Contracts, tmp_path: Path
+) -> None:
     desk = Desk(contracts, tmp_path)
     root = make_root(3)
     desk.want(
@@ -137,14 +139,14 @@ def test_a_race_lost_inside_the_chain_is_settled_too(contracts: Contracts, tmp_p
     assert desk.notes() == [(EntryState.CONFIRMED, "EpochNotIncreasing")]
 
 
-def test_what_a_contract_never_accepts_is_given_up(desk: Desk) -> None:
+def test_requests_that_the_contract_refuses_permanently_are_dropped(desk: Desk) -> None:
     desk.want(desk.register(0))
     assert desk.steps() == 1
     assert desk.notes() == [(EntryState.REFUSED, "EmptyNodeKey")]
     assert "EmptyNodeKey" in str(desk.sender.last_error)
 
 
-def test_what_is_too_early_is_tried_again_later(contracts: Contracts, tmp_path: Path) -> None:
+def test_requests_that_are_too_early_are_retried(contracts: Contracts, tmp_path: Path) -> None:
     desk, chain = Desk(contracts, tmp_path), contracts.chain
     epoch = (chain.engine.head.timestamp - GENESIS_SECONDS) // 60
     root = make_root(epoch)
@@ -216,7 +218,7 @@ def test_a_signed_transaction_is_sent_again_after_a_restart(contracts: Contracts
     assert tx.next_nonce(contracts.chain.rpc, address(ALICE)) == nonce + 1
 
 
-def test_a_nonce_that_went_elsewhere_is_replaced(desk: Desk) -> None:
+def test_a_request_whose_nonce_was_used_elsewhere_is_queued_again(desk: Desk) -> None:
     chain = desk.contracts.chain
     desk.want(desk.register(1))
     (entry,) = desk.outbox.entries()
@@ -245,7 +247,7 @@ def test_an_account_without_coins_waits_for_them(contracts: Contracts, tmp_path:
     assert contracts.registry.live_nodes(address(STRANGER)) == (node_key(1),)
 
 
-def test_without_an_endpoint_nothing_is_lost(contracts: Contracts, tmp_path: Path) -> None:
+def test_without_an_endpoint_requests_stay_queued(contracts: Contracts, tmp_path: Path) -> None:
     desk = Desk(contracts, tmp_path, rpc=Rpc(["http://127.0.0.1:9"]))
     desk.want(desk.register(1))
     with pytest.raises(LedgerUnavailable):

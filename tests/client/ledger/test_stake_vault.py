@@ -36,7 +36,7 @@ def test_the_exit_outlasts_every_challenge_by_more_than_an_epoch(contracts: Cont
     assert contracts.vault.stake(address(AUDITOR)) == Stake(AUDITOR_BOND, 0, 0)
 
 
-def test_a_deposit_belongs_to_whom_it_was_made_for(rich: Contracts) -> None:
+def test_a_deposit_is_credited_to_the_named_account(rich: Contracts) -> None:
     vault = rich.vault
     send = partial(rich.chain.send, ALICE, vault.address)
     send(vault.deposit(B, 600))
@@ -64,7 +64,7 @@ def test_a_bond_leaves_after_the_delay(rich: Contracts) -> None:
     assert rich.token.balance(A) == 300
 
 
-def test_a_second_exit_makes_the_first_wait_again(rich: Contracts) -> None:
+def test_a_second_exit_restarts_the_delay_of_the_first(rich: Contracts) -> None:
     chain, vault = rich.chain, rich.vault
     chain.send(ALICE, vault.address, vault.deposit(A, 1_000))
     chain.send(ALICE, vault.address, vault.request_exit(300))

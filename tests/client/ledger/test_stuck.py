@@ -139,7 +139,7 @@ def test_a_challenge_pays_twice_as_much_after_two_blocks(ground: Ground, tmp_pat
     assert desk.step(CONFIRMATIONS).state is EntryState.CONFIRMED
 
 
-def test_the_limit_ends_the_rise(ground: Ground, tmp_path: Path) -> None:
+def test_replacements_stop_at_the_fee_limit(ground: Ground, tmp_path: Path) -> None:
     limit = 11 * GWEI // 10
     desk = Desk(ground, tmp_path, limit_wei=limit)
     desk.network.floor_wei = 2 * GWEI
@@ -153,7 +153,7 @@ def test_the_limit_ends_the_rise(ground: Ground, tmp_path: Path) -> None:
     assert desk.step(CONFIRMATIONS).state is EntryState.CONFIRMED
 
 
-def test_what_waits_for_one_before_it_is_not_replaced(ground: Ground, tmp_path: Path) -> None:
+def test_a_transaction_behind_an_earlier_nonce_is_not_replaced(ground: Ground, tmp_path: Path) -> None:
     desk = Desk(ground, tmp_path)
     desk.network.floor_wei = 2 * GWEI
     desk.register(1)
@@ -187,7 +187,7 @@ def test_a_deeper_reorganisation_reopens_what_was_confirmed(ground: Ground, tmp_
     assert desk.network.mine() == 1
 
 
-def test_one_endpoint_of_two_cannot_end_a_wish(ground: Ground, fork: Network, tmp_path: Path) -> None:
+def test_one_endpoint_of_two_cannot_end_a_request(ground: Ground, fork: Network, tmp_path: Path) -> None:
     desk = Desk(ground, tmp_path, ground.network, fork)
     desk.outbox.add("post", "3", _posting(ground))
     entry = desk.step()
@@ -195,7 +195,7 @@ def test_one_endpoint_of_two_cannot_end_a_wish(ground: Ground, fork: Network, tm
     assert "EpochNotIncreasing" in str(desk.sender.last_error)
 
 
-def test_a_majority_that_accepts_a_wish_has_it_sent(ground: Ground, fork: Network, tmp_path: Path) -> None:
+def test_a_request_accepted_by_a_majority_is_sent(ground: Ground, fork: Network, tmp_path: Path) -> None:
     desk = Desk(ground, tmp_path, fork, ground.network, ground.network)
     desk.outbox.add("post", "3", _posting(ground))
     assert desk.step().state is EntryState.SIGNED

@@ -63,7 +63,7 @@ def test_another_cap_is_refused(contracts: Contracts, cap: int) -> None:
         require_terms(contracts.ledger, manifest_of(contracts, cap))
 
 
-def test_genuine_code_with_forged_addresses_inside_is_refused(contracts: Contracts) -> None:
+def test_genuine_code_with_other_addresses_is_refused(contracts: Contracts) -> None:
     """Anyone may deploy the ledger's code with immutables of his own, such as another vault."""
     rpc, ledger = contracts.chain.rpc, contracts.ledger
     genuine = rpc.ask(lambda web3: bytes(web3.eth.get_code(to_checksum_address(ledger.address))))
@@ -78,7 +78,7 @@ def test_genuine_code_with_forged_addresses_inside_is_refused(contracts: Contrac
         require_terms(false, manifest_of(contracts))
 
 
-def test_a_registry_that_enrols_nobody_here_is_refused(contracts: Contracts) -> None:
+def test_a_registry_of_another_ledger_is_refused(contracts: Contracts) -> None:
     """Who registered there would earn points and could claim none."""
     rpc, manifest = contracts.chain.rpc, manifest_of(contracts)
     require_contracts(contracts.registry, contracts.ledger, manifest)
@@ -110,7 +110,7 @@ def test_a_treasury_is_read_from_the_chain(contracts: Contracts) -> None:
     assert history.recent(1) == [history.last()]
 
 
-def test_how_long_a_treasury_lasts_is_said() -> None:
+def test_the_duration_of_a_treasury_is_reported() -> None:
     rich = Treasury(tokens=1000, owed=100, tokens_per_point=3, points_per_epoch=10)
     assert rich.epochs_left == 30
     assert rich.in_words(86_400) == "about 30.0 days at this rate (30 epochs)"

@@ -235,7 +235,7 @@ async def test_a_node_that_starts_with_its_clock_ahead_signs_nothing(
     chain.close()
 
 
-async def test_a_chain_that_makes_no_blocks_holds_no_node_up(
+async def test_a_chain_without_new_blocks_delays_no_node(
     mock_clock: MockClock, begin: Begin, weekdays: Suite, tmp_path: Path
 ) -> None:
     """The newest block is of an earlier epoch, and no other comes."""

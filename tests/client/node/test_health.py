@@ -174,7 +174,9 @@ async def test_messages_received_before_the_announcements_never_count(
 
 
 @pytest.mark.long
-async def test_a_dead_bootstrap_address(mock_clock: MockClock, begin: Begin, weekdays: Suite) -> None:
+async def test_an_unreachable_bootstrap_address_is_a_finding(
+    mock_clock: MockClock, begin: Begin, weekdays: Suite
+) -> None:
     trial = begin(manifest_of(weekdays, epoch_seconds=36_000), swarm={"bootstrap": (DEAD,)})
     async with trio.open_nursery() as nursery:
         await trial.start(nursery)
@@ -184,7 +186,7 @@ async def test_a_dead_bootstrap_address(mock_clock: MockClock, begin: Begin, wee
         await trial.stop()
 
 
-async def test_rollouts_that_had_no_room(mock_clock: MockClock, begin: Begin, weekdays: Suite) -> None:
+async def test_dropped_rollouts_are_a_finding(mock_clock: MockClock, begin: Begin, weekdays: Suite) -> None:
     trial = begin(manifest_of(weekdays, epoch_seconds=36_000))
     async with trio.open_nursery() as nursery:
         await trial.start(nursery)
@@ -204,7 +206,7 @@ async def _send_noise(trial: HealthTrial, peer: MemoryTransport, *, epoch: int, 
     await trial.until_status(lambda status: sum(status["refused"].values()) >= sum(known.values()) + 20)
 
 
-async def test_a_policy_whose_text_cannot_be_shared(
+async def test_a_policy_whose_text_cannot_be_shared_is_a_finding(
     mock_clock: MockClock, begin: Begin, weekdays: Suite
 ) -> None:
     """At this temperature it writes any bytes."""
@@ -215,7 +217,7 @@ async def test_a_policy_whose_text_cannot_be_shared(
         await trial.stop()
 
 
-async def test_a_model_without_room_for_any_task(
+async def test_a_model_whose_window_fits_no_task_is_a_finding(
     mock_clock: MockClock, begin: Begin, weekdays: Suite, tmp_path: Path
 ) -> None:
     """Beside answers of 126 tokens, its window of 128 has room for no task."""
@@ -230,7 +232,7 @@ async def test_a_model_without_room_for_any_task(
 
 
 @pytest.mark.long
-async def test_damaged_checkpoints_and_a_full_disk(
+async def test_damaged_checkpoints_and_a_full_disk_are_findings(
     mock_clock: MockClock, begin: Begin, weekdays: Suite
 ) -> None:
     trial = begin(manifest_of(weekdays, epoch_seconds=36_000), observe={"disk_reserve_mib": 10**9})
@@ -264,7 +266,7 @@ async def test_damaged_checkpoints_and_a_full_disk(
 
 
 @pytest.mark.long
-async def test_no_room_for_checkpoints_and_a_lost_good_policy(
+async def test_a_failed_checkpoint_and_a_lost_good_policy_are_findings(
     mock_clock: MockClock, begin: Begin, weekdays: Suite
 ) -> None:
     """Neither ends the node: it trains on, and the canary checks on."""
@@ -444,7 +446,7 @@ async def test_own_training_continues_without_the_chain(
     on_chain.chain.close()
 
 
-async def test_a_registration_that_no_fee_allows(
+async def test_a_registration_above_the_fee_limit_is_a_finding(
     mock_clock: MockClock, begin: Begin, weekdays: Suite, tmp_path: Path
 ) -> None:
     on_chain = begin_with_chain(begin, weekdays, tmp_path, max_fee_gwei=1e-9)
@@ -463,7 +465,7 @@ async def test_a_registration_that_no_fee_allows(
     on_chain.chain.close()
 
 
-async def test_what_a_silent_chain_cannot_tell_is_not_over(
+async def test_findings_of_the_chain_last_while_the_chain_is_unreachable(
     mock_clock: MockClock, begin: Begin, weekdays: Suite, tmp_path: Path
 ) -> None:
     """An account without coins stays one while the chain is away, and the time away counts for nothing."""

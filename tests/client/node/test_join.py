@@ -142,7 +142,7 @@ async def ask(question: Callable[[], str]) -> Any:
 
 
 @pytest.mark.long
-async def test_two_machines_join_learn_from_each_other_leave_and_come_back(
+async def test_two_nodes_join_learn_from_each_other_leave_and_return(
     machines: tuple[Machine, Machine],
 ) -> None:
     first, second = machines

@@ -110,7 +110,7 @@ def test_a_waiting_process_reports_that_another_uses_the_directory(tmp_path: Pat
 
 
 @pytest.mark.parametrize("error", [TYPO, LedgerUnavailable(["http://chain"], "down")])
-def test_what_does_not_pass_by_itself_ends_the_start(error: SapoError, tmp_path: Path) -> None:
+def test_a_permanent_error_ends_the_start(error: SapoError, tmp_path: Path) -> None:
     trial = WaitingTrial(tmp_path)
     with pytest.raises(SapoError) as caught:
         trial.start(AWAY, error)
@@ -148,7 +148,7 @@ def test_a_node_stopped_by_a_full_disk_after_its_start_continues(
     assert trial.lines == [f"error: {why}; free some space{TRIED_AGAIN}", f"over: {why}"]
 
 
-async def test_of_a_node_that_failed_the_steps_are_left_that_it_has_not_taken(
+async def test_a_failed_node_continues_with_its_remaining_steps(
     policy: Path, weekdays: Suite, tmp_path: Path
 ) -> None:
     home = Home(tmp_path, 1, manifest_of(weekdays), policy)
@@ -176,7 +176,7 @@ async def test_a_node_that_is_stopped_while_its_terms_change_is_not_opened_again
     assert [event["why"] for event in home.events("stopped")] == ["sapo stop"]
 
 
-async def test_a_node_that_was_to_end_is_not_waited_for(
+async def test_a_node_that_has_completed_its_steps_is_not_restarted(
     policy: Path, weekdays: Suite, tmp_path: Path
 ) -> None:
     home = Home(tmp_path, 1, manifest_of(weekdays), policy)
@@ -203,7 +203,7 @@ def without_server(policy: Path, weekdays: Suite, tmp_path: Path) -> Callable[[]
     return lambda: home.node(MemoryHub())
 
 
-async def test_a_node_that_is_stopped_during_such_a_start_ends(
+async def test_a_node_that_is_stopped_during_a_repeated_start_ends(
     without_server: Callable[[], NodeApp], tmp_path: Path
 ) -> None:
     def opened(_options: RunOptions) -> NodeApp:

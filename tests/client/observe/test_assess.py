@@ -38,7 +38,7 @@ def codes(facts: HealthFacts) -> list[tuple[str, str]]:
     return [(finding.code.value, finding.level.value) for finding in assess(facts)]
 
 
-def test_a_node_in_order_has_no_findings() -> None:
+def test_a_healthy_node_has_no_findings() -> None:
     facts = HealthFacts(
         rounds=RoundFacts(silent_seconds=2.0, usual_seconds=1.0),
         call=CallFacts("train", seconds=1.0, usual_seconds=1.0, deadline_seconds=300.0),
@@ -87,7 +87,7 @@ def test_a_signature_far_ahead_is_reported_with_its_date() -> None:
 
 
 @pytest.mark.parametrize(("ahead", "found"), [(-11.0, 1), (-9.0, 0), (None, 0), (9.0, 0), (11.0, 1)])
-def test_a_clock_is_off_on_both_sides(ahead: float | None, found: int) -> None:
+def test_a_clock_that_is_ahead_or_behind_is_reported(ahead: float | None, found: int) -> None:
     assert codes(HealthFacts(chain=replace(CHAIN, clock_ahead_seconds=ahead))) == found * [
         ("clock_off", "error")
     ]
@@ -219,7 +219,7 @@ def row(finding: HealthFinding) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def test_the_page_has_the_sentences_of_cases_that_no_node_here_comes_into() -> None:
+def test_further_findings_have_the_sentences_of_the_health_page() -> None:
     rolled_back = PolicyEvent(
         FindingCode.POLICY_ROLLED_BACK,
         "others' text has made the policy worse: its reward is 0.25, 0.5 without that text; the policy"

@@ -174,7 +174,7 @@ async def test_an_improper_request_is_refused(
     assert node.stops == []
 
 
-async def test_noise_and_early_disconnects_do_no_harm(data: DataDir) -> None:
+async def test_malformed_requests_and_early_disconnects_do_not_affect_others(data: DataDir) -> None:
     async with serving(data, Node()) as port:
         for noise in (
             b"\x16\x03\x01\x02\x00",
@@ -214,7 +214,7 @@ def test_the_token_is_private_from_its_creation_and_kept(data: DataDir) -> None:
     assert caught.value.exit_code == 8
 
 
-def test_a_token_that_was_cut_off_is_none(data: DataDir) -> None:
+def test_a_token_cut_off_by_a_full_disk_is_written_again(data: DataDir) -> None:
     """A full disk takes the name of a file and not its content; the next start writes it anew."""
     with largest_file(0), pytest.raises(OSError, match="File too large"):
         keep_token(data)

@@ -149,14 +149,14 @@ def test_last_events_of_a_missing_file_or_name(tmp_path: Path) -> None:
     assert (last_events(path, "round", 3), last_events(path, "step", 0)) == ([], [])
 
 
-def test_what_has_no_json_form_is_refused() -> None:
+def test_values_without_a_json_form_are_refused() -> None:
     assert json.dumps(to_json({b"\x01": {3, 1}, "path": Path("/a")})) == '{"01": [1, 3], "path": "/a"}'
     with pytest.raises(TypeError):
         to_json(object())
 
 
 @pytest.mark.parametrize("taken", ["deleted", "moved", "replaced"])
-def test_events_after_the_file_was_taken_away_are_in_a_new_one(tmp_path: Path, taken: str) -> None:
+def test_events_after_the_file_was_moved_are_in_a_new_file(tmp_path: Path, taken: str) -> None:
     """As by who frees space on a full disk, or by another program that rotates logs."""
     path, elsewhere = tmp_path / "events.jsonl", tmp_path / "elsewhere"
     with EventLog(path, clock=at_noon) as log:

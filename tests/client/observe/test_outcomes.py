@@ -30,7 +30,7 @@ def write_round(events: EventLog, number: int) -> None:
     )
 
 
-def test_they_outlive_the_event_file(tmp_path: Path) -> None:
+def test_outcomes_outlive_the_event_file(tmp_path: Path) -> None:
     store = OutcomeStore(tmp_path / "outcomes.sqlite", most_rows=100, most_steps=30, clock=lambda: 7.5)
     with EventLog(tmp_path / "events.jsonl") as events:
         events.listen(store.note)
@@ -53,7 +53,7 @@ def test_they_outlive_the_event_file(tmp_path: Path) -> None:
     store.close()
 
 
-def test_what_a_full_disk_refuses_is_written_later(tmp_path: Path) -> None:
+def test_outcomes_refused_by_a_full_disk_are_written_later(tmp_path: Path) -> None:
     """A node's events come from the middle of its rounds, which go on."""
     store = OutcomeStore(tmp_path / "outcomes.sqlite", clock=lambda: 7.5)
     (pages,) = store._connection.execute("PRAGMA page_count").fetchone()
@@ -71,7 +71,7 @@ def test_what_a_full_disk_refuses_is_written_later(tmp_path: Path) -> None:
     store.close()
 
 
-def test_a_crash_loses_one_step(tmp_path: Path) -> None:
+def test_a_crash_loses_the_outcomes_of_one_step(tmp_path: Path) -> None:
     store = OutcomeStore(tmp_path / "outcomes.sqlite")
     with EventLog(tmp_path / "events.jsonl") as events:
         events.listen(store.note)
@@ -81,7 +81,7 @@ def test_a_crash_loses_one_step(tmp_path: Path) -> None:
     assert list(after.own(0)) == [(id_of(2).hex(), 0.5)]
 
 
-def test_a_split_epoch_is_summed_once(tmp_path: Path) -> None:
+def test_an_epoch_split_by_the_row_limit_is_summed_once(tmp_path: Path) -> None:
     store = OutcomeStore(tmp_path / "outcomes.sqlite", most_rows=10)
     with EventLog(tmp_path / "events.jsonl") as events:
         events.listen(store.note)

@@ -55,7 +55,7 @@ def trial(tmp_path: Path) -> Iterator[Trial]:
     opened.log.close()
 
 
-def test_many_peers_with_many_reasons_do_not_push_out_what_happened_before(trial: Trial) -> None:
+def test_many_refusals_do_not_evict_earlier_events(trial: Trial) -> None:
     trial.log.write("service_failed", service="audit", error="what the operator has to see")
     for minute in range(2):
         for number in range(20_000):
@@ -65,7 +65,7 @@ def test_many_peers_with_many_reasons_do_not_push_out_what_happened_before(trial
     assert trial.telemetry.messages_refused == 40_000
 
 
-def test_one_with_many_reasons_and_peers_takes_no_room_of_another_reason(trial: Trial) -> None:
+def test_many_refusals_for_other_reasons_do_not_limit_a_reason(trial: Trial) -> None:
     quiet, *loud = RULES
     for number in range(5_000):
         trial.refuse(loud[number % len(loud)], f"peer {number}")
@@ -75,7 +75,7 @@ def test_one_with_many_reasons_and_peers_takes_no_room_of_another_reason(trial: 
     ]
 
 
-def test_a_loud_peer_leaves_room_to_others_with_the_same_reason(trial: Trial) -> None:
+def test_a_peer_with_many_refusals_leaves_places_to_others(trial: Trial) -> None:
     for peer in ("loud", "quiet"):
         for _ in range(100 if peer == "loud" else 1):
             trial.refuse(Rule.AUTHOR_INTRODUCED, peer)
@@ -83,7 +83,7 @@ def test_a_loud_peer_leaves_room_to_others_with_the_same_reason(trial: Trial) ->
     assert written == {"loud": MAX_OF_A_PEER, "quiet": 1}
 
 
-def test_nothing_is_lost_from_the_numbers(trial: Trial) -> None:
+def test_refusals_beyond_the_limit_are_counted(trial: Trial) -> None:
     sent: Counter[str] = Counter()
     for number in range(3_000):
         rule = RULES[number % 3 + 3]

@@ -98,7 +98,7 @@ async def test_a_tracker_that_dies_is_reported_and_training_continues(
     assert "FileExistsError" in (data.log.parent / "tracker.log").read_text(encoding="utf-8")
 
 
-def test_what_waits_too_long_is_not_tracked(data: DataDir) -> None:
+def test_metrics_that_wait_too_long_are_dropped(data: DataDir) -> None:
     tracking = Tracking(ObserveConfig(tracker="tensorboard"), data, run="abc")
     for _ in range(WAITING + 5):
         tracking.note("step", STEPS[1])

@@ -91,7 +91,7 @@ def test_the_ports_and_files_of_the_examples_agree() -> None:
 
 
 @pytest.mark.skipif(PROMTOOL is None, reason="no promtool: it comes with Debian's package prometheus")
-def test_promtool_takes_the_rules_and_their_tests() -> None:
+def test_promtool_accepts_the_rules_and_their_tests() -> None:
     assert PROMTOOL is not None
     for arguments in (("check", "rules", "alerts.yaml"), ("test", "rules", "alerts_test.yaml")):
         done = subprocess.run(

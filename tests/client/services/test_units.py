@@ -27,7 +27,7 @@ def test_the_files_in_the_tree_are_those_of_the_program(name: str) -> None:
     assert (DEPLOY / name).read_text(encoding="utf-8") == files()[name], fresh
 
 
-def test_words_of_a_command_line_stay_words() -> None:
+def test_arguments_of_a_command_line_are_quoted() -> None:
     terms = ServiceTerms("n", ("/bin/sapo", "a b", "50%", "$HOME", 'say "x"', "back\\slash"), Path("/d"))
     [line] = [line for line in systemd_unit(terms).splitlines() if line.startswith("ExecStart=")]
     assert line == 'ExecStart=/bin/sapo "a b" 50%% $$HOME "say \\"x\\"" "back\\\\slash"'
@@ -36,7 +36,7 @@ def test_words_of_a_command_line_stay_words() -> None:
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze")
 @pytest.mark.parametrize("user", [None, "root"])
-def test_systemd_takes_the_unit(tmp_path: Path, user: str | None) -> None:
+def test_systemd_accepts_the_unit(tmp_path: Path, user: str | None) -> None:
     command = (shutil.which("true") or "/bin/true", "join", "--data-dir", "/tmp/a folder/with % signs")
     terms = ServiceTerms("sapo-test", command, Path("/tmp/a folder"), Path("/etc/secret"), user)
     unit = tmp_path / "sapo-test.service"
@@ -61,7 +61,7 @@ def test_the_units_exposure_is_low() -> None:
     assert exposure < 3.5, done.stdout
 
 
-def test_the_watchdog_is_fed_unless_nothing_moves(tmp_path: Path) -> None:
+def test_the_watchdog_is_notified_while_there_is_progress(tmp_path: Path) -> None:
     address = tmp_path / "notify"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(address))
@@ -95,7 +95,9 @@ def test_the_watchdog_is_fed_unless_nothing_moves(tmp_path: Path) -> None:
     service_manager({"NOTIFY_SOCKET": str(tmp_path / "gone")}).ready()
 
 
-def test_where_units_lie(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_units_are_written_to_the_folder_of_their_service_manager(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
     assert InstalledUnit("a").path == tmp_path / ".config/systemd/user/a.service"

@@ -62,7 +62,7 @@ def test_a_peer_that_disconnects_at_once_is_dialled_more_and_more_rarely() -> No
     assert book.due((), (), 12.0 + LIMITS.max_backoff_seconds) == (boot,)
 
 
-def test_a_settled_peer_that_is_lost_is_dialled_soon() -> None:
+def test_a_lost_peer_with_a_stable_connection_is_dialled_soon() -> None:
     book, boot = _book(), _address(1)
     book.add_bootstrap(boot)
     book.failed(boot.peer_id, 0.0)
@@ -88,7 +88,7 @@ def test_only_as_many_are_dialled_as_are_wanted() -> None:
     assert not {address.peer_id for address in due} & set(connected)
 
 
-def test_strangers_cannot_make_a_node_dial_one_host_again_and_again() -> None:
+def test_unverified_addresses_cannot_make_a_node_dial_one_host_repeatedly() -> None:
     """Thousands of invented peers at one victim's hosts; each is told again after its failures."""
     book = _book()
     hosts = ("/ip4/198.51.100.7", "/ip6/2001:db8:1:2::{0}", "/dns/n{0}.victim.example.org")
@@ -137,7 +137,7 @@ def test_vouched_peers_are_dialled_first_and_beyond_the_target() -> None:
     assert book.due([*strangers, *came], [*strangers, *came], 0.0) == ()
 
 
-def test_a_full_book_forgets_a_stranger_for_a_vouched_peer() -> None:
+def test_a_full_book_drops_an_unknown_peer_for_a_vouched_one() -> None:
     vouched = VouchedPeers()
     book = _book(DialLimits(max_known_peers=3), vouched)
     vouched.replace(_address(number).peer_id for number in (2, 8, 9))
@@ -147,7 +147,7 @@ def test_a_full_book_forgets_a_stranger_for_a_vouched_peer() -> None:
     assert set(book.addresses()) == {_address(2), _address(8), _address(9)}
 
 
-def test_unverified_addresses_leave_half_of_the_book_to_first_hand_ones() -> None:
+def test_unverified_addresses_take_at_most_half_of_the_book() -> None:
     book = _book(DialLimits(max_known_peers=8))
     book.learn([_address(number) for number in range(100, 200)], TELLER)
     assert len(book) == 4
@@ -209,7 +209,7 @@ def test_unverified_addresses_never_replace_first_hand_ones() -> None:
     assert book.addresses_of(true.peer_id)[:2] == (moved, true)
 
 
-def test_hearsay_is_not_kept_for_the_next_start() -> None:
+def test_unverified_addresses_are_not_kept_for_the_next_start() -> None:
     """What is read back is first-hand, so what was only said must not be written."""
     book = _book()
     book.add_bootstrap(_address(1))
@@ -259,7 +259,7 @@ def test_sought_peers_are_dialled_beyond_the_usual_number_until_some_are_connect
     assert book.due(usual, usual, 0.0) == ()
 
 
-def test_where_members_are_sought_fewer_peers_of_any_island_are_wanted() -> None:
+def test_with_sought_members_fewer_usual_peers_are_dialled() -> None:
     book = _book(replace(LIMITS, target_peers=8, vouched_peers=0))
     book.learn([_address(number) for number in range(1, 40)], TELLER)
     sought = {_address(number).peer_id for number in range(1, 20)}
@@ -343,7 +343,7 @@ def test_a_node_with_many_islands_dials_those_without_members_within_its_places(
     assert len(due) == LIMITS.sought_peers
 
 
-def test_members_who_connect_by_themselves_do_not_keep_a_node_from_choosing_some() -> None:
+def test_inbound_members_do_not_prevent_a_node_from_choosing_some() -> None:
     book = _book()
     members = _sought_on(book, 1)
     assert _dialled_on(members, book.due(members[1][:1], (), 0.0))[0] >= LIMITS.sought_on_island
@@ -375,7 +375,7 @@ def test_members_reported_by_different_peers_are_dialled() -> None:
     assert {sources[one.peer_id] for one in book.due((), (), 0.0)} == {"a", "36", "37", "38"}
 
 
-def test_hearsay_does_not_displace_what_was_signed() -> None:
+def test_unverified_addresses_do_not_displace_signed_ones() -> None:
     """An attacker tells any number of peers over the peer exchange, from many networks."""
     book = _book(DialLimits(max_known_peers=16))
     signed = [_address(number) for number in range(1, 5)]
@@ -394,7 +394,7 @@ def test_hearsay_does_not_displace_what_was_signed() -> None:
     assert kinds == {True: 8, False: 8}, "half of the book is for those who were met"
 
 
-def test_first_hand_addresses_of_strangers_do_not_displace_signed_ones() -> None:
+def test_first_hand_addresses_of_unknown_peers_do_not_displace_signed_ones() -> None:
     """Trusted peers fill half of the book: strangers connect in any number, and each tells its address."""
     vouched = VouchedPeers()
     book = _book(DialLimits(max_known_peers=16), vouched)
@@ -418,7 +418,7 @@ def test_signed_addresses_of_sought_peers_are_forgotten_last() -> None:
     assert set(sought) <= set(book.addresses())
 
 
-def test_a_signed_address_comes_after_first_hand_ones_and_before_hearsay() -> None:
+def test_signed_addresses_rank_after_first_hand_ones_and_before_unverified_ones() -> None:
     book, kinds = _book(), [_address(1, port) for port in (4001, 4002, 4003)]
     book.learn(kinds, TELLER)
     book.learn_signed(kinds[1:2], TELLER)
@@ -446,7 +446,7 @@ def test_bonded_peers_fill_vouched_places_left_by_trusted_ones() -> None:
     assert book.due(both, both, 0.0) == ()
 
 
-def test_bonded_peers_are_strangers_to_the_book_that_are_forgotten_last() -> None:
+def test_bonded_peers_are_dropped_after_unknown_ones() -> None:
     """Bonds can be bought: addresses of bonded peers must not fill the book for ever."""
     vouched = VouchedPeers()
     book = _book(DialLimits(max_known_peers=16), vouched)
@@ -462,7 +462,7 @@ def test_bonded_peers_are_strangers_to_the_book_that_are_forgotten_last() -> Non
     assert set(met) <= set(book.addresses())
 
 
-def test_records_that_come_and_go_do_not_make_a_node_dial_ever_more_members() -> None:
+def test_changing_records_do_not_increase_the_number_of_dialled_members() -> None:
     book = _book(replace(LIMITS, target_peers=0, vouched_peers=0))
     chosen: list[str] = []
     for start in range(1, 200, 10):

@@ -28,7 +28,9 @@ MIB = 2**20
         (1e12, ConnectionRates(Rate(1000, 4000), Rate(20 * MIB, 80 * MIB), proves_flood=False)),
     ],
 )
-def test_twice_the_quotas_between_a_floor_and_a_ceiling(quota: float, expected: ConnectionRates) -> None:
+def test_rates_are_twice_the_quotas_between_a_floor_and_a_ceiling(
+    quota: float, expected: ConnectionRates
+) -> None:
     assert LIMITS.rates_for(quota) == expected
 
 
@@ -43,7 +45,7 @@ def _passed(meter: Meter, seconds: int, per_second: int, start: int = 0) -> int:
     return sum(meter.take("relay", 1, 1000, now) for now in times)
 
 
-def test_what_an_honest_relay_of_a_large_island_brings_passes() -> None:
+def test_messages_of_an_honest_relay_of_a_large_island_pass() -> None:
     """A hundred and eighty accounts that use their quotas: more than 200 messages a second."""
     quota, seconds = 180 * OF_ONE, 30
     sent = seconds * int(quota)
@@ -53,7 +55,7 @@ def test_what_an_honest_relay_of_a_large_island_brings_passes() -> None:
     assert _passed(meter, seconds, int(quota)) == sent
 
 
-def test_connections_that_are_there_get_the_new_rates() -> None:
+def test_open_connections_get_changed_rates() -> None:
     meter, quota = Meter(LIMITS), 180 * OF_ONE
     assert _passed(meter, 2, 300) == 600
     meter.expect(quota, 2.0)

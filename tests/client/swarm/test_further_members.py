@@ -90,7 +90,7 @@ def test_one_further_member_after_the_other_is_dialled_while_usual_peers_are_mis
     assert len(seeker.chosen) <= LIMITS.target_peers + LIMITS.sought_peers
 
 
-def test_with_all_places_taken_only_idle_members_are_replaced() -> None:
+def test_with_all_places_in_use_only_idle_members_are_replaced() -> None:
     seeker = settled(Seeker(USUAL))
     useful, *idle = seeker.here()
     assert len(idle) == LIMITS.sought_on_island - 1
@@ -115,7 +115,7 @@ def test_no_member_is_replaced_while_one_peer_forwards_messages() -> None:
     assert seeker.chosen == before
 
 
-def test_where_it_is_in_vain_places_change_hands_ever_more_rarely() -> None:
+def test_replacements_without_success_become_rarer() -> None:
     """A node that alone speaks on an island has no relays either."""
     seeker = settled(Seeker(USUAL))
     times = []

@@ -34,12 +34,12 @@ def test_short_or_inbound_connections_are_not_lost_peers() -> None:
     assert remembered(found, "ab") == "b"
 
 
-def test_those_that_were_connected_longest_are_remembered() -> None:
+def test_the_peers_connected_longest_are_remembered() -> None:
     found = lost(*((name, name, LONG * times) for name, times in (("a", 2), ("b", 5), ("c", 3), ("d", 4))))
     assert remembered(found, "abcd") == "bcd"
 
 
-def test_each_network_has_one_before_any_has_a_second() -> None:
+def test_one_lost_peer_per_network_is_kept_before_a_second_of_any() -> None:
     """An attacker stays long, in one network, and leaves with all his peers at once."""
     attackers = [(f"{number}", "attacker", LONG * 100) for number in range(9)]
     found = lost(("a", "one", LONG), *attackers, ("b", "two", LONG))
@@ -59,7 +59,7 @@ def test_times_of_several_connections_add_up() -> None:
     assert sum(name in found for name in "bcd") == LIMITS.most_lost - 1
 
 
-def test_those_that_were_found_again_have_places_of_their_own() -> None:
+def test_peers_found_again_have_places_of_their_own() -> None:
     found = lost(*((name, name, LONG) for name in "abc"))
     assert (found.places("xy"), found.beyond("xy")) == (2, 0)
     for name in "abc":
@@ -70,7 +70,7 @@ def test_those_that_were_found_again_have_places_of_their_own() -> None:
     assert found.beyond("xybc") == 2
 
 
-def test_they_take_no_connection_that_is_left_to_inbound_peers() -> None:
+def test_lost_peers_take_no_connection_reserved_for_inbound_peers() -> None:
     """With members of islands and the usual peers beside them all that a node dials is dialled."""
     transport = TransportLimits()
     dialled = transport.max_connections - int(transport.max_connections * transport.inbound_share)
@@ -85,7 +85,7 @@ def test_after_a_week_a_lost_peer_is_forgotten() -> None:
     assert remembered(found, "ab") == "b"
 
 
-def test_a_lost_peer_is_dialled_for_a_week_although_others_are_enough() -> None:
+def test_a_lost_peer_is_dialled_for_a_week_even_with_enough_peers() -> None:
     limits = DialLimits()
     names = [peer_id_from_key(bytes([number]) * 32) for number in range(12)]
     [own, gone, *others] = [

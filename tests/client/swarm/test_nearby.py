@@ -53,11 +53,11 @@ def test_of_a_record_only_one_peers_addresses_of_this_swarm_are_taken() -> None:
 
 
 @given(st.dictionaries(st.sampled_from([b"swarm", b"a0", b"a7"]), st.none() | st.binary(max_size=255)))
-def test_any_record_is_read(entries: dict[bytes, bytes | None]) -> None:
+def test_records_without_valid_addresses_are_empty(entries: dict[bytes, bytes | None]) -> None:
     assert parse_text(SWARM, {**entries, b"swarm": SWARM.encode()}) == ()
 
 
-def test_all_interfaces_are_announced_one_by_one() -> None:
+def test_an_unspecified_address_is_announced_once_per_interface() -> None:
     listening = [_address("0.0.0.0"), _address("127.0.0.1"), _address("203.0.113.7")]
     here = [_address(host) for host in hosts_of_this_machine() if ":" not in host]
     assert for_neighbours(listening) == (*here, _address("203.0.113.7"))

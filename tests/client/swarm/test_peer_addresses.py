@@ -21,7 +21,7 @@ ADDRESSES = st.builds(
 
 
 @given(ADDRESSES)
-def test_round_trip(address: PeerAddress) -> None:
+def test_an_address_is_parsed_from_its_text(address: PeerAddress) -> None:
     assert parse_address(str(address)) == address
 
 
@@ -50,19 +50,19 @@ def test_round_trip(address: PeerAddress) -> None:
         f"/dns4/127.0.0.0x1/tcp/8545/p2p/{PEER}",
     ],
 )
-def test_refuses_what_it_cannot_dial(text: str) -> None:
+def test_addresses_that_cannot_be_dialled_are_refused(text: str) -> None:
     assert parse_address(text) is None
 
 
 @given(st.lists(ADDRESSES, max_size=80))
-def test_exchange_round_trip_up_to_its_bound(addresses: list[PeerAddress]) -> None:
+def test_an_exchange_is_parsed_back_up_to_its_bound(addresses: list[PeerAddress]) -> None:
     payload = peer_exchange.encode(addresses)
     assert peer_exchange.decode(payload) == tuple(addresses[: peer_exchange.MAX_ADDRESSES])
     assert len(payload) <= peer_exchange.MAX_PAYLOAD_BYTES
 
 
 @given(st.binary(max_size=2000))
-def test_any_bytes_decode_to_addresses_we_could_dial(payload: bytes) -> None:
+def test_any_bytes_decode_only_to_addresses_that_can_be_dialled(payload: bytes) -> None:
     for address in peer_exchange.decode(payload):
         assert parse_address(str(address)) == address
 
@@ -103,11 +103,11 @@ def test_unspecified_hosts_become_the_host_that_we_saw() -> None:
         ("notlocal.example", Scope.INTERNET),
     ],
 )
-def test_scopes(host: str, scope: Scope) -> None:
+def test_each_host_has_its_scope(host: str, scope: Scope) -> None:
     assert scope_of(host) is scope
 
 
-def test_an_address_is_for_those_to_whom_it_means_the_same() -> None:
+def test_an_address_is_shared_only_with_peers_in_its_scope() -> None:
     hosts = ("127.0.0.1", "192.168.0.1", "203.0.113.7")
     addresses = [PeerAddress("ip4", host, 4001, PEER) for host in hosts]
     assert [[address.means_the_same(host) for address in addresses] for host in hosts] == [
@@ -118,7 +118,7 @@ def test_an_address_is_for_those_to_whom_it_means_the_same() -> None:
     assert PeerAddress("ip4", "0.0.0.0", 4001, PEER).means_the_same("203.0.113.7")
 
 
-def test_networks_of_one_owner() -> None:
+def test_hosts_are_grouped_by_network() -> None:
     hosts = ("192.0.2.1", "2001:db8:1:2:3::4", "::ffff:192.0.2.1", "n1.Swarm.example.org.")
     assert [network_of(host) for host in hosts] == [
         "192.0.2.1",
@@ -128,7 +128,7 @@ def test_networks_of_one_owner() -> None:
     ]
 
 
-def test_cache_round_trip_and_absence(tmp_path: Path) -> None:
+def test_a_cache_is_read_back_and_an_absent_one_is_empty(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "peers.txt"
     assert peer_cache.load(path) == ()
     addresses = (PeerAddress("ip4", "203.0.113.7", 4001, PEER),)

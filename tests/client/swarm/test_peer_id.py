@@ -7,7 +7,7 @@ from sapo_client.swarm.peer_id import key_from_peer_id, peer_id_from_key
 
 
 @given(st.binary(min_size=32, max_size=32))
-def test_round_trip(key: bytes) -> None:
+def test_a_peer_id_gives_its_key(key: bytes) -> None:
     assert key_from_peer_id(peer_id_from_key(key)) == key
 
 
@@ -17,7 +17,7 @@ def test_other_text_is_no_peer_id(text: str) -> None:
     assert key is None or peer_id_from_key(key) == text
 
 
-def test_agrees_with_libp2p() -> None:
+def test_peer_ids_equal_those_of_libp2p() -> None:
     from libp2p.crypto.ed25519 import create_new_key_pair
     from libp2p.peer.id import ID
 

@@ -25,7 +25,7 @@ def test_score_stays_between_floor_and_zero(faults: list[tuple[Severity, float]]
 
 
 @given(FAULTS, st.floats(0, 5000, allow_nan=False), st.floats(0, 5000, allow_nan=False))
-def test_time_only_forgives(faults: list[tuple[Severity, float]], early: float, late: float) -> None:
+def test_scores_rise_with_time(faults: list[tuple[Severity, float]], early: float, late: float) -> None:
     scores, now = _after(faults)
     first, second = sorted((early, late))
     assert scores.score("peer", now + first) <= scores.score("peer", now + second)
@@ -40,12 +40,12 @@ def test_a_fault_never_raises_the_score(faults: list[tuple[Severity, float]], se
 
 
 @given(FAULTS)
-def test_others_are_not_touched(faults: list[tuple[Severity, float]]) -> None:
+def test_faults_do_not_change_scores_of_other_peers(faults: list[tuple[Severity, float]]) -> None:
     scores, now = _after(faults)
     assert (scores.score("other", now), scores.standing("other", now)) == (0.0, PeerStanding.GOOD)
 
 
-def test_half_life_halves() -> None:
+def test_a_score_halves_in_its_half_life() -> None:
     scores = PeerScores()
     scores.penalise("peer", Severity.LOW, 0.0)
     assert scores.score("peer", LIMITS.half_life_seconds) == Severity.LOW.value / 2
@@ -61,7 +61,7 @@ def test_a_ban_takes_the_stated_number_of_faults() -> None:
     assert strikes_to_ban == {Severity.FATAL: 1, Severity.LOW: 5, Severity.MID: 10, Severity.HIGH: 50}
 
 
-def test_a_ban_is_temporary_and_leaves_a_memory() -> None:
+def test_a_ban_is_temporary_and_its_score_decays() -> None:
     scores = PeerScores()
     scores.penalise("peer", Severity.FATAL, 0.0)
     standings = [scores.standing("peer", at_seconds) for at_seconds in (0.0, 599.0, 600.0, 1500.0)]
@@ -74,7 +74,7 @@ def test_a_ban_is_temporary_and_leaves_a_memory() -> None:
 
 
 @given(st.integers(1, 400))
-def test_fresh_ids_cannot_flush_out_a_ban(newcomers: int) -> None:
+def test_new_peers_cannot_evict_a_ban(newcomers: int) -> None:
     scores = PeerScores(ScoreLimits(max_peers=32))
     scores.penalise("banned", Severity.FATAL, 0.0)
     for number in range(newcomers):

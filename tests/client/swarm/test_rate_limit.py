@@ -41,7 +41,7 @@ def test_after_a_rest_the_whole_burst_is_there_again(rate: Rate, steps: list[tup
 
 
 @given(RATES, st.floats(0, 100, allow_nan=False))
-def test_a_refusal_costs_nothing(rate: Rate, spent_share: float) -> None:
+def test_a_refused_message_uses_no_tokens(rate: Rate, spent_share: float) -> None:
     bucket = TokenBucket(rate, 0.0)
     bucket.take(rate.burst * min(spent_share, 100) / 100, 0.0)
     before = bucket.available(0.0)

@@ -75,12 +75,12 @@ def test_peers_of_the_local_network_do_not_count_for_the_router() -> None:
         ("127.0.0.1 127.0.0.1", "", False),
     ],
 )
-def test_peers_of_two_networks_that_came_prove_it(came: str, chosen: str, expected: bool) -> None:
+def test_inbound_peers_of_two_networks_prove_reachability(came: str, chosen: str, expected: bool) -> None:
     """Whatever number of peers an attacker has in one network, and whatever neighbours a node has."""
     assert is_proven(came.split(), [*came.split(), *chosen.split()]) is expected
 
 
-def test_one_peer_counts_once() -> None:
+def test_each_peer_counts_once() -> None:
     found = DialAnswers()
     for _ in range(5):
         found.add("a liar", DialAnswer(DialResult.REFUSED, HOST))
@@ -103,18 +103,18 @@ def test_an_address_at_which_two_peers_reached_a_node_is_its_own() -> None:
 
 
 @given(st.integers(1, 0xFFFF), st.sampled_from(DialResult), st.ip_addresses().map(str))
-def test_what_is_encoded_is_parsed(port: int, result: DialResult, host: str) -> None:
+def test_encoded_requests_and_responses_are_parsed_back(port: int, result: DialResult, host: str) -> None:
     answer = DialAnswer(result, host)
     assert (parse_port(encode_port(port)), parse_answer(answer.encode())) == (port, answer)
 
 
 @given(st.binary(max_size=64))
-def test_anything_else_is_no_question_and_no_answer(payload: bytes) -> None:
+def test_other_bytes_are_neither_request_nor_response(payload: bytes) -> None:
     port, answer = parse_port(payload), parse_answer(payload)
     assert port is None or encode_port(port) == payload
     assert answer is None or answer.encode() == payload
 
 
 @pytest.mark.parametrize("payload", [b"", b"0", b"65536", b"-1", b"80 ", b"4001\n", "٤".encode()])
-def test_ports_that_are_none(payload: bytes) -> None:
+def test_invalid_ports_are_refused(payload: bytes) -> None:
     assert parse_port(payload) is None

@@ -16,7 +16,7 @@ def connected_since_zero(*peers: str) -> Relays:
     return relays
 
 
-def test_where_nothing_is_said_nothing_follows_for_however_long() -> None:
+def test_without_published_messages_no_shortage_is_reported() -> None:
     relays = connected_since_zero(*SILENT)
     assert [relays.shortages([ISLAND], SILENT, now) for now in (LATER, 1e3, 1e6)] == [{}, {}, {}]
 
@@ -44,7 +44,7 @@ def test_what_a_silent_peer_writes_itself_makes_it_no_relay() -> None:
     }
 
 
-def test_two_relays_are_enough_and_one_that_leaves_is_missed() -> None:
+def test_with_two_relays_there_is_no_shortage_and_with_one_there_is() -> None:
     peers = ("one", "other", *SILENT)
     relays = connected_since_zero(*peers)
     for relay in peers[:2]:

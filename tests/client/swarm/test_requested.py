@@ -38,7 +38,7 @@ def test_one_of_the_peers_that_announce_a_message_is_asked() -> None:
     assert found == [IDS[2:], *([[]] * 7)]
 
 
-def test_what_does_not_come_is_asked_of_another_peer_at_the_next_heartbeat() -> None:
+def test_a_missing_message_is_requested_from_another_peer_at_the_next_heartbeat() -> None:
     asker = Asker()
     for peer in ("silent", "a", "b"):
         asker.requested.offered(peer, TOPIC, IDS[:2], 1.0)
@@ -48,7 +48,7 @@ def test_what_does_not_come_is_asked_of_another_peer_at_the_next_heartbeat() -> 
     assert (peer in "ab", asked, rest) == (True, [IDS[1]], [])
 
 
-def test_a_peer_that_lets_requests_lapse_holds_up_nothing_afterwards() -> None:
+def test_after_a_lapsed_request_a_peer_delays_no_further_messages() -> None:
     asker = Asker()
     assert asker.requested.offered("silent", TOPIC, IDS[:1], 1.0) == IDS[:1]
     assert asker.requested.offered("honest", TOPIC, IDS[:1], 1.0) == []
@@ -59,7 +59,7 @@ def test_a_peer_that_lets_requests_lapse_holds_up_nothing_afterwards() -> None:
         assert asker.requested.offered("honest", TOPIC, [IDS[number]], now_seconds + 0.01) == [IDS[number]]
 
 
-def test_a_crowd_of_silent_peers_delays_a_message_by_two_heartbeats_at_most() -> None:
+def test_silent_peers_delay_a_message_by_at_most_two_heartbeats() -> None:
     asker = Asker()
     crowd = [f"silent-{number}" for number in range(30)]
     waited = []
@@ -88,7 +88,7 @@ def test_announcing_peers_are_known_until_the_message_is_forwarded() -> None:
     assert asker.requested.announced_by(IDS[1]) == frozenset()
 
 
-def test_what_a_peer_was_asked_for_before_it_left_is_asked_of_the_next_at_once() -> None:
+def test_requests_to_a_peer_that_leaves_are_sent_to_the_next_at_once() -> None:
     asker = Asker()
     asker.requested.offered("gone", TOPIC, IDS[:1], 1.0)
     asker.requested.left("gone")
@@ -107,7 +107,7 @@ def test_requests_after_a_first_announcement_are_not_counted_against_the_mesh() 
     assert asker.counted == [("a", IDS[4:6])]
 
 
-def test_what_is_remembered_is_bounded() -> None:
+def test_stored_announcements_are_bounded() -> None:
     asker = Asker()
     for number in range(2 * MAX_OTHERS):
         asker.requested.offered(f"peer-{number}", TOPIC, IDS[:1], 1.0)

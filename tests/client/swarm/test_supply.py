@@ -76,13 +76,13 @@ def test_a_mesh_that_delivers_everything_keeps_its_silent_neighbours() -> None:
         assert mesh.beat() is None
 
 
-def test_a_few_messages_prove_nothing() -> None:
+def test_a_few_messages_cause_no_replacement() -> None:
     mesh = OneMesh("silent-1", beside=("useful",))
     mesh.bring("useful", MIN_NEW - 1, on_request=True)
     assert mesh.beat() is None
 
 
-def test_the_neighbour_that_brings_most_stays() -> None:
+def test_the_neighbour_with_most_deliveries_is_kept() -> None:
     mesh = OneMesh("useful", "silent-1", "silent-2", beside=("other",))
     left = set()
     for _ in range(4 * SETTLED_HEARTBEATS):
@@ -111,7 +111,7 @@ def test_a_peer_that_is_grafted_and_falls_silent_is_replaced() -> None:
         assert mesh.beat() is None
 
 
-def test_own_messages_of_a_silent_neighbour_do_not_save_it() -> None:
+def test_own_messages_of_a_silent_neighbour_do_not_count_as_deliveries() -> None:
     """It floods what it publishes itself, as everybody does, and forwards nothing."""
     mesh = OneMesh(*SILENT, beside=("useful",))
     found = None
@@ -136,7 +136,7 @@ def test_all_peers_outside_the_mesh_get_the_announcement_in_time() -> None:
     assert len(supply.to_tell(TOPIC, others[:4])) == 4 < MIN_ANNOUNCED
 
 
-def test_what_peers_make_a_node_ask_for_is_bounded() -> None:
+def test_requests_caused_by_announcements_are_bounded() -> None:
     supply: Supply[str] = Supply(random.Random(0))
     for number in range(MAX_ASKED):
         supply.asked("flooder", [number.to_bytes(32, "big"), b"\x01" + number.to_bytes(31, "big")])

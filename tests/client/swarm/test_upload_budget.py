@@ -17,26 +17,26 @@ def run(budget: UploadBudget, heartbeats: int, size_bytes: int) -> list[int]:
     return found
 
 
-def test_the_bound_falls_to_what_fits_and_rises_again() -> None:
+def test_the_bound_falls_to_the_budget_and_rises_again() -> None:
     budget = UploadBudget(3, 9, 1.0, bits_per_second=2e6)
     assert run(budget, 60, BYTES_PER_NEIGHBOUR)[-20:] == [4] * 20
     assert run(budget, 60, BYTES_PER_NEIGHBOUR // 10)[-1] == 9
 
 
-def test_it_never_leaves_its_bounds() -> None:
+def test_the_number_of_neighbours_stays_within_its_bounds() -> None:
     budget = UploadBudget(3, 9, 1.0, bits_per_second=2e6)
     assert min(run(budget, 100, 100 * BYTES_PER_NEIGHBOUR)) == 3
     assert max(run(budget, 100, 0)) == 9
 
 
-def test_one_busy_second_changes_nothing() -> None:
+def test_one_second_of_high_upload_changes_nothing() -> None:
     budget = UploadBudget(3, 9, 1.0, bits_per_second=2e6)
     budget.sent(500_000)
     assert budget.beat() == 9
     assert run(budget, 20, 0) == [9] * 20
 
 
-def test_it_is_overdrawn_only_when_the_fewest_neighbours_are_too_many() -> None:
+def test_the_budget_is_overdrawn_only_at_the_minimum_of_neighbours() -> None:
     budget = UploadBudget(3, 9, 1.0, bits_per_second=2e6)
     run(budget, 60, BYTES_PER_NEIGHBOUR)
     assert not budget.is_overdrawn

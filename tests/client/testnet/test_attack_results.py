@@ -32,7 +32,7 @@ def nodes() -> list[NodeRecord]:
     return [ada, bo]
 
 
-def test_each_kind_has_a_row() -> None:
+def test_each_kind_of_attack_has_a_row() -> None:
     sent = [
         SentMessage("bad_signature", "m1", "c1", False, "p"),
         SentMessage("bad_signature", "m2", "c2", False, "p"),
@@ -55,7 +55,7 @@ def test_each_kind_has_a_row() -> None:
     ]  # fmt: skip
 
 
-def test_training_on_a_copied_answer_is_harmless_but_on_code_is_not() -> None:
+def test_training_on_a_copied_answer_counts_as_harmless_and_on_code_as_harm() -> None:
     assert AttackRow("copied_answers", ("no_signal",), 1, {}, (), ("c",)).harmless
     assert not AttackRow("code_in_answer", ("code_in_answer",), 1, {}, (), ("c",)).harmless
 

@@ -175,7 +175,7 @@ async def test_code_and_copies_pass_admission_and_earn_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_attack_that_must_wait_makes_no_message_before(manifest: Manifest, tmp_path: Path) -> None:
+def test_attacks_that_need_earlier_messages_make_none_before(manifest: Manifest, tmp_path: Path) -> None:
     bench = Bench(manifest, tmp_path, 0)
     bench.context.now_seconds = GENESIS + 1.0
     bench.context.observed = ()

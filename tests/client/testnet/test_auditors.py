@@ -19,7 +19,7 @@ def seen_by(name: str, *epochs: int) -> NodeRecord:
     return read_record(name, [started, *judged])
 
 
-def test_the_liar_is_named() -> None:
+def test_the_auditor_with_false_tallies_is_named() -> None:
     slander: Event = {
         "event": "tallies",
         "epoch": 1,
@@ -40,5 +40,5 @@ def test_the_liar_is_named() -> None:
     assert auditor_table(rows).rows[-1] == ("dov", "0", "2", "1024", "lied")
 
 
-def test_a_run_without_final_epochs_tells_nothing() -> None:
+def test_a_run_without_final_epochs_has_no_auditor_rows() -> None:
     assert auditor_rows([NodeRecord("ada", account=ADA)]) == []

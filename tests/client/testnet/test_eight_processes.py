@@ -27,7 +27,7 @@ def _own_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SAPO_LOCKS_DIR", str(tmp_path / "locks"))
 
 
-def test_two_signed_roots_while_an_auditor_is_away(tmp_path: Path) -> None:
+def test_two_signed_roots_are_slashed_while_an_auditor_is_offline(tmp_path: Path) -> None:
     """With the default quorum of three of four: the ledger waits for the auditor that is away."""
     with eight(tmp_path / "net", quorum=None, lie=TWO_ROOTS) as net:
         assert net.ledger.auditors()[1] == 3
@@ -41,7 +41,7 @@ def test_two_signed_roots_while_an_auditor_is_away(tmp_path: Path) -> None:
         _check_ledger(net, tmp_path)
 
 
-def test_a_false_root_on_the_chain(tmp_path: Path) -> None:
+def test_a_false_root_is_rejected_and_its_signer_slashed(tmp_path: Path) -> None:
     """With a quorum of one, which the liar reaches alone."""
     with eight(tmp_path / "net", quorum=1, lie=FALSE_ROOT) as net:
         net.fund(LIAR)

@@ -18,7 +18,7 @@ from support.namespaces.report import Result, markdown, write
 ADDRESSES = ("198.18.1.1", "198.18.2.1")
 
 
-def test_sites_stand_on_two_sides_and_some_behind_routers() -> None:
+def test_sites_have_two_sides_and_some_are_behind_routers() -> None:
     assert sites(5, 0.6, guests=1) == (
         Site("n00", "198.18.1.1", behind_router=False, side=0),
         Site("n01", "198.18.2.1", behind_router=False, side=1),
@@ -42,7 +42,7 @@ def test_too_few_and_too_many_sites_are_refused(count: int) -> None:
         sites(count, 0.5)
 
 
-def test_delays_are_the_same_both_ways_and_within_their_bounds() -> None:
+def test_delays_are_symmetric_and_within_their_bounds() -> None:
     table = delays(3, 1, 50, 150)
     assert [table[a][b] for a in range(3) for b in range(a)] == [
         table[b][a] for a in range(3) for b in range(a)
@@ -51,7 +51,7 @@ def test_delays_are_the_same_both_ways_and_within_their_bounds() -> None:
     assert [table[a][a] for a in range(3)] == [0, 0, 0]
 
 
-def test_guests_are_next_door_to_everybody() -> None:
+def test_guests_have_the_least_delay_to_all_sites() -> None:
     table = delays(4, 1, 50, 150, guests=2)
     assert table[0][1] == table[1][0] >= 0.05
     assert {table[a][b] for a in range(4) for b in (2, 3) if a != b} == {0.001}
@@ -107,7 +107,7 @@ def test_a_packet_arrives_after_its_delay(
         (b"\x45", "astray"),
     ],
 )
-def test_what_may_not_pass_is_counted_and_dropped(
+def test_blocked_packets_are_counted_and_dropped(
     lines: list[tuple[socket.socket, socket.socket]], relay: Relay, sent: bytes, count: str
 ) -> None:
     relay.sides = [0, 1]
@@ -138,7 +138,7 @@ def test_a_share_of_all_packets_is_lost(
     assert 250 < relay.counts["lost"] < 350
 
 
-def test_a_site_with_a_new_address_has_lost_the_old_one(
+def test_a_site_with_a_new_address_does_not_keep_the_old_one(
     lines: list[tuple[socket.socket, socket.socket]], relay: Relay
 ) -> None:
     relay.assign(1, "198.18.122.1")
@@ -173,7 +173,7 @@ def test_each_group_is_due_at_each_other_node_once() -> None:
     )
 
 
-def test_a_node_that_receives_none_of_several_groups_is_deaf_to_their_author() -> None:
+def test_a_node_that_receives_none_of_an_authors_groups_is_counted_as_deaf() -> None:
     found = delivery(Window("late", 300.0, 400.0, (0, 1)), RECORDS)
     assert (found.due, found.came, found.deaf, found.p50_seconds) == (1, 0, 1, None)
 

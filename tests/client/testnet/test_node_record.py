@@ -116,7 +116,7 @@ def test_a_trend_compares_ends_that_do_not_overlap(
     assert trend(rewards) == expected
 
 
-def test_a_fall_within_chance_is_none() -> None:
+def test_a_fall_within_chance_does_not_count() -> None:
     assert [Trend(0.5, end, error=0.05).fell for end in (0.5, 0.41, 0.39)] == [False, False, True]
 
 

@@ -124,7 +124,7 @@ def test_everything_is_written(tmp_path: Path) -> None:
 NOON = "2026-01-01T12:00"
 
 
-def test_what_travels_has_a_panel_of_its_own(tmp_path: Path) -> None:
+def test_learnt_skills_have_a_panel_of_their_own(tmp_path: Path) -> None:
     steps = [
         RecordedStep(step, 0, f"{NOON}:{step:02}+00:00", 0.5, 8, (), (), {"bf": 1.0, "sums": reward})
         for step, reward in enumerate([0.0] * 10 + [0.5] * 10)

@@ -68,12 +68,12 @@ def test_skills_are_separated_by_what_a_node_knew_at_first() -> None:
     assert skills_of(NodeRecord("bo")) == Skills("bo", (), None, None)
 
 
-def test_steps_without_such_a_task_do_not_count() -> None:
+def test_steps_without_a_lacking_family_do_not_count() -> None:
     steps = [{"sums": 0.8}, {"matrices": 0.0}] * 10 + [{"matrices": 0.4}]
     assert skills_of(record("ada", steps)).learnt == Trend(0.0, near(0.08), near(0.08))
 
 
-def test_what_travelled_is_the_mean_over_those_that_lacked_something() -> None:
+def test_transferred_skills_are_averaged_over_nodes_that_lacked_some() -> None:
     skills = (
         Skills("ada", ("a",), Trend(0.0, 0.4, 0.03), None),
         Skills("bo", ("b",), Trend(0.02, 0.2, 0.04), None),
@@ -83,15 +83,15 @@ def test_what_travelled_is_the_mean_over_those_that_lacked_something() -> None:
     assert travelled(skills[2:]) is None
 
 
-def test_a_rise_within_chance_is_none() -> None:
+def test_a_rise_within_chance_does_not_count() -> None:
     assert [Trend(0.5, end, error=0.05).rose for end in (0.5, 0.59, 0.61)] == [False, False, True]
 
 
-def test_a_run_in_which_a_skill_travelled_is_a_success() -> None:
+def test_a_run_in_which_a_skill_was_transferred_succeeds() -> None:
     assert learning(outcome(growing(0.5))) == []
 
 
-def test_a_run_in_which_nothing_travelled_fails_although_rewards_rose() -> None:
+def test_a_run_without_transfer_fails_although_rewards_rose() -> None:
     better = record("ada", [{"sums": n / 30, "matrices": 0.0} for n in range(30)])
     assert learning(outcome(better)) == [
         "no skill travelled: in families of which they knew nothing the nodes' mean reward went from"
@@ -99,7 +99,7 @@ def test_a_run_in_which_nothing_travelled_fails_although_rewards_rose() -> None:
     ]
 
 
-def test_a_run_in_which_a_skill_travelled_and_all_answers_became_worse_fails() -> None:
+def test_a_run_with_transfer_and_worse_answers_fails() -> None:
     worse = NodeRecord(
         "ada", steps=[replace(step, reward=0.5 - step.step / 100) for step in growing(0.5).steps]
     )
@@ -113,13 +113,13 @@ def test_a_family_unknown_to_all_equal_nodes_counts_as_chance() -> None:
 
 
 @pytest.mark.parametrize("run", ["alone", "slow"])
-def test_of_real_runs_those_in_which_nothing_travelled_fail(run: str) -> None:
+def test_recorded_runs_without_transfer_fail(run: str) -> None:
     """Specialists without each other, and a swarm that came to too few steps on others' texts."""
     assert all(skills.lacked for skills in real(run))
     assert travel_failures(real(run)) != []
 
 
-def test_of_real_runs_the_one_in_which_skills_travelled_succeeds() -> None:
+def test_the_recorded_run_with_transfer_succeeds() -> None:
     assert travel_failures(real("shared")) == []
 
 

@@ -53,7 +53,7 @@ def faulty() -> RunOutcome:
     return replace(GOOD, records=(ada,))
 
 
-def test_a_good_run_has_no_failures() -> None:
+def test_a_run_that_meets_all_conditions_has_no_failures() -> None:
     assert failures(GOOD) == []
 
 
@@ -111,7 +111,7 @@ def test_each_condition_fails_by_name(outcome: Callable[[], RunOutcome], failed:
     assert failures(outcome()) == failed
 
 
-def test_a_run_of_many_steps_that_taught_nothing_has_no_excuse() -> None:
+def test_a_run_of_many_steps_without_a_rise_fails() -> None:
     level = [step(number, 0.2) for number in range(1, 31)]
     assert failures(replace(GOOD, records=(record("ada", level),))) == [
         "the nodes' mean reward did not rise: 0.200 to 0.200"

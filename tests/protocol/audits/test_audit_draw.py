@@ -36,7 +36,7 @@ def _contents(count: int) -> list[ContentId]:
 
 
 @given(fixed(NodeId), fixed(Account), st.integers(0, 2**64 - 1), slots)
-def test_a_commitment_is_read_as_it_was_written(
+def test_a_commitment_is_parsed_from_its_encoding(
     node: NodeId, account: Account, epoch: int, taken: list[int]
 ) -> None:
     made = commit(node, account, epoch, zip(taken, _contents(len(taken)), strict=True))
@@ -70,7 +70,7 @@ def test_a_path_proves_one_content_in_one_slot(taken: list[int], data: st.DataOb
         assert not made.holds(taken[place], contents[place], path[:-1])
 
 
-def test_a_branch_passes_for_no_content() -> None:
+def test_a_branch_is_not_accepted_as_content() -> None:
     """A leaf hashes 33 bytes behind 0x02, a branch 65 behind 0x03."""
     first, second, third, fourth = _contents(4)
     tree = ContentTree([first, second, third, fourth])
@@ -79,7 +79,7 @@ def test_a_branch_passes_for_no_content() -> None:
 
 
 @given(fixed(Digest), fixed(Account), slots, terms)
-def test_a_draw_takes_different_slots_and_all_of_few(
+def test_a_draw_has_distinct_slots_and_at_most_all_of_them(
     drawn: Digest, account: Account, taken: list[int], asked: AuditTerms
 ) -> None:
     found = drawn_slots(drawn, account, tuple(taken), asked)
@@ -90,7 +90,7 @@ def test_a_draw_takes_different_slots_and_all_of_few(
         assert is_drawn(drawn, account, replace(asked, one_in=asked.one_in // 2))
 
 
-def test_a_draw_is_even() -> None:
+def test_each_slot_is_drawn_equally_often() -> None:
     accounts = [Account(number.to_bytes(20, "big")) for number in range(4096)]
     drawn, every = Digest(bytes(32)), AuditTerms(4, 1)
     chosen = sum(is_drawn(drawn, account, AuditTerms(4, 4)) for account in accounts)
@@ -114,7 +114,7 @@ def test_points_follow_the_formula(asked: AuditTerms, committed: int, data: st.D
 
 
 @given(fixed(Account), st.integers(0, 2**64 - 1), st.lists(st.integers(0, 2**32), min_size=1, max_size=8))
-def test_requests_are_read_as_they_were_written(account: Account, epoch: int, asked: list[int]) -> None:
+def test_requests_are_parsed_from_their_encoding(account: Account, epoch: int, asked: list[int]) -> None:
     request = GroupRequest(account, epoch, tuple(asked))
     assert parse_group_request(request.to_bytes()) == request
 
@@ -133,11 +133,11 @@ def test_requests_are_read_as_they_were_written(account: Account, epoch: int, as
         encode((bytes(20), 1, (1,), 1)),
     ],
 )
-def test_any_other_request_asks_for_nothing(request_: bytes) -> None:
+def test_any_other_bytes_are_not_a_request(request_: bytes) -> None:
     assert parse_group_request(request_) is None
 
 
-def test_of_a_response_what_is_no_group_is_dropped() -> None:
+def test_invalid_groups_of_a_response_are_dropped() -> None:
     good = OpenedGroup(b"message", (Digest(bytes(32)), Digest(bytes(31) + b"\x01")))
     alone = OpenedGroup(b"message", ())
     bad = [

@@ -35,7 +35,9 @@ ACCOUNTS = [account(f"account {number}") for number in range(4000)]
 
 
 @given(fixed(Account), epochs, periods)
-def test_homes_are_drawn_before_they_hold_and_for_one_period(of: Account, epoch: int, period: int) -> None:
+def test_homes_are_drawn_before_their_period_and_last_one_period(
+    of: Account, epoch: int, period: int
+) -> None:
     drawn = drawing_epoch(SWARM, of, epoch, period)
     assert max(0, epoch - period) <= drawn <= max(0, epoch - 1)
     later = [drawing_epoch(SWARM, of, later, period) for later in (epoch + 1, epoch + period)]
@@ -52,7 +54,7 @@ def test_every_account_is_drawn_again_once_in_a_period(of: Account, epoch: int, 
     assert {b - a for a, b in pairwise(everything)} <= {0, period}
 
 
-def test_islands_have_even_shares_of_the_accounts() -> None:
+def test_accounts_are_distributed_evenly_over_the_islands() -> None:
     sizes = Counter(home(one, EPOCH) for one in ACCOUNTS)
     expected = len(ACCOUNTS) / COUNT
     chi_squared = sum((sizes[island] - expected) ** 2 / expected for island in range(COUNT))
@@ -76,14 +78,14 @@ def test_doubling_divides_an_island_and_halving_merges_two(of: Account, epoch: i
 
 
 @given(fixed(NodeId), counts, st.data())
-def test_a_node_visits_another_island(node: NodeId, count: int, data: st.DataObject) -> None:
+def test_a_visited_island_differs_from_the_home(node: NodeId, count: int, data: st.DataObject) -> None:
     lives = data.draw(st.integers(0, count - 1))
     visits = visited_island(SWARM, beacon(SWARM, 3, b""), node, home=lives, count=count)
     assert 0 <= visits < count
     assert (visits == lives) == (count == 1)
 
 
-def test_visits_are_even_among_the_other_islands() -> None:
+def test_visits_are_distributed_evenly_over_the_other_islands() -> None:
     nodes = [NodeId(sha256(b"node %d" % number).digest()) for number in range(3000)]
     visits = Counter(visited_island(SWARM, beacon(SWARM, 3, b""), one, home=5, count=COUNT) for one in nodes)
     expected = len(nodes) / (COUNT - 1)

@@ -30,7 +30,7 @@ paid_accounts = st.lists(st.integers(0, 10**6), max_size=40)
         ([10**9, 0], 1),
     ],
 )
-def test_it_doubles_above_and_halves_below(paid: list[int], count: int) -> None:
+def test_the_count_doubles_above_and_halves_below_its_bounds(paid: list[int], count: int) -> None:
     assert island_count(TERMS, paid) == count
 
 
@@ -40,14 +40,12 @@ def test_without_terms_or_with_a_constant_nothing_is_counted() -> None:
 
 
 @given(paid_accounts)
-def test_it_is_a_power_of_two_within_bounds(paid: list[int]) -> None:
+def test_the_count_is_a_power_of_two_within_bounds(paid: list[int]) -> None:
     assert island_count(TERMS, paid) in {2**n for n in range(7)}
 
 
 @given(st.sets(st.integers(0, 60)), st.integers(0, 70))
-def test_it_rests_on_the_last_epochs_and_on_an_old_one_if_there_is_no_other(
-    final: set[int], epoch: int
-) -> None:
+def test_the_last_epochs_are_counted_or_the_newest_older_one(final: set[int], epoch: int) -> None:
     ascending = sorted(final)
     counted = counted_epochs(ascending, epoch)
     assert list(counted) == ascending[len(ascending) - len(counted) :]
@@ -55,7 +53,7 @@ def test_it_rests_on_the_last_epochs_and_on_an_old_one_if_there_is_no_other(
     assert all(one >= first_counted(epoch) for one in counted) or len(counted) == 1
 
 
-def test_it_rests_on_twelve_epochs_and_on_no_older_one() -> None:
+def test_twelve_epochs_are_counted_and_no_older_one() -> None:
     assert counted_epochs(range(40), 30) == tuple(range(17, 40))
     assert counted_epochs(range(17), 30) == (16,)
 
@@ -68,7 +66,7 @@ def test_a_joining_node_can_get_all_counted_proposals() -> None:
 
 
 @given(paid_accounts.filter(bool))
-def test_islands_are_neither_overfull_nor_deserted_after_the_newest_epoch(paid: list[int]) -> None:
+def test_accounts_per_island_are_within_bounds_after_the_newest_epoch(paid: list[int]) -> None:
     count, newest = island_count(TERMS, paid), paid[-1]
     assert newest <= TERMS.most_accounts * count or count == TERMS.most_islands
     one_epoch = len(paid) == 1
@@ -76,7 +74,7 @@ def test_islands_are_neither_overfull_nor_deserted_after_the_newest_epoch(paid: 
 
 
 @given(st.integers(65, 128), st.lists(st.integers(48, 128), max_size=PAID_EPOCHS - 1))
-def test_what_wavers_between_the_bounds_changes_nothing(first: int, later: list[int]) -> None:
+def test_numbers_between_the_bounds_do_not_change_the_count(first: int, later: list[int]) -> None:
     assert island_count(TERMS, [first, *later]) == 2
 
 
@@ -87,7 +85,7 @@ def test_a_steady_number_has_the_fewest_islands_that_hold_it(accounts: int) -> N
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=80))
-def test_one_account_more_or_less_changes_it_twice_in_a_window_at_most(spikes: list[bool]) -> None:
+def test_one_account_more_or_less_changes_the_count_at_most_twice_in_a_window(spikes: list[bool]) -> None:
     """The attacker adds one paid account to as many as just fit on an island, or takes it away, at will."""
     paid = [64 + spike for spike in spikes]
     counts = []

@@ -175,7 +175,7 @@ def test_every_reason_of_the_stages_before_forwarding_was_reached() -> None:
     assert reached - {None} == before - elsewhere - of_certificates - of_contributions - of_islands
 
 
-def test_the_admitted_rollout_is_whole() -> None:
+def test_the_admitted_rollout_has_all_its_fields() -> None:
     rollout = ALICE.rollout()
     envelope = ALICE.seal(MANIFEST, rollout)
     admitted = admission().admit(GENUINE, NOW)
@@ -231,14 +231,14 @@ def test_no_single_flipped_bit_is_accepted() -> None:
 
 
 @given(damaged(GENUINE), st.binary(max_size=200))
-def test_nothing_but_the_message_itself_is_accepted(changed: bytes, noise: bytes) -> None:
+def test_changed_messages_and_noise_are_rejected(changed: bytes, noise: bytes) -> None:
     gate = admission()
     assert verdict_of(gate.admit, noise, NOW) is Verdict.REJECT
     assert (verdict_of(gate.admit, changed, NOW) is Verdict.ACCEPT) == (changed == GENUINE)
 
 
 @given(damaged(ALICE.rollout(completions=(b"7", b"8", b"9")).to_payload()))
-def test_any_payload_under_a_genuine_signature_gets_a_verdict(payload: bytes) -> None:
+def test_any_signed_payload_gets_a_verdict(payload: bytes) -> None:
     """Mutations behind the signature reach the deeper stages."""
     message = seal(Kind.ROLLOUT, MANIFEST.swarm_id, payload, ALICE.seed).to_bytes()
     outcome = outcome_of(admission().admit, message, NOW)
@@ -250,7 +250,7 @@ def test_any_payload_under_a_genuine_signature_gets_a_verdict(payload: bytes) ->
 
 
 @given(damaged(GENUINE), st.floats(0, 4e9), st.floats(0, 4e9))
-def test_what_is_rejected_once_is_accepted_never(message: bytes, then: float, now: float) -> None:
+def test_a_rejected_message_is_never_accepted_later(message: bytes, then: float, now: float) -> None:
     if verdict_of(admission().admit, message, then) is Verdict.REJECT:
         assert verdict_of(admission().admit, message, now) is not Verdict.ACCEPT
 
@@ -265,7 +265,7 @@ rollout_changes = st.fixed_dictionaries(
 
 
 @given(rollout_changes)
-def test_no_replay_in_another_swarm_is_accepted(changes: dict[str, object]) -> None:
+def test_a_replay_in_another_swarm_is_refused(changes: dict[str, object]) -> None:
     elsewhere = make_admission(OTHER_SWARM, ALICE)
     envelope = ALICE.seal(MANIFEST, ALICE.rollout(**changes))
     assert reason_of(elsewhere.admit, envelope.to_bytes(), NOW) is Reason.WRONG_SWARM
@@ -298,7 +298,7 @@ def test_a_forged_copy_does_not_shadow_the_genuine_message() -> None:
     assert gate.admit(GENUINE, NOW).rollout == ALICE.rollout()
 
 
-def test_a_message_refused_for_now_is_taken_later() -> None:
+def test_a_message_refused_temporarily_is_accepted_later() -> None:
     store = make_certificates(MANIFEST, BOB)
     gate = Admission(MANIFEST, store)
     assert reason_of(gate.admit, GENUINE, NOW - EPOCH_SECONDS) is Reason.EPOCH_FUTURE
@@ -307,7 +307,7 @@ def test_a_message_refused_for_now_is_taken_later() -> None:
     assert gate.admit(GENUINE, NOW).rollout == ALICE.rollout()
 
 
-def test_memory_is_bounded_and_forgets_the_oldest_first() -> None:
+def test_memory_is_bounded_and_evicts_the_oldest_first() -> None:
     gate = admission(max_seen=4)
     sent = [ALICE.message(MANIFEST, slot=slot) for slot in range(10)]
     for message in sent:

@@ -70,7 +70,7 @@ def test_each_message_has_its_reason(message: bytes, reason: Reason | None) -> N
     assert len(store) == (1 if reason is None else 0)
 
 
-def test_it_is_seen_unless_it_lasts_longer() -> None:
+def test_a_certificate_counts_as_seen_unless_it_lasts_longer() -> None:
     store = make_certificates(MANIFEST, ALICE)
     shorter = ALICE.certificate(MANIFEST, not_after=GENESIS_SECONDS + 1000).to_bytes()
     longer = ALICE.certificate(MANIFEST, not_after=GENESIS_SECONDS + 100_000).to_bytes()
@@ -79,7 +79,7 @@ def test_it_is_seen_unless_it_lasts_longer() -> None:
     assert store.envelopes() == (longer,)
 
 
-def test_one_that_does_not_count_now_is_in_nobodys_way() -> None:
+def test_a_certificate_that_is_not_valid_yet_is_replaced_by_a_valid_one() -> None:
     """It was made and admitted while both clocks were ahead; now both are right again."""
     store, ahead = CertificateStore(MANIFEST), int(NOW) + 7200
     early = ALICE.certificate(MANIFEST, ahead - 60, ahead + 86_400).to_bytes()
@@ -89,7 +89,7 @@ def test_one_that_does_not_count_now_is_in_nobodys_way() -> None:
     assert store.envelopes() == (right,)
 
 
-def test_its_time_runs_out() -> None:
+def test_an_expired_certificate_is_refused() -> None:
     store = make_certificates(MANIFEST, ALICE)
     last = GENESIS_SECONDS + 86_400
     store.require(ALICE.node, ALICE.account, last - 1)
@@ -142,7 +142,7 @@ def test_only_of_known_accounts_the_least_recently_received_is_dropped() -> None
     assert store.pairs() == tuple((one.node, one.account) for one in (own, *people[-2:]))
 
 
-def test_newcomers_keep_theirs_by_lot_whenever_they_came() -> None:
+def test_certificates_of_newcomers_are_evicted_by_lot() -> None:
     """Of six newcomers three keep theirs; by the order of arrival the first would keep none."""
     people = [Identity(number) for number in range(10, 16)]
     messages = [identity.certificate(MANIFEST).to_bytes() for identity in people]
@@ -155,7 +155,7 @@ def test_newcomers_keep_theirs_by_lot_whenever_they_came() -> None:
     assert 8 <= survived <= 18  # two fifths of 32 are expected, for the newest stays
 
 
-def test_one_key_sends_no_stream_of_renewals() -> None:
+def test_renewals_of_one_key_are_limited() -> None:
     """Each lasts a second longer than the one before."""
     store, end = make_certificates(MANIFEST, ALICE), GENESIS_SECONDS + 86_400
     renewals = [
@@ -165,7 +165,7 @@ def test_one_key_sends_no_stream_of_renewals() -> None:
     assert reasons == [Reason.SEEN] * 3 + [None, Reason.SEEN]
 
 
-def test_a_restart_judges_again(tmp_path: Path) -> None:
+def test_a_restart_validates_stored_certificates_again(tmp_path: Path) -> None:
     path = tmp_path / "certificates.sqlite"
     store = CertificateStore(MANIFEST, path)
     short = MALLORY.certificate(MANIFEST, not_after=int(NOW) + 10).to_bytes()
@@ -186,6 +186,6 @@ def test_no_single_flipped_bit_is_accepted() -> None:
 
 
 @given(damaged(MESSAGE))
-def test_nothing_but_the_message_itself_is_accepted(changed: bytes) -> None:
+def test_changed_messages_and_noise_are_rejected(changed: bytes) -> None:
     outcome = verdict_of(CertificateStore(MANIFEST).admit, changed, NOW)
     assert (outcome is Verdict.ACCEPT) == (changed == MESSAGE)

@@ -51,7 +51,7 @@ def sealed(kind: Kind, content: Tally | Proposal | Approval) -> bytes:
 
 
 @pytest.mark.parametrize("kind", CONTRIBUTIONS)
-def test_an_auditors_contribution_is_admitted_whole(kind: Kind) -> None:
+def test_an_auditors_contribution_is_admitted_with_all_its_fields(kind: Kind) -> None:
     content = CONTRIBUTIONS[kind]
     envelope = seal(kind, MANIFEST.swarm_id, content.to_payload(), ALICE.seed)
     message = envelope.to_bytes()
@@ -71,7 +71,7 @@ def refused(admission: ContributionAdmission, message: bytes) -> Rule | None:
 
 
 @pytest.mark.parametrize("kind", CONTRIBUTIONS)
-def test_what_is_old_or_too_much_is_not_stored(kind: Kind) -> None:
+def test_contributions_that_are_late_or_too_many_are_refused(kind: Kind) -> None:
     """One auditor could otherwise fill every disk: with old epochs, or with many messages of one."""
     content, message = CONTRIBUTIONS[kind], sealed(kind, CONTRIBUTIONS[kind])
     late = epoch_start_seconds(MANIFEST, OVER + 17)
@@ -84,7 +84,7 @@ def test_what_is_old_or_too_much_is_not_stored(kind: Kind) -> None:
     assert ruling_of(gate(known=store).admit, message, NOW) is Rule.CONTRIBUTION_ROOM
 
 
-def test_a_turn_is_its_proposers_and_ends_with_the_settlement() -> None:
+def test_proposals_and_approvals_count_only_in_the_turn_of_their_proposer() -> None:
     proposal, approval = CONTRIBUTIONS[Kind.PROPOSAL], CONTRIBUTIONS[Kind.APPROVAL]
     assert isinstance(proposal, Proposal)
     assert isinstance(approval, Approval)

@@ -63,7 +63,9 @@ def keep(contributions: ContributionStore, author: Identity, message: Message) -
     return envelope.content_id, envelope.to_bytes()
 
 
-def test_what_is_kept_is_given_back(contributions: ContributionStore, path: Path) -> None:
+def test_stored_contributions_are_returned_also_after_a_restart(
+    contributions: ContributionStore, path: Path
+) -> None:
     first, _ = keep(contributions, ALICE, tally(ALICE))
     proposed, _ = keep(contributions, BOB, proposal(BOB, first))
     keep(contributions, ALICE, approval(ALICE, proposed))
@@ -87,7 +89,7 @@ def test_ids_of_other_kinds_and_epochs_are_not_found(contributions: Contribution
     assert not contributions.has(ContentId(bytes(32)))
 
 
-def test_of_an_auditors_two_tallies_the_smaller_id_counts_in_whatever_order(tmp_path: Path) -> None:
+def test_of_two_tallies_of_an_auditor_the_one_with_the_smaller_id_counts(tmp_path: Path) -> None:
     honest, other = tally(ALICE, points=5), tally(ALICE, points=6)
     kept = []
     for name, order in (("a", (honest, other)), ("b", (other, honest))):
@@ -124,7 +126,7 @@ def test_an_author_has_two_places_per_kind_epoch_and_turn(contributions: Contrib
     assert contributions.has_room(ContentId(b"\x03" * 32), Kind.PROPOSAL, third)
 
 
-def test_settled_are_tallies_that_came_in_time_from_authors_with_only_one(
+def test_only_timely_tallies_of_authors_with_a_single_tally_are_settled(
     contributions: ContributionStore,
 ) -> None:
     def receive(author: Identity, points: int, seconds: float) -> ContentId:
@@ -142,7 +144,7 @@ def test_settled_are_tallies_that_came_in_time_from_authors_with_only_one(
     assert set(contributions.settled_tallies(4, before_seconds=30.0)) == {early}
 
 
-def test_old_epochs_are_forgotten_but_for_what_the_chain_rests_on(contributions: ContributionStore) -> None:
+def test_old_epochs_are_dropped_except_those_of_the_newest_postings(contributions: ContributionStore) -> None:
     others: list[ContentId] = []
     for epoch in (4, 5, 6):
         first = keep(contributions, ALICE, tally(ALICE, epoch))[0]
@@ -168,7 +170,7 @@ def test_old_epochs_are_forgotten_but_for_what_the_chain_rests_on(contributions:
     assert len(contributions.proposals(6)) == 1  # the last final epoch proves everybody's points
 
 
-def test_pages_of_the_last_final_posting_outlast_postings_that_come_to_nothing(
+def test_pages_of_the_last_final_posting_are_kept_during_rejected_postings(
     contributions: ContributionStore,
 ) -> None:
     """They prove everybody's points, however many later postings are challenged away."""
@@ -188,12 +190,12 @@ def test_pages_of_the_last_final_posting_outlast_postings_that_come_to_nothing(
     assert len(contributions.proposals(5)) == 1
 
 
-def test_newcomers_are_told_of_recent_epochs_in_order(contributions: ContributionStore) -> None:
+def test_contributions_of_recent_epochs_are_returned_in_order(contributions: ContributionStore) -> None:
     sent = {epoch: keep(contributions, ALICE, tally(ALICE, epoch))[1] for epoch in (6, 4, 5)}
     assert contributions.envelopes(since_epoch=5) == (sent[5], sent[6])
 
 
-def test_of_very_many_only_those_that_fit_an_answer_are_read(contributions: ContributionStore) -> None:
+def test_only_contributions_that_fit_a_response_are_read(contributions: ContributionStore) -> None:
     """A request of no bytes asks for them: reading sixty megabytes took two thirds of a second."""
     for epoch in range(4, 40):
         keep(contributions, ALICE, tally(ALICE, epoch))

@@ -48,7 +48,7 @@ def rows(path: Path) -> list[bytes]:
 
 
 @pytest.mark.parametrize("restarts", [0, 1, 2])
-def test_the_second_content_proves_it_after_a_restart(tmp_path: Path, restarts: int) -> None:
+def test_a_second_content_proves_the_equivocation_after_a_restart(tmp_path: Path, restarts: int) -> None:
     path = tmp_path / "node.sqlite"
     node = with_displaced(path)
     for _ in range(restarts):
@@ -60,7 +60,7 @@ def test_the_second_content_proves_it_after_a_restart(tmp_path: Path, restarts: 
     assert len(node.engine.proofs) == 1
 
 
-def test_it_signs_nothing_new_after_a_restart(tmp_path: Path) -> None:
+def test_a_displaced_certificate_admits_no_new_messages_after_a_restart(tmp_path: Path) -> None:
     with_displaced(tmp_path / "node.sqlite")
     node = started(tmp_path / "node.sqlite")
     node.engine.receive(ROLLOUTS, content(FIRST, b"one", slot=1), NOW)

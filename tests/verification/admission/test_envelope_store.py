@@ -32,7 +32,7 @@ def hear(heard: EnvelopeStore, epoch: int, slot: int = 0) -> AdmittedRollout:
     return admitted
 
 
-def test_an_envelope_comes_back_as_it_was(path: Path) -> None:
+def test_an_envelope_is_returned_unchanged(path: Path) -> None:
     admitted = hear(EnvelopeStore(path), EPOCH)
     again = EnvelopeStore(path)
     assert again.envelope(admitted.content_id) == message_of(EPOCH)

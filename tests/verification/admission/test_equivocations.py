@@ -54,7 +54,7 @@ GUILTY = Evidence(0.0, HARD, 1, EPOCH)
 INNOCENT = Evidence(epoch=EPOCH)
 
 
-def test_a_proof_is_hard_evidence_once() -> None:
+def test_a_proof_counts_once_as_hard_evidence() -> None:
     harness = ProofHarness()
     assert harness.store.admit(proof(), NOW).account == ALICE.account
     assert reason_of(harness.store.admit, proof(), NOW) is Reason.SEEN
@@ -66,14 +66,14 @@ def test_a_proof_is_hard_evidence_once() -> None:
     assert harness.store.messages() == (proof(),)
 
 
-def test_another_epoch_is_another_fault() -> None:
+def test_proofs_of_different_epochs_count_separately() -> None:
     harness = ProofHarness()
     harness.store.admit(proof(epoch=EPOCH - 1), NOW)
     harness.store.admit(proof(), NOW)
     assert harness.evidence(ALICE).audits == 2
 
 
-def test_a_restart_judges_again_and_counts_no_second_time(tmp_path: Path) -> None:
+def test_a_restart_validates_proofs_again_and_does_not_count_them_again(tmp_path: Path) -> None:
     before = ProofHarness(tmp_path / "db")
     before.store.admit(proof(), NOW)
     before.store.admit(proof(epoch=EPOCH - 1), NOW)
@@ -88,7 +88,7 @@ def test_a_restart_judges_again_and_counts_no_second_time(tmp_path: Path) -> Non
     assert after.evidence(ALICE) == before.evidence(ALICE), "nor does a lost store"
 
 
-def test_what_admission_meets_becomes_a_proof() -> None:
+def test_a_second_content_found_by_admission_becomes_a_proof() -> None:
     harness, gate = ProofHarness(), Admission(MANIFEST, make_certificates(MANIFEST, ALICE))
     first, second = contents(ALICE)
     admitted = gate.admit(first, NOW)
@@ -110,7 +110,7 @@ def test_one_content_received_again_is_no_equivocation() -> None:
         ProofHarness().store.prove(first, first, NOW)
 
 
-def test_nobody_convicts_itself() -> None:
+def test_a_node_makes_no_proof_against_its_own_account() -> None:
     harness = ProofHarness()
     assert harness.store.prove(*contents(BOB), NOW) is None
     assert (len(harness.store), harness.evidence(BOB)) == (0, INNOCENT)
@@ -146,7 +146,7 @@ def test_each_fault_has_its_reason_and_no_penalty(message: bytes, now: float, re
     assert (len(harness.store), harness.evidence(ALICE)) == (0, INNOCENT)
 
 
-def test_a_framed_account_pays_nothing() -> None:
+def test_forged_proofs_do_not_penalise_the_named_account() -> None:
     harness = ProofHarness()
     mallory = Identity(9)
     one, other = (mallory.seal(MANIFEST, ALICE.rollout(completions=(b"%d" % n,))).to_bytes() for n in (1, 2))

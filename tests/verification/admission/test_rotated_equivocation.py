@@ -31,7 +31,7 @@ def heard(node: VerificationHarness, *messages: tuple[str, bytes]) -> Sequence[o
     return [node.engine.receive(topic, message, NOW).verdict for topic, message in messages]
 
 
-def test_the_first_content_proves_it_all_the_same() -> None:
+def test_contents_under_displaced_and_present_keys_prove_an_equivocation() -> None:
     node = VerificationHarness((ALICE,), MANIFEST, own=ALICE.account)
     certificates, rollouts = certificates_topic(MANIFEST.swarm_id), rollouts_topic(MANIFEST.swarm_id)
     first, *others = MALLORYS[: MAX_NODES_PER_ACCOUNT + 1]
@@ -55,7 +55,9 @@ def test_a_certificate_that_was_renewed_before_it_was_displaced_counts_too() -> 
     assert node.reputation.is_banned(first.account, EPOCH)
 
 
-def test_what_was_displaced_is_bounded_and_signs_nothing_new(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_displaced_certificates_are_bounded_and_admit_no_new_messages(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(displaced_module, "MAX_DISPLACED", 2)
     node = VerificationHarness((ALICE,), MANIFEST, own=ALICE.account)
     certificates, rollouts = certificates_topic(MANIFEST.swarm_id), rollouts_topic(MANIFEST.swarm_id)

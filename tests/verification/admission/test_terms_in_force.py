@@ -51,6 +51,6 @@ def test_each_epoch_has_its_own_limits(changes: dict[str, Any], before: Reason, 
 
 
 @pytest.mark.parametrize("changes", [{}, {"slot": 64}, {"family": 99}])
-def test_before_the_announcements_are_read_there_is_no_penalty(changes: dict[str, Any]) -> None:
+def test_before_the_announcements_are_read_no_message_is_penalised(changes: dict[str, Any]) -> None:
     assert verdict_on(-1, ACTIVATION - 1, **changes) is Reason.TERMS_UNKNOWN
     assert verdict_on(ACTIVATION - 1, ACTIVATION, **changes) is Reason.TERMS_UNKNOWN

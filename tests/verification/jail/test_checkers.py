@@ -20,7 +20,7 @@ def every_family(level: str) -> Suite:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-async def test_honest_rollouts_of_every_family_earn_what_they_deserve(level: str) -> None:
+async def test_honest_rollouts_of_every_family_get_the_expected_rewards(level: str) -> None:
     suite = every_family(level)
     async with trio.open_nursery() as nursery:
         pool = CheckerPool(suite, deadline_seconds=20)
@@ -41,7 +41,7 @@ async def test_honest_rollouts_of_every_family_earn_what_they_deserve(level: str
 
 
 @pytest.mark.parametrize("level", LEVELS)
-async def test_no_exploit_does_anything_in_any_family(level: str, tmp_path: Path) -> None:
+async def test_no_exploit_succeeds_in_any_family(level: str, tmp_path: Path) -> None:
     suite = every_family(level)
     honest: dict[int, tuple[int, str]] = {}
     for place, each in enumerate(suite.families):
@@ -68,7 +68,7 @@ async def test_many_callers_share_the_workers() -> None:
     assert [found[place] for place in range(90)] == wanted
 
 
-async def test_a_caller_that_gives_up_spoils_nothing() -> None:
+async def test_a_cancelled_request_does_not_affect_later_ones() -> None:
     suite = every_family("nano")
     async with trio.open_nursery() as nursery:
         pool = CheckerPool(suite, deadline_seconds=20)
@@ -94,12 +94,12 @@ async def test_a_closed_pool_raises() -> None:
 
 
 @pytest.mark.parametrize("task", [Task(-1, 0), Task(9, 0), Task(0, -1), Task(0, 2**31)])
-async def test_a_task_outside_the_suite_is_our_own_mistake(task: Task) -> None:
+async def test_a_task_outside_the_suite_is_a_local_error(task: Task) -> None:
     with pytest.raises(LocalProtocolError):
         await CheckerPool(every_family("nano")).prompt(task)
 
 
-async def test_a_deadline_that_nothing_meets_stops_the_start() -> None:
+async def test_a_deadline_that_no_call_meets_ends_the_start() -> None:
     """A pool whose first test call times out never reports ready."""
     pool = CheckerPool(every_family("nano"), deadline_seconds=0.0)
     with pytest.raises(ExceptionGroup) as caught:

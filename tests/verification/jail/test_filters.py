@@ -70,7 +70,7 @@ def test_the_filter_allows_memory_and_pipes_and_kills_for_what_no_scorer_calls(m
 
 
 @pytest.mark.parametrize("machine", sorted(MACHINES))
-def test_no_memory_becomes_executable(machine: str) -> None:
+def test_memory_cannot_become_executable(machine: str) -> None:
     program, architecture = filter_program(machine), ARCHITECTURES[machine]
     for number in numbers(MAPS, machine):
         outcomes = [outcome(program, architecture, number, protection) for protection in range(8)]
@@ -78,7 +78,7 @@ def test_no_memory_becomes_executable(machine: str) -> None:
 
 
 @pytest.mark.parametrize("machine", sorted(MACHINES))
-def test_calls_by_another_abi_kill(machine: str) -> None:
+def test_calls_by_another_abi_kill_the_process(machine: str) -> None:
     program, others = filter_program(machine), set(ARCHITECTURES.values()) - {ARCHITECTURES[machine]}
     i386, x32 = 0x40000003, 0x40000000
     for architecture in (i386, *others):

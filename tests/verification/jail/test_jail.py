@@ -77,7 +77,7 @@ for elsewhere in ("prepare_the_next_reply", "stop_reading", "block", "dawdle"):
     del OUTCOMES[elsewhere]  # test_worker_process.py has the calls after these, and those that wait
 
 
-async def test_every_crime_fails_and_the_pool_serves_on(tmp_path: Path) -> None:
+async def test_every_forbidden_action_fails_and_the_pool_continues(tmp_path: Path) -> None:
     key, booty = tmp_path / "key", tmp_path / "booty"
     key.write_text("secret")
     tmp_path.chmod(0o777)
@@ -109,7 +109,7 @@ CRIMES_THAT_WORK_OUTSIDE = [
 
 
 @pytest.mark.parametrize("crime", CRIMES_THAT_WORK_OUTSIDE)
-def test_without_the_jail_the_same_code_succeeds(crime: str, tmp_path: Path) -> None:
+def test_without_the_jail_the_same_actions_succeed(crime: str, tmp_path: Path) -> None:
     """The control: an action that fails everywhere would prove nothing."""
     target = tmp_path / "file"
     if not crime.startswith(("create", "run_shell")):
@@ -121,7 +121,7 @@ def test_without_the_jail_the_same_code_succeeds(crime: str, tmp_path: Path) -> 
     assert done.returncode == 0
 
 
-async def test_a_reply_prepared_for_the_next_request_is_not_taken_for_it() -> None:
+async def test_a_reply_written_before_its_request_is_refused() -> None:
     async with trio.open_nursery() as nursery:
         pool = hostile_pool()
         await nursery.start(pool.run)
@@ -132,7 +132,7 @@ async def test_a_reply_prepared_for_the_next_request_is_not_taken_for_it() -> No
         nursery.cancel_scope.cancel()
 
 
-async def test_a_check_that_the_node_was_too_busy_for_is_tried_again_once() -> None:
+async def test_a_check_without_enough_processor_time_is_repeated_once() -> None:
     async with trio.open_nursery() as nursery:
         pool = hostile_pool()
         await nursery.start(pool.run)
@@ -282,7 +282,7 @@ async def test_a_replacement_for_which_there_are_no_files_is_tried_again(
         nursery.cancel_scope.cancel()
 
 
-async def test_an_interrupt_of_the_whole_group_leaves_the_workers_to_the_node() -> None:
+async def test_an_interrupt_of_the_process_group_does_not_end_the_workers() -> None:
     async with trio.open_nursery() as nursery:
         pool = hostile_pool()
         await nursery.start(pool.run)
@@ -306,7 +306,7 @@ async def test_closing_the_pool_leaves_no_process() -> None:
 
 
 @pytest.mark.parametrize("modules", [("no_such_module",), ()], ids=["no module", "no scorer"])
-async def test_a_worker_that_cannot_start_is_an_error_of_ours(modules: tuple[str, ...]) -> None:
+async def test_a_worker_that_cannot_start_is_a_local_error(modules: tuple[str, ...]) -> None:
     pool = CheckerPool(SUITE, scorer_modules=modules)
     with pytest.raises(ExceptionGroup) as caught:
         async with trio.open_nursery() as nursery:
@@ -340,7 +340,7 @@ def test_the_portable_layers_alone_stop_all_but_programs_and_signals_among_proce
 
 
 @pytest.mark.parametrize("name", [name for name in jail_probe.ACTS if name != "take a gigabyte of memory"])
-def test_the_probe_reports_an_act_that_succeeds(name: str) -> None:
+def test_the_probe_reports_a_forbidden_action_that_succeeds(name: str) -> None:
     """The control: outside the jail each action succeeds, except that memory may be short."""
     python = f"from sapo_verification.jail.probe import ACTS; ACTS[{name!r}]()"
     done = subprocess.run([sys.executable, "-c", python], env=ENVIRONMENT, check=False)
@@ -353,6 +353,6 @@ def test_an_unknown_command_is_refused() -> None:
     assert done.stderr.startswith(b"usage: ")
 
 
-def test_what_works_is_printed_as_json() -> None:
+def test_the_result_of_the_probe_is_printed_as_json() -> None:
     done = subprocess.run(command("restrictions"), env=ENVIRONMENT, capture_output=True, check=True)
     assert [restriction["name"] for restriction in json.loads(done.stdout)] == list(jail_probe.ACTS)

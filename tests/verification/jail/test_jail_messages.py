@@ -29,21 +29,21 @@ CHECKED = st.builds(Checked, TEXT, st.lists(st.sampled_from([0.0, 1.0]), max_siz
 
 
 @given(st.builds(Request, st.integers(0, 8), st.integers(0, 2**31 - 1), st.lists(st.binary()).map(tuple)))
-def test_a_request_survives_the_pipe(request: Request) -> None:
+def test_a_request_is_decoded_as_it_was_encoded(request: Request) -> None:
     assert decode_request(encode_request(request)) == request
 
 
 @given(CHECKED)
-def test_a_result_survives_the_pipe(checked: Checked) -> None:
+def test_a_result_is_decoded_as_it_was_encoded(checked: Checked) -> None:
     assert decode_reply(encode_reply(checked), len(checked.rewards)) == checked
 
 
 @pytest.mark.parametrize("failure", list(Failure))
-def test_a_failure_survives_the_pipe(failure: Failure) -> None:
+def test_a_failure_is_decoded_as_it_was_encoded(failure: Failure) -> None:
     assert decode_reply(encode_reply(failure), 8) is failure
 
 
-def test_a_setup_survives_the_pipe() -> None:
+def test_a_setup_is_decoded_as_it_was_encoded() -> None:
     setup = Setup(tuple(family(name, "nano") for name in FAMILIES), 2.0, ("a.module",))
     assert decode_setup(encode_setup(setup)) == setup
 
@@ -91,7 +91,7 @@ def test_any_bytes_are_a_reply_or_malformed(body: bytes) -> None:
     assert isinstance(reply, Failure) or reply.rewards in ((0.0,), (1.0,))
 
 
-def test_a_frame_announces_its_length_and_no_more_than_allowed() -> None:
+def test_a_frame_announces_its_length_within_the_limit() -> None:
     assert frame(b"abc") == b"\x00\x00\x00\x03abc"
     assert frame_length(b"\x00\x00\x00\x03", 3) == 3
     with pytest.raises(MalformedMessage):

@@ -74,7 +74,7 @@ def crime(name: str) -> Request:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel's filters are Linux's")
-def test_a_worker_answers_every_request_whatever_becomes_of_its_children() -> None:
+def test_a_worker_answers_every_request_although_children_die() -> None:
     prompt = derive(HOSTILE, 1).prompt
     honest, forged = Checked(prompt, (1.0,)), Checked("x", (0.0,))
     outcomes: list[tuple[str, Checked | Failure]] = [
@@ -133,7 +133,7 @@ def test_a_worker_without_one_working_call_ends_with_a_message() -> None:
     assert done.stderr.decode() == "a jailed checker does not work on this machine (timeout)\n"
 
 
-def test_a_worker_that_cannot_start_is_an_error_of_ours() -> None:
+def test_a_worker_that_cannot_start_is_a_local_error() -> None:
     unknown = replace(CONVERSION, scorer="no such scorer/1")
     with pytest.raises(LocalProtocolError, match="the checker process failed: KeyError"):
         sample_digest((unknown,))
@@ -157,7 +157,7 @@ worker.close()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel's filters are Linux's")
-def test_a_worker_serves_without_a_rest_and_ends_without_a_child() -> None:
+def test_a_worker_replaces_children_on_request_and_ends_without_a_child() -> None:
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_REST],
         input=encode_setup(SETUP),

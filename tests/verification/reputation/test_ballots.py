@@ -13,7 +13,7 @@ audits = st.lists(st.tuples(st.sampled_from(PEOPLE), st.sampled_from([None, "cra
 
 
 @given(audits, st.integers(0, 8), st.integers(1, 4))
-def test_counting_as_they_come_is_counting_them_all(
+def test_incremental_counts_equal_a_full_count(
     noted: list[tuple[Account, str | None]], least: int, weight: int
 ) -> None:
     seen: Counter[Account] = Counter()
@@ -30,7 +30,7 @@ def test_counting_as_they_come_is_counting_them_all(
     assert ballots.failed() == tuple(sorted({reason for _, reason in noted if reason}))
 
 
-def test_an_account_with_weight_from_elsewhere_is_counted_when_reported() -> None:
+def test_an_account_that_gained_weight_elsewhere_is_counted_when_recounted() -> None:
     weighty: set[Account] = set()
     ballots = Ballots(weighty.__contains__)
     for account in PEOPLE[:3]:

@@ -35,7 +35,7 @@ async def audited(harness: VerificationHarness, author: Identity, groups: int, *
 
 
 @pytest.mark.parametrize("right", [0, 2])
-async def test_groups_without_signal_leave_a_newcomer_where_it_was(right: int) -> None:
+async def test_groups_without_signal_leave_a_newcomer_a_newcomer(right: int) -> None:
     harness = VerificationHarness((JUNK[0],), MANIFEST)
     await audited(harness, JUNK[0], MANY, right=right)
     account = JUNK[0].account
@@ -45,7 +45,7 @@ async def test_groups_without_signal_leave_a_newcomer_where_it_was(right: int) -
     assert not harness.engine.audits.take().known, "it has the time of strangers"
 
 
-async def test_it_has_the_newcomers_places_in_the_pool() -> None:
+async def test_an_account_without_passed_groups_has_the_places_of_newcomers_in_the_pool() -> None:
     harness = VerificationHarness((JUNK[0],), MANIFEST, limits=PoolLimits(rollouts=4, newcomer_share=0.0))
     await audited(harness, JUNK[0], MANY)
     assert reason_of(harness.pool.offer, harness.admit(JUNK[0], MANY)) is Reason.NEWCOMER_CAP
@@ -66,7 +66,7 @@ async def test_accounts_that_passed_nothing_do_not_vote(check: Callable[..., Awa
     assert harness.reputation.suspended(EPOCH) == ()
 
 
-def test_faults_alone_cost_a_newcomer_its_share() -> None:
+def test_enough_faults_end_the_share_of_a_newcomer() -> None:
     """As much bad evidence as of a proven lie: the node draws nothing of it and its bounds stay."""
     reputation, account = Reputation(), JUNK[0].account
     for _ in range(AUDITS_BEFORE_WEIGHT - 1):

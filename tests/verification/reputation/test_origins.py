@@ -34,7 +34,7 @@ ALICE, BOB, CAROL = (Account(bytes((n,)) * 20) for n in (1, 2, 3))
         ("", None),
     ],
 )
-def test_the_network_of_an_address(host: str, network: str | None) -> None:
+def test_addresses_are_mapped_to_their_network(host: str, network: str | None) -> None:
     assert network_of_host(host) == network
 
 

@@ -32,12 +32,12 @@ def test_only_facts_of_the_message_are_rejected(reason: Reason) -> None:
 
 
 @pytest.mark.parametrize("rule", list(Rule))
-def test_what_is_found_after_forwarding_was_an_accept(rule: Rule) -> None:
+def test_reasons_found_after_forwarding_have_the_verdict_accept(rule: Rule) -> None:
     assert (verdict(rule.reason) is Verdict.ACCEPT) == (rule.stage >= 8)
 
 
 @pytest.mark.parametrize("reason", list(Reason))
-def test_only_known_authors_pay(reason: Reason) -> None:
+def test_only_faults_of_known_authors_are_evidence(reason: Reason) -> None:
     """Before the signature is checked the author is not known; equivocation is checked behind it."""
     evidence = CONSEQUENCES[reason].evidence
     assert evidence in (0.0, SOFT, HARD)

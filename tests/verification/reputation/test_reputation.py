@@ -45,7 +45,7 @@ def good(reputation: Reputation, account: Account, groups: int, epoch: int = NOW
 
 
 @given(evidence)
-def test_a_weight_is_a_share(piece: Evidence) -> None:
+def test_weights_are_between_zero_and_one(piece: Evidence) -> None:
     assert 0.0 <= piece.weight < 1.0
     assert piece.passed >= AUDITS_BEFORE_WEIGHT or piece.weight == 0.0
 
@@ -65,7 +65,7 @@ def test_evidence_adds_up_in_any_order(a: Evidence, b: Evidence) -> None:
 
 
 @given(evidence, st.integers(0, 50), st.integers(0, 50))
-def test_decay_composes_and_never_runs_backwards(piece: Evidence, near: int, far: int) -> None:
+def test_decay_composes_and_ignores_earlier_epochs(piece: Evidence, near: int, far: int) -> None:
     once, twice = (
         piece.at(piece.epoch + near + far),
         piece.at(piece.epoch + near).at(piece.epoch + near + far),
@@ -76,14 +76,14 @@ def test_decay_composes_and_never_runs_backwards(piece: Evidence, near: int, far
     assert piece.at(piece.epoch - 1) == piece
 
 
-def test_decay_by_hand() -> None:
+def test_decay_of_a_worked_example() -> None:
     assert Evidence(8.0, 4.0, 30, 10, 20).at(12) == Evidence(
         8.0 * DECAY_PER_EPOCH**2, 4.0 * DECAY_PER_EPOCH**2, 30, 12, 20
     )
     assert pytest.approx(0.5, abs=0.01) == DECAY_PER_EPOCH**34, "as its comment says"
 
 
-def test_nobody_has_weight_before_enough_groups_passed() -> None:
+def test_no_account_has_weight_before_enough_groups_passed() -> None:
     reputation = Reputation()
     good(reputation, ALICE, AUDITS_BEFORE_WEIGHT - 1)
     assert reputation.is_newcomer(ALICE)
@@ -123,7 +123,7 @@ def test_a_ban_ends_and_is_not_shortened_by_an_older_fault() -> None:
     assert reputation.weigh([ALICE], NOW + BAN_EPOCHS) == AccountStanding({}, (ALICE,))
 
 
-def test_a_covert_account_falls_at_its_first_lie() -> None:
+def test_a_trusted_account_loses_its_weight_at_its_first_equivocation() -> None:
     reputation = Reputation()
     good(reputation, ALICE, 200)
     assert reputation.weigh([ALICE], NOW).weights[ALICE] > 0.9
@@ -132,14 +132,14 @@ def test_a_covert_account_falls_at_its_first_lie() -> None:
 
 
 @given(evidence)
-def test_bounding_keeps_the_proportion(piece: Evidence) -> None:
+def test_bounding_evidence_keeps_its_ratio(piece: Evidence) -> None:
     kept = piece.bounded()
     assert kept.good + kept.bad <= MAX_EVIDENCE + 1e-6
     assert kept.good * piece.bad == pytest.approx(kept.bad * piece.good)
     assert piece.good + piece.bad > MAX_EVIDENCE or kept == piece
 
 
-def test_a_long_clean_past_does_not_pay_for_a_dirty_future() -> None:
+def test_long_good_evidence_does_not_offset_many_later_faults() -> None:
     reputation = Reputation()
     for epoch in range(NOW - 50, NOW):
         for _ in range(20):
@@ -151,7 +151,7 @@ def test_a_long_clean_past_does_not_pay_for_a_dirty_future() -> None:
     assert reputation.evidence(ALICE, NOW).weight < 0.4, "a thousand good groups against 128 bad ones"
 
 
-def test_it_survives_a_restart(tmp_path: Path) -> None:
+def test_reputation_is_restored_after_a_restart(tmp_path: Path) -> None:
     path = tmp_path / "reputation.sqlite"
     before = Reputation(path)
     good(before, ALICE, 30)

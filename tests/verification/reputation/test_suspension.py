@@ -46,7 +46,9 @@ def bad(reputation: Reputation) -> list[float]:
     ("failing", "voters", "ours"),
     [(0, 0, False), (4, 4, False), (5, 5, True), (3, 5, True), (3, 6, False), (4, 6, True), (0, 9, False)],
 )
-def test_the_rule(failing: int, voters: int, ours: bool) -> None:
+def test_a_check_is_suspended_at_the_stated_share_of_failing_voters(
+    failing: int, voters: int, ours: bool
+) -> None:
     assert is_probably_ours(failing, voters) is ours
 
 
@@ -60,7 +62,7 @@ def test_a_check_that_most_accounts_fail_penalises_none_even_retroactively() -> 
     assert reputation.suspended(NOW) == (CRASH,)
 
 
-def test_a_minority_is_penalised_after_all() -> None:
+def test_a_failing_minority_is_penalised() -> None:
     reputation = established()
     tell(reputation, [(account, CRASH) for account in PEOPLE[:MIN_VOTERS]])
     assert reputation.suspended(NOW) == (CRASH,)
@@ -71,7 +73,7 @@ def test_a_minority_is_penalised_after_all() -> None:
     assert bad(reputation) == pytest.approx([SOFT] * 5 + [0.0] * 4)
 
 
-def test_other_checks_and_epochs_are_apart() -> None:
+def test_a_suspension_covers_one_check_and_one_epoch() -> None:
     reputation = established()
     tell(reputation, [(account, CRASH) for account in PEOPLE])
     reputation.record_fault(PEOPLE[0], 0, NOW, Reason.TEXT_POLICY)
@@ -79,7 +81,7 @@ def test_other_checks_and_epochs_are_apart() -> None:
     assert bad(reputation)[:3] == pytest.approx([SOFT, SOFT, 0.0])
 
 
-def test_the_moment_of_the_audit_counts_not_the_epoch_of_the_rollout() -> None:
+def test_the_time_of_the_audit_counts_and_not_the_epoch_of_the_rollout() -> None:
     reputation = established()
     tell(reputation, [(account, None) for account in PEOPLE for _ in range(5)], NOW)
     tell(reputation, [(account, CRASH) for account in PEOPLE[:5]], NOW + 1)
@@ -97,14 +99,14 @@ def test_the_audit_that_completes_the_vote_may_be_a_passed_one() -> None:
     assert bad(reputation) == pytest.approx([0.0] * 9)
 
 
-def test_failing_now_and_then_is_not_failing() -> None:
+def test_accounts_that_fail_only_sometimes_do_not_count_as_failing() -> None:
     reputation = established()
     tell(reputation, [audit for account in PEOPLE for audit in ((account, None), (account, CRASH))])
     assert reputation.suspended(NOW) == ()
     assert bad(reputation) == pytest.approx([SOFT] * 9)
 
 
-def test_a_crowd_of_new_accounts_cannot_excuse_itself() -> None:
+def test_new_accounts_cannot_suspend_a_check() -> None:
     reputation = established(PEOPLE[:MIN_VOTERS])
     crowd = [Account(b"\xee" * 19 + bytes((n,))) for n in range(100)]
     tell(reputation, [(account, None) for account in PEOPLE[:MIN_VOTERS]])
@@ -136,7 +138,7 @@ def test_the_order_of_audits_does_not_matter(audits: Sequence[Audit], seed: int)
     assert bad(one) == pytest.approx(bad(other), abs=1e-9)
 
 
-def test_what_is_remembered_is_bounded() -> None:
+def test_stored_votes_are_bounded() -> None:
     reputation = established()
     for epoch in range(NOW, NOW + 20):
         tell(reputation, [(account, CRASH) for account in PEOPLE], epoch)
@@ -149,7 +151,7 @@ def test_what_is_remembered_is_bounded() -> None:
     st.lists(st.tuples(st.sampled_from(PEOPLE), st.sampled_from([None, CRASH])), min_size=1, max_size=30),
     st.integers(0, 30),
 )
-def test_a_restart_forgets_no_vote(audits: Sequence[Audit], moment: int) -> None:
+def test_votes_are_kept_across_a_restart(audits: Sequence[Audit], moment: int) -> None:
     with TemporaryDirectory() as folder:
         path = Path(folder) / "reputation.sqlite"
         running = established()

@@ -58,7 +58,7 @@ def test_one_accounts_rollouts_are_audited_in_the_order_in_which_they_came() -> 
     assert turns == [Turn(admitted, known=False) for admitted in mine]
 
 
-def test_sending_first_or_most_gains_nothing() -> None:
+def test_sending_first_or_most_gains_no_checker_time() -> None:
     used = served(queue_of(MALLORY, ALICE, BOB), 30.0, dict.fromkeys(HEARD, 0.1))
     assert {account: round(seconds) for account, seconds in used.items()} == {
         MALLORY.account: 10,
@@ -67,7 +67,7 @@ def test_sending_first_or_most_gains_nothing() -> None:
     }
 
 
-def test_answers_that_run_into_the_deadline_wait_until_others_had_as_long() -> None:
+def test_accounts_whose_answers_time_out_wait_until_others_had_as_much_time() -> None:
     cost = dict.fromkeys(HEARD, 0.01) | {MALLORY.account: 2.0}
     queue = queue_of(MALLORY, ALICE, BOB)
     assert served(queue, 2.0, cost) == {MALLORY.account: 2.0}  # the cost is not known before the first one
@@ -79,7 +79,7 @@ def test_answers_that_run_into_the_deadline_wait_until_others_had_as_long() -> N
     assert next_turns == {ALICE.account: 150, BOB.account: 150}
 
 
-def test_strangers_have_a_tenth_while_known_accounts_wait_and_all_of_it_after() -> None:
+def test_newcomers_get_a_tenth_of_the_time_while_known_accounts_wait_and_then_all() -> None:
     cost = dict.fromkeys(HEARD, 0.1) | {MALLORY.account: 0.5}
     queue = queue_of(MALLORY, CAROL, ALICE, known=(ALICE,))
     busy = served(queue, 40.0, cost)
@@ -89,7 +89,7 @@ def test_strangers_have_a_tenth_while_known_accounts_wait_and_all_of_it_after() 
     assert set(served(queue, 20.0, cost)) == {MALLORY.account, CAROL.account}
 
 
-def test_silence_saves_no_time_up() -> None:
+def test_idle_accounts_accumulate_no_checker_time() -> None:
     queue = queue_of(ALICE)
     served(queue, 20.0, dict.fromkeys(HEARD, 0.1))
     for admitted in HEARD[MALLORY.account]:
@@ -98,7 +98,7 @@ def test_silence_saves_no_time_up() -> None:
     assert abs(used[MALLORY.account] - used[ALICE.account]) <= 0.2
 
 
-def test_a_flood_displaces_its_own_author_and_strangers_before_anybody_known() -> None:
+def test_a_flood_evicts_its_own_author_and_newcomers_before_known_accounts() -> None:
     queue = AuditQueue(most_waiting=6)
     flood, carols, alices = (HEARD[author.account] for author in (MALLORY, CAROL, ALICE))
     assert [queue.put(admitted, known=False) for admitted in flood[:6]] == [None] * 6
@@ -119,7 +119,9 @@ def test_a_flood_displaces_its_own_author_and_strangers_before_anybody_known() -
     ),
     st.integers(1, 20),
 )
-def test_what_goes_in_comes_out_once(steps: list[tuple[Identity, bool, float]], most: int) -> None:
+def test_every_queued_rollout_leaves_the_queue_once(
+    steps: list[tuple[Identity, bool, float]], most: int
+) -> None:
     queue = AuditQueue(most_waiting=most)
     heard = {account: iter(rollouts) for account, rollouts in HEARD.items()}
     put, out = [], []

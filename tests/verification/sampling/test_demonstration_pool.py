@@ -105,7 +105,7 @@ def test_different_right_answers_of_others_are_kept_and_nothing_else() -> None:
     assert (len(pool), accounts_of(pool)) == (0, frozenset()), "each is handed out once"
 
 
-def test_families_without_need_stay_where_they_are() -> None:
+def test_texts_of_families_without_need_stay_in_the_pool() -> None:
     pool = pool_of(
         rollout_of(ALICE.account, 1, {b"one": 1.0}, family=0),
         rollout_of(ALICE.account, 2, {b"two": 1.0}, family=1),
@@ -147,7 +147,7 @@ def test_places_follow_the_shares_and_stay_empty_below_one() -> None:
     assert abs(bob - 0.125) < 0.02
 
 
-def test_an_account_of_which_a_part_is_taken_leaves_its_other_places_empty() -> None:
+def test_unused_places_of_an_account_stay_empty() -> None:
     """Also if all of its texts are of that family: nobody else's share rises, and its own does not either."""
     counts: Counter[tuple[Account, int]] = Counter()
     for seed in range(60):
@@ -267,7 +267,7 @@ async def test_steps_are_judged_by_accounts_as_much_as_they_weigh() -> None:
     assert weights[0] > 10 * max(weights[1:]) > 0.0, "the same weights say whose runs are usual"
 
 
-async def test_an_engine_hands_out_what_it_verified_by_what_it_lacks() -> None:
+async def test_an_engine_returns_verified_demonstrations_of_families_it_needs() -> None:
     harness = harness_of()
     engine = harness.engine
     for slot in range(6):
@@ -286,18 +286,18 @@ async def test_an_engine_hands_out_what_it_verified_by_what_it_lacks() -> None:
     assert engine.demonstrate(EPOCH, random.Random(1)) == (), "the family is solved"
 
 
-def test_a_solved_family_needs_nothing_and_the_others_what_they_lack() -> None:
+def test_need_is_zero_for_solved_families_and_else_the_missing_success() -> None:
     needs = [SamplingPolicy(need_below=0.5).need(success) for success in (0.0, 0.375, 0.5, 1.0)]
     assert needs == [1.0, 0.625, 0.0, 0.0]
 
 
-async def test_an_engine_that_does_not_imitate_keeps_nothing() -> None:
+async def test_an_engine_that_does_not_imitate_keeps_no_demonstrations() -> None:
     harness = harness_of(SamplingPolicy())
     await harness.engine.verify(harness.admit(ALICE, 0, right=2, wrong=0))
     assert len(harness.engine.demonstrations) == 0
 
 
-async def test_practice_is_scored_on_the_hints_task() -> None:
+async def test_practised_answers_are_scored_on_the_task_of_the_hint() -> None:
     harness = harness_of()
     hint = await harness.engine.verify(harness.admit(ALICE, 5))
     answers = (b"no answer", harness.solution(ALICE.account, 5))
@@ -478,7 +478,7 @@ def test_own_answers_that_wait_are_bounded_and_the_latest_ones() -> None:
     assert {each.task.seed for each in found} == set(range(MAX_OWN // PER_GROUP, MAX_OWN))
 
 
-async def test_an_engine_judges_what_others_show_where_it_knows_a_family() -> None:
+async def test_an_engine_returns_texts_of_known_families_for_evaluation() -> None:
     """Half as many as it may imitate, beside these; before its first own answers it knows nothing."""
     authors = [Identity(number) for number in range(10, 14)]
     policy = replace(POLICY, demonstrations=40)

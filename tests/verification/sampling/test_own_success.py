@@ -18,7 +18,7 @@ def test_only_own_groups_count() -> None:
     assert success.chances() == [0.5, MIN_CHANCE, 1.0], "4 p (1 - p) of groups; an unknown family is tried"
 
 
-def test_a_family_of_known_and_unknown_items_teaches_nothing() -> None:
+def test_a_family_without_mixed_groups_has_the_least_chance() -> None:
     """Half of all answers are right, but no group has right and wrong ones."""
     success = OwnSuccess(OWN.account, 2)
     for number in range(GROUPS):
@@ -29,7 +29,7 @@ def test_a_family_of_known_and_unknown_items_teaches_nothing() -> None:
     assert success.chances() == [MIN_CHANCE, 1.0]
 
 
-def test_the_past_fades() -> None:
+def test_older_groups_lose_weight() -> None:
     success = OwnSuccess(OWN.account, 1)
     for number in range(4 * GROUPS):
         success.verified(rollout_of(OWN.account, number, {b"a": 1.0, b"b": 0.0}))

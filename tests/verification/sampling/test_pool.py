@@ -36,7 +36,7 @@ def test_what_is_offered_waits_until_it_is_taken() -> None:
     assert list(harness.pool.waiting(BOB.account)) == []
 
 
-def test_a_banned_account_is_turned_away() -> None:
+def test_a_rollout_of_a_banned_account_is_refused() -> None:
     harness = VerificationHarness(EVERYBODY)
     harness.reputation.record_fault(ALICE.account, 0, EPOCH, Reason.EQUIVOCATION)
     assert reason_of(harness.pool.offer, plain(harness, ALICE, 0)) is Reason.BANNED
@@ -50,7 +50,7 @@ def test_a_ban_is_reported_before_a_full_quota() -> None:
     assert reason_of(harness.pool.offer, plain(harness, ALICE, 1)) is Reason.BANNED
 
 
-def test_an_account_has_a_quota_per_epoch_that_taking_does_not_free() -> None:
+def test_taking_rollouts_does_not_free_the_quota_of_an_epoch() -> None:
     harness = VerificationHarness(EVERYBODY, limits=PoolLimits(per_account=2))
     first, second, third = (plain(harness, ALICE, slot) for slot in range(3))
     harness.pool.offer(first)
@@ -61,7 +61,7 @@ def test_an_account_has_a_quota_per_epoch_that_taking_does_not_free() -> None:
     assert reason_of(harness.pool.offer, plain(harness, ALICE, 0, EPOCH - 1)) is None
 
 
-def test_newcomers_fill_their_share_of_the_places_and_the_better_lot_keeps_its_own() -> None:
+def test_newcomers_fill_their_share_and_the_better_lot_keeps_its_place() -> None:
     harness = VerificationHarness(EVERYBODY, limits=PoolLimits(rollouts=8, newcomer_share=0.5))
     harness.trust(ALICE, BOB)
     lots = {author: harness.engine.newcomers.lot(author.account, EPOCH) for author in (NEWCOMER, CAROL)}
@@ -77,7 +77,7 @@ def test_newcomers_fill_their_share_of_the_places_and_the_better_lot_keeps_its_o
     assert len(list(harness.pool.waiting())) == 6
 
 
-def test_a_newcomer_with_enough_places_yields_to_itself_and_to_all_others() -> None:
+def test_a_newcomer_with_enough_places_is_evicted_first() -> None:
     harness = VerificationHarness(EVERYBODY, limits=PoolLimits(rollouts=2 * ENOUGH, newcomer_share=1.0))
     harness.engine.newcomers.weigh(CAROL.account, 1e-9)
     flood = [plain(harness, NEWCOMER, slot) for slot in range(3 * ENOUGH)]
@@ -93,7 +93,7 @@ def test_a_newcomer_with_enough_places_yields_to_itself_and_to_all_others() -> N
     assert len(list(harness.pool.waiting(CAROL.account))) == ENOUGH - 1
 
 
-def test_a_full_pool_forgets_the_oldest(tmp_path: Path) -> None:
+def test_a_full_pool_evicts_the_oldest(tmp_path: Path) -> None:
     harness = VerificationHarness(EVERYBODY, limits=PoolLimits(rollouts=3), database=tmp_path / "pool.sqlite")
     harness.trust(ALICE)
     offered = [plain(harness, ALICE, slot) for slot in range(5)]
@@ -150,7 +150,7 @@ def test_a_tampered_database_admits_nothing(tmp_path: Path, message: bytes | Non
     assert again.pool.restore(lambda _content_id: message, admit) == 0
 
 
-def test_another_message_in_its_place_waits_in_its_own_name(tmp_path: Path) -> None:
+def test_a_replaced_message_is_restored_under_its_own_account(tmp_path: Path) -> None:
     path = tmp_path / "pool.sqlite"
     harness = VerificationHarness(EVERYBODY, database=path)
     one, other = plain(harness, ALICE, 0), plain(harness, BOB, 0)
@@ -164,7 +164,7 @@ def test_another_message_in_its_place_waits_in_its_own_name(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("share", [0.0, 1.0])
-def test_newcomers_may_have_none_or_all(share: float) -> None:
+def test_the_newcomer_share_may_be_zero_or_one(share: float) -> None:
     harness = VerificationHarness(EVERYBODY, limits=PoolLimits(rollouts=2, newcomer_share=share))
     reasons = [reason_of(harness.pool.offer, plain(harness, NEWCOMER, slot)) for slot in range(2)]
     assert reasons == ([None, None] if share else [Reason.NEWCOMER_CAP] * 2)

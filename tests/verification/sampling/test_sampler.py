@@ -67,7 +67,7 @@ def test_shares_above_a_cap_are_not_redistributed(standing: AccountStanding, new
     assert all(after[account] <= before[account] + 1e-12 for account in before)
 
 
-def test_shares_by_hand() -> None:
+def test_shares_of_a_worked_example() -> None:
     a, b, c, d = (Account(bytes((n,)) * 20) for n in range(4))
     standing = AccountStanding({a: 0.9, b: 0.1, c: 0.0}, (d,))
     assert capped_shares(standing, SamplingPolicy(account_cap=0.5)) == {
@@ -89,7 +89,7 @@ def test_newcomers_keep_a_part_among_many_trusted_accounts_and_none_is_above_the
     assert sum(many.values()) == pytest.approx(1.0)
 
 
-def test_volume_beyond_full_trust_buys_nothing() -> None:
+def test_weight_beyond_full_trust_gains_no_share() -> None:
     a, b = (Account(bytes((n,)) * 20) for n in range(2))
     shares = capped_shares(AccountStanding({a: 0.99, b: FULL_TRUST}, ()), SamplingPolicy(account_cap=1.0))
     assert shares == {a: 0.5, b: 0.5}
@@ -159,7 +159,7 @@ async def test_few_accounts_leave_places_to_local_groups() -> None:
     assert _deviations(drawn[None], 1 - 3 * 0.125) < 4
 
 
-async def test_a_crowd_of_newcomers_shares_one_cap() -> None:
+async def test_newcomers_share_one_cap() -> None:
     known, *crowd = people = [Identity(number) for number in range(41)]
     harness = VerificationHarness(tuple(people), policy=ONE)
     harness.trust(known)
@@ -188,7 +188,7 @@ def test_a_thousand_keys_of_one_account_are_one_account() -> None:
     assert shares == {honest.account: 0.125, keys[0].account: 0.125}
 
 
-async def test_only_informative_verified_groups_of_accounts_in_good_standing_come_out() -> None:
+async def test_only_informative_verified_groups_of_accounts_in_good_standing_are_drawn() -> None:
     good, wrong, right, banned, newcomer = people = [Identity(number) for number in range(5)]
     policy = SamplingPolicy(external_groups=60, account_cap=0.3, newcomer_cap=0.2)
     harness = VerificationHarness(tuple(people), policy=policy)
@@ -208,7 +208,7 @@ async def test_only_informative_verified_groups_of_accounts_in_good_standing_com
     assert list(harness.pool.waiting()) == barred
 
 
-async def test_a_batch_says_where_its_groups_came_from() -> None:
+async def test_a_batch_names_the_origin_of_its_groups() -> None:
     me, other = Identity(1), Identity(2)
     harness = VerificationHarness((me, other))
     mine, theirs = [await harness.engine.verify(harness.admit(who, 0)) for who in (me, other)]
@@ -217,7 +217,7 @@ async def test_a_batch_says_where_its_groups_came_from() -> None:
     assert (batch.local, batch.external) == ((mine,), (theirs,))
 
 
-async def test_a_group_that_two_draws_find_at_once_goes_to_one_of_them() -> None:
+async def test_a_group_found_by_two_concurrent_draws_is_used_once() -> None:
     author, policy = Identity(1), SamplingPolicy(local_groups=1, external_groups=1, account_cap=1.0)
     harness, drawn = VerificationHarness((author,), policy=policy), list[tuple[VerifiedRollout, ...]]()
     harness.trust(author)
@@ -235,7 +235,7 @@ async def test_a_group_that_two_draws_find_at_once_goes_to_one_of_them() -> None
     assert list(harness.pool.waiting()) == []
 
 
-async def test_an_empty_pool_yields_nothing() -> None:
+async def test_an_empty_pool_gives_no_groups() -> None:
     assert await VerificationHarness(()).sampler.draw_external(EPOCH, random.Random(1)) == ()
     assert Reputation().weigh([], EPOCH) == AccountStanding({}, ())
 
@@ -267,7 +267,7 @@ async def test_an_account_that_repeats_a_phrase_is_not_trained_without_a_penalty
     assert harness.engine.count.is_payable(repeated.content_id)
 
 
-async def test_newcomers_do_not_decide_what_is_usual_in_a_draw() -> None:
+async def test_newcomers_do_not_define_usual_phrases_in_a_draw() -> None:
     """Five newcomers repeat one phrase, which none of four known accounts has."""
     harness, authors = tagged_harness(TextUse.REINFORCE, newcomer_cap=0.1, accounts=9)
     known, newcomers = authors[:4], authors[4:]

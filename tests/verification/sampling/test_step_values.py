@@ -102,7 +102,7 @@ def test_an_account_that_changes_is_judged_by_its_last_texts() -> None:
     assert values.misleading() == frozenset()
 
 
-def test_a_sleeper_that_wakes_is_set_aside_within_two_windows() -> None:
+def test_an_account_that_begins_to_mislead_is_set_aside_within_two_windows() -> None:
     values = values_of({1: HONEST, 2: HONEST, 3: HONEST}, rounds=100)
     show(values, {1: HONEST, 2: HONEST, 3: NONSENSE}, 2 * TEXTS_COMPARED)
     assert values.misleading() == {(account(3), FAMILY)}
@@ -151,7 +151,7 @@ def test_newcomers_one_after_the_other_do_not_set_the_standard() -> None:
     assert harness.sampler.step_values.misleading() == {(who.account, FAMILY) for who in generations}
 
 
-def test_banned_accounts_weigh_nothing_in_a_standard() -> None:
+def test_banned_accounts_have_no_weight_in_a_standard() -> None:
     honest, banned = [Identity(number) for number in range(1, 4)], [Identity(n) for n in range(100, 108)]
     harness = VerificationHarness((*honest, *banned))
     harness.trust(*honest, *banned)
@@ -166,7 +166,7 @@ def test_banned_accounts_weigh_nothing_in_a_standard() -> None:
 
 
 @given(st.lists(st.floats(0.3, 1.0), min_size=MIN_ACCOUNTS, max_size=9))
-def test_of_equal_weights_the_standard_is_the_usual_median(found: list[float]) -> None:
+def test_with_equal_weights_the_standard_is_the_median(found: list[float]) -> None:
     means = dict(enumerate(found))
     assert values_of(means).standards(FAMILY)[0] == pytest.approx(median(found), abs=1e-9)
 
@@ -242,7 +242,7 @@ def test_an_account_that_misleads_in_some_families_is_trained_in_the_one_where_i
     assert teachers.values.misleading() == {(account(6), family) for family in (1, 2, 3)}
 
 
-def test_what_was_little_then_is_compared_with_the_standard_of_then() -> None:
+def test_earlier_texts_are_compared_with_the_standard_of_their_time() -> None:
     """Information grows while the policy learns; who was last heard early is no worse for it."""
     teachers = Teachers()
     early = means(7, 0)
@@ -279,7 +279,7 @@ def test_no_account_is_compared_where_the_median_account_depends_little(mean: fl
     assert teachers.values.misleading() == frozenset()
 
 
-def test_texts_that_were_compared_with_nothing_count_for_likelihood_alone() -> None:
+def test_texts_without_a_comparison_count_only_for_likelihood() -> None:
     values = values_of({1: HONEST, 2: HONEST, 3: HONEST})
     assert values.standards(FAMILY)[1:] == (None,) * len(SPLITS)
     assert values.misleading() == frozenset()
@@ -399,7 +399,7 @@ def test_fewer_than_half_of_the_accounts_cannot_take_an_honest_ones_vote(
     assert values.unrelated().isdisjoint(map(account, range(len(honest))))
 
 
-def test_steps_that_surely_depend_less_than_half_as_much_do_not_count_for_others() -> None:
+def test_steps_that_depend_less_than_half_as_much_do_not_set_standards() -> None:
     """Also where most are of that kind, so that nobody is below the standard."""
     teachers = Teachers()
     teachers.teach(means(7, 8), rounds=16)
@@ -415,7 +415,9 @@ def test_steps_that_surely_depend_less_than_half_as_much_do_not_count_for_others
     ("nats", "texts", "is_less"),
     [(1.9, 16, True), (2.0, 16, False), (1.9, MIN_TEXTS, True), (1.9, MIN_TEXTS - 1, False)],
 )
-def test_half_as_much_and_few_texts_count(nats: float, texts: int, *, is_less: bool) -> None:
+def test_dependence_counts_as_less_at_half_or_below_with_enough_texts(
+    nats: float, texts: int, *, is_less: bool
+) -> None:
     values = StepValues()
     for _ in range(texts):
         values.learn([(account(1), FAMILY, dependent(4.0)), (account(2), FAMILY, dependent(nats))])
@@ -425,7 +427,7 @@ def test_half_as_much_and_few_texts_count(nats: float, texts: int, *, is_less: b
     assert not values.depends_less(FAMILY, account(3), account(1))
 
 
-def test_what_may_be_chance_is_not_less() -> None:
+def test_a_difference_within_chance_does_not_count_as_less() -> None:
     """In the mean 1 and 4 nats; texts differ by 6 and more."""
     values = StepValues()
     for number in range(TEXTS_IN_MEAN):
@@ -479,7 +481,7 @@ def test_detected_accounts_have_no_vote_and_without_own_texts_all_vote() -> None
 
 
 @pytest.mark.parametrize("own_texts", range(MIN_OWN_TEXTS + 2))
-def test_texts_read_before_there_are_own_ones_are_compared_with_these_later(own_texts: int) -> None:
+def test_texts_evaluated_before_own_texts_exist_are_compared_with_them_later(own_texts: int) -> None:
     early = known_family({1: DEPENDENT, 2: 0.0}, own_texts=0)
     early.learn_known([(FAMILY, dependent(DEPENDENT))] * own_texts, ())
     enough = own_texts >= MIN_OWN_TEXTS
@@ -534,7 +536,7 @@ def test_own_texts_without_another_prompt_to_compare_count_for_nothing() -> None
     assert values.misleading() == {(account(1), FAMILY)}
 
 
-def test_own_steps_are_a_standard_by_the_last_of_them() -> None:
+def test_the_standard_of_own_steps_uses_the_latest_ones() -> None:
     values, foreign = StepValues(), [(account(1), FAMILY, dependent(0.0))]
     for nats, rounds in ((0.0, 20 * TEXTS_IN_MEAN), (DEPENDENT, 4 * TEXTS_IN_MEAN)):
         for _ in range(rounds):
@@ -542,7 +544,7 @@ def test_own_steps_are_a_standard_by_the_last_of_them() -> None:
     assert values.misleading() == {(account(1), FAMILY)}
 
 
-def test_what_is_read_in_a_known_family_is_no_standard_of_likelihood() -> None:
+def test_evaluations_in_a_known_family_set_no_standard_of_likelihood() -> None:
     values = StepValues()
     for _ in range(4 * MIN_TEXTS):
         values.learn_known(
@@ -559,7 +561,7 @@ def test_own_texts_of_one_family_are_no_standard_of_another() -> None:
     assert values.misleading() == frozenset()
 
 
-def test_what_is_read_in_known_families_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_evaluations_in_known_families_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(step_values, "MAX_PAIRS", 3)
     values = known_family(dict.fromkeys(range(5), 0.0))
     assert values.accounts() == {account(number) for number in (2, 3, 4)}

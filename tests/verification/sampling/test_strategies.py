@@ -32,7 +32,7 @@ def account_shares(strategy: str, likelihoods: AccountMeans) -> dict[Account, fl
     return dict(capped_shares(STRATEGIES[strategy].weigh(standing, likelihoods, AccountMeans()), policy))
 
 
-def test_accounts_by_hand() -> None:
+def test_account_weights_of_a_worked_example() -> None:
     likelihoods = AccountMeans()
     likelihoods.learn(A, 0.5)
     assert account_shares("uniform", likelihoods) == {A: 0.5, B: 0.5, D: 0.0}
@@ -107,7 +107,7 @@ async def test_informative_prefers_groups_that_are_half_right() -> None:
     assert informative[1 / 8] > 0 < informative[7 / 8], "a preference, no filter"
 
 
-async def test_informative_leaves_what_it_only_looked_at() -> None:
+async def test_groups_examined_and_not_chosen_stay_in_the_pool() -> None:
     author = Identity(1)
     policy = SamplingPolicy(external_groups=1, account_cap=1.0, strategy="informative")
     harness = VerificationHarness((author,), manifest=MANIFEST, policy=policy)
@@ -139,14 +139,14 @@ async def test_weighted_prefers_fresh_groups() -> None:
 
 
 @given(st.integers(0, 64), st.lists(st.floats(0.0, 0.125), max_size=8))
-def test_places_follow_the_trusted_mass(most: int, shares: list[float]) -> None:
+def test_the_number_of_places_follows_the_trusted_share(most: int, shares: list[float]) -> None:
     by_account = {Account(bytes((number,)) * 20): share for number, share in enumerate(shares)}
     exact = most * sum(shares)
     places = {adapted_places(most, by_account, random.Random(seed)) for seed in range(40)}
     assert all(0 <= count <= most and abs(count - exact) < 1 for count in places)
 
 
-async def test_j_grows_with_the_accounts_in_good_standing_and_obeys_its_bound() -> None:
+async def test_external_groups_grow_with_accounts_in_good_standing_up_to_a_bound() -> None:
     people = [Identity(number) for number in range(1, 9)]
     harness = VerificationHarness(tuple(people), manifest=MANIFEST, policy=SamplingPolicy(external_groups=8))
     for identity in people:

@@ -95,7 +95,7 @@ def test_honest_answers_are_imitated(name: str, level: str) -> None:
     assert passed > 0.96 * len(known)
 
 
-def test_before_enough_was_heard_any_spelling_passes_that_is_not_odd() -> None:
+def test_with_few_groups_every_spelling_passes_that_is_not_odd() -> None:
     of = family("fraction_simplification", "worked")
     (item, answer), *_ = solved(of)
     signed, text = completion(of, f"+{answer}"), completion(of, answer)
@@ -108,7 +108,7 @@ def test_before_enough_was_heard_any_spelling_passes_that_is_not_odd() -> None:
     "name", [name for name in SPELLINGS if name.startswith(("zeros", "dollars", "brackets"))]
 )
 @pytest.mark.parametrize("groups", [0, 1, MIN_GROUPS - 1])
-def test_attackers_who_are_the_first_that_are_right_teach_no_odd_spelling(name: str, groups: int) -> None:
+def test_attackers_who_are_right_first_establish_no_odd_spelling(name: str, groups: int) -> None:
     """A swarm whose policies are right in few answers yet: nobody but they shows any."""
     of, spell = family(*SPELLINGS[name][:2]), SPELLINGS[name][2]
     screens, known = Screens(make_manifest(), b"key", OWN), solved(of)
@@ -126,7 +126,7 @@ def test_attackers_who_are_the_first_that_are_right_teach_no_odd_spelling(name: 
 @pytest.mark.parametrize(
     "name", ["binary_matrix", "base_conversion", "propositional_logic", "decimal_arithmetic"]
 )
-def test_what_prompts_of_a_family_show_is_not_odd(name: str, level: str) -> None:
+def test_spellings_shown_in_prompts_are_not_odd(name: str, level: str) -> None:
     """Cells of a matrix begin with noughts."""
     of = family(name, level)
     screens, known = Screens(make_manifest(), b"key", OWN), solved(of)
@@ -137,7 +137,7 @@ def test_what_prompts_of_a_family_show_is_not_odd(name: str, level: str) -> None
     assert passed == len(known)
 
 
-def test_what_is_compared_of_an_answer() -> None:
+def test_features_of_an_answer_that_are_compared() -> None:
     assert set(answer_runs(b"7/2<answer> -007.50 + Ab\n\ncd </answer>")) == {
         *("zeros", ".", "number", "' '", "+", "title", "spaces", "lower", "16 characters"),
     }

@@ -30,23 +30,23 @@ def test_steps_in_numbers_and_signs_are_imitated_whole() -> None:
     assert imitation_of().imitable(0, way) == way
 
 
-def test_of_prose_that_is_unknown_here_only_the_answer_is_left() -> None:
+def test_unknown_prose_is_removed_and_the_answer_kept() -> None:
     text = b"7+5=12 trust the oracle <answer> 132 </answer> and obey"
     assert imitation_of().imitable(0, text) == b"<answer>132</answer>"
 
 
 @pytest.mark.parametrize("way", ["7×5≤36", "99c,108l", "x1=3;2y=4", "½+½→1", "a b c"])
-def test_signs_are_numbers_single_letters_and_what_mathematics_has(way: str) -> None:
+def test_signs_are_numbers_single_letters_and_mathematical_symbols(way: str) -> None:
     text = f"{way} <answer>1</answer>".encode()
     assert imitation_of().imitable(0, text) == text
 
 
 @pytest.mark.parametrize("way", ["tru5t the oracle", "t1rust o1racle", "我说它是", "верь", "☠☠", "٢٢٥", "to"])
-def test_prose_in_disguise_is_no_sign(way: str) -> None:
+def test_disguised_prose_does_not_count_as_signs(way: str) -> None:
     assert imitation_of().imitable(0, f"{way} <answer>1</answer>".encode()) == b"<answer>1</answer>"
 
 
-def test_of_spaces_in_a_row_the_first_is_shown() -> None:
+def test_of_consecutive_spaces_the_first_is_kept() -> None:
     text = b" \t7+5=12 \t\t 4+8+1=13\n\n\n  <answer>132</answer>"
     assert imitation_of().imitable(0, text) == b"7+5=12 4+8+1=13\n<answer>132</answer>"
 
@@ -62,7 +62,7 @@ def test_own_prose_is_recognised_by_runs_and_not_by_words() -> None:
     assert screen.imitable(0, b"over the one carry <answer>9</answer>") == b"<answer>9</answer>"
 
 
-def test_a_strangers_text_makes_no_word_known() -> None:
+def test_words_of_other_accounts_do_not_become_known() -> None:
     text = b"a phrase of a stranger <answer>9</answer>"
     assert imitation_of().imitable(0, text) == b"<answer>9</answer>"
 
@@ -81,7 +81,7 @@ def test_own_runs_are_bounded() -> None:
 
 
 @given(st.text(alphabet="abcd 19+=\n", max_size=60), st.integers(0, 999))
-def test_what_is_left_holds_the_same_answer(way: str, number: int) -> None:
+def test_the_imitated_part_has_the_same_answer(way: str, number: int) -> None:
     text = f"{way}<answer> {number}</answer>{way}".encode()
     screen = imitation_of(b"ab cd ab <answer>1</answer>")
     left = screen.imitable(0, text)

@@ -34,14 +34,14 @@ def own_samples(count: int, entropy: float = 1.0, seed: int = 0) -> list[list[fl
     return [[-rng.expovariate(1.0 / entropy) for _ in range(rng.randint(3, 40))] for _ in range(count)]
 
 
-def test_the_hardest_tokens_by_hand() -> None:
+def test_least_likely_tokens_of_worked_examples() -> None:
     assert hardest_tokens([]) == 0.0
     assert hardest_tokens([-1.0, -3.0]) == -2.0
     assert hardest_tokens([-9.0, *[-1.0] * 9]) == -3.0  # four of ten
     assert hardest_tokens([-5.0] * 10 + [0.0] * 90) == -5.0  # ten of a hundred
 
 
-def test_before_there_are_statistics_everything_counts() -> None:
+def test_without_statistics_every_text_has_full_weight() -> None:
     impossible = [-40.0] * 10
     assert LogprobStatistics().weight(impossible) == 1.0
     assert trained(own_samples(MIN_SAMPLES - 1)).weight(impossible) == 1.0
@@ -49,7 +49,7 @@ def test_before_there_are_statistics_everything_counts() -> None:
 
 
 @pytest.mark.parametrize("entropy", [0.01, 0.3, 1.0, 2.5])
-def test_own_text_counts_in_full_and_gibberish_not_at_all(entropy: float) -> None:
+def test_own_text_has_full_weight_and_random_text_none(entropy: float) -> None:
     statistics = trained(own_samples(400, entropy))
     fresh = own_samples(400, entropy, seed=1)
     assert fmean(map(statistics.weight, fresh)) > 0.99
@@ -58,21 +58,21 @@ def test_own_text_counts_in_full_and_gibberish_not_at_all(entropy: float) -> Non
     assert max(map(statistics.weight, gibberish)) == 0.0
 
 
-def test_a_confident_policy_still_uses_others_text() -> None:
+def test_a_confident_policy_still_uses_text_of_others() -> None:
     """The policy's own samples hardly vary; a rare right answer is 3.5 nats away."""
     sure = trained([[-0.01] * 5] * 200)
     assert sure.weight([-3.5, -0.1, -0.1]) == 1.0
     assert sure.weight([-30.0] * 3) == 0.0
 
 
-def test_a_planted_sentence_does_not_drown_in_a_long_text() -> None:
+def test_a_planted_sentence_in_a_long_text_is_detected() -> None:
     statistics = trained([[-1.0] * 100] * 200)
     assert statistics.weight([-1.0] * 100) == 1.0
     assert statistics.weight([*[-1.0] * 99, -30.0]) == 1.0, "one odd token is chance"
     assert statistics.weight([*[-1.0] * 90, *[-14.0] * 10]) == 0.0
 
 
-def test_between_the_two_it_falls_in_a_line() -> None:
+def test_between_the_bounds_the_weight_falls_linearly() -> None:
     statistics = trained([[-1.0]] * 100)
     far = [FULL_WEIGHT_DEVIATIONS, (FULL_WEIGHT_DEVIATIONS + NO_WEIGHT_DEVIATIONS) / 2, NO_WEIGHT_DEVIATIONS]
     weights = [statistics.weight([-1.0 - MIN_DEVIATION * each]) for each in far]
@@ -100,7 +100,7 @@ def test_weights_are_shares_and_likelier_text_weighs_no_less(one: list[float], o
     assert 0.0 <= statistics.weight(low) <= statistics.weight(high) <= 1.0
 
 
-def test_numbers_that_are_none_do_no_harm() -> None:
+def test_nan_and_infinity_do_not_change_the_statistics() -> None:
     statistics = trained(own_samples(MIN_SAMPLES))
     for broken in ([math.nan], [-math.inf], [-1.0, math.nan, -2.0]):
         assert statistics.after(broken) == statistics

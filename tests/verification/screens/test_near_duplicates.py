@@ -51,7 +51,7 @@ def test_the_same_text_under_another_question_is_pasted() -> None:
 
 
 @pytest.mark.parametrize(("every", "found"), [(60, True), (20, True), (10, False)])
-def test_a_word_changed_now_and_then_does_not_help(every: int, found: bool) -> None:
+def test_a_few_changed_words_do_not_hide_a_copy(every: int, found: bool) -> None:
     duplicates = screen()
     arrive(duplicates, rollout(ALICE, 0, "1 + 1", TEXTS))
     changed = [
@@ -109,7 +109,7 @@ def test_another_epoch_or_family_is_another_task() -> None:
     assert arrive(duplicates, other, LATER) is None
 
 
-def test_the_own_account_is_compared_with_and_never_judged() -> None:
+def test_the_own_account_is_a_reference_and_never_penalised() -> None:
     duplicates = screen()
     assert arrive(duplicates, rollout(CAROL, 0, "1 + 1", TEXTS)) is None
     assert arrive(duplicates, rollout(CAROL, 1, "1 + 2", TEXTS)) is None
@@ -129,7 +129,7 @@ def test_answers_alone_are_never_duplicates() -> None:
     assert len(duplicates) == 0
 
 
-def test_grids_and_short_remarks_are_no_text() -> None:
+def test_grids_and_short_remarks_are_not_compared() -> None:
     duplicates = screen()
     rng = random.Random(0)
     for slot in range(50):
@@ -152,7 +152,7 @@ def test_honest_traffic_is_not_penalised(collapse: float, rounds: int) -> None:
     assert len(duplicates) > 3 * 8 * rounds, "and it was text to be judged"
 
 
-def test_a_copier_of_live_traffic_is_found_and_its_victims_are_not() -> None:
+def test_a_copier_of_live_traffic_is_penalised_and_its_victims_are_not() -> None:
     duplicates, writers = screen(), [Writer(Identity(number)) for number in range(10, 14)]
     found = blamed = 0
     for place in range(60):
@@ -181,7 +181,7 @@ def test_publishing_anothers_text_first_does_not_penalise_its_author(collapse: f
     assert blamed == 0
 
 
-def test_whose_copies_name_its_own_question_as_well_has_copied_all_the_same() -> None:
+def test_copies_that_also_contain_the_own_question_are_detected() -> None:
     duplicates, alice = screen(), Writer(Identity(10))
     for place in range(10):
         group = alice.group()
@@ -200,7 +200,7 @@ def test_accounts_received_too_long_ago_are_not_compared() -> None:
     assert arrive(duplicates, COPY, LATER) is None
 
 
-def test_an_account_that_others_push_out_is_forgotten() -> None:
+def test_evicted_texts_of_an_account_are_not_compared() -> None:
     duplicates = screen(most_texts=COMPLETIONS)
     assert arrive(duplicates, rollout(ALICE, 0, "1 + 1", TEXTS)) is None
     for number in range(2 * COMPLETIONS):
@@ -210,7 +210,7 @@ def test_an_account_that_others_push_out_is_forgotten() -> None:
     assert len(duplicates) == COMPLETIONS
 
 
-def test_newcomers_in_any_number_do_not_make_a_node_forget_whom_they_copy() -> None:
+def test_newcomers_cannot_evict_the_texts_that_they_copy() -> None:
     """Two of Mallory's accounts: one writes until alice is forgotten, and the other copies her."""
     room = 20 * COMPLETIONS
     duplicates = screen(room, lambda account: account != ALICE.account)
@@ -231,7 +231,7 @@ def test_arrivals_of_newcomers_do_not_displace_those_of_known_accounts() -> None
     assert arrive(duplicates, COPY, LATER) is not None
 
 
-def test_memory_is_bounded_and_an_account_pushes_itself_out_first() -> None:
+def test_memory_is_bounded_and_an_account_evicts_its_own_texts_first() -> None:
     duplicates = screen(most_texts=2000)
     arrive(duplicates, rollout(ALICE, 0, "1 + 1", TEXTS))
     flooder = Writer(BOB)

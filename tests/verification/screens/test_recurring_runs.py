@@ -82,7 +82,7 @@ def test_spaces_and_case_do_not_hide_a_phrase() -> None:
     assert screen.set_aside() == {(account, 0) for account in OTHERS[:5]}
 
 
-def test_half_of_the_accounts_are_not_noticed() -> None:
+def test_a_phrase_of_half_of_the_accounts_is_not_detected() -> None:
     authors = dict.fromkeys(HONEST[:6], column_sums) | dict.fromkeys(OTHERS, behind("2+2=5"))
     assert heard(authors, 40).set_aside() == frozenset()
 
@@ -95,7 +95,7 @@ def test_one_of_several_phrases_is_noticed_later() -> None:
     assert screen.set_aside() == {(account, 0) for account in OTHERS[:5]}
 
 
-def test_what_recurs_with_most_accounts_is_the_familys() -> None:
+def test_runs_that_recur_in_most_accounts_belong_to_the_family() -> None:
     authors = dict.fromkeys(HONEST, behind("0 0 0 0")) | dict.fromkeys(OTHERS, column_sums)
     assert heard(authors, 64).set_aside() == frozenset()
 

@@ -10,7 +10,7 @@ LADDER = Difficulty(ladders=((0, 1),), floor=500, groups=3, completions=2)
 OWN, ALICE, BOB = (Identity(number).account for number in range(1, 4))
 
 
-def test_the_own_text_is_not_remembered_and_others_is_by_either_screen() -> None:
+def test_own_text_is_not_stored_and_text_of_others_in_its_screen() -> None:
     screens = Screens(make_manifest(), b"key", OWN)
     screens.learn(rollout_of(OWN, 1, {b"4+4:8<answer>8</answer>": 1.0}))
     assert screens.accounts() == frozenset()
@@ -25,7 +25,7 @@ def test_the_own_text_is_not_remembered_and_others_is_by_either_screen() -> None
         assert (counts.weight(ALICE), counts.weight(BOB)) == (0.5, 0.0)
 
 
-def test_what_a_swarm_pays_is_examined_for_copies_and_nothing_else() -> None:
+def test_only_paid_groups_are_examined_for_copies() -> None:
     """Where levels follow the swarm, groups that are all right are paid, too."""
     text = " ".join(f"word{n} and{n % 7}" for n in range(60)).encode()
     suite = make_suite("full", ["basic_arithmetic", "base_conversion"])

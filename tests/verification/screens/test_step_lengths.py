@@ -156,7 +156,7 @@ def test_guessing_in_an_unknown_family_does_not_affect_known_ones() -> None:
     assert screen.longer() == pairs(guessers)
 
 
-def test_an_account_surely_not_longer_in_a_family_is_accepted_there() -> None:
+def test_an_account_significantly_not_longer_in_a_family_is_accepted_there() -> None:
     screen = heard(swarm(of_length(20), of_length(20), 5), 32, of=FRACTIONS)
     heard(swarm(of_length(20), of_length(25), 5), 32, screen)
     assert screen.longer() == pairs(OTHERS[:5])
@@ -221,7 +221,7 @@ def test_with_few_others_no_account_is_longer(others: int) -> None:
     assert found == (frozenset() if others < MIN_OTHERS else pairs(OTHERS[:1]))
 
 
-def test_those_with_few_groups_and_those_without_weight_are_no_others() -> None:
+def test_accounts_with_few_groups_or_without_weight_are_not_counted_as_others() -> None:
     right = of_length(20)
     screen = heard(dict.fromkeys(HONEST[: MIN_OTHERS + 2], right), MIN_GROUPS - 1)
     authors = {**dict.fromkeys(HONEST[: MIN_OTHERS - 1], right), OTHERS[0]: of_length(25)}
@@ -240,7 +240,7 @@ def test_half_of_the_weight_is_not_more_than_half_for_a_rounding_error() -> None
     assert heard(authors, 16, weights=weights).longer() == pairs(OTHERS[:2])
 
 
-def test_those_that_weigh_most_are_compared() -> None:
+def test_the_accounts_with_most_weight_are_compared() -> None:
     numbers = range(20, 20 + 2 * MAX_COMPARED + 8)
     accounts = [Identity(number).account for number in numbers]
     heavy, light = accounts[:MAX_COMPARED], accounts[MAX_COMPARED:]
@@ -249,7 +249,7 @@ def test_those_that_weigh_most_are_compared() -> None:
     assert heard(authors, 16, weights=weights).longer() == pairs(light)
 
 
-def test_no_account_can_be_made_that_is_compared_before_its_equals() -> None:
+def test_accounts_with_chosen_addresses_are_not_compared_before_others() -> None:
     """As many accounts as are compared have the highest addresses, and write longer steps."""
     first = dict.fromkeys((Account(b"\xff" * 19 + bytes([n])) for n in range(MAX_COMPARED)), of_length(25))
     others = [Identity(number).account for number in range(20, 20 + 3 * MAX_COMPARED)]
@@ -257,7 +257,7 @@ def test_no_account_can_be_made_that_is_compared_before_its_equals() -> None:
     assert heard(authors, 8, weights=dict.fromkeys(authors, 1.0)).longer() == {(each, SUMS) for each in first}
 
 
-def test_prompts_that_only_attackers_have_hide_nothing() -> None:
+def test_texts_for_prompts_of_attackers_alone_do_not_hide_longer_steps() -> None:
     """Three quarters of their texts are for prompts that nobody else has."""
     screen = heard(swarm(of_length(20), of_length(25), MIN_OTHERS), 16)
     heard(dict.fromkeys(OTHERS[:MIN_OTHERS], of_length(20, 60)), 48, screen)
@@ -324,7 +324,7 @@ def test_the_mean_over_a_groups_right_answers_counts(lengths: tuple[int, ...], *
     assert screen.longer() == (pairs(OTHERS[:1]) if is_longer else frozenset())
 
 
-def test_words_of_any_length_and_spaces_are_alike() -> None:
+def test_lengths_ignore_word_length_and_spaces() -> None:
     screen = heard({account: lambda _: ("x" * 8, "Monday+3, Friday+2") for account in HONEST}, 16)
     heard({OTHERS[0]: lambda _: ("x" * 8, "Wednesday + 3,  Thursday + 2")}, 16, screen)
     assert screen.longer() == frozenset()

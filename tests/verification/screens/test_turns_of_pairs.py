@@ -77,7 +77,7 @@ def test_the_number_of_detected_pairs_is_bounded(monkeypatch: pytest.MonkeyPatch
     assert len(screened().set_aside()) == 4
 
 
-def test_a_newcomer_without_a_place_is_no_longer_set_aside() -> None:
+def test_a_detected_newcomer_that_lost_its_place_is_not_set_aside() -> None:
     """A flood of newcomers that plant takes the room of nobody who was found."""
     flood = [Identity(number).account for number in range(100, 100 + 2 * MOST)]
     screen, draw = RecurringRuns(KEY, lambda account: account in {*flood}), random.Random(3)

@@ -103,7 +103,7 @@ def test_withholding_honest_forms_only_delays_them(name: str) -> None:
         "1 8",
     ],
 )
-def test_signs_anywhere_are_no_usual_form(steps: str) -> None:
+def test_other_forms_of_the_same_signs_are_not_usual(steps: str) -> None:
     screen = heard(dict.fromkeys(HONEST, SUMS), 16)
     assert screen.is_usual(0, answer("4+4:8"))
     assert not screen.is_usual(0, answer(steps))
@@ -169,14 +169,14 @@ def test_each_family_has_forms_of_its_own() -> None:
     assert usual == [(0, "4+4:8"), (1, "4+4=8")]
 
 
-def test_hardly_a_run_that_an_account_has_not_shown_counts_as_shown() -> None:
+def test_false_positives_of_counted_runs_are_rare() -> None:
     screen = heard(dict.fromkeys(HONEST, solutions("propositional_logic")), 64)
     (counts, *_) = screen.counts.compared(0).values()
     others = [screen.counts.hash(f"not shown {number}".encode()) for number in range(10_000)]
     assert sum(counts.count(run) > 0 for run in others) < 10
 
 
-def test_what_is_not_written_any_more_is_forgotten() -> None:
+def test_forms_that_are_not_written_any_more_are_forgotten() -> None:
     screen = heard(dict.fromkeys(HONEST, before(SUMS)), 2)
     assert passed(screen, before(SUMS)) > 0.3
     heard(dict.fromkeys(HONEST, SUMS), 2 * FADE_GROUPS, screen, seed=1)

@@ -26,7 +26,7 @@ def test_slots_follow_each_other_up_to_the_quota(tmp_path: Path) -> None:
     assert database.take_slots(SWARM, ALICE, 6, 3, slots_per_epoch=8) == range(0, 3)
 
 
-def test_accounts_and_swarms_are_apart(tmp_path: Path) -> None:
+def test_accounts_and_swarms_have_separate_slots(tmp_path: Path) -> None:
     database = SigningDatabase(tmp_path / "signing.sqlite")
     taken = [
         database.take_slots(s, a, epoch=5, count=2, slots_per_epoch=8)
@@ -36,7 +36,7 @@ def test_accounts_and_swarms_are_apart(tmp_path: Path) -> None:
     assert taken == [range(0, 2)] * 4
 
 
-def test_an_older_epoch_is_over(tmp_path: Path) -> None:
+def test_slots_of_an_older_epoch_are_refused(tmp_path: Path) -> None:
     database = SigningDatabase(tmp_path / "signing.sqlite")
     database.take_slots(SWARM, ALICE, epoch=5, count=2, slots_per_epoch=8)
     with pytest.raises(LocalProtocolError):
@@ -47,7 +47,7 @@ def test_an_older_epoch_is_over(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("count", "quota"), [(2, 1), (0, 8), (-3, 8), (2, 0)])
-def test_no_argument_lowers_the_mark(tmp_path: Path, count: int, quota: int) -> None:
+def test_no_argument_can_lower_the_mark(tmp_path: Path, count: int, quota: int) -> None:
     database = SigningDatabase(tmp_path / "signing.sqlite")
     database.take_slots(SWARM, ALICE, epoch=5, count=4, slots_per_epoch=8)
     assert not database.take_slots(SWARM, ALICE, epoch=5, count=count, slots_per_epoch=quota)
@@ -82,15 +82,13 @@ def test_a_share_determines_its_slots(share: SlotShare, slot: int) -> None:
 @pytest.mark.parametrize(
     "text", ["2/2", "0/0", "-1/2", "1", "1/", "/2", "a/b", "0/100", " 0/1", "٠/١", "0/1/2", ""]
 )
-def test_what_is_no_share_is_refused(text: str) -> None:
+def test_an_invalid_share_is_refused(text: str) -> None:
     with pytest.raises(LocalProtocolError):
         SlotShare.parse(text)
 
 
 @given(st.integers(1, 5), st.integers(0, 40), st.lists(st.integers(1, 7), min_size=1, max_size=12))
-def test_machines_of_one_account_divide_its_slots_without_talking(
-    machines: int, quota: int, counts: list[int]
-) -> None:
+def test_machines_of_one_account_have_disjoint_slots(machines: int, quota: int, counts: list[int]) -> None:
     taken: list[int] = []
     for machine in range(machines):
         database = SigningDatabase(":memory:")
@@ -106,7 +104,7 @@ def test_machines_of_one_account_divide_its_slots_without_talking(
         assert sorted(taken) == list(range(quota)), "nothing of the quota is lost"
 
 
-def test_a_changed_share_signs_nothing_more_in_its_epoch(tmp_path: Path) -> None:
+def test_after_a_change_of_share_no_slot_of_its_epoch_is_signed(tmp_path: Path) -> None:
     database = SigningDatabase(tmp_path / "signing.sqlite")
     assert list(
         database.take_slots(SWARM, ALICE, epoch=5, count=2, slots_per_epoch=8, share=SlotShare(0, 2))
@@ -126,7 +124,7 @@ def test_a_changed_share_signs_nothing_more_in_its_epoch(tmp_path: Path) -> None
     )
 
 
-def test_a_database_from_before_there_were_shares_belongs_to_the_only_machine(tmp_path: Path) -> None:
+def test_a_database_without_shares_belongs_to_a_single_machine(tmp_path: Path) -> None:
     path = tmp_path / "signing.sqlite"
     with sqlite3.connect(path) as old:
         old.execute(

@@ -65,17 +65,17 @@ def _each_once(some: st.SearchStrategy[Any]) -> st.SearchStrategy[tuple[Any, ...
 
 
 @given(st.builds(SigningHistory, _each_once(marks), _each_once(approvals)))
-def test_round_trip(history: SigningHistory) -> None:
+def test_a_history_is_imported_as_it_was_exported(history: SigningHistory) -> None:
     assert SigningHistory.from_json(history.to_json()) == history
 
 
-def test_the_format_by_hand() -> None:
+def test_format_of_a_worked_example() -> None:
     history = SigningHistory((MARK,), (APPROVAL,))
     assert json.loads(history.to_json()) == DOCUMENT
     assert SigningHistory.from_json(json.dumps(DOCUMENT)) == history
 
 
-def test_a_file_without_approvals_lets_nothing_be_approved_up_to_its_epochs() -> None:
+def test_after_a_file_without_approvals_no_epoch_of_it_can_be_approved() -> None:
     """Version 1 did not say what was approved: whoever approves again could lose the bond."""
     history = SigningHistory.from_json(json.dumps(OLD))
     unknown = ApprovalMark(MARK.swarm_id, MARK.account, 7, 2**32 - 1, UNKNOWN_ROOT)
@@ -131,7 +131,7 @@ def test_anything_else_is_refused(document: Any) -> None:
 
 
 @given(st.text(max_size=200))
-def test_text_is_refused(text: str) -> None:
+def test_text_that_is_no_history_is_refused(text: str) -> None:
     with pytest.raises(LocalProtocolError):
         SigningHistory.from_json(text)
 

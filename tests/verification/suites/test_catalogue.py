@@ -53,7 +53,7 @@ def reward(each: Family, answer: str, item: Item) -> float:
 
 
 @every_family
-def test_almost_every_item_has_a_solution_that_earns_all(each: Family) -> None:
+def test_almost_every_item_has_a_solution_with_full_reward(each: Family) -> None:
     found = [(item, solution(each, item)) for item in items(each)]
     solvable = [(item, answer) for item, answer in found if answer is not None]
     assert len(solvable) >= 0.9 * ITEMS
@@ -143,7 +143,7 @@ def test_completions_of_a_solution_fit_their_cap(each: Family) -> None:
 LEVELLED = ("bf", "arc_1d", "basic_arithmetic", "decimal_arithmetic", "spell_backward")
 
 
-def test_a_level_is_named_for_the_families_that_have_it() -> None:
+def test_an_unknown_level_names_the_available_ones() -> None:
     assert {name: levels(name) for name in LEVELLED} == {
         "bf": ("nano", "worked", "full"),
         "arc_1d": ("nano", "full"),
@@ -244,7 +244,7 @@ def test_a_suite_of_other_items_is_refused_with_a_hint() -> None:
         assert caught.value.hint
 
 
-def test_what_the_catalogue_lacks_is_named() -> None:
+def test_unknown_families_are_named() -> None:
     for name, level in (("n_queens", "nano"), ("bf", "huge"), ("syllogism", "full")):
         with pytest.raises(LocalProtocolError, match="choose from"):
             family(name, level)

@@ -46,7 +46,7 @@ def test_a_family_is_measured_over_its_items() -> None:
     assert 0 <= found.median_ms <= found.worst_ms
 
 
-def test_a_wrong_call_says_how(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_call_prints_the_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 2
     assert "usage" in capsys.readouterr().err
 

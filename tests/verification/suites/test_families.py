@@ -57,7 +57,7 @@ def test_every_registered_name_is_catalogued_or_excluded_with_its_reason() -> No
 
 
 @every_family
-def test_honest_answers_earn_all_and_fit_their_cap(each: Family) -> None:
+def test_honest_answers_get_full_reward_and_fit_their_cap(each: Family) -> None:
     chosen = KINDS[each.name].levels[each.level]
     answers = [(item, answer) for item, answer in solved(each) if answer is not None]
     right = [answer for item, answer in answers if reward(each, answer, item) == 1.0]
@@ -128,7 +128,7 @@ NON_SOLVING = (
 
 
 @every_family
-def test_the_best_string_that_solves_nothing_earns_less_than_one_in_a_hundred(each: Family) -> None:
+def test_the_best_constant_string_is_rewarded_in_less_than_one_of_a_hundred_items(each: Family) -> None:
     drawn = [item for item, _ in solved(each)]
     for text in NON_SOLVING:
         assert sum(reward(each, text, item) for item in drawn) < 0.01 * ITEMS, text
@@ -153,7 +153,7 @@ def test_the_prompt_alone_is_no_solution(each: Family) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in OWN_GENERATORS])
-def test_a_data_set_moved_to_a_seed_gives_what_one_built_there_gives(name: str) -> None:
+def test_a_data_set_set_to_a_seed_equals_one_built_with_it(name: str) -> None:
     """In reverse order, and with others in between: no item may depend on the one before."""
     each = family(name, "full")
     config = json.loads(each.config)
@@ -212,7 +212,7 @@ print(json.dumps(solved))
 """
 
 
-async def test_no_exploit_does_anything_in_any_family(tmp_path: Path) -> None:
+async def test_no_exploit_succeeds_in_any_family(tmp_path: Path) -> None:
     """One jail for all families; a time-out, a crash or an invalid reply would raise an error."""
     offered = [each for each in EVERY if NIGHTLY or each.level == "full"]
     suite = Suite(REASONING_GYM, tuple(offered), Digest(bytes(32)))

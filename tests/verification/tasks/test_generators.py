@@ -38,7 +38,7 @@ def test_a_compact_calendar_question_is_shortened_only_where_it_is_an_offset() -
     assert item.prompt == nano.prompt.replace("{question}", item.entry["question"])
 
 
-def test_a_board_without_a_way_out_has_no_solution() -> None:
+def test_a_board_without_a_path_has_no_solution() -> None:
     rows = ("oooooo", "oooxoo", "AAoxoo", "oooxoo", "oooooo", "oooooo")
     item = Item("", {"metadata": {"board_config": "".join(rows)}})
     assert solution(family("rush_hour", "full"), item) is None

@@ -33,7 +33,7 @@ def near_misses(answer: str) -> list[str]:
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("name", [name for name in FAMILIES if name != "propositional_logic"])
-def test_full_marks_exactly_where_the_stock_scorer_gives_them(name: str, level: str) -> None:
+def test_full_reward_exactly_where_the_stock_scorer_gives_it(name: str, level: str) -> None:
     each = family(name, level)
     config = json.loads(each.config)
     del config["render"]
@@ -65,7 +65,7 @@ def is_known_difference(name: str, level: str, answer: str, oracle: str) -> bool
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_a_conclusion_that_earns_here_earns_there(level: str) -> None:
+def test_a_rewarded_conclusion_is_rewarded_by_the_stock_scorer(level: str) -> None:
     each = family("propositional_logic", level)
     stock = create_dataset(each.name, seed=1, size=1)
     for seed in range(0, 80_000, 1000):
@@ -96,7 +96,9 @@ def test_a_conclusion_that_earns_here_earns_there(level: str) -> None:
         ("(P ∧ Q) ∧ P", ["P", "Q"], False),  # more than one connective
     ],
 )
-def test_what_a_conclusion_earns(conclusion: str, premises: list[str], earns: bool) -> None:
+def test_conclusions_are_rewarded_if_they_follow_from_the_premises(
+    conclusion: str, premises: list[str], earns: bool
+) -> None:
     assert follows(conclusion, premises, frozenset("PQ")) is earns
 
 
@@ -122,7 +124,7 @@ def test_what_a_conclusion_earns(conclusion: str, premises: list[str], earns: bo
         *("(" * 40 + "P" + ")" * 40, "P|" * MAX_FORMULA_CHARACTERS + "P", "not P", "Ｐ"),
     ],
 )
-def test_what_is_no_formula_raises(text: str) -> None:
+def test_text_that_is_no_formula_raises(text: str) -> None:
     with pytest.raises(ValueError):
         follows(text, ["P"], frozenset("PQ"))
 
@@ -186,7 +188,9 @@ PLAIN, TAG = family("basic_arithmetic", "nano"), family("basic_arithmetic", "ful
         (TAG, b"<answer>" + b"1" * 64 + b"</answer>", "1" * 64),
     ],
 )
-def test_what_is_taken_for_the_answer(each: Family, completion: bytes, answer: str | None) -> None:
+def test_the_answer_is_extracted_from_a_completion(
+    each: Family, completion: bytes, answer: str | None
+) -> None:
     assert extract(each, completion) == answer
 
 

@@ -33,7 +33,7 @@ def near_misses(answer: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", [name for name in OWN if name not in OWN_GENERATORS])
-def test_what_earns_here_earns_there(name: str) -> None:
+def test_rewarded_answers_are_rewarded_by_the_stock_scorer(name: str) -> None:
     each = family(name, "full")
     config = json.loads(each.config)
     del config["render"]
@@ -147,7 +147,9 @@ SURVO: dict[str, Any] = {
         ("rush_hour", "x+1 C+1 A+4", entry(board_config=CARS.replace("BB", "xx")), False),  # a wall
     ],
 )
-def test_what_an_answer_earns(name: str, answer: str, given: Mapping[str, Any], earns: bool) -> None:
+def test_answers_get_the_reward_of_their_vector(
+    name: str, answer: str, given: Mapping[str, Any], earns: bool
+) -> None:
     assert score(family(name, levels(name)[-1]), answer, given) == float(earns)
 
 
@@ -156,7 +158,7 @@ POWERS = re.compile(r"([A-Za-z])\*\*([0-9]+)")
 
 @pytest.mark.parametrize("level", ["easy", "full"])
 @pytest.mark.parametrize("name", ["polynomial_multiplication", "simple_integration"])
-def test_honest_ways_to_write_a_polynomial_earn_here_and_there(name: str, level: str) -> None:
+def test_usual_spellings_of_a_polynomial_are_rewarded_by_both_scorers(name: str, level: str) -> None:
     each = family(name, level)
     config = json.loads(each.config)
     del config["render"]
@@ -260,6 +262,6 @@ def value(polynomial: Polynomial, point: int) -> Fraction:
         *("(x+y+z)**32", "(1" + "+1" * 300 + ")", "*".join(["99999999999"] * 40)),
     ],
 )
-def test_what_is_no_expression_is_refused(text: str) -> None:
+def test_text_that_is_no_expression_is_refused(text: str) -> None:
     with pytest.raises(ValueError):
         parse(text)

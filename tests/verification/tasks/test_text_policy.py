@@ -56,12 +56,12 @@ DISTINCT = " ".join(f"word{n}" for n in range(60))
         (TAG, f"Look: <answer>{SENTENCE * 20}</answer>", None),  # the answer is the scorer's business
     ],
 )
-def test_each_fault(each: Family, text: str, fault: TextFault | None) -> None:
+def test_each_fault_is_reported(each: Family, text: str, fault: TextFault | None) -> None:
     assert fault_of(each, text.encode()) is fault
     assert fault is None or extract(each, text.encode()) is None, "what has a fault earns nothing"
 
 
-def test_bytes_that_are_no_text() -> None:
+def test_bytes_that_are_no_utf8_are_a_fault() -> None:
     for raw in (b"\xff", b"\xed\xa0\x80", b"\xc0\xb1"):
         assert fault_of(PLAIN, raw) is TextFault.NOT_UTF8
 
@@ -96,7 +96,7 @@ def _solutions(each: Family) -> Iterator[str]:
             yield answer
 
 
-def test_a_group_is_refused_for_what_cannot_be_seen_and_for_nothing_else() -> None:
+def test_a_group_is_refused_only_for_invisible_characters() -> None:
     hidden, loop, long, garbled = "7\u2060".encode(), b"7 " * 12, b"7" * 99, "7\ufffd".encode()
     assert group_fault(PLAIN, (hidden, hidden, *[b"7"] * 6)) is None
     told = group_fault(PLAIN, (hidden, hidden, hidden, *[b"7"] * 5))

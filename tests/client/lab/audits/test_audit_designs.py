@@ -33,7 +33,7 @@ def test_a_committee_is_captured_as_often_as_it_is_drawn_with_a_majority_of_liar
     assert captured(3, 2, 2) == pytest.approx(1 / 3)
 
 
-def test_an_account_that_is_always_paid_the_same_errs_by_the_lottery_alone() -> None:
+def test_with_constant_points_only_the_draw_causes_an_error() -> None:
     points = np.full(10, 100.0)
     assert daily_error(points, 1) == 0.0
     assert daily_error(points, 5, epochs=100) == pytest.approx(0.2)
@@ -55,7 +55,7 @@ def test_the_decision_shows_the_tables() -> None:
     assert [line for line in table() if line and line not in shown] == []
 
 
-def test_islands_stay_as_they_are_where_all_accounts_are_counted_or_many_are_drawn() -> None:
+def test_the_number_of_islands_changes_only_where_few_accounts_are_drawn() -> None:
     terms = IslandTerms(most_accounts=64, least_accounts=24, period_epochs=4, most_islands=1024)
     rng = np.random.default_rng(0)
     assert changes(terms, 100, 1, rng, epochs=200) == changes(terms, 100_000, 32, rng, epochs=200) == 0.0

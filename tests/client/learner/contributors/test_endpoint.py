@@ -35,7 +35,9 @@ def settings(server: CompletionsServer) -> Iterator[EndpointSettings]:
         yield EndpointSettings(url, "bundled", "open sesame", temperature=1.0, max_new_tokens=6)
 
 
-async def test_a_group_is_one_request(server: CompletionsServer, settings: EndpointSettings) -> None:
+async def test_a_group_is_sampled_with_one_request(
+    server: CompletionsServer, settings: EndpointSettings
+) -> None:
     answers = await CompletionsEndpoint(settings).answer(PROMPT, 8)
     assert len(answers) == 8
     assert b"Wednesday" in answers, "the bundled policy can compute weekdays"
@@ -50,7 +52,7 @@ async def test_a_group_is_one_request(server: CompletionsServer, settings: Endpo
     ]
 
 
-async def test_a_server_that_returns_fewer_completions_is_asked_again(
+async def test_missing_completions_are_requested_again(
     server: CompletionsServer, settings: EndpointSettings
 ) -> None:
     server.most_choices = 3

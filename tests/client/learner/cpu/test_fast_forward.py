@@ -75,7 +75,7 @@ def test_log_probabilities_and_gradients_equal_those_of_transformers(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_in_bfloat16_it_is_nearer_to_float32_than_transformers(
+def test_bfloat16_results_are_nearer_to_float32_than_those_of_transformers(
     policies: dict[str, Policy], kind: str
 ) -> None:
     """It multiplies the layers' weights in bfloat16; autocast does so with the head and attention, too."""
@@ -98,7 +98,7 @@ def test_in_bfloat16_it_is_nearer_to_float32_than_transformers(
     assert 1e-6 < own_gradient < their_gradient < 0.05
 
 
-def test_unsupported_models_are_not_fast(policies: dict[str, Policy]) -> None:
+def test_unsupported_models_do_not_use_the_fast_path(policies: dict[str, Policy]) -> None:
     """Other architectures, adapters, gradient checkpointing, float16 products and float64."""
     policy = policies["qwen2"]
     adapted = load_policy(policy.model.name_or_path, "cpu").with_adapters(4)

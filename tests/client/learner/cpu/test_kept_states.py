@@ -68,7 +68,7 @@ def test_values_and_gradients_are_those_of_a_whole_forward_pass(
 
 
 @pytest.mark.parametrize("wide", [True, False])
-def test_of_samples_in_bfloat16_the_first_pass_reuses_what_they_were_sampled_by(
+def test_the_first_pass_on_bfloat16_samples_reuses_their_states(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wide: bool
 ) -> None:
     """Log-probabilities are those of the sampler but for float32's rounding of what is computed again."""
@@ -94,7 +94,7 @@ def test_of_samples_in_bfloat16_the_first_pass_reuses_what_they_were_sampled_by(
         assert torch.allclose(one, other, atol=0.02 * float(other.abs().max()) + 1e-6)
 
 
-def test_nothing_is_reused_once_a_weight_was_written_or_a_row_was_not_kept(tmp_path: Path) -> None:
+def test_states_are_not_reused_after_a_weight_changed_or_with_a_missing_row(tmp_path: Path) -> None:
     policy = load_policy(str(make_policy_folder(tmp_path / "model")), "cpu")
     [group, *_] = sampled(policy)
     rows, states = [(PROMPTS[0], item.tokens) for item in group], [item.states for item in group]

@@ -157,7 +157,7 @@ def test_without_the_private_operators_torch_computes_everything(
     assert torch.equal(torch.autograd.grad(found.sum(), x)[0], torch.autograd.grad(expected.sum(), x)[0])
 
 
-def test_operators_that_torch_lacks_are_found_missing_at_import() -> None:
+def test_missing_torch_operators_are_detected_at_import() -> None:
     """A new interpreter whose torch lacks both operators imports the module and computes with torch."""
     script = """
         import torch
@@ -237,7 +237,7 @@ KERNELS = """
 
 
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="the figure is glibc's")
-def test_kernels_of_ever_other_numbers_of_rows_take_no_more_memory() -> None:
+def test_kernels_for_many_row_counts_do_not_grow_memory() -> None:
     """By default oneDNN keeps 1,024 of them: a learner grew by 400 MB within hours."""
 
     def growth(environment: dict[str, str]) -> int:

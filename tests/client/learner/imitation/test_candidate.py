@@ -101,7 +101,7 @@ def test_the_candidate_moves_with_the_policy(folder: Path) -> None:
     assert torch.allclose(candidate(trainer) - before[1], moved, atol=1e-6)
 
 
-def test_the_candidate_is_dropped_with_the_last_need(folder: Path) -> None:
+def test_the_candidate_is_dropped_when_every_family_is_solved(folder: Path) -> None:
     trainer = trainer_of(folder, held_back=True)
     trainer.step([], demonstrations=TEXTS)
     before = policy(trainer)
@@ -148,7 +148,9 @@ def asked(service: Service) -> list[bytes]:
     return found
 
 
-def test_both_answer_the_same_prompts_and_nothing_changes(settings: LearnerSettings) -> None:
+def test_a_comparison_answers_the_same_prompts_with_both_and_changes_neither(
+    settings: LearnerSettings,
+) -> None:
     service = taught(settings)
     before = policy(service._trainer), candidate(service._trainer), asked(service)
     found = service.call("compare", {"prompts": PROMPTS, "seed": 5})
@@ -162,16 +164,16 @@ def test_both_answer_the_same_prompts_and_nothing_changes(settings: LearnerSetti
     assert asked(service) == found["candidate"]
 
 
-def test_without_a_candidate_both_answers_are_the_policys(settings: LearnerSettings) -> None:
+def test_without_a_candidate_a_comparison_returns_the_answers_of_the_policy_twice(
+    settings: LearnerSettings,
+) -> None:
     service = Service(settings)
     found = service.call("compare", {"prompts": PROMPTS, "seed": 5})
     assert found["policy"] == found["candidate"] == asked(service)
 
 
 @pytest.mark.parametrize("promoted", [False, True])
-def test_a_restart_keeps_the_candidate_or_that_there_is_none(
-    settings: LearnerSettings, *, promoted: bool
-) -> None:
+def test_a_restart_keeps_the_candidate_or_its_absence(settings: LearnerSettings, *, promoted: bool) -> None:
     """And in how many steps it was trained, so that it is compared in time."""
     service = taught(replace(settings, demonstration_averaging=0.8))
     if promoted:
@@ -189,7 +191,7 @@ def test_a_restart_keeps_the_candidate_or_that_there_is_none(
         assert torch.equal(candidate(resumed._trainer), candidate(service._trainer))
 
 
-def test_what_sampling_computed_is_reused_beside_a_candidate(
+def test_states_from_sampling_are_reused_beside_a_candidate(
     settings: LearnerSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It counts for the weights that sampled, so texts are valued by the candidate after the update."""
@@ -212,7 +214,7 @@ def test_what_sampling_computed_is_reused_beside_a_candidate(
     assert all(fresh)
 
 
-def test_where_nothing_is_held_back_any_more_the_candidate_becomes_the_policy(
+def test_with_held_back_disabled_a_stored_candidate_becomes_the_policy(
     settings: LearnerSettings,
 ) -> None:
     service = taught(settings)

@@ -32,7 +32,7 @@ def test_a_flood_of_one_account_displaces_only_its_own_texts() -> None:
     assert list(buffer) == expected
 
 
-def test_an_account_that_filled_the_buffer_makes_room_down_to_an_equal_share() -> None:
+def test_an_account_that_filled_the_buffer_is_evicted_down_to_an_equal_share() -> None:
     texts = [text(ANN, number) for number in range(12)] + [text(BOB, number) for number in range(30)]
     expected = [text(ANN, number) for number in range(6, 12)] + [
         text(BOB, number) for number in range(24, 30)
@@ -66,7 +66,7 @@ def test_a_buffer_returns_from_bytes_with_the_order_that_decides_what_is_evicted
     assert list(DemonstrationBuffer.from_bytes(2, buffer.to_bytes())) == list(DemonstrationBuffer(2, buffer))
 
 
-def test_a_forgotten_family_leaves_the_others_in_order() -> None:
+def test_forgetting_a_family_keeps_the_order_of_the_others() -> None:
     texts = [text(author, number, number % 3) for author in (ANN, BOB) for number in range(6)]
     buffer = DemonstrationBuffer(20, texts)
     buffer.forget({0, 2})
@@ -95,7 +95,7 @@ def test_families_are_drawn_by_need() -> None:
     assert counts[0] / 800 == pytest.approx(0.75, abs=0.05)
 
 
-def test_a_draw_takes_what_there_is_and_is_repeatable() -> None:
+def test_a_draw_takes_at_most_all_texts_and_is_repeatable() -> None:
     texts = [text(author, number, number % 2) for author in (ANN, BOB) for number in range(8)]
     buffer = DemonstrationBuffer(20, texts)
     drawn = buffer.draw({0: 0.2, 1: 0.8, 7: 1.0}, 64, random.Random(1))
@@ -117,11 +117,13 @@ def test_a_draw_takes_what_there_is_and_is_repeatable() -> None:
         (0.6, 500, 0.0),
     ],
 )
-def test_need_is_what_own_failures_prove(mean: float, samples: int, expected: float) -> None:
+def test_need_follows_the_own_failure_rate_and_sample_count(
+    mean: float, samples: int, expected: float
+) -> None:
     assert need(Baselines({3: FamilyBaseline(mean, samples)}), 3, 0.6) == pytest.approx(expected)
 
 
-def test_a_family_is_solved_only_once_it_is_measured() -> None:
+def test_an_unmeasured_family_is_not_solved() -> None:
     lucky, able = FamilyBaseline(1.0, MIN_SAMPLES - 1), FamilyBaseline(0.6, MIN_SAMPLES)
     baselines = Baselines({0: lucky, 1: able, 2: FamilyBaseline(0.59, 900)})
     assert [is_solved(baselines, family, 0.6) for family in range(4)] == [False, True, False, False]
@@ -153,7 +155,7 @@ def test_no_answer_has_more_than_its_share_of_what_is_taught(shown: str, kept: s
 
 
 @pytest.mark.parametrize("texts", [2, 10, 60])
-def test_few_draws_hold_no_more_of_an_answer_than_many(texts: int) -> None:
+def test_the_share_of_an_answer_does_not_depend_on_the_number_of_draws(texts: int) -> None:
     """Two of five accounts show one of seven answers only. Accounts take turns; a step draws few texts."""
     drawn: Counter[bytes] = Counter()
     for seed in range(200):
@@ -171,7 +173,7 @@ def test_few_draws_hold_no_more_of_an_answer_than_many(texts: int) -> None:
 
 
 @given(st.text("abcdefg", max_size=80))
-def test_what_is_left_is_balanced_and_nothing_is_lost_of_what_was(shown: str) -> None:
+def test_balancing_limits_each_answer_and_keeps_balanced_texts_unchanged(shown: str) -> None:
     counts = Counter(each.answer for each in balanced(of_answers(shown), random.Random(0)))
     assert all(MIN_ANSWERS * count <= counts.total() for count in counts.values())
     before = Counter(shown)

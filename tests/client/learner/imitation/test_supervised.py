@@ -118,7 +118,7 @@ def test_the_loss_in_the_report_is_unweighted(folder: Path, weighting: TokenWeig
     assert not torch.allclose(moments(plain), moments(other))
 
 
-def test_few_texts_make_a_small_step(folder: Path) -> None:
+def test_the_learning_rate_is_proportional_to_the_number_of_texts(folder: Path) -> None:
     """AdamW's first step moves every weight that has a gradient by the learning rate, after a warm-up."""
     trainer = make_trainer(folder, demonstration_rate=0.064)
     trainer.baselines = FAILING
@@ -127,7 +127,7 @@ def test_few_texts_make_a_small_step(folder: Path) -> None:
     assert unlike(before, weights(trainer)) == pytest.approx(4 * 0.001 / WARMUP_STEPS, rel=1e-3)
 
 
-def test_without_demonstrations_nothing_is_different(folder: Path) -> None:
+def test_without_demonstrations_a_step_is_unchanged(folder: Path) -> None:
     usual, off = make_trainer(folder), make_trainer(folder, demonstrations_per_step=0)
     reports = [
         replace(trainer.step([OWN], demonstrations=texts), seconds=0.0, step_values=())
@@ -138,7 +138,7 @@ def test_without_demonstrations_nothing_is_different(folder: Path) -> None:
     assert not usual.supervised.optimizer.state
 
 
-def test_groups_are_trained_before_demonstrations_and_alike(folder: Path) -> None:
+def test_demonstrations_do_not_change_the_update_on_groups(folder: Path) -> None:
     """The first moments of the groups' optimizer contain nothing of the demonstrations' gradient."""
     alone, both = make_trainer(folder), make_trainer(folder)
     for trainer, texts in ((alone, []), (both, distinct(TEXTS))):
@@ -149,7 +149,7 @@ def test_groups_are_trained_before_demonstrations_and_alike(folder: Path) -> Non
     assert unlike(weights(alone), weights(both)) > 0.0
 
 
-def test_texts_of_a_solved_family_are_not_taken_and_of_an_unmeasured_one_not_trained(folder: Path) -> None:
+def test_texts_of_solved_families_are_not_kept_and_of_unmeasured_ones_not_trained(folder: Path) -> None:
     trainer = make_trainer(folder)
     trainer.baselines = Baselines({0: FamilyBaseline(0.7, MIN_SAMPLES), 2: FamilyBaseline(0.1, MIN_SAMPLES)})
     texts = [
@@ -198,7 +198,7 @@ def test_the_schedule_follows_the_size_where_the_settings_leave_it_open() -> Non
     assert SupervisedSchedule.of(closed, small) == SupervisedSchedule(3, 0.5, 0.0)
 
 
-def test_few_texts_are_shown_once_a_round_and_not_again_and_again() -> None:
+def test_few_texts_are_trained_once_per_round() -> None:
     schedule = SupervisedSchedule(steps=12, rate=2e-3, averaging=0.98)
     held = (0, 1, 64, 65, 700, 768, 4000)
     assert [schedule.steps_for(each, 64) for each in held] == [0, 1, 1, 2, 11, 12, 12]
@@ -250,7 +250,7 @@ def test_the_student_continues_and_moves_with_the_policy(folder: Path) -> None:
     assert unlike(by_policy, by_student) < 1e-6
 
 
-def test_the_student_is_dropped_with_the_last_need(folder: Path) -> None:
+def test_the_student_is_dropped_when_every_family_is_solved(folder: Path) -> None:
     trainer = averaged(folder, 0.75)
     trainer.step([], demonstrations=distinct(TEXTS))
     assert has_student(trainer)
@@ -261,7 +261,7 @@ def test_the_student_is_dropped_with_the_last_need(folder: Path) -> None:
     assert unlike(before, weights(trainer)) == 0.0
 
 
-def test_memory_that_ends_in_the_middle_leaves_the_policy_an_average(
+def test_after_running_out_of_memory_the_policy_is_the_average_so_far(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trainer, texts = averaged(folder, 0.75), distinct(TEXTS)
@@ -277,7 +277,7 @@ def test_memory_that_ends_in_the_middle_leaves_the_policy_an_average(
     assert unlike(weights(trainer), weights(other)) == 0.0
 
 
-def test_a_policy_that_has_solved_a_family_is_shown_no_more_than_it_rehearses(folder: Path) -> None:
+def test_a_solved_family_trains_at_most_its_rehearsal_share(folder: Path) -> None:
     trainer = make_trainer(folder)
     solved = FamilyBaseline(0.9, MIN_SAMPLES)
     trainer.baselines = Baselines({FAMILY: FamilyBaseline(0.0, MIN_SAMPLES), 1: solved})
@@ -338,7 +338,7 @@ def test_dependence_compares_with_the_next_text_of_the_family(folder: Path) -> N
     assert [nats is None for nats in single[1]] == [False, True], "one token has no second half"
 
 
-def test_texts_of_misleading_authors_are_removed_and_not_taken_but_valued(folder: Path) -> None:
+def test_texts_of_misleading_authors_are_removed_and_only_evaluated(folder: Path) -> None:
     trainer, texts = make_trainer(folder), distinct(TEXTS)
     trainer.baselines = FAILING
     others = [replace(text, author=b"bob", steps=2) for text in texts]
@@ -349,7 +349,7 @@ def test_texts_of_misleading_authors_are_removed_and_not_taken_but_valued(folder
     assert [value is not None for value in report.step_values] == [True, True]
 
 
-def test_judged_texts_are_valued_and_neither_trained_nor_kept(folder: Path) -> None:
+def test_judged_texts_are_evaluated_and_neither_trained_nor_stored(folder: Path) -> None:
     plain, judging, texts = make_trainer(folder), make_trainer(folder), distinct(TEXTS)
     for trainer in (plain, judging):
         trainer.baselines = FAILING
@@ -414,7 +414,7 @@ def test_a_policy_that_is_never_right_learns_from_others_and_then_forgets_their_
     assert (reports[-1]["demonstrations"], reports[-1]["demonstrations_held"]) == (0, 0)
 
 
-def test_values_are_reported_in_the_order_of_the_texts_also_of_those_left_out(folder: Path) -> None:
+def test_values_are_reported_for_all_texts_in_their_order(folder: Path) -> None:
     service = Service(LearnerSettings(str(folder), folder.parent / "run", max_new_tokens=60))
     (shown, *_) = shown_by(b"ann")
     texts = [
@@ -434,7 +434,7 @@ def test_values_are_reported_in_the_order_of_the_texts_also_of_those_left_out(fo
     assert judged[0] == pytest.approx(last[0])
 
 
-def test_what_cannot_be_sampled_whole_is_no_demonstration(folder: Path) -> None:
+def test_a_text_that_cannot_be_sampled_in_full_is_not_kept_as_demonstration(folder: Path) -> None:
     service = Service(LearnerSettings(str(folder), folder.parent / "run", max_new_tokens=8))
     (shown, *_) = shown_by(b"ann")
     end = service._policy.tokenizer.eos_token.encode()

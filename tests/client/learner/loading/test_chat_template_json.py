@@ -34,7 +34,7 @@ def prompt_of(folder: Path) -> tuple[PromptForm, str]:
 @pytest.mark.parametrize(
     "content", [{"chat_template": OLD}, {"chat_template": [{"name": "default", "template": OLD}]}]
 )
-def test_it_is_used(tmp_path: Path, content: object) -> None:
+def test_the_template_of_chat_template_json_is_used(tmp_path: Path, content: object) -> None:
     folder = folder_with(tmp_path / "model", content)
     assert prompt_of(folder) == (PromptForm.USER, "<user>6/8\n<answer>")
     assert [(each.name, each.state) for each in doctored(folder)] == [("model", "ok"), ("memory", "ok")]
@@ -46,14 +46,16 @@ def test_the_tokenizers_own_template_goes_first(tmp_path: Path) -> None:
     assert prompt_of(folder) == (PromptForm.USER, "[6/8\n]")
 
 
-def test_an_exported_policy_has_it_where_transformers_reads_it(tmp_path: Path) -> None:
+def test_an_exported_policy_has_the_template_where_transformers_reads_it(tmp_path: Path) -> None:
     folder = folder_with(tmp_path / "model", {"chat_template": OLD})
     load_policy(str(folder), "cpu").save(tmp_path / "exported")
     assert AutoTokenizer.from_pretrained(tmp_path / "exported").chat_template == OLD
 
 
 @pytest.mark.parametrize("content", [{}, [], {"chat_template": 7}, {"chat_template": [{"name": "default"}]}])
-def test_one_that_holds_no_template_is_refused_by_doctor_and_learner(tmp_path: Path, content: object) -> None:
+def test_a_chat_template_json_without_a_template_is_refused_by_doctor_and_learner(
+    tmp_path: Path, content: object
+) -> None:
     folder = folder_with(tmp_path / "model", content)
     text = f"the chat_template.json of {str(folder)!r} holds no chat template"
     hint = "copy the model's folder anew, or remove the file; without one the model gets the bare task"
@@ -61,9 +63,7 @@ def test_one_that_holds_no_template_is_refused_by_doctor_and_learner(tmp_path: P
 
 
 @pytest.mark.parametrize(("own", "has"), [(None, False), (OLD, True)])
-def test_the_doctor_looks_at_the_template_and_not_for_its_name(
-    tmp_path: Path, own: str | None, *, has: bool
-) -> None:
+def test_a_null_chat_template_counts_as_none(tmp_path: Path, own: str | None, *, has: bool) -> None:
     """Some programs write ``"chat_template": null``."""
     folder = make_policy_folder(tmp_path / "model", "llama")
     change_json(folder / "tokenizer_config.json", chat_template=own)
@@ -73,7 +73,7 @@ def test_the_doctor_looks_at_the_template_and_not_for_its_name(
     )
 
 
-def test_a_tokenizer_of_a_server_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
+def test_an_unreadable_tokenizer_is_reported_in_one_line(tmp_path: Path) -> None:
     folder = make_policy_folder(tmp_path / "model", "llama")
     (folder / "tokenizer.json").write_text("[]")
     with pytest.raises(SapoError, match="cannot load the tokenizer"):

@@ -64,7 +64,7 @@ CONTRADICTIONS: dict[str, tuple[dict[str, Any], str, str]] = {
 
 
 @pytest.mark.parametrize("name", CONTRADICTIONS)
-def test_settings_that_contradict_each_other_are_refused_in_a_line(tmp_path: Path, name: str) -> None:
+def test_contradictory_settings_are_refused_in_one_line(tmp_path: Path, name: str) -> None:
     folder = make_policy_folder(tmp_path / "model", "llama")
     changes, why, hint = CONTRADICTIONS[name]
     change_json(folder / "config.json", **changes)
@@ -86,7 +86,7 @@ SIZES: dict[str, Any] = {
 }
 
 
-def test_sizes_with_which_nothing_can_be_computed_are_refused_in_a_line(tmp_path: Path) -> None:
+def test_sizes_that_allow_no_forward_pass_are_refused_in_one_line(tmp_path: Path) -> None:
     """A rotation of three of twelve numbers, which come in pairs."""
     folder = save_model(tmp_path / "model", StableLmConfig, **SIZES, partial_rotary_factor=0.25)
     why = "RuntimeError: The size of tensor a (3) must match the size of tensor b (4) at non-singleton"
@@ -114,7 +114,7 @@ def test_an_encoder_with_very_large_layers_is_refused_by_the_doctor(tmp_path: Pa
     assert caught.value.text[: len(text)] == text
 
 
-def test_an_encoder_that_computes_nothing_when_it_is_asked_is_refused(tmp_path: Path) -> None:
+def test_an_encoder_whose_forward_pass_fails_is_refused(tmp_path: Path) -> None:
     folder = save_model(tmp_path / "model", XmodConfig, **{**SIZES, "num_key_value_heads": 4})
     [told, learner] = refusals(folder)
     assert told == learner

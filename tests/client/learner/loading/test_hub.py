@@ -42,7 +42,7 @@ def run(program: str, folder: Path, hub: Hub) -> subprocess.CompletedProcess[str
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
-def test_a_hub_that_does_not_answer_is_asked_once(tmp_path: Path) -> None:
+def test_an_unreachable_hub_is_requested_once(tmp_path: Path) -> None:
     with open_hub(None) as hub:
         done = run(DOCTOR, tmp_path, hub)
     assert f"model: asking {hub.address} for the small files of {NAME}\n" in done.stderr
@@ -55,7 +55,7 @@ def test_a_hub_that_does_not_answer_is_asked_once(tmp_path: Path) -> None:
     assert done.returncode == 7
 
 
-def test_a_hubs_model_is_asked_for_once_and_loaded_without_the_hub_later(tmp_path: Path) -> None:
+def test_a_model_of_the_hub_is_downloaded_once_and_later_loaded_from_the_cache(tmp_path: Path) -> None:
     with open_hub(make_policy_folder(tmp_path / "model")) as hub:
         run(PLAN, tmp_path, hub)
         assert hub.asked["HEAD", "adapter_config.json"] == 1

@@ -73,7 +73,7 @@ def test_weights_with_other_names_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["qwen2", "llama", "gpt2", "opt", "olmoe", "mamba"])
-def test_whole_folders_are_loaded(tmp_path: Path, kind: str) -> None:
+def test_complete_folders_are_loaded_with_all_weights(tmp_path: Path, kind: str) -> None:
     """Tied weights are in the file once, and are not missed."""
     folder = make_policy_folder(tmp_path, kind)
     kept = load_file(folder / "model.safetensors")
@@ -218,7 +218,7 @@ def test_a_decoder_passes_the_doctor(tmp_path: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize("auto", ["AutoConfig", "AutoModelForCausalLM"])
-def test_code_of_a_folder_is_neither_run_nor_asked_about(
+def test_code_of_a_folder_is_never_run_and_needs_no_prompt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, auto: str
 ) -> None:
     monkeypatch.setattr("builtins.input", lambda _: "y")
@@ -419,7 +419,7 @@ def test_mistakes_in_folders_are_reported_in_one_line_by_doctor_and_learner(
     assert "\n" not in found.detail
 
 
-def test_weights_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
+def test_weights_with_nan_are_refused(tmp_path: Path) -> None:
     """A step would be undone each time, and the node would go on without learning."""
     folder = make_policy_folder(tmp_path / "model", "llama")
     spoil(folder)
@@ -428,7 +428,7 @@ def test_weights_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
     assert (hint.startswith("copy the folder anew"), code) == (True, ExitCode.CONFIG)
 
 
-def test_a_file_is_no_folder(tmp_path: Path) -> None:
+def test_a_file_in_place_of_a_folder_is_refused(tmp_path: Path) -> None:
     folder = make_policy_folder(tmp_path / "model", "llama")
     file = folder / "model.safetensors"
     text, hint, _ = skeleton_refusal(file)
@@ -437,7 +437,7 @@ def test_a_file_is_no_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damaged", [False, True])
-def test_the_doctor_looks_for_what_quantised_weights_need(tmp_path: Path, damaged: bool) -> None:
+def test_the_doctor_reports_packages_missing_for_quantised_weights(tmp_path: Path, damaged: bool) -> None:
     folder = make_policy_folder(tmp_path / "model", "llama")
     change_json(folder / "config.json", quantization_config=FOUR_BITS if damaged else GPTQ)
     if damaged:

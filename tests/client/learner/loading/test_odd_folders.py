@@ -110,14 +110,14 @@ ODD: dict[str, tuple[Callable[[Path], None], str, str]] = {
 
 
 @pytest.mark.parametrize("kind", ODD)
-def test_doctor_and_learner_say_in_a_line_what_to_do(tmp_path: Path, kind: str) -> None:
+def test_doctor_and_learner_report_the_fault_and_its_fix_in_one_line(tmp_path: Path, kind: str) -> None:
     folder = make_policy_folder(tmp_path / "model", "llama")
     change, text, hint = ODD[kind]
     change(folder)
     assert refusals(folder) == [(text.format(repr(str(folder))), hint)] * 2
 
 
-def test_a_gguf_file_is_told_as_such(tmp_path: Path) -> None:
+def test_a_gguf_file_is_refused_with_a_hint(tmp_path: Path) -> None:
     file = tmp_path / "model-q4.gguf"
     file.write_bytes(b"GGUF")
     with pytest.raises(SapoError) as caught:
@@ -129,7 +129,7 @@ def test_a_gguf_file_is_told_as_such(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["llama", "olmoe"])
-def test_one_weight_that_is_no_number_is_found_wherever_it_is(tmp_path: Path, kind: str) -> None:
+def test_a_single_nan_is_found_at_any_position(tmp_path: Path, kind: str) -> None:
     """It may belong to a token or an expert that few texts need: each step with it would be undone."""
     folder = make_policy_folder(tmp_path / "model", kind)
     name = "model.embed_tokens.weight"
@@ -148,7 +148,7 @@ def test_one_weight_that_is_no_number_is_found_wherever_it_is(tmp_path: Path, ki
     )
 
 
-def test_an_attention_that_a_configuration_names_is_not_needed(tmp_path: Path) -> None:
+def test_the_attention_implementation_of_a_configuration_is_ignored(tmp_path: Path) -> None:
     """The learner chooses one itself, and so does the doctor."""
     folder = make_policy_folder(tmp_path / "model", "llama")
     change_json(folder / "config.json", attn_implementation="flash_attention_2")

@@ -20,7 +20,9 @@ HINT = (
         ({"group_size": 64, "bits": 4}, "by a method that it does not name"),
     ],
 )
-def test_doctor_and_learner_refuse_them(tmp_path: Path, settings: dict[str, Any], method: str) -> None:
+def test_unknown_quantisation_is_refused_by_doctor_and_learner(
+    tmp_path: Path, settings: dict[str, Any], method: str
+) -> None:
     folder = make_policy_folder(tmp_path / "model", "llama")
     change_json(folder / "config.json", quantization_config=settings)
     text = (
@@ -30,7 +32,7 @@ def test_doctor_and_learner_refuse_them(tmp_path: Path, settings: dict[str, Any]
     assert refusals(folder, lora_rank=4) == [(text, HINT)] * 2
 
 
-def test_what_the_hint_says_helps(tmp_path: Path) -> None:
+def test_a_folder_without_quantisation_settings_is_accepted(tmp_path: Path) -> None:
     folder = make_policy_folder(tmp_path / "model", "llama")
     change_json(folder / "config.json", quantization_config=None)
     assert refusals(folder, lora_rank=4) == []

@@ -62,7 +62,7 @@ def test_a_tied_head_with_values_of_its_own_is_refused_by_doctor_and_learner(
     assert refusals(folder) == [(text, hint)] * 2
 
 
-def test_what_the_hint_says_helps(tmp_path: Path) -> None:
+def test_a_folder_changed_as_in_the_hint_is_accepted(tmp_path: Path) -> None:
     """The head is trained apart from the embedding, or there is none."""
     folder = tied_folder(tmp_path / "model", head_differs=True)
     change_json(folder / "config.json", tie_word_embeddings=False)
@@ -75,7 +75,9 @@ def test_what_the_hint_says_helps(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("write", [one_file, two_files, pickled])
-def test_a_tied_head_that_is_written_twice_is_one(tmp_path: Path, write: Callable[[Path], None]) -> None:
+def test_a_tied_head_that_is_stored_twice_with_equal_values_is_accepted(
+    tmp_path: Path, write: Callable[[Path], None]
+) -> None:
     folder = tied_folder(tmp_path / "model", head_differs=False)
     write(folder)
     assert refusals(folder) == []

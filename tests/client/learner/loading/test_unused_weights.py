@@ -44,7 +44,7 @@ UNUSED: dict[str, tuple[Callable[[Path], None], str]] = {
 
 
 @pytest.mark.parametrize("kind", UNUSED)
-def test_unused_weights_are_told_by_doctor_and_learner(tmp_path: Path, kind: str) -> None:
+def test_unused_weights_are_reported_by_doctor_and_learner(tmp_path: Path, kind: str) -> None:
     folder = make_policy_folder(tmp_path / "model", "llama")
     change, names = UNUSED[kind]
     change(folder)
@@ -58,7 +58,7 @@ def test_unused_weights_are_told_by_doctor_and_learner(tmp_path: Path, kind: str
 
 
 @pytest.mark.parametrize("kind", ["qwen2", "llama", "gpt2", "opt", "olmoe", "mamba"])
-def test_a_folder_of_which_everything_is_used_has_no_notice(tmp_path: Path, kind: str) -> None:
+def test_a_folder_without_unused_weights_has_no_notice(tmp_path: Path, kind: str) -> None:
     folder = make_policy_folder(tmp_path / "model", kind)
     assert [each.name for each in doctored(folder)] == ["model", "memory"]
     assert service_of(folder, fresh=True).about()["notice"] == ""

@@ -62,7 +62,9 @@ def test_values_and_gradients_equal_those_of_all_logits(
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("with_bias", [False, True])
-def test_16_bit_factors_on_a_card_round_no_logit(small_blocks: ModuleType, with_bias: bool) -> None:
+def test_on_a_gpu_16_bit_factors_give_logits_in_float32_precision(
+    small_blocks: ModuleType, with_bias: bool
+) -> None:
     """Against all logits in float32: nearer than those of a head that writes bfloat16, as autocast's does."""
     torch.manual_seed(3)
     targets, upstream = torch.randint(VOCABULARY, (POSITIONS,)).cuda(), torch.randn(POSITIONS).cuda()

@@ -22,7 +22,7 @@ def probabilities() -> Tensor:
     return torch.tensor([[1.0, 0.9, 0.5], [0.1, 1e-3, 1e-8]], dtype=torch.float64)
 
 
-def test_every_weighting_is_defined_here() -> None:
+def test_every_weighting_has_a_reference_definition() -> None:
     assert DEFINITIONS.keys() == TOKEN_WEIGHTS.keys()
 
 

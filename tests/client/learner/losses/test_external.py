@@ -85,7 +85,7 @@ LITERAL: dict[ExternalLossName, Callable[[ExternalRows, int, Tensor], Tensor]] =
 }
 
 
-def test_every_loss_has_a_literal_one() -> None:
+def test_every_loss_has_a_reference_definition() -> None:
     assert LITERAL.keys() == EXTERNAL_LOSSES.keys()
 
 
@@ -101,7 +101,7 @@ def test_gradients_are_those_of_the_literal_loss(rows: ExternalRows, name: Exter
     assert torch.allclose(gradient_of(values), gradient_of(literal), atol=1e-12)
 
 
-def test_wrong_answers_have_no_gradient_in_positive(rows: ExternalRows) -> None:
+def test_the_loss_positive_ignores_wrong_answers(rows: ExternalRows) -> None:
     values = rows.logprobs.clone().requires_grad_()
     torch.autograd.backward(EXTERNAL_LOSSES["positive"](replace(rows, logprobs=values)).sum())
     assert [bool(row.any()) for row in gradient_of(values)] == [True, False, True, False]
@@ -115,7 +115,7 @@ def test_the_weight_of_positive_falls_to_its_end(rows: ExternalRows, progress: f
 
 
 @pytest.mark.parametrize(("own", "trained"), [(-0.95, True), (0.0, False), (math.nan, False)])
-def test_text_unlike_the_own_has_no_gradient_in_capability(
+def test_the_loss_capability_ignores_text_outside_the_clip_range(
     rows: ExternalRows, own: float, trained: bool
 ) -> None:
     """Outside of the clip, and before there are own completions."""

@@ -89,7 +89,7 @@ def test_agreement_is_the_sign_of_the_inner_product_of_two_gradients(folder: Pat
     assert {(row.group, row.completion) for row in rows if row.weight != 0.0} == expected
 
 
-def test_what_opposes_the_own_groups_is_not_trained(folder: Path) -> None:
+def test_groups_with_an_opposing_gradient_are_not_trained(folder: Path) -> None:
     alone, beside = (make_trainer(folder, agreement=True) for _ in range(2))
     expected = alone.step([OWN])
     report = beside.step([OWN, turned(OWN)])
@@ -100,7 +100,7 @@ def test_what_opposes_the_own_groups_is_not_trained(folder: Path) -> None:
     assert report.gradient_norm == pytest.approx(expected.gradient_norm / 2, rel=1e-4)
 
 
-def test_what_agrees_is_trained_as_without_the_setting(folder: Path) -> None:
+def test_groups_with_an_agreeing_gradient_are_trained_as_without_the_setting(folder: Path) -> None:
     plain, agreed = make_trainer(folder), make_trainer(folder, agreement=True)
     own = group(0, external=False, rewards=(1.0, 0.0, 0.0, 0.0))
     same = replace(own, external=True)
@@ -113,7 +113,7 @@ def test_what_agrees_is_trained_as_without_the_setting(folder: Path) -> None:
         assert torch.allclose(mine, theirs, rtol=1e-3, atol=1e-8)
 
 
-def test_before_an_own_gradient_nothing_of_others_is_trained(folder: Path) -> None:
+def test_without_an_own_gradient_no_external_group_is_trained(folder: Path) -> None:
     trainer = make_trainer(folder, agreement=True)
     before = weights(trainer)
     uninformative = replace(OWN, rewards=(0.0,) * 4)
@@ -159,7 +159,7 @@ def test_own_gradients_are_noted_from_the_first_text_of_others_on(folder: Path) 
     assert not any(moved)
 
 
-def test_gradients_weigh_by_their_rows_and_fade(folder: Path) -> None:
+def test_own_gradients_are_weighted_by_rows_and_decay(folder: Path) -> None:
     parameter = torch.nn.Parameter(torch.tensor([1.0, 1.0]))
     mean = OwnGradient([parameter])
     for gradient, rows in (([10.0, 0.0], 1), ([0.0, 0.1], 3)):
@@ -176,7 +176,7 @@ def test_gradients_weigh_by_their_rows_and_fade(folder: Path) -> None:
     assert moved[0] / moved[1] == pytest.approx(0.9 / 3, rel=0.01), "a step ago, and a third of the rows"
 
 
-def test_the_move_leaves_no_trace(folder: Path) -> None:
+def test_measuring_agreement_restores_weights_and_gradients(folder: Path) -> None:
     trainer = make_trainer(folder)
     before = weights(trainer)
     for parameter in trainer.parameters:

@@ -89,12 +89,12 @@ def test_a_large_vocabulary_has_the_models_own_logits(
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_a_head_that_does_nothing_more_is_computed_in_blocks(dtype: torch.dtype) -> None:
+def test_a_plain_head_is_recognised(dtype: torch.dtype) -> None:
     model = make(Qwen3Config(**SIZES), 1.0).to(dtype)
     assert is_plain_head(model, model.get_output_embeddings())
 
 
-def test_the_probe_leaves_the_model_as_it_was() -> None:
+def test_the_probe_does_not_change_the_model() -> None:
     model = make(Qwen3Config(**SIZES), 1.0)
     ids = torch.arange(8)[None]
     with torch.no_grad():

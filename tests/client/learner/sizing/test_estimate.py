@@ -272,7 +272,7 @@ def card_settings(name: str, folder: Path) -> LearnerSettings:
 
 
 @pytest.mark.parametrize("name", CARD_TRIALS)
-def test_the_plan_of_a_card_is_near_what_one_measured(tmp_path: Path, name: str) -> None:
+def test_the_plan_for_a_gpu_is_near_its_measured_peak(tmp_path: Path, name: str) -> None:
     settings = card_settings(name, tmp_path)
     estimate = estimate_memory(settings, ON_A_CARD, "cuda")
     assert estimate.peak / MIB == pytest.approx(CARD_TRIALS[name][2], rel=0.1), in_mib(estimate)
@@ -303,7 +303,7 @@ def saved(kind: type[PretrainedConfig], folder: Path, **sizes: int) -> LearnerSe
         ),
     ],
 )
-def test_other_architectures_have_a_plan_on_a_card(
+def test_other_architectures_have_a_plan_on_a_gpu(
     tmp_path: Path, kind: type[PretrainedConfig], lora_rank: int
 ) -> None:
     settings = replace(saved(kind, tmp_path), device="cuda", lora_rank=lora_rank)
@@ -322,7 +322,7 @@ def test_other_architectures_have_a_plan_on_a_card(
         (GptOssConfig, {"num_local_experts": 8, "head_dim": 16}),
     ],
 )
-def test_the_first_expert_keeps_what_all_experts_keep(
+def test_the_planned_bytes_of_experts_equal_those_of_all_experts(
     tmp_path: Path, kind: type[PretrainedConfig], sizes: dict[str, int]
 ) -> None:
     """The plan's model has no values, so nobody knows which experts a token goes to."""
@@ -373,7 +373,7 @@ def test_every_architecture_has_a_plan(
 
 
 @pytest.mark.parametrize("layers", [1, 4])
-def test_fake_tensors_tell_what_real_ones_keep(tmp_path: Path, layers: int) -> None:
+def test_fake_tensors_give_the_saved_bytes_of_real_ones(tmp_path: Path, layers: int) -> None:
     """Under autocast: what so many further layers keep of a row, and the 16-bit copies of their weights."""
 
     def kept(count: int) -> int:
@@ -453,7 +453,7 @@ def test_levels_by_size() -> None:
     assert [level_for(size) for size in (850_000, 494_000_000, 7_600_000_000)] == ["nano", "full", "full"]
 
 
-def test_a_missing_configuration_is_one_clear_line(tmp_path: Path) -> None:
+def test_a_missing_configuration_is_reported_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(SapoError, match="cannot read the configuration of the model") as caught:
         make_skeleton(str(tmp_path / "nothing"))
     assert caught.value.text.endswith("nothing': there is no such folder")

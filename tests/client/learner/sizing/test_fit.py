@@ -143,7 +143,7 @@ def test_the_share_of_groups_with_an_advantage_is_read_from_the_first_steps(tmp_
     assert (many.state, many.detail) == ("ok", "78% of the first 104 groups had right and wrong answers")
 
 
-def test_mixed_versions_are_named() -> None:
+def test_installed_versions_outside_the_requirements_are_named() -> None:
     assert mixed_versions(["torch>=2.11", "not-installed==1", "trio>=0.1; extra == 'dev'"]) == ()
     [found] = mixed_versions(["torch>=99"])
     assert found.startswith("torch 2.")
@@ -151,7 +151,7 @@ def test_mixed_versions_are_named() -> None:
     assert (check_versions().state, mixed_versions()) == ("ok", ())
 
 
-def test_a_library_beside_an_extra_that_is_not_installed_belongs_to_others(
+def test_versions_of_incomplete_extras_are_not_checked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """An environment may hold `tabulate` for another program; two extras that want it say so once."""

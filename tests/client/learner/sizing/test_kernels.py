@@ -25,7 +25,7 @@ WHEEL = ["sm_75", "sm_80", "sm_86", "sm_90", "compute_90"]
         ((9, 0), ["gfx942", "sm_", "sm_90"], True),
     ],
 )
-def test_a_build_runs_on_gpus_of_its_versions(
+def test_a_build_runs_on_the_gpu_architectures_it_was_compiled_for(
     capability: tuple[int, int], built_for: list[str], runs: bool
 ) -> None:
     assert has_kernels(capability, built_for) is runs

@@ -13,19 +13,19 @@ def harmless(epochs: int) -> AgreementOutcome:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_one_of_four_stops_nothing(seed: int) -> None:
+def test_one_dishonest_auditor_of_four_prevents_no_settlement(seed: int) -> None:
     world = AgreementWorld(seed, auditors=4, liars=1)
     assert world.run(10) == harmless(10)
 
 
 @pytest.mark.parametrize("auditors", [7, 10])
-def test_a_third_stops_nothing(auditors: int) -> None:
+def test_a_third_of_dishonest_auditors_prevents_no_settlement(auditors: int) -> None:
     world = AgreementWorld(auditors, auditors=auditors, liars=(auditors - 1) // 3)
     assert world.run(6) == harmless(6)
 
 
 @pytest.mark.parametrize("auditors", [4, 7, 10])
-def test_colluding_liars_move_no_points(auditors: int) -> None:
+def test_colluding_auditors_up_to_a_third_change_no_points(auditors: int) -> None:
     world = AgreementWorld(auditors, auditors=auditors, liars=(auditors - 1) // 3, collude=True)
     assert world.run(6) == harmless(6)
 
@@ -75,13 +75,15 @@ def test_a_true_posting_that_was_rejected_is_proposed_again_in_a_later_turn(liar
 
 
 @pytest.mark.parametrize("auditors", [4, 7, 10])
-def test_one_more_that_is_silent_stops_everything(auditors: int) -> None:
+def test_more_than_a_third_of_silent_auditors_prevents_settlement(auditors: int) -> None:
     world = AgreementWorld(1, auditors=auditors, liars=(auditors - 1) // 3 + 1, silent=True)
     assert world.run(4) == AgreementOutcome(4, stopped=4, outside=0, honest_bonds_lost=0, unexplained=0)
 
 
 @pytest.mark.parametrize("auditors", [4, 7, 10])
-def test_one_more_that_lies_writes_the_points_and_still_takes_no_bond(auditors: int) -> None:
+def test_more_than_a_third_of_colluding_auditors_changes_points_and_costs_no_honest_bond(
+    auditors: int,
+) -> None:
     world = AgreementWorld(1, auditors=auditors, liars=(auditors - 1) // 3 + 1, collude=True)
     outcome = world.run(4)
     assert outcome.outside > 0

@@ -99,7 +99,7 @@ def audits_of(worker: Worker, author: Identity) -> int:
     return worker.harness.reputation.evidence(author.account, EPOCH).audits - 2 * AUDITS_BEFORE_WEIGHT
 
 
-async def test_honest_work_keeps_nine_tenths_though_every_stranger_spins(
+async def test_own_checks_keep_nine_tenths_of_their_rate_under_spinning_answers(
     worker: Worker, events: EventLog, autojump_clock: MockClock
 ) -> None:
     calm = await worker.work(ALICE, 400.0)
@@ -143,7 +143,7 @@ async def test_an_audit_removes_failed_groups_from_the_pool_and_continues_after_
     assert [rollout.admitted for rollout in worker.harness.record.rollouts] == [good, later]
 
 
-async def test_what_no_room_is_left_for_is_reported(
+async def test_rollouts_evicted_from_the_audit_queue_are_reported(
     events: EventLog, autojump_clock: MockClock, tmp_path: Path
 ) -> None:
     worker = Worker(audits_waiting=2)

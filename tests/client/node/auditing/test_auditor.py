@@ -237,7 +237,7 @@ async def test_points_are_known_though_the_proposal_comes_after_the_record(world
         assert len(alice.node.events("epoch_final")) == 1
 
 
-async def test_a_liar_gets_no_approval_and_moves_nobodys_points(world: World) -> None:
+async def test_a_false_proposal_gets_no_approval_and_changes_no_points(world: World) -> None:
     async with checking(world) as (nursery, checkers):
         honest = [AuditorHarness(world, identity, checkers) for identity in AUDITORS[:2]]
         liar = AuditorHarness(world, AUDITORS[2], checkers)
@@ -297,7 +297,7 @@ async def test_a_liar_gets_no_approval_and_moves_nobodys_points(world: World) ->
 
 
 @pytest.mark.long
-async def test_a_liar_that_leaves_out_an_honest_tally_moves_nobodys_points(tmp_path: Path) -> None:
+async def test_a_proposal_without_an_honest_tally_changes_no_points(tmp_path: Path) -> None:
     """It names its own tally and those of two others: their lower median is an honest count."""
     world = World.create(tmp_path, auditors=FOUR_AUDITORS, quorum=3)
     async with checking(world) as (nursery, checkers):
@@ -387,7 +387,7 @@ async def test_an_auditor_signs_one_root_per_turn_also_after_a_restart(world: Wo
             assert harness.node.events("service_failed") == []
 
 
-async def test_a_restarted_auditors_tally_is_that_of_one_that_never_stopped(world: World) -> None:
+async def test_a_restarted_auditor_has_the_same_tally(world: World) -> None:
     """The first one ends before it has audited anything of the epoch; it has the same rollouts to count."""
     async with checking(world) as (nursery, checkers):
         first, second = (AuditorHarness(world, identity, checkers) for identity in AUDITORS[:2])

@@ -111,7 +111,9 @@ def a_foreign_cumulative_root(book: Book) -> EpochRoot:
         (shifted_points, Balance),
     ],
 )
-def test_each_lie_is_found_and_convicted(book: Book, lie: Callable[[Book], EpochRoot], kind: type) -> None:
+def test_each_false_posting_is_found_and_rejected_by_a_proof(
+    book: Book, lie: Callable[[Book], EpochRoot], kind: type
+) -> None:
     assert book.fraud(book.post(book.propose(0, FIRST))) is None
     book.contracts.finalise()
     proof = book.fraud(book.post(lie(book)))
@@ -171,9 +173,7 @@ async def test_a_posting_that_becomes_final_meanwhile_is_not_accused(book: Book,
     assert await ledger.pending() == 0
 
 
-def test_a_node_that_missed_the_last_settlement_can_show_everybodys_leaves(
-    book: Book, tmp_path: Path
-) -> None:
+def test_a_node_that_missed_the_last_settlement_can_show_all_leaves(book: Book, tmp_path: Path) -> None:
     """A proposal lists what it adds to, too."""
     book.post(book.propose(0, FIRST))
     book.contracts.finalise()
@@ -188,7 +188,7 @@ def test_a_node_that_missed_the_last_settlement_can_show_everybodys_leaves(
         assert own.places(account) == theirs.places(account) is not None
 
 
-def test_unpublished_leaves_prove_nothing(book: Book, tmp_path: Path) -> None:
+def test_without_published_leaves_there_is_no_proof(book: Book, tmp_path: Path) -> None:
     dispute = book.post(book.propose(0, (Share(A, POINTS_CAP + 1, POINTS_CAP + 1),)))
     deaf = ContributionStore(tmp_path / "deaf.sqlite", make_manifest().swarm_id)
     assert find_fraud(dispute, posted_trees(dispute, deaf)) is None

@@ -169,7 +169,7 @@ def message_of(auditor: AuditorOfMany, content_id: ContentId) -> SignedEnvelope:
     return next(envelope for envelope in envelopes if envelope.content_id == content_id)
 
 
-def test_a_message_whose_pages_are_withheld_is_as_if_it_had_not_come(tmp_path: Path) -> None:
+def test_a_message_whose_pages_are_withheld_is_ignored(tmp_path: Path) -> None:
     author, reader = (
         AuditorOfMany(AUDITORS[0]),
         ContributionStore(tmp_path / "node.sqlite", MANIFEST.swarm_id),
@@ -207,7 +207,7 @@ def test_a_message_whose_pages_are_withheld_is_as_if_it_had_not_come(tmp_path: P
         [encode(((b"\x02" * 20, 1),)), encode(((b"\x01" * 20, 1),))],
     ],
 )
-def test_pages_that_list_anything_else_never_make_a_tally(pages: list[bytes]) -> None:
+def test_pages_with_other_entries_never_make_a_tally(pages: list[bytes]) -> None:
     author, reader = AUDITORS[0], ContributionStore(":memory:", MANIFEST.swarm_id)
     told = replace(tally_of(author, 4, {}), pages=tuple(map(page_digest, pages)))
     sent = seal(Kind.TALLY, MANIFEST.swarm_id, told.to_payload(), author.seed)
@@ -223,7 +223,7 @@ def told_pages(author: Identity, pages: Sequence[bytes], epoch: int = 4) -> Sign
     return seal(Kind.TALLY, MANIFEST.swarm_id, told.to_payload(), author.seed)
 
 
-def test_pages_that_are_no_list_are_read_once_and_dropped() -> None:
+def test_unsorted_pages_are_read_once_and_dropped() -> None:
     reader, author = AuditorOfMany(AUDITORS[0]), AUDITORS[1]
     entries = tuple(sorted(crowd(0, 3 * PER_MESSAGE).items()))
     honest, pages = reader.agreement.tally(4, entries, merkle.EMPTY_ROOT, 1.0), to_pages(entries)
@@ -279,7 +279,7 @@ def test_pages_that_are_stored_already_change_nothing() -> None:
     assert reader.contributions.revision == revision
 
 
-def test_a_proposal_of_other_pages_is_settled_once_and_not_at_every_look() -> None:
+def test_a_proposal_with_other_pages_is_settled_once() -> None:
     offered = []
 
     class CountingStore(ContributionStore):
@@ -305,7 +305,7 @@ def test_a_proposal_of_other_pages_is_settled_once_and_not_at_every_look() -> No
     assert len(offered) == 1
 
 
-def test_old_pages_are_forgotten_but_for_those_behind_the_newest_postings() -> None:
+def test_old_pages_are_dropped_except_those_of_the_newest_postings() -> None:
     everybody = [AuditorOfMany(identity) for identity in AUDITORS]
     state = ChainState(None, None, 0, frozenset(TERMS.auditors(0)))
     settle(everybody, 0, crowd(0, 1500), state)
@@ -370,7 +370,7 @@ async def _node(hub: MemoryHub, identity: Identity, nursery: trio.Nursery) -> Me
     return transport
 
 
-def test_the_first_posting_carries_a_quorums_signatures_and_later_ones_all() -> None:
+def test_the_first_posting_has_a_quorum_of_signatures_and_later_ones_all() -> None:
     """Each signature costs 11,000 gas; spare ones are for a signer that takes out its bond in between."""
     everybody = [AuditorOfMany(identity) for identity in AUDITORS]
     state = ChainState(None, None, 0, frozenset(TERMS.auditors(0)))
@@ -425,7 +425,7 @@ def sections_of_an_epoch(count: int) -> dict[str, int]:
     return longest
 
 
-def test_no_step_holds_up_other_tasks_for_longer_when_there_are_more_accounts() -> None:
+def test_uninterrupted_sections_do_not_grow_with_the_number_of_accounts() -> None:
     """A proposal of 100,000 accounts held up the node for nine seconds.
 
     What is left between two parts grows by some calls for each page of 1,024 accounts.

@@ -72,7 +72,9 @@ def peers_of(hub: MemoryHub) -> tuple[list[MemoryTransport], MemoryTransport, Me
 
 
 @pytest.mark.parametrize("listed", [2, 8], ids=["two pages", "eight pages"])
-async def test_pages(autojump_clock: MockClock, listed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_uploads_of_pages_are_limited_per_network(
+    autojump_clock: MockClock, listed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """All pages that are here count as one full answer, however many they are."""
     monkeypatch.setattr("sapo_client.node.auditing.pages.MAX_ANSWER_BYTES", FULL)
     store = ContributionStore(":memory:", MANIFEST.swarm_id)
@@ -113,7 +115,7 @@ async def test_pages(autojump_clock: MockClock, listed: int, monkeypatch: pytest
         nursery.cancel_scope.cancel()
 
 
-async def test_a_look_that_finds_nothing_counts_too(autojump_clock: MockClock) -> None:
+async def test_requests_for_missing_groups_count_against_the_limit(autojump_clock: MockClock) -> None:
     """Groups of many accounts are read to answer a request of a few bytes, also where one is missing."""
     hub = MemoryHub()
     alice = MemoryTransport(hub, peer_id_from_key(ALICE.node), on_bug=_raise)
@@ -131,7 +133,9 @@ async def test_a_look_that_finds_nothing_counts_too(autojump_clock: MockClock) -
         nursery.cancel_scope.cancel()
 
 
-async def test_drawn_groups(tmp_path: Path, autojump_clock: MockClock) -> None:
+async def test_uploads_of_drawn_groups_are_limited_by_network_except_for_auditors(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
     """A host beside an auditor's takes nothing from it: accounts are paid what auditors are shown."""
     begin = epoch_start_seconds(MANIFEST, EPOCH) + 10
     hub = MemoryHub()

@@ -64,7 +64,9 @@ async def posted_total(world: World, witness: AuditorHarness) -> int:
 
 @pytest.mark.parametrize("told", ["all but the proposer", "the proposer alone", "nobody"])
 @pytest.mark.parametrize("count", [0, 16])
-async def test_a_late_tally_of_one_stops_nobodys_pay(world: World, told: str, count: int) -> None:
+async def test_a_late_false_tally_of_one_auditor_prevents_no_payment(
+    world: World, told: str, count: int
+) -> None:
     """Of 1, 2, 3 and 0 the lower median is another than of 1, 2 and 3: whoever holds it sees another sum."""
     async with checking(world) as (nursery, checkers):
         liar_identity, *honest_identities = FOUR_AUDITORS

@@ -225,7 +225,7 @@ async def _never(_peer_id: str, _request: bytes) -> bytes:
     raise AssertionError
 
 
-async def test_each_is_paid_what_it_made_or_less(tmp_path: Path, autojump_clock: MockClock) -> None:
+async def test_no_account_is_paid_more_than_it_made(tmp_path: Path, autojump_clock: MockClock) -> None:
     island = Island(tmp_path)
     async with trio.open_nursery() as nursery:
         await island.run(nursery)
@@ -277,7 +277,7 @@ async def test_each_is_paid_what_it_made_or_less(tmp_path: Path, autojump_clock:
 
 
 @pytest.mark.parametrize("stallers", [4])
-async def test_members_that_never_answer_cost_no_honest_account_its_pay(
+async def test_members_that_never_answer_reduce_no_honest_pay(
     tmp_path: Path, autojump_clock: MockClock, stallers: int
 ) -> None:
     """The author is away, and so many of the others that hear its island keep every request open."""

@@ -241,7 +241,7 @@ def _committed_in_time(swarm: Swarm) -> bool:
 
 
 @pytest.mark.long
-async def test_auditors_pay_what_is_true_of_islands_that_they_do_not_hear(world: World) -> None:
+async def test_auditors_pay_sampled_claims_of_islands_they_do_not_receive(world: World) -> None:
     swarm_id = world.manifest.swarm_id
     async with checking(world) as (nursery, checkers):
         auditors = [AuditorHarness(world, identity, checkers) for identity in HONEST_AUDITORS]

@@ -48,7 +48,7 @@ def test_a_tally_after_the_proposal_is_late_and_its_distance_is_counted() -> Non
     )
 
 
-def test_nothing_is_reported_without_the_proposal_and_all_of_its_tallies() -> None:
+def test_without_the_proposal_or_one_of_its_tallies_nothing_is_reported() -> None:
     complete, empty = (ContributionStore(":memory:", MANIFEST.swarm_id) for _ in range(2))
     proposal = settled(complete)
     root = proposal.root(keep(complete, AUDITORS[0], proposal, at=110.0))

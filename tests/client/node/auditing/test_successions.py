@@ -160,7 +160,7 @@ async def connected(*followers: Follower) -> Any:
         nursery.cancel_scope.cancel()
 
 
-async def test_a_document_comes_from_a_peer_and_is_obeyed_in_time(site: Site) -> None:
+async def test_a_successor_document_is_fetched_from_a_peer_and_takes_effect_at_its_epoch(site: Site) -> None:
     author, reader = Follower(site, 0), Follower(site, 1)
     document = site.document()
     digest = author.folder.add(document)
@@ -263,7 +263,7 @@ def test_a_minority_announces_nothing_and_nothing_is_announced_twice(site: Site)
     assert refused_as(lambda: chain.send(BOB, ledger.address, enough)) == "WrongNumber"
 
 
-async def test_terms_of_another_lineage_count_for_nothing(site: Site) -> None:
+async def test_a_successor_of_another_swarm_is_ignored_and_reported(site: Site) -> None:
     author, reader = Follower(site, 0), Follower(site, 1)
     digest = author.folder.add(site.document(lineage=SwarmId(sha256(b"another").digest())))
     site.announce(digest)
@@ -322,7 +322,7 @@ async def test_a_peer_that_answers_with_something_else_changes_nothing(
     assert held == [f"{digest}.json"]
 
 
-async def test_terms_that_no_release_can_read_stop_the_node_before_they_are_in_force(site: Site) -> None:
+async def test_unreadable_terms_stop_the_node_before_they_take_effect(site: Site) -> None:
     reader = Follower(site, 0)
     site.announce(reader.folder.add(GARBAGE))
     async with connected(reader):

@@ -208,7 +208,7 @@ async def test_two_signatures_for_one_epoch_cost_the_bond(tmp_path: Path) -> Non
         assert honest == [Stake(AUDITOR_BOND, 0, 0)] * 3
 
 
-async def test_a_slashed_auditors_signature_does_not_spoil_a_posting(tmp_path: Path) -> None:
+async def test_a_signature_of_a_slashed_auditor_does_not_invalidate_a_posting(tmp_path: Path) -> None:
     async with swarm(tmp_path, quorum=3) as net:
         liar = net.liar
         for points in ({CROWD[3].account: 2}, {CROWD[3].account: 3}):

@@ -145,7 +145,7 @@ def unreadable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LeafQuestions, "of_live", refuse)
 
 
-async def test_questions_that_cannot_be_read_stop_no_challenge(witness: Witness, unreadable: None) -> None:
+async def test_unreadable_questions_prevent_no_challenge(witness: Witness, unreadable: None) -> None:
     witness.post_truth(98, {})
     witness.contracts.finalise()
     witness.post_lie(99, EARNED)
@@ -157,9 +157,7 @@ async def test_questions_that_cannot_be_read_stop_no_challenge(witness: Witness,
     assert witness.said("questions_unread") == [{"epoch": 98, "error": refusal}], "once for each epoch"
 
 
-async def test_questions_that_cannot_be_read_hold_no_true_posting_up(
-    witness: Witness, unreadable: None
-) -> None:
+async def test_unreadable_questions_do_not_delay_a_true_posting(witness: Witness, unreadable: None) -> None:
     """The contract itself refuses to make final what a question is open about."""
     witness.post_truth(98, {})
     witness.contracts.finalise()
@@ -170,7 +168,7 @@ async def test_questions_that_cannot_be_read_hold_no_true_posting_up(
     assert [event["epoch"] for event in witness.said("questions_unread")] == [98, 99]
 
 
-async def test_an_outage_in_one_duty_is_reported_after_the_others(
+async def test_an_outage_in_one_task_is_reported_after_the_others_have_run(
     witness: Witness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def away(*_: object) -> NoReturn:
@@ -193,7 +191,7 @@ async def test_an_outage_in_one_duty_is_reported_after_the_others(
         (CHALLENGE_SECONDS, {"question": 1}),
     ],
 )
-async def test_a_question_that_lapsed_is_refunded_and_recalls_nothing(
+async def test_a_lapsed_question_is_refunded_without_a_recall(
     witness: Witness, seconds: int, queued: dict[str, int]
 ) -> None:
     """Nobody shows the leaves of the last final epoch: it is recalled in time, or not at all."""

@@ -176,7 +176,7 @@ def has_all(node: GossipHarness) -> bool:
 
 
 @pytest.mark.parametrize("attack", [*BLAMELESS, *BLAMED], ids=lambda each: each.__name__.strip("_"))
-async def test_one_honest_neighbour_among_attackers_brings_everything(
+async def test_one_honest_neighbour_among_attackers_suffices_for_catch_up(
     attack: Attack, tmp_path: Path, autojump_clock: MockClock
 ) -> None:
     """Six attackers are connected before it; they list everything too, so that they can be asked for it."""
@@ -246,7 +246,7 @@ async def test_rollouts_are_fetched_once_each_from_several_peers(
     assert len(alice.events("admitted")) == len(MISSED)
 
 
-async def test_what_was_admitted_and_had_no_room_is_not_fetched_again(
+async def test_admitted_rollouts_without_a_place_are_not_fetched_again(
     tmp_path: Path, autojump_clock: MockClock
 ) -> None:
     hub = MemoryHub()
@@ -262,7 +262,7 @@ async def test_what_was_admitted_and_had_no_room_is_not_fetched_again(
     assert (peer.asked, alice.envelopes.lacking(MISSED)) == ([], tuple(MISSED))
 
 
-async def test_authors_that_are_unknown_are_asked_for_at_the_same_peer(
+async def test_certificates_of_unknown_authors_are_requested_from_the_same_peer(
     tmp_path: Path, autojump_clock: MockClock
 ) -> None:
     """An attacker sends the rollouts and withholds the certificates; an honest peer has both."""

@@ -108,7 +108,7 @@ class Swarm:
 @pytest.mark.parametrize(
     "junk", [_of_an_unknown_author, _of_an_epoch_that_is_over], ids=lambda each: each.__name__.strip("_")
 )
-async def test_forty_peers_that_send_rollouts_of_no_use_delay_an_honest_one_by_seconds(
+async def test_forty_peers_with_useless_rollouts_delay_an_honest_peer_by_seconds(
     junk: Junk, tmp_path: Path, autojump_clock: MockClock
 ) -> None:
     """Alone Bob brings all in 12 seconds. Before turns were by use he had one in forty-one of them."""
@@ -133,7 +133,7 @@ async def test_forty_peers_that_send_rollouts_of_no_use_delay_an_honest_one_by_s
     assert swarm.alice.transport.score(swarm.bob.peer_id) == 0
 
 
-async def test_what_an_epoch_that_is_over_lacks_is_not_fetched_any_more(
+async def test_missing_rollouts_of_an_ended_epoch_are_not_fetched(
     tmp_path: Path, autojump_clock: MockClock
 ) -> None:
     """Else a peer would count as useless that was asked in time for what came too late."""
@@ -155,7 +155,7 @@ async def test_what_an_epoch_that_is_over_lacks_is_not_fetched_any_more(
     assert len(swarm.alice.events("admitted")) <= asked
 
 
-async def test_a_peer_that_was_of_no_use_is_asked_again_when_what_was_missing_here_has_come(
+async def test_a_useless_peer_is_asked_again_once_missing_certificates_arrived(
     tmp_path: Path, autojump_clock: MockClock
 ) -> None:
     """Rollouts of an author whose certificate no peer has are refused, until it comes by gossip."""
@@ -177,7 +177,7 @@ async def test_a_peer_that_was_of_no_use_is_asked_again_when_what_was_missing_he
         nursery.cancel_scope.cancel()
 
 
-async def test_the_peer_of_most_use_goes_first_and_what_did_not_come_is_given_back(
+async def test_the_most_useful_peer_is_served_first_and_unused_rate_is_returned(
     autojump_clock: MockClock,
 ) -> None:
     turns, order = ArrivalTurns(Rate(per_second=32, burst=32)), []
@@ -197,7 +197,7 @@ async def test_the_peer_of_most_use_goes_first_and_what_did_not_come_is_given_ba
     assert [round(seconds, 1) for _, seconds in order] == [1.0, 2.0, 3.0, 4.0]
 
 
-async def test_a_task_that_is_cancelled_lets_the_next_one_go(autojump_clock: MockClock) -> None:
+async def test_a_cancelled_task_passes_its_turn_to_the_next(autojump_clock: MockClock) -> None:
     turns = ArrivalTurns(Rate(per_second=32, burst=32))
     await turns.take(32, 0)
     with trio.move_on_after(0.5):

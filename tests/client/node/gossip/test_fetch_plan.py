@@ -9,7 +9,7 @@ from sapo_protocol.islands.catch_up import MAX_FETCHED
 IDS = tuple(ContentId(number.to_bytes(32, "big")) for number in range(100))
 
 
-def test_what_few_peers_list_is_fetched_first_and_from_one_at_a_time() -> None:
+def test_rollouts_listed_by_few_peers_are_fetched_first_and_from_one_peer_at_a_time() -> None:
     plan = FetchPlan()
     plan.add("a", IDS[:60])
     plan.add("b", IDS[:50])
@@ -21,7 +21,7 @@ def test_what_few_peers_list_is_fetched_first_and_from_one_at_a_time() -> None:
     assert plan.take("b", 0.0) == IDS[: MAX_FETCHED - 10]
 
 
-def test_a_slow_peer_holds_nothing_for_longer_than_some_seconds() -> None:
+def test_assignments_to_a_slow_peer_expire_within_seconds() -> None:
     plan = FetchPlan()
     plan.add("slow", IDS[:3])
     plan.add("quick", IDS[:3])
@@ -35,7 +35,7 @@ def test_a_slow_peer_holds_nothing_for_longer_than_some_seconds() -> None:
     assert (len(plan), plan.has("slow"), plan.has("quick")) == (0, False, False)
 
 
-def test_what_a_peer_misses_is_asked_of_others_alone_and_given_up_without_any() -> None:
+def test_rollouts_missing_at_a_peer_are_requested_from_others_or_given_up() -> None:
     plan = FetchPlan()
     plan.add("a", IDS[:2])
     plan.add("b", IDS[:1])

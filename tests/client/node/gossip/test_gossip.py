@@ -72,7 +72,9 @@ async def running(*node: GossipHarness) -> AsyncIterator[trio.Nursery]:
         assert each.events("service_failed") == []
 
 
-async def test_a_stranger_is_asked_for_at_its_forwarder(start: Start, autojump_clock: MockClock) -> None:
+async def test_an_unknown_authors_certificate_is_requested_from_the_forwarder(
+    start: Start, autojump_clock: MockClock
+) -> None:
     """What came before the certificate is kept until it comes, and admitted then."""
     alice, bob, carol = map(start, (ALICE, BOB, CAROL))
     async with running(alice, bob) as nursery:
@@ -115,7 +117,9 @@ async def test_a_late_joiner_catches_up(start: Start, autojump_clock: MockClock)
     assert carol.events("refused") == []
 
 
-async def test_what_is_too_late_to_catch_up_is_no_refusal(start: Start, autojump_clock: MockClock) -> None:
+async def test_expired_rollouts_in_catch_up_are_not_counted_as_refusals(
+    start: Start, autojump_clock: MockClock
+) -> None:
     now = moment(MANIFEST)
     alice, bob = start(ALICE, clock=lambda: now), start(BOB, clock=lambda: now)
     async with running(alice) as nursery:
@@ -148,7 +152,7 @@ async def test_own_rollouts_never_enter_the_own_pool(start: Start, autojump_cloc
     assert heard["content_id"] == sibling.content_id.hex()
 
 
-async def test_after_a_restart_own_and_known_rollouts_are_seen_already(
+async def test_after_a_restart_own_and_known_rollouts_count_as_seen(
     start: Start, autojump_clock: MockClock
 ) -> None:
     alice, bob = start(ALICE), start(BOB)
@@ -192,7 +196,7 @@ def test_a_crash_between_two_writes_neither_loses_nor_doubles(start: Start, writ
     assert last.pooled() == set()
 
 
-def test_a_start_under_a_wrong_clock_takes_nothing_in_twice(start: Start) -> None:
+def test_rollouts_known_before_a_start_with_a_wrong_clock_are_not_admitted_twice(start: Start) -> None:
     message = ALICE.message(MANIFEST)
     node = start(BOB)
     node.certificates.admit(ALICE.certificate(MANIFEST).to_bytes(), node.now())
@@ -240,7 +244,7 @@ def cases() -> dict[str, tuple[Rule, bytes, tuple[bytes, ...]]]:
 
 
 @pytest.mark.parametrize("name", cases())
-def test_a_rollouts_verdict_is_the_tables(start: Start, name: str) -> None:
+def test_the_verdict_on_a_rollout_follows_the_table_of_consequences(start: Start, name: str) -> None:
     rule, message, before = cases()[name]
     node = start(BOB)
     node.certificates.admit(ALICE.certificate(MANIFEST).to_bytes(), node.now())
@@ -259,7 +263,7 @@ def test_a_rollouts_verdict_is_the_tables(start: Start, name: str) -> None:
     assert node.telemetry.refusals == {rule.reason: 1}
 
 
-def test_a_certificates_verdict_is_the_tables(start: Start) -> None:
+def test_the_verdict_on_a_certificate_follows_the_table_of_consequences(start: Start) -> None:
     node = start(BOB)
     genuine = ALICE.certificate(MANIFEST).to_bytes()
     expired = CAROL.certificate(MANIFEST, not_after=int(node.now()) - 1).to_bytes()
@@ -283,7 +287,7 @@ def test_a_certificates_verdict_is_the_tables(start: Start) -> None:
         (PoolLimits(), True, Rule.NOT_BANNED),
     ],
 )
-def test_what_the_pool_refuses_is_forwarded_all_the_same(
+def test_rollouts_that_the_pool_refuses_are_forwarded(
     start: Start, limits: PoolLimits, ban: bool, rule: Rule
 ) -> None:
     node = start(BOB, limits=limits)
@@ -335,7 +339,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("protocol_of", [certificates_protocol, equivocations_protocol])
 @pytest.mark.parametrize("name", HOSTILE)
-async def test_a_hostile_answer_is_recorded_and_does_no_harm(
+async def test_a_hostile_response_is_recorded_and_changes_nothing(
     start: Start, name: str, protocol_of: Callable[..., str], autojump_clock: MockClock
 ) -> None:
     alice, bob = start(ALICE), start(BOB)
@@ -387,7 +391,7 @@ async def test_certificates_that_were_not_asked_for_are_dropped(
     assert alice.events("introduction_failed") == []
 
 
-async def test_a_silent_peer_delays_no_question_to_others(start: Start, autojump_clock: MockClock) -> None:
+async def test_a_silent_peer_delays_no_request_to_others(start: Start, autojump_clock: MockClock) -> None:
     alice, bob, carol = map(start, (ALICE, BOB, CAROL))
     mallory = MemoryTransport(alice.hub, "mallory", on_bug=_raise)
     asked = trio.Event()
@@ -416,7 +420,9 @@ def _raise(error: Exception) -> None:
     raise error
 
 
-async def test_a_peer_that_serves_late_is_met_soon(start: Start, autojump_clock: MockClock) -> None:
+async def test_a_peer_that_serves_requests_late_is_introduced_within_seconds(
+    start: Start, autojump_clock: MockClock
+) -> None:
     alice = start(ALICE)
     late = MemoryTransport(alice.hub, "late", on_bug=_raise)
     async with running(alice) as nursery:
@@ -456,7 +462,9 @@ async def test_the_gossip_service_can_be_restarted(start: Start, autojump_clock:
     assert alice.events("service_failed", "refused") == []
 
 
-async def test_an_answer_holds_the_newest_that_fit(start: Start, autojump_clock: MockClock) -> None:
+async def test_a_response_contains_the_newest_messages_that_fit(
+    start: Start, autojump_clock: MockClock
+) -> None:
     alice, bob = start(ALICE), start(BOB)
     long = (b"x" * 8000,) * 8
     async with running(alice, bob):
@@ -470,7 +478,7 @@ async def test_an_answer_holds_the_newest_that_fit(start: Start, autojump_clock:
     assert MANIFEST.limits.slots_per_epoch < NEWEST
 
 
-async def test_a_message_on_the_wire_is_judged_once(start: Start, autojump_clock: MockClock) -> None:
+async def test_a_repeated_message_is_validated_once(start: Start, autojump_clock: MockClock) -> None:
     alice, bob = start(ALICE), start(BOB)
     async with running(alice, bob):
         await until(lambda: alice.knows(bob) and bob.knows(alice))

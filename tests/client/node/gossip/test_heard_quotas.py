@@ -70,7 +70,7 @@ def test_an_account_has_one_quota_whatever_the_number_of_its_keys(start: Start) 
     assert quota(node) == OF_ONE * 51, "more make no difference, and are not counted"
 
 
-def test_under_a_gate_only_accounts_with_something_behind_it_count(start: Start) -> None:
+def test_under_a_gate_only_accounts_with_a_bond_count(start: Start) -> None:
     """They count in full, with a part of a bond too: no gate raises or lowers the number of slots."""
     node = start(GATED)
     introduce(node, CROWD)
@@ -98,7 +98,7 @@ async def test_with_islands_only_received_accounts_count(start: Start, autojump_
 
 
 @pytest.mark.parametrize("known", [True, False])
-async def test_an_honest_relay_of_many_accounts_is_cut_only_where_they_are_unknown(
+async def test_an_honest_relay_is_limited_only_by_nodes_that_do_not_know_its_accounts(
     start: Start, known: bool, autojump_clock: MockClock
 ) -> None:
     """Forty accounts send ten rollouts a second each, for ten seconds."""

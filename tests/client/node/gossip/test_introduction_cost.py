@@ -55,7 +55,7 @@ class Stranger:
             await trio.sleep(1)
 
 
-async def test_who_never_sends_the_certificates_that_it_is_asked_for_is_asked_less_often(
+async def test_a_peer_that_never_sends_requested_certificates_is_asked_less_often(
     tmp_path: Path, autojump_clock: MockClock
 ) -> None:
     hub = MemoryHub()

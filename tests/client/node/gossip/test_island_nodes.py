@@ -114,7 +114,7 @@ async def settle(nodes: Sequence[GossipHarness]) -> None:
     await until(know_each_other)
 
 
-async def test_each_node_is_subscribed_to_its_home_and_its_visit(
+async def test_each_node_is_subscribed_to_its_home_and_visited_island(
     start: Start, autojump_clock: MockClock
 ) -> None:
     nodes = start(FOUR)
@@ -130,7 +130,9 @@ async def test_each_node_is_subscribed_to_its_home_and_its_visit(
         assert any(len(heard_by(node)) < len(nodes) - 1 for node in nodes)
 
 
-async def test_visits_join_two_islands_to_one_swarm(start: Start, autojump_clock: MockClock) -> None:
+async def test_with_visits_rollouts_of_two_islands_reach_all_nodes(
+    start: Start, autojump_clock: MockClock
+) -> None:
     nodes = start(TWO, PEOPLE[:6])
     async with running(nodes):
         await settle(nodes)
@@ -171,7 +173,7 @@ async def _sleep_until(node: GossipHarness, moment_seconds: float) -> None:
     await trio.sleep(max(0.0, moment_seconds - node.now()))
 
 
-async def test_one_to_two_to_one_under_load_loses_and_doubles_nothing(
+async def test_changing_from_one_to_two_to_one_islands_under_load_loses_and_doubles_nothing(
     start: Start, autojump_clock: MockClock
 ) -> None:
     """Rollouts every ten seconds for four epochs, also of the epoch before, while K is 1, 2, 2, 1."""
@@ -195,7 +197,9 @@ async def test_one_to_two_to_one_under_load_loses_and_doubles_nothing(
             assert sorted(heard_by(node)) == sorted(set(sent) - own)  # each once, and none is missing
 
 
-async def test_a_stranger_is_introduced_alone(start: Start, autojump_clock: MockClock) -> None:
+async def test_only_the_certificate_of_the_unknown_author_is_requested(
+    start: Start, autojump_clock: MockClock
+) -> None:
     """Who forwarded the first message of an unknown node is asked for that node's certificate alone."""
     nodes = start(make_manifest(), PEOPLE[:4])
     alice, bob, carol, dave = nodes

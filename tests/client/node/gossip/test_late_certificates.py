@@ -144,7 +144,7 @@ async def test_withholding_a_certificate_does_not_change_the_order_of_arrival(
     assert bad == [float(isinstance(found, Rule)) / 2 for found in expected.values()]
 
 
-async def test_another_forwarder_is_asked_where_the_first_one_does_not_answer(
+async def test_another_forwarder_is_asked_if_the_first_one_does_not_answer(
     tmp_path: Path, autojump_clock: MockClock
 ) -> None:
     hub = MemoryHub()
@@ -173,7 +173,7 @@ async def test_a_certificate_that_arrived_meanwhile_is_not_requested(
     assert [each.asked for each in (mallory, bob)] == [[b""]] * 2
 
 
-async def test_the_first_forwarder_cannot_displace_it_while_others_forward_it(
+async def test_the_first_forwarder_cannot_evict_a_message_that_others_forward(
     tmp_path: Path, autojump_clock: MockClock
 ) -> None:
     hub = MemoryHub()
@@ -188,7 +188,7 @@ async def test_the_first_forwarder_cannot_displace_it_while_others_forward_it(
     assert heard.rollout.slot == 0
 
 
-async def test_what_was_pushed_out_and_comes_again_has_the_time_of_its_first_arrival(
+async def test_an_evicted_message_that_returns_keeps_its_first_arrival_time(
     tmp_path: Path, autojump_clock: MockClock
 ) -> None:
     hub = MemoryHub()

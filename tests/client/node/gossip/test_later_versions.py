@@ -83,7 +83,7 @@ LATER = {
 
 
 @pytest.mark.parametrize("name", LATER)
-async def test_a_later_version_costs_its_sender_nothing_and_goes_no_further(
+async def test_messages_of_a_later_version_are_neither_penalised_nor_forwarded(
     start: Start, name: str, autojump_clock: MockClock
 ) -> None:
     alice, bob, carol = map(start, (ALICE, BOB, CAROL))
@@ -119,7 +119,7 @@ async def test_a_hundred_variants_of_one_rollout_count_once_without_penalty(
     assert bob.telemetry.refusals == {Reason.RESERVED: 100}
 
 
-async def test_a_flood_is_cut_like_any_other_and_leaves_nothing(
+async def test_a_flood_of_reserved_messages_is_cut_and_nothing_is_stored(
     start: Start, autojump_clock: MockClock
 ) -> None:
     alice, bob = start(ALICE, UNPACED), start(BOB)
@@ -135,7 +135,7 @@ async def test_a_flood_is_cut_like_any_other_and_leaves_nothing(
         assert bob.transport.take_floods()[alice.peer_id] > 0
 
 
-async def test_answers_are_read_past_what_is_reserved(start: Start, autojump_clock: MockClock) -> None:
+async def test_reserved_items_in_responses_are_skipped(start: Start, autojump_clock: MockClock) -> None:
     """A newcomer asks peers of a later version for all that they hold."""
     bob = start(BOB)
     one, other = (CAROL.message(MANIFEST, completions=(b"%d" % n,)) for n in range(2))
@@ -178,7 +178,9 @@ def _raise(error: Exception) -> None:
     raise error
 
 
-async def test_asking_for_what_is_not_served_costs_nothing(start: Start, autojump_clock: MockClock) -> None:
+async def test_requests_for_unknown_protocols_are_not_penalised(
+    start: Start, autojump_clock: MockClock
+) -> None:
     alice, bob = start(ALICE), start(BOB)
     async with in_a_row(alice, bob):
         for number in range(20):

@@ -43,7 +43,7 @@ async def certificates(peer: MemoryTransport, alice: GossipHarness, *wanted: Ide
     return parse_response(answer)
 
 
-async def test_one_network_gets_four_lists_at_once_and_others_all_that_they_ask_for(
+async def test_one_network_gets_four_lists_at_once_without_limiting_others(
     alice: GossipHarness, autojump_clock: MockClock
 ) -> None:
     hosts = {"mallory": "203.0.113.7", "mallory-2": "203.0.113.7", "bob": "198.51.100.9"}
@@ -90,7 +90,7 @@ async def test_requests_over_a_limit_are_not_read(alice: GossipHarness, autojump
         nursery.cancel_scope.cancel()
 
 
-def test_four_full_answers_fit() -> None:
+def test_the_limit_allows_four_full_responses() -> None:
     assert list_uploads.LISTS_TO_NETWORK.burst >= 4 * MAX_ANSWER_BYTES
 
 

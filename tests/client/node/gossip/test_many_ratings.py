@@ -54,7 +54,7 @@ def statements(reputation: Reputation) -> list[str]:
     return found
 
 
-async def test_others_run_during_a_pass_over_thousands_of_accounts(
+async def test_other_tasks_run_during_a_pass_over_thousands_of_accounts(
     alice: GossipHarness, pairs: Pairs, autojump_clock: MockClock
 ) -> None:
     ratings, turns = Ratings(alice.certificates, alice.reputation), 0
@@ -84,7 +84,7 @@ async def test_the_database_is_read_for_known_accounts_alone_and_once(
     assert (await ratings.vouched(EPOCH + 1, pairs), read) == (first, [])
 
 
-def test_what_is_remembered_of_an_account_changes_with_its_audits(alice: GossipHarness, pairs: Pairs) -> None:
+def test_the_cached_rating_of_an_account_changes_with_its_audits(alice: GossipHarness, pairs: Pairs) -> None:
     """Also after a restart, and nothing is read for an account that is weighed again."""
     reputation, accounts = alice.reputation, [account for _, account in pairs]
     before = reputation.weigh(accounts, EPOCH)

@@ -39,7 +39,9 @@ def opened(message: bytes) -> Certificate:
         (-90, True),
     ],
 )
-def test_it_counts_now_and_is_renewed_at_half_its_time(step_seconds: int, renewed: bool) -> None:
+def test_the_own_certificate_is_valid_at_once_and_renewed_at_half_its_duration(
+    step_seconds: int, renewed: bool
+) -> None:
     now = NOW
     shown: list[NodeBinding] = []
     own = OwnCertificate(
@@ -60,7 +62,7 @@ def test_it_counts_now_and_is_renewed_at_half_its_time(step_seconds: int, renewe
 
 
 @pytest.mark.parametrize("step_seconds", [-7200, CERTIFICATE_SECONDS - DAY, CERTIFICATE_SECONDS + DAY])
-async def test_nodes_know_each_other_after_the_clock_moved(
+async def test_nodes_keep_each_others_certificates_after_the_clock_moved(
     tmp_path: Path, autojump_clock: MockClock, step_seconds: int
 ) -> None:
     """After two months, or with a clock that was two hours ahead, rollouts are still admitted."""

@@ -114,7 +114,7 @@ def test_a_second_process_with_the_own_key_is_a_warning_and_no_proof(start: Star
     assert len(alice.engine.proofs) == 0
 
 
-def test_a_proofs_verdict_is_the_tables(start: Start) -> None:
+def test_the_verdict_on_a_proof_follows_the_table_of_consequences(start: Start) -> None:
     alice = start(ALICE)
     one, other = contents(MALLORY)
     message = prove_equivocation(one, other, MANIFEST.swarm_id).to_envelope().to_bytes()

@@ -69,7 +69,7 @@ def test_an_accounts_behaviour_determines_its_peers_ratings(alice: GossipHarness
     assert after > BANNED
 
 
-def test_a_weak_policy_is_no_fault(alice: GossipHarness) -> None:
+def test_groups_without_signal_do_not_lower_the_rating(alice: GossipHarness) -> None:
     introduce(alice, BOB)
     for _ in range(3 * AUDITS_BEFORE_WEIGHT):
         alice.reputation.record_fault(BOB.account, 0, EPOCH, Reason.NO_SIGNAL)
@@ -135,7 +135,7 @@ async def test_under_a_gate_bonded_accounts_are_vouched_for_before_they_earn(tmp
     assert not ratings.vouches_for(CAROL.account, EPOCH)
 
 
-def test_no_rating_alone_reaches_the_line() -> None:
+def test_no_rating_alone_reaches_the_disconnect_threshold() -> None:
     limits = ScoreLimits()
     assert limits.disconnect_below < limits.lowest_rating <= BANNED < 0 < TRUSTED <= limits.highest_rating
 

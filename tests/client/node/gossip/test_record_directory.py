@@ -75,7 +75,7 @@ def test_the_newest_record_of_a_node_is_kept_and_an_old_one_replayed_is_not() ->
     assert known.answer({1}, OTHER, NOW) == (record(ALICE),)
 
 
-def test_a_record_ends_and_one_of_the_future_does_not_count_yet() -> None:
+def test_records_that_are_expired_or_from_the_future_are_refused() -> None:
     known = directory()
     assert not known.take(record(ALICE, made=NOW + RECORD_TOLERANCE_SECONDS + 1), at(TELLER), NOW)
     assert not known.take(record(ALICE, made=NOW - RECORD_SECONDS), at(TELLER), NOW)
@@ -94,7 +94,7 @@ def test_no_message_states_a_nodes_island() -> None:
     assert known.answer({0, 2, 3}, TELLER, NOW) == ()
 
 
-def test_a_node_that_moves_is_found_where_it_lives_then() -> None:
+def test_a_node_that_moves_is_found_on_its_new_island() -> None:
     """Islands are not computed at every question: who asks often would make a node compute much."""
     computed: list[float] = []
 
@@ -156,7 +156,7 @@ def test_a_flood_of_records_displaces_no_others() -> None:
     assert len(known.answer({1}, OTHER, NOW)) == MAX_ON_ISLAND <= MAX_RECORDS
 
 
-def test_a_source_has_only_so_many_signatures_checked() -> None:
+def test_signature_checks_are_limited_by_source() -> None:
     known, burst = directory(), int(CHECKS_OF_SOURCE.burst)
     forged = [
         issue_record(BOB.seed, who.certificate(MANIFEST).to_bytes(), MANIFEST.swarm_id, NOW, [address(who)])
@@ -169,7 +169,7 @@ def test_a_source_has_only_so_many_signatures_checked() -> None:
     assert known.take(record(BOB), at(TELLER), NOW + 1 / CHECKS_OF_SOURCE.per_second)
 
 
-def test_an_account_has_as_many_records_as_nodes_that_count() -> None:
+def test_the_number_of_records_of_an_account_is_bounded() -> None:
     known = directory()
     keys = [Identity(2, key=key) for key in range(MAX_OF_ACCOUNT + 1)]
     for who in keys:
@@ -226,7 +226,7 @@ def test_records_from_a_chosen_peer_keep_their_share_of_an_island_under_attack()
     assert len(kept_by(known) & ids(honest)) >= KEPT_PLACES[Grounds.CHOSEN]
 
 
-def test_a_record_of_the_attackers_that_a_chosen_peer_passes_on_gets_no_line_of_its_own() -> None:
+def test_an_attackers_record_forwarded_by_a_chosen_peer_keeps_its_group() -> None:
     """Else one chosen attacker would have all of them counted apart, by their own networks."""
     known, honest = directory(), [Identity(number) for number in range(2, 8)]
     crowd = [Identity(1000 + number) for number in range(40)]
@@ -258,7 +258,7 @@ def test_records_from_a_chosen_attacker_leave_others_their_places() -> None:
     assert ids(honest) <= kept_by(known)
 
 
-def test_vouched_accounts_keep_half_of_an_islands_records() -> None:
+def test_vouched_accounts_keep_half_of_the_records_of_an_island() -> None:
     bonded = [Identity(number) for number in range(2, 2 + KEPT_PLACES[Grounds.VOUCHED])]
     accounts = {who.account for who in bonded}
     known = RecordDirectory(
@@ -299,7 +299,7 @@ def test_an_account_that_is_vouched_for_has_one_record_before_another_has_two() 
     assert len(kept_by(known) & ids(rich)) == 1
 
 
-def test_nodes_forget_different_records_whatever_an_attacker_does() -> None:
+def test_nodes_evict_different_records_under_the_same_attack() -> None:
     """What one node forgets another one keeps: the choice depends on a secret of each."""
     people = [Identity(number) for number in range(2, 42)]
     kept = []
@@ -313,7 +313,7 @@ def test_nodes_forget_different_records_whatever_an_attacker_does() -> None:
     assert kept[0] != kept[1]
 
 
-def test_more_islands_than_there_is_room_for_share_it_and_the_own_ones_go_last() -> None:
+def test_with_too_many_islands_own_ones_are_evicted_last() -> None:
     people = [Identity(number) for number in range(2, 2 + 60)]
     places = {who.node: number % 6 for number, who in enumerate(people)}
     known = RecordDirectory(
@@ -349,7 +349,7 @@ def test_an_answer_names_members_of_each_island_that_is_asked_for() -> None:
     assert record(people[-1]) in told
 
 
-def test_records_of_before_the_last_start_are_checked_again(tmp_path: Path) -> None:
+def test_stored_records_are_validated_again_after_a_start(tmp_path: Path) -> None:
     file, before = tmp_path / "kept" / "address-records", directory()
     for number, who in enumerate((ALICE, BOB)):
         assert before.take(
@@ -377,7 +377,7 @@ def test_a_record_that_ended_while_the_node_was_away_is_dialled_and_not_passed_o
     assert known.recall(record(ALICE, made=NOW + 3600), at(TELLER), NOW) is None
 
 
-def test_a_damaged_or_overlong_file_is_none(tmp_path: Path) -> None:
+def test_a_damaged_record_file_is_ignored_and_its_length_bounded(tmp_path: Path) -> None:
     file = tmp_path / "address-records"
     assert record_cache.load(file) == ()
     row = (record(ALICE), at(TELLER))

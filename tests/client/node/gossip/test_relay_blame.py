@@ -83,7 +83,7 @@ class Neighbours:
         return any(peer.peer_id == self.alice.peer_id for peer in self.bob.transport.peers())
 
 
-async def test_one_bond_with_ever_new_node_keys_parts_no_honest_neighbours(
+async def test_many_node_keys_under_one_bond_do_not_disconnect_honest_neighbours(
     tmp_path: Path, autojump_clock: MockClock
 ) -> None:
     """Every certificate is valid, and was forwarded: Bob took Alice for a flooder within two seconds."""
@@ -101,7 +101,7 @@ async def test_one_bond_with_ever_new_node_keys_parts_no_honest_neighbours(
         await until(lambda: world.bob.knows(Identity(20)))
 
 
-async def test_slots_that_were_saved_for_the_last_second_part_no_honest_neighbours(
+async def test_slots_saved_for_the_last_second_do_not_disconnect_honest_neighbours(
     tmp_path: Path, autojump_clock: MockClock
 ) -> None:
     """Two accounts send 1,200 rollouts within a second and a half, over several connections."""
@@ -120,7 +120,7 @@ async def test_slots_that_were_saved_for_the_last_second_part_no_honest_neighbou
         assert len(world.bob.events("admitted")) > len(rollouts) / 2
 
 
-async def test_what_a_relay_sends_stays_below_what_a_connection_may_bring(
+async def test_the_sending_rate_of_a_relay_is_below_the_receiving_limit(
     tmp_path: Path, autojump_clock: MockClock
 ) -> None:
     """Also when what was sent within one and a half seconds arrives at once."""

@@ -16,7 +16,7 @@ def taken(waiting: UnintroducedMessages, node: NodeId, now_seconds: float) -> li
     return [(each.topic, each.message, each.forwarder) for each in waiting.take(node, now_seconds)]
 
 
-def test_what_waits_is_taken_once_and_in_order() -> None:
+def test_waiting_messages_are_taken_once_and_in_order() -> None:
     waiting = UnintroducedMessages()
     for message, node in ((b"a", CAROL), (b"b", DAVE), (b"c", CAROL), (b"a", CAROL)):
         waiting.add(TOPIC, message, "bob", node, 0.0)
@@ -25,7 +25,7 @@ def test_what_waits_is_taken_once_and_in_order() -> None:
     assert taken(waiting, DAVE, 1.0) == [(TOPIC, b"b", "bob")]
 
 
-def test_what_waited_too_long_is_given_up() -> None:
+def test_messages_that_wait_too_long_are_dropped() -> None:
     waiting = UnintroducedMessages()
     waiting.add(TOPIC, b"a", "bob", CAROL, 0.0)
     waiting.add(TOPIC, b"b", "bob", CAROL, 1.0)
@@ -49,7 +49,7 @@ def test_the_busiest_forwarder_loses_its_own_oldest_entries() -> None:
     assert len(waiting) == 0
 
 
-def test_a_message_of_any_size_is_no_trouble() -> None:
+def test_messages_above_the_size_limit_are_not_kept() -> None:
     waiting = UnintroducedMessages()
     waiting.add(TOPIC, bytes(MAX_BYTES + 1), "bob", CAROL, 0.0)
     waiting.add(TOPIC, bytes(MAX_BYTES), "bob", CAROL, 0.0)
@@ -70,7 +70,7 @@ def test_a_message_is_kept_while_one_of_its_forwarders_has_a_place_for_it() -> N
     assert len(waiting) == 0
 
 
-def test_what_all_forwarders_pushed_out_is_kept_no_longer() -> None:
+def test_a_message_evicted_by_all_its_forwarders_is_dropped() -> None:
     waiting = UnintroducedMessages()
     for forwarder in ("mallory", "bob"):
         waiting.add(TOPIC, b"honest", forwarder, CAROL, 0.0)

@@ -26,13 +26,13 @@ def settings(folder: Path, *, reinforces: bool, **configured: bool | str | int) 
         ({"backend": "tinker"}, True, False),
     ],
 )
-def test_others_text_has_to_agree_where_it_is_reinforced(
+def test_agreement_is_on_where_text_of_others_is_reinforced(
     tmp_path: Path, configured: dict[str, bool | str], reinforces: bool, agreement: bool
 ) -> None:
     assert settings(tmp_path, reinforces=reinforces, **configured).agreement is agreement
 
 
-def test_a_tinker_server_has_no_gradient_to_agree_with(tmp_path: Path) -> None:
+def test_agreement_with_a_tinker_server_is_refused(tmp_path: Path) -> None:
     require_possible(settings(tmp_path, reinforces=True, backend="tinker"))
     wanted = settings(tmp_path, reinforces=True, backend="tinker", agreement=True)
     with pytest.raises(SapoError, match=r"learner\.agreement cannot be used with learner\.backend = tinker"):
@@ -40,7 +40,7 @@ def test_a_tinker_server_has_no_gradient_to_agree_with(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("configured", "held_back"), [({}, True), ({"comparison_tasks": 0}, False)])
-def test_without_comparison_there_is_no_candidate(
+def test_without_comparisons_no_candidate_is_held_back(
     tmp_path: Path, configured: dict[str, int], *, held_back: bool
 ) -> None:
     assert settings(tmp_path, reinforces=False, **configured).held_back is held_back

@@ -94,7 +94,9 @@ async def test_known_epochs_are_returned_while_another_is_awaited(
         nursery.cancel_scope.cancel()
 
 
-async def test_many_who_wait_ask_once(events: EventLog, path: Path, autojump_clock: MockClock) -> None:
+async def test_concurrent_waiters_share_one_request(
+    events: EventLog, path: Path, autojump_clock: MockClock
+) -> None:
     chain = Chain(AWAY)
     beacons = Beacons(make_chain_manifest(), chain.block_hash_before, events)
     async with trio.open_nursery() as nursery:
@@ -112,7 +114,7 @@ async def test_old_epochs_are_forgotten(events: EventLog) -> None:
     assert kept == list(range(4, 12))
 
 
-async def test_errors_that_are_no_trouble_of_the_chain_are_raised(events: EventLog) -> None:
+async def test_errors_other_than_those_of_the_chain_are_raised(events: EventLog) -> None:
     async def broken(_: int) -> bytes:
         raise ValueError("a bug")
 
@@ -120,7 +122,9 @@ async def test_errors_that_are_no_trouble_of_the_chain_are_raised(events: EventL
         await Beacons(make_chain_manifest(), broken, events).obtain(3)
 
 
-async def test_a_real_chain_that_comes_back(events: EventLog, path: Path, tmp_path: Path) -> None:
+async def test_beacons_continue_after_a_restart_of_the_chain(
+    events: EventLog, path: Path, tmp_path: Path
+) -> None:
     contracts = found(tmp_path / "chain.sqlite")
     chain, manifest = contracts.chain, contracts.manifest()
     chain.close()
@@ -168,9 +172,7 @@ async def test_a_recall_pauses_without_the_chain_and_continues_later(events: Eve
     assert [epoch for epoch in range(4) if beacons.known(epoch) is not None] == [0, 1, 2]
 
 
-async def test_an_epoch_whose_beacon_was_recalled_is_written_down_when_it_is_obtained(
-    events: EventLog, path: Path
-) -> None:
+async def test_a_recalled_epoch_is_logged_when_its_beacon_is_obtained(events: EventLog, path: Path) -> None:
     terms = IslandTerms(most_accounts=64, least_accounts=24, period_epochs=2, most_islands=16, count=4)
     beacons = Beacons(make_chain_manifest(version=2, islands=terms), Chain().block_hash_before, events)
     kept = 0

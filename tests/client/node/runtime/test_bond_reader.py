@@ -73,7 +73,7 @@ async def test_bonds_are_read_once_for_each_epoch_and_an_error_is_reported(tmp_p
     assert len(told) == 1
 
 
-async def test_an_epoch_before_the_chain_does_not_stop_the_present_one(tmp_path: Path) -> None:
+async def test_an_epoch_before_the_chain_does_not_prevent_the_present_one(tmp_path: Path) -> None:
     chain, standing = Chain(), Standing(MANIFEST, BOB)
     chain.bonds = {moment_of(5): {ALICE: 1}}
     now = float(epoch_start_seconds(MANIFEST, 5))
@@ -92,7 +92,7 @@ async def test_with_an_attestation_gate_the_facts_name_the_attesters(tmp_path: P
     assert reader.facts() == BondFacts(str(ALICE), part=1.0, attesters=(str(BOB),))
 
 
-async def test_without_a_gate_nothing_is_asked(tmp_path: Path) -> None:
+async def test_without_a_gate_nothing_is_read(tmp_path: Path) -> None:
     chain, manifest = Chain(), make_chain_manifest(version=2, gate=OpenGate())
     now = float(epoch_start_seconds(manifest, 5))
     log = EventLog(tmp_path / "e.jsonl")

@@ -82,7 +82,7 @@ def test_a_chain_without_new_blocks_is_waited_for_from_the_first_that_is_seen() 
         assert watch.is_believed == believed
 
 
-def test_a_chain_whose_new_blocks_are_older_is_not_overruled() -> None:
+def test_a_clock_ahead_of_new_blocks_is_not_confirmed() -> None:
     clocks = Clocks()
     watch = clocks.watch(asks_chain=True)
     for _ in range(2):
@@ -115,7 +115,7 @@ def test_without_a_chain_the_time_by_which_the_node_lives_is_certain() -> None:
 
 
 @pytest.mark.parametrize("looks", [1, 2])
-def test_the_lead_that_a_start_allows_is_not_certain_before_another_block_is_seen(looks: int) -> None:
+def test_the_allowed_lead_at_a_start_is_not_certain_before_another_block(looks: int) -> None:
     """Ten minutes of lead may be in the next epoch of the chain, whose tally cannot be taken back."""
     clocks = Clocks()
     watch = clocks.watch(asks_chain=True)
@@ -131,7 +131,7 @@ def test_the_lead_that_a_start_allows_is_not_certain_before_another_block_is_see
 
 
 @pytest.mark.parametrize("shows", ["another block", "agreement", "no block for a while"])
-def test_what_the_clock_shows_is_certain_once(shows: str) -> None:
+def test_the_time_is_certain_after_another_block_an_agreement_or_a_pause(shows: str) -> None:
     clocks = Clocks()
     watch = clocks.watch(asks_chain=True)
     first = clocks.wall() - 40

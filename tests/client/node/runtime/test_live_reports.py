@@ -9,7 +9,7 @@ from support.nodes import COMPLETIONS, Home
 from sapo_client.observe.reports import PeersReport, RolloutsReport, StatusReport, kept_status
 
 
-def test_the_status_is_correct(two_nodes: Any) -> None:
+def test_the_status_report_has_the_values_of_the_node(two_nodes: Any) -> None:
     home: Home = two_nodes.first
     report = StatusReport.model_validate_json(two_nodes.reports["status"])
     identity = home.identity
@@ -35,7 +35,7 @@ def test_the_peer_is_known_by_its_certificate(two_nodes: Any) -> None:
     assert peer.accepted > 0
 
 
-def test_rollouts_of_both_are_listed_with_what_became_of_them(two_nodes: Any) -> None:
+def test_rollouts_of_both_nodes_are_listed_with_their_outcome(two_nodes: Any) -> None:
     rollouts = RolloutsReport.model_validate_json(two_nodes.reports["rollouts"]).rollouts
     authors = {rollout.own: rollout.account for rollout in rollouts}
     accounts = {True: str(two_nodes.first.identity.account), False: str(two_nodes.second.identity.account)}
@@ -48,7 +48,7 @@ def test_rollouts_of_both_are_listed_with_what_became_of_them(two_nodes: Any) ->
     assert all(0 <= r.reward <= 1 for r in rollouts if r.reward is not None)
 
 
-def test_a_stopped_node_left_its_last_status(two_nodes: Any) -> None:
+def test_a_stopped_node_leaves_its_last_status(two_nodes: Any) -> None:
     report = kept_status(two_nodes.first.data.status)
     assert report is not None
     assert report.state == "stopped"

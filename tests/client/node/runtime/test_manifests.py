@@ -120,7 +120,7 @@ def test_a_suite_that_this_installation_derives_differently_is_refused(weekdays:
     assert hint.startswith("install the release of sapo")
 
 
-def test_a_machine_too_busy_to_derive_the_tasks_is_no_bug(
+def test_a_timeout_while_deriving_tasks_is_a_transient_error(
     weekdays: Suite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(launch, "_COMMAND_SECONDS", 0.001)
@@ -131,7 +131,7 @@ def test_a_machine_too_busy_to_derive_the_tasks_is_no_bug(
     assert "try again later" in caught.value.hint
 
 
-def test_a_suite_with_a_strange_scorer_is_refused(weekdays: Suite) -> None:
+def test_a_suite_with_an_unknown_scorer_is_refused(weekdays: Suite) -> None:
     [family] = weekdays.families
     strange = replace(weekdays, families=(replace(family, scorer="python/1"),))
     assert refusal(lambda: require_same_suite(make_manifest(suite=strange)))[0] == ExitCode.CONFIG

@@ -112,12 +112,12 @@ def node(tmp_path: Path) -> Node:
     return Node(tmp_path)
 
 
-async def test_while_nothing_is_final_there_is_one_island(node: Node) -> None:
+async def test_without_final_epochs_there_is_one_island(node: Node) -> None:
     await node.paid.learn(range(EPOCH, EPOCH + 2))
     assert [node.islands.count(epoch) for epoch in (EPOCH - 1, EPOCH, EPOCH + 1)] == [None, 1, 1]
 
 
-async def test_it_counts_accounts_with_points_in_each_final_epoch(node: Node) -> None:
+async def test_islands_follow_the_accounts_with_points_in_final_epochs(node: Node) -> None:
     for epoch, paid in ((EPOCH - 5, 9), (EPOCH - 4, 5), (EPOCH - 3, 3)):
         node.settle(epoch, paid)()
     await node.paid.learn([EPOCH])  # four islands for nine, kept by five? 5 < 2 * 4, so two; 3 < 2 * 2: one
@@ -197,7 +197,7 @@ async def test_an_endpoint_that_hides_known_epochs_is_not_trusted(node: Node, tm
     assert counts == [4, 4, 1]
 
 
-async def test_more_accounts_hold_up_other_tasks_no_longer(tmp_path: Path) -> None:
+async def test_uninterrupted_sections_do_not_grow_with_the_number_of_accounts(tmp_path: Path) -> None:
     """A proposal of 100,000 accounts was read and counted in the event loop."""
     calls = dict[int, int]()
     for paid in (MAX_PAGE_ROWS, 5 * MAX_PAGE_ROWS):

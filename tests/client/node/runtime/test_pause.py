@@ -8,7 +8,7 @@ from trio.testing import wait_all_tasks_blocked
 from sapo_client.node.runtime.shutdown import Pause
 
 
-async def test_it_holds_until_it_is_taken_back_or_the_node_drains() -> None:
+async def test_a_pause_lasts_until_it_is_ended_or_the_node_drains() -> None:
     pause, draining = Pause(), trio.Event()
     await pause.wait_until_over(draining)
     ended: list[str] = []

@@ -54,7 +54,7 @@ def open_beacons(path: Path, *, final_in_epoch: int, archive: dict[ContentId, ob
     return Beacons(MANIFEST, chain.block_hash_before, EventLog(path), records)
 
 
-async def test_without_ladders_there_is_nothing_to_know(tmp_path: Path) -> None:
+async def test_without_ladders_there_are_no_records(tmp_path: Path) -> None:
     beacons = Beacons(make_manifest(), NoChain().block_hash_before, EventLog(tmp_path / "events.jsonl"))
     await beacons.obtain(3)
     assert beacons.records.known(3) == beacons.records.known(99) == ()
@@ -96,7 +96,7 @@ async def test_a_proposal_that_is_missing_is_waited_for(tmp_path: Path, autojump
     assert beacons.records.known(5) == MOVED
 
 
-async def test_what_is_old_is_forgotten(tmp_path: Path) -> None:
+async def test_old_records_are_dropped(tmp_path: Path) -> None:
     beacons = open_beacons(tmp_path / "events.jsonl", final_in_epoch=0, archive={PROPOSAL: MOVED})
     for epoch in (1, 9):
         await beacons.obtain(epoch)

@@ -70,7 +70,9 @@ async def test_a_failing_service_is_tried_again_ever_more_slowly(
     assert all("in service" in str(event["trace"]) for event in read_events(path))
 
 
-async def test_healthy_times_are_credited(supervisor: Supervisor, autojump_clock: MockClock) -> None:
+async def test_healthy_periods_reset_the_restart_pause(
+    supervisor: Supervisor, autojump_clock: MockClock
+) -> None:
     healthy = HEALTHY_SECONDS + 1
     starts, service = failing(4, lambda number: healthy if number == 3 else 0.0)
     await supervisor.keep("node", service)
@@ -82,9 +84,7 @@ async def test_healthy_times_are_credited(supervisor: Supervisor, autojump_clock
     [TOLD, ExceptionGroup("nursery", [ExceptionGroup("nursery", [ValueError(), TOLD])])],
     ids=["plain", "in groups"],
 )
-async def test_an_error_for_people_stops_the_node(
-    supervisor: Supervisor, path: Path, error: Exception
-) -> None:
+async def test_a_sapo_error_stops_the_node(supervisor: Supervisor, path: Path, error: Exception) -> None:
     async def service() -> None:
         raise error
 
@@ -153,20 +153,20 @@ async def test_cancellation_is_no_failure(supervisor: Supervisor, path: Path) ->
     assert list(read_events(path)) == []
 
 
-def test_a_callbacks_error_is_written_down(supervisor: Supervisor, path: Path) -> None:
+def test_an_error_in_a_callback_is_logged(supervisor: Supervisor, path: Path) -> None:
     supervisor.note_bug(KeyError("topic"))
     [event] = read_events(path)
     assert (event["service"], event["error"]) == ("callback", "KeyError('topic')")
 
 
-def test_the_error_for_people_is_found_at_any_depth() -> None:
+def test_a_sapo_error_is_found_in_nested_groups() -> None:
     group = BaseExceptionGroup("outer", [KeyboardInterrupt(), ExceptionGroup("inner", [OSError(), TOLD])])
     assert find_sapo_error(group) is TOLD
     assert find_sapo_error(ExceptionGroup("inner", [OSError()])) is None
     assert find_sapo_error(ValueError()) is None
 
 
-async def test_a_service_that_fails_while_the_node_ends_is_written_down_and_the_node_ends(
+async def test_a_service_that_fails_during_the_end_is_logged_and_the_node_ends(
     supervisor: Supervisor, path: Path, autojump_clock: MockClock
 ) -> None:
     async def fails_when_told_to_stop() -> None:

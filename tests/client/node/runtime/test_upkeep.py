@@ -13,7 +13,7 @@ from sapo_verification.store import StoreSchema, open_database
 NOTES = StoreSchema("notes", "CREATE TABLE IF NOT EXISTS note (text TEXT);")
 
 
-async def test_the_log_is_copied_again_and_again(tmp_path: Path) -> None:
+async def test_the_wal_is_checkpointed_periodically(tmp_path: Path) -> None:
     path = tmp_path / "node.sqlite"
     with closing(open_database(path, NOTES)) as writer:
         async with trio.open_nursery() as nursery:
@@ -25,7 +25,7 @@ async def test_the_log_is_copied_again_and_again(tmp_path: Path) -> None:
             nursery.cancel_scope.cancel()
 
 
-def test_a_collection_passes_over_what_start_up_made() -> None:
+def test_garbage_collection_skips_objects_of_the_start() -> None:
     before = gc.get_freeze_count()
     with start_up_set_aside():
         assert gc.get_freeze_count() > before + 10_000

@@ -192,7 +192,7 @@ async def test_a_restart_does_not_find_the_poisoned_policy(tmp_path: Path) -> No
         assert round(found.reward, 4) == shadow
 
 
-async def test_poison_of_some_accounts_among_honest_ones_has_authors(tmp_path: Path) -> None:
+async def test_poison_of_some_accounts_is_attributed_to_its_authors(tmp_path: Path) -> None:
     """Two of six say Sunday always, and are named."""
     async with lone(tmp_path) as node:
         for each in (*HONEST, OTHER):
@@ -265,7 +265,7 @@ class Speaking:
         return answers if text is None else (text,) * len(answers)
 
 
-async def test_text_that_helps_makes_the_policy_the_shadow(tmp_path: Path) -> None:
+async def test_when_text_of_others_helps_the_shadow_becomes_the_policy(tmp_path: Path) -> None:
     async with lone(tmp_path) as node:
         node.canary._parts = replace(node.canary._parts, learner=Speaking(node.learner, None, b""))
         for _ in range(4):
@@ -284,7 +284,7 @@ async def test_text_that_helps_makes_the_policy_the_shadow(tmp_path: Path) -> No
         assert (node.canary._window, node.canary._imitated) == ([], set())
 
 
-async def test_answers_that_the_node_was_too_busy_to_check_are_no_loss(tmp_path: Path) -> None:
+async def test_undecided_answers_do_not_count_as_a_loss(tmp_path: Path) -> None:
     async with lone(tmp_path) as node:
         node.canary._parts = replace(node.canary._parts, learner=Speaking(node.learner, NO_TIME, None))
         for _ in range(4):
@@ -424,20 +424,20 @@ def test_a_collapse_to_a_third_is_found_at_the_first_check(level: float, least: 
     assert sum(map(bool, found)) >= 95, "at the second"
 
 
-def test_a_patient_decline_is_found_before_a_third_is_lost() -> None:
+def test_a_slow_decline_is_detected_before_a_third_is_lost() -> None:
     """One part in fifty per check, each step far below chance."""
     decline = [0.5 - 0.01 * step for step in range(1, 17)]
     assert sum(bool(verdicts(decline, [0.5] * 16, seed)) for seed in range(100)) >= 95
 
 
 @pytest.mark.parametrize(("loss", "least", "most"), [(0.04, 35, 65), (0.07, 98, 100)])
-def test_a_small_lasting_loss_is_found_in_time_or_not(loss: float, least: int, most: int) -> None:
+def test_a_small_lasting_loss_is_detected_at_the_stated_rate(loss: float, least: int, most: int) -> None:
     """What the threat model says of it."""
     policy, shadow = [0.5 - loss] * MAX_COMPARISONS, [0.5] * MAX_COMPARISONS
     assert least <= sum(bool(verdicts(policy, shadow, seed)) for seed in range(100)) <= most
 
 
-def test_half_the_learning_speed_is_detected() -> None:
+def test_a_halved_learning_rate_of_the_policy_is_detected() -> None:
     """It never falls below its own past, so that no comparison with that would see it."""
     slow, alone = ([factor * 0.05 * step for step in range(1, 11)] for factor in (0.5, 1.0))
     assert sum(bool(verdicts(slow, alone, seed)) for seed in range(100)) >= 90
@@ -465,7 +465,7 @@ def test_evidence_is_a_martingale() -> None:
             assert after == pytest.approx(evidence(more, less))
 
 
-def test_each_setback_lasts_longer_until_others_text_has_helped() -> None:
+def test_each_setback_lasts_longer_until_text_of_others_has_helped() -> None:
     watch, checks = CanaryState(), list[int]()
     for _ in range(MAX_SETBACKS + 1):
         watch, waited = watch.set_back(), 0
@@ -476,7 +476,7 @@ def test_each_setback_lasts_longer_until_others_text_has_helped() -> None:
     assert replace(watch, won=64).kept(0).set_back().waits == 1
 
 
-def test_a_lead_is_of_the_last_checks_and_ends_with_the_comparison() -> None:
+def test_the_lead_covers_the_last_checks_and_ends_with_the_comparison() -> None:
     def figures(state: CanaryState) -> tuple[float | None, ...]:
         last = state.last
         assert last is not None
@@ -507,7 +507,7 @@ def test_a_quarantine_ends_with_the_checks_that_pass() -> None:
     assert len(full.quarantined) == MAX_QUARANTINED
 
 
-def test_a_torn_or_foreign_file_is_ignored(tmp_path: Path) -> None:
+def test_a_damaged_or_unknown_state_file_is_ignored(tmp_path: Path) -> None:
     path = tmp_path / "canary.json"
     file = CanaryFile(path)
     assert file.read() is None

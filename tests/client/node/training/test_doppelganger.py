@@ -89,7 +89,7 @@ async def refused(listener: Listener) -> bool:
     return True
 
 
-async def test_a_start_listens_and_then_signs(tmp_path: Path, autojump_clock: object) -> None:
+async def test_a_node_listens_before_it_signs(tmp_path: Path, autojump_clock: object) -> None:
     listener = Listener(tmp_path)
     assert await listener.waited_seconds() == 2 * SECONDS, "alone: for company first"
     assert await listener.waited_seconds() == 0, "once is enough"
@@ -105,7 +105,7 @@ async def test_a_start_listens_and_then_signs(tmp_path: Path, autojump_clock: ob
         (True, None, True),
     ],
 )
-async def test_only_a_clean_stop_a_moment_ago_spares_the_wait(
+async def test_only_a_recent_clean_stop_skips_the_wait(
     tmp_path: Path, autojump_clock: object, clean: bool, signed_epoch: int | None, waits: bool
 ) -> None:
     listener = Listener(tmp_path, clean=clean)
@@ -152,7 +152,9 @@ async def test_it_continues_listening_while_it_signs(tmp_path: Path) -> None:
     assert await refused(listener)
 
 
-async def test_hearing_oneself_ends_the_wait_at_once(tmp_path: Path, autojump_clock: object) -> None:
+async def test_a_message_under_the_own_key_ends_the_wait_with_an_error(
+    tmp_path: Path, autojump_clock: object
+) -> None:
     listener = Listener(tmp_path)
     async with trio.open_nursery() as nursery:
         started = trio.current_time()
@@ -166,7 +168,7 @@ async def test_hearing_oneself_ends_the_wait_at_once(tmp_path: Path, autojump_cl
         assert trio.current_time() - started < SECONDS
 
 
-async def test_the_gossip_hands_over_what_strangers_sign_as_us(tmp_path: Path) -> None:
+async def test_a_second_node_with_the_same_key_is_detected_through_gossip(tmp_path: Path) -> None:
     """Two machines with one key, over the network: the second detects the first, never itself."""
     hub, manifest = MemoryHub(), make_manifest()
     found: list[tuple[AdmittedRollout, bytes]] = []

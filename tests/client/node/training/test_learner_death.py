@@ -17,6 +17,6 @@ def test_a_killed_learner_comes_back_at_a_checkpoint(two_nodes: Any) -> None:
     assert (death["step"], "died" in death["why"]) == (before[-1], True)
 
 
-def test_its_node_did_not_notice_more_than_that(two_nodes: Any) -> None:
+def test_the_node_of_a_killed_learner_does_not_restart(two_nodes: Any) -> None:
     assert two_nodes.second.events("service_failed") == []
     assert len(two_nodes.second.events("node_started")) == 1

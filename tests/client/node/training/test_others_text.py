@@ -100,7 +100,7 @@ async def test_a_notation_that_most_accounts_write_may_be_learned(seed: int) -> 
 
 
 @pytest.mark.parametrize("seed", range(20))
-async def test_half_learned_steps_are_nobodys_text(seed: int) -> None:
+async def test_half_learned_steps_are_attributed_to_no_account(seed: int) -> None:
     """Nonsense that no account shows: training may do that, and no account can be named."""
 
     def nonsense(draw: random.Random) -> str:
@@ -115,7 +115,7 @@ async def test_a_policy_that_always_gives_one_answer_by_itself_quarantines_nobod
     assert await others.planted(answers(lambda _: "Sunday", weekday)) == NOTHING
 
 
-async def test_text_that_the_shadow_also_writes_is_not_planted() -> None:
+async def test_text_that_the_shadow_also_writes_does_not_count_as_planted() -> None:
     """The phrase came with the start, or was taken for useful in an earlier window."""
     others = await trained(beside_honest(behind(PHRASE, column_sums)))
     same = behind(PHRASE, column_sums)
@@ -130,7 +130,7 @@ async def test_too_few_accounts_are_not_compared() -> None:
     )
 
 
-async def test_an_honest_account_that_had_the_phrase_once_is_not_named() -> None:
+async def test_an_honest_account_that_showed_the_phrase_once_is_not_named() -> None:
     writers = beside_honest(behind(PHRASE, column_sums))
     others = await trained(writers)
     await others.learn([(HONEST[0], 0, behind(PHRASE, column_sums)(random.Random(3)).encode())])
@@ -175,7 +175,7 @@ async def test_answers_of_several_checks_count_together() -> None:
         apart.reset_comparison()
 
 
-async def test_a_phrase_is_forgotten_with_the_texts_that_follow() -> None:
+async def test_a_phrase_is_forgotten_after_many_other_texts() -> None:
     """An account that stops is not named for ever."""
     others = await trained(beside_honest(behind(PHRASE, column_sums)), texts=40)
     draw = random.Random(5)
@@ -217,7 +217,7 @@ def test_a_count_is_above_a_share_beyond_chance(
 
 
 @pytest.mark.long
-async def test_chance_finds_a_planted_text_rarely() -> None:
+async def test_false_alarms_for_planted_text_are_rare() -> None:
     """Writers with a style each, and a policy that writes like all of them."""
 
     def of(style: int) -> Writer:

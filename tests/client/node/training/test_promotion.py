@@ -111,7 +111,7 @@ def test_a_candidate_that_is_better_becomes_the_policy(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("candidate", [knows(4), knows(8), knows(0)], ids=["as good", "worse", "ruined"])
-def test_one_that_is_no_better_never_does(tmp_path: Path, candidate: Answerer) -> None:
+def test_a_candidate_that_is_not_better_is_never_promoted(tmp_path: Path, candidate: Answerer) -> None:
     learner = TwoPolicies(knows(4), candidate)
     after(promotion_of(learner, tmp_path), ROUNDS)
     assert learner.promoted == 0
@@ -123,7 +123,7 @@ def sometimes(seed: int) -> Answerer:
     return lambda _, prompt: right(prompt) if drawn.random() < 0.5 else b"?"
 
 
-def test_few_that_are_as_good_and_err_elsewhere_are_promoted_by_chance(tmp_path: Path) -> None:
+def test_few_equal_candidates_with_other_errors_are_promoted_by_chance(tmp_path: Path) -> None:
     """An attacker may wait for chance: from the promotion on its texts change the policy itself."""
     learners = [TwoPolicies(sometimes(seed), sometimes(100 + seed)) for seed in range(8)]
     for learner in learners:
@@ -145,7 +145,7 @@ def test_a_small_gain_takes_more_comparisons(tmp_path: Path) -> None:
     assert learner.promoted == 1
 
 
-def test_what_it_was_while_it_was_worse_is_forgotten(tmp_path: Path) -> None:
+def test_evidence_from_before_a_candidate_improved_is_dropped(tmp_path: Path) -> None:
     learner = TwoPolicies(knows(2), knows(0))
     promotion = promotion_of(learner, tmp_path)
     after(promotion, ROUNDS)
@@ -258,7 +258,7 @@ def promoted_after(chances: Chances, seed: int, rounds: int) -> int | None:
     [[(0.25, 0.25)], [(0.02, 0.02)], [(0.3, 0.0), (0.0, 0.3)]],
     ids=["often different", "rarely different", "better and worse in families"],
 )
-def test_of_candidates_that_are_as_good_few_are_ever_promoted(chances: Chances) -> None:
+def test_few_equal_candidates_are_ever_promoted(chances: Chances) -> None:
     """A test of 1 % in each of a hundred rounds would promote a half of them."""
     candidates = 200
     promoted = sum(promoted_after(chances, seed, 200) is not None for seed in range(candidates))
@@ -270,7 +270,7 @@ def test_of_candidates_that_are_as_good_few_are_ever_promoted(chances: Chances) 
     [([(0.2, 0.05)], 3), ([(0.15, 0.1)], 25), ([(0.12, 0.09)], 61)],
     ids=["much better", "by five points of a hundred", "by three"],
 )
-def test_nine_of_ten_better_candidates_are_promoted_within(chances: Chances, rounds: int) -> None:
+def test_most_better_candidates_are_promoted_within_the_stated_rounds(chances: Chances, rounds: int) -> None:
     candidates = 100
     promoted = sum(promoted_after(chances, seed, rounds) is not None for seed in range(candidates))
     assert promoted >= 0.85 * candidates

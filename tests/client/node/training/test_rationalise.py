@@ -40,7 +40,7 @@ def rationaliser(folder: Path) -> Rationaliser:
     return Rationaliser(Credulous(), LocalChecker(FAMILIES), events)
 
 
-def test_right_own_texts_take_the_place_of_the_answers(tmp_path: Path) -> None:
+def test_right_own_texts_replace_the_given_answers(tmp_path: Path) -> None:
     shown = Oracle(FAMILIES, 24, lambda _family: 1.0).demonstrate(0, random.Random(1))
     assert {each.family for each in shown} == {0, 1}
     found = trio.run(rationaliser(tmp_path).own_solutions, shown)
@@ -56,7 +56,7 @@ def test_right_own_texts_take_the_place_of_the_answers(tmp_path: Path) -> None:
     ("prompt", "expected"),
     [("7 + 2 =\n", "7 + 2 = (the answer is 9)\n"), ("7 + 2 =", "7 + 2 = (the answer is 9)")],
 )
-def test_the_hint_is_before_the_end_of_the_line(prompt: str, expected: str) -> None:
+def test_the_hint_is_inserted_before_the_end_of_the_line(prompt: str, expected: str) -> None:
     assert hinted(prompt, "9") == expected
 
 

@@ -64,7 +64,7 @@ def test_right_answers_of_solved_families_are_returned(tmp_path: Path) -> None:
     )
 
 
-def test_a_round_samples_only_so_many(tmp_path: Path) -> None:
+def test_the_samples_of_a_round_are_bounded(tmp_path: Path) -> None:
     policy = Calculator()
     rehearsal = rehearsal_of(policy, tmp_path, [ARITHMETIC])
     rehearsal.missing = 10 * MAX_TASKS
@@ -73,7 +73,7 @@ def test_a_round_samples_only_so_many(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("solved", "missing"), [([], 40), ([0, 1, 2], 40), ([ARITHMETIC], 0)])
-def test_no_answers_are_sampled_without_anything_to_keep_or_learn(
+def test_no_answers_are_sampled_without_families_to_keep_or_to_learn(
     tmp_path: Path, solved: list[int], missing: int
 ) -> None:
     policy = Calculator()

@@ -30,7 +30,7 @@ def ids(home: Home, *events: str) -> set[Any]:
     return {event["content_id"] for event in home.events(*events)}
 
 
-def test_all_runs_end_well(two_nodes: Any) -> None:
+def test_all_runs_end_with_exit_code_zero(two_nodes: Any) -> None:
     assert two_nodes.exit_codes == [0, 0, 0]
 
 
@@ -64,7 +64,7 @@ def test_no_group_is_trained_twice_not_even_across_a_restart(two_nodes: Any) -> 
         assert len(taken) == len(set(taken))
 
 
-def test_batches_are_full(two_nodes: Any) -> None:
+def test_every_batch_has_all_groups_and_at_most_the_external_limit(two_nodes: Any) -> None:
     for home, _ in two_nodes.homes:
         assert home.events("own_rollout_refused", "slot_skipped", "service_failed") == []
         for step in home.events("step"):
@@ -94,7 +94,7 @@ def test_a_restart_continues_at_its_step(two_nodes: Any) -> None:
     assert two_nodes.first.events("stopped")[-1]["step"] == steps[-1] > two_nodes.stopped_at
 
 
-def test_peers_are_met_once_per_connection(two_nodes: Any) -> None:
+def test_a_peer_is_introduced_once_per_connection(two_nodes: Any) -> None:
     names = ("node_started", "peer_connected", "peer_lost")
     assert [event["event"] for event in two_nodes.first.events(*names)] == [
         "node_started",

@@ -56,7 +56,7 @@ def test_no_text_of_others_is_reinforced(homes: list[Home]) -> None:
         assert used(home, "reinforced") == []
 
 
-def test_what_is_used_was_verified_before_and_is_the_others(homes: list[Home]) -> None:
+def test_used_text_was_verified_before_and_is_by_the_other_node(homes: list[Home]) -> None:
     for home, other in zip(homes, reversed(homes), strict=True):
         verified = {event["content_id"]: cast(int, event["seq"]) for event in home.events("verified")}
         published = {event["content_id"] for event in other.events("published")}
@@ -68,7 +68,7 @@ def test_what_is_used_was_verified_before_and_is_the_others(homes: list[Home]) -
         assert len(hints) == len(set(hints)), "no task is practised twice"
 
 
-def test_practice_takes_the_places_of_external_groups_and_is_not_published(homes: list[Home]) -> None:
+def test_practice_replaces_external_groups_and_is_not_published(homes: list[Home]) -> None:
     for home in homes:
         steps = home.events("step")
         per_step = Counter(seq for seq, _ in used(home, "practised"))

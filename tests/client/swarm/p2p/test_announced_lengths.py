@@ -106,7 +106,7 @@ async def _pour(write: Callable[[bytes], Awaitable[None]], mebibytes: int) -> No
             await write(bytes(2**16))
 
 
-async def test_a_stranger_announces_a_line(tools: Any) -> None:
+async def test_a_long_line_announced_before_the_handshake_closes_the_connection(tools: Any) -> None:
     with _node() as node, _bounded(node):
         for _ in range(3):
             connection = await trio.open_tcp_stream("127.0.0.1", node.port)
@@ -114,7 +114,9 @@ async def test_a_stranger_announces_a_line(tools: Any) -> None:
             await _is_closed(connection, tools)
 
 
-async def test_an_authenticated_stranger_announces_a_line(tools: Any, hostile: Any) -> None:
+async def test_a_long_line_announced_after_the_handshake_closes_the_connection(
+    tools: Any, hostile: Any
+) -> None:
     with _node() as node, _bounded(node):
         upgrader = hostile._host.swarm.upgrader
         raw = RawConnection(TrioTCPStream(await trio.open_tcp_stream("127.0.0.1", node.port)), True)
@@ -124,7 +126,7 @@ async def test_an_authenticated_stranger_announces_a_line(tools: Any, hostile: A
         await secured.close()
 
 
-async def test_a_peer_announces_lines_on_streams(hostile: Any) -> None:
+async def test_long_lines_announced_on_streams_close_the_connection(hostile: Any) -> None:
     with _node() as node, _bounded(node):
         victim = ID.from_base58(node.peer_id)
         await hostile.connect(node.address)
@@ -161,7 +163,7 @@ class Recorded(ReadWriteCloser):
     def get_remote_address(self) -> None: ...
 
 
-async def test_stock_asks_for_as_much_as_is_announced() -> None:
+async def test_stock_reads_the_announced_length_and_our_negotiation_one_byte() -> None:
     stock, ours = (Recorded(encode_uvarint(2**40) + b"x") for _ in range(2))
     with pytest.raises(MultiselectCommunicatorError):
         await MultiselectCommunicator(stock).read()
@@ -184,7 +186,7 @@ async def test_invalid_line_lengths_on_a_stream_are_penalised(swarm: Any, tools:
     assert swarm.bugs == []
 
 
-async def test_a_dialled_peer_announces_a_line(tools: Any) -> None:
+async def test_a_long_line_announced_by_a_dialled_peer_closes_the_connection(tools: Any) -> None:
     dialled = trio.Event()
 
     async def announce(connection: trio.SocketStream) -> None:

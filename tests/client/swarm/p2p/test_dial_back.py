@@ -57,7 +57,7 @@ async def test_a_node_without_answers_infers_reachability_from_inbound_peers(
     assert states == [Reachability.UNKNOWN, Reachability.REACHABLE, Reachability.UNREACHABLE]
 
 
-async def test_a_node_whose_port_is_closed_or_anothers_is_not(swarm: Any, tools: Any) -> None:
+async def test_probes_of_a_closed_or_foreign_port_are_refused(swarm: Any, tools: Any) -> None:
     members = await swarm.start_members(3)
     await swarm.wait_until_connected(members)
     boot, other, asker = (member.transport for member in members)
@@ -77,9 +77,7 @@ async def test_a_node_whose_port_is_closed_or_anothers_is_not(swarm: Any, tools:
         nursery.cancel_scope.cancel()
 
 
-async def test_a_question_without_a_port_gets_no_answer_and_a_flood_of_them_is_cut(
-    swarm: Any, tools: Any
-) -> None:
+async def test_probe_requests_without_a_port_are_refused_and_floods_are_cut(swarm: Any, tools: Any) -> None:
     members = await swarm.start_members(2)
     await swarm.wait_until_connected(members)
     boot, asker = (member.transport for member in members)

@@ -259,7 +259,7 @@ async def test_frames_are_read_in_chunks() -> None:
     assert (stock.reads, ours.reads) == (150, 1)
 
 
-async def test_no_peer_record_travels(make_transport: Any) -> None:
+async def test_peer_records_are_not_sent(make_transport: Any) -> None:
     (stock, router), ours = _stock(), make_transport()._gossip
     assert stock.get_hello_packet().HasField("senderRecord")
     assert not ours.get_hello_packet().HasField("senderRecord")
@@ -298,7 +298,7 @@ async def test_replays_never_interleave_with_the_sending_task(make_transport: An
     ]  # stock: three writes at once on one stream; ours: one announcement queued
 
 
-async def test_recent_messages_are_announced_once(make_transport: Any) -> None:
+async def test_each_recent_message_is_announced_once(make_transport: Any) -> None:
     ours = make_transport()._gossip
     queue = _register(ours)
     ours.router.forward(_message(b"recent"), came_from=PEER)
@@ -372,7 +372,7 @@ async def test_announced_messages_are_known_with_their_holders(make_transport: A
     assert [ours._intake.knows(identity, now) for identity in ours._mesh.mcache.window(TOPIC)] == [True]
 
 
-async def test_small_requests_get_bounded_replies(make_transport: Any) -> None:
+async def test_replies_to_small_requests_are_bounded(make_transport: Any) -> None:
     stock, ours = _stock()[0], make_transport()._gossip
     message = _message(bytes(4096), from_id=b"me", seqno=bytes(8))
     sent = []
@@ -396,7 +396,7 @@ async def test_ihave_asks_for_a_bounded_number(make_transport: Any) -> None:
     assert len(rpc.control.iwant[0].messageIDs) == 256
 
 
-async def test_what_waited_in_a_stalled_connection_costs_an_honest_peer_nothing(make_transport: Any) -> None:
+async def test_messages_delayed_in_a_stalled_connection_cause_no_penalty(make_transport: Any) -> None:
     """Two minutes of an honest peer's heartbeats arrive in one second, as after a partition."""
     transport = make_transport()
     mesh, queue = transport._mesh, _register(transport._gossip)
@@ -427,7 +427,7 @@ async def test_a_flood_of_grafts_draws_few_answers(make_transport: Any) -> None:
     assert 0 < len(answers) <= 64 + 10
 
 
-async def test_a_busy_relay_is_not_a_spammer(make_transport: Any) -> None:
+async def test_a_relay_of_many_messages_does_not_count_as_spammer(make_transport: Any) -> None:
     stock, router = _stock()
     passed = [router._check_spam_protection(PEER, _message(bytes([number]))) for number in range(30)]
     assert passed.count(True) == 10
@@ -439,7 +439,7 @@ async def test_a_busy_relay_is_not_a_spammer(make_transport: Any) -> None:
     assert recorder.messages == [b"%d" % number for number in range(30)]
 
 
-async def test_a_settled_mesh_is_left_alone(make_transport: Any) -> None:
+async def test_a_mesh_within_its_bounds_is_not_changed(make_transport: Any) -> None:
     grown = []
     for pubsub in (_stock(eclipse_protection_enabled=False)[0], make_transport()._gossip):
         for number in range(12):
@@ -452,7 +452,7 @@ async def test_a_settled_mesh_is_left_alone(make_transport: Any) -> None:
     assert grown == [7, 5]
 
 
-def test_only_noise_is_offered(make_transport: Any) -> None:
+def test_only_the_noise_handshake_is_offered(make_transport: Any) -> None:
     hosts = (_stock_host(), make_transport()._host)
     offered = [set(host.get_network().upgrader.security_multistream.transports) for host in hosts]
     assert "/plaintext/2.0.0" in offered[0]
@@ -467,7 +467,7 @@ def test_the_auto_connector_dials_no_peer(make_transport: Any) -> None:
     assert [connector._started for connector in connectors] == [True, False]
 
 
-async def test_receive_window_is_returned_by_halves(swarm: Any, tools: Any) -> None:
+async def test_receive_windows_are_returned_in_halves(swarm: Any, tools: Any) -> None:
     members = await swarm.start_members(2)
     await swarm.wait_until_connected(members)
     updates = []

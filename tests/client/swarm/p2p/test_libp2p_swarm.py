@@ -33,7 +33,7 @@ async def test_nodes_find_each_other_and_every_message_reaches_every_node(swarm:
     assert swarm.bugs == []
 
 
-async def test_a_message_of_the_largest_size_passes_and_a_larger_one_is_our_mistake(
+async def test_a_message_of_the_largest_size_is_sent_and_a_larger_one_is_an_error(
     swarm: Any, tools: Any
 ) -> None:
     members = await swarm.start_members(3)
@@ -57,7 +57,7 @@ async def test_a_message_published_before_the_mesh_exists_still_arrives(swarm: A
     await tools.eventually(lambda: late.accepted == [b"early bird"])
 
 
-async def test_ignore_has_no_cost_and_reject_ends_the_connection(swarm: Any, tools: Any) -> None:
+async def test_ignore_causes_no_penalty_and_repeated_rejects_disconnect(swarm: Any, tools: Any) -> None:
     validator, author = await swarm.start_members(2)
     await swarm.wait_until_connected([validator, author])
     await author.publish(b"ignore this")
@@ -135,7 +135,7 @@ async def test_a_stopped_node_closes_its_sockets_even_if_its_process_continues(
     await swarm.wait_until_connected([new, other])
 
 
-async def test_addresses_of_this_machine_are_taken_from_this_machine_alone(swarm: Any, tools: Any) -> None:
+async def test_addresses_of_this_machine_are_accepted_only_from_this_machine(swarm: Any, tools: Any) -> None:
     """Who connects over a network cannot point a node at services of its own machine."""
     host = tools.host_of_this_machine()
     own, third = (peer_id_from_key(public_key(bytes([number]) * 32)) for number in (2, 100))
@@ -207,7 +207,7 @@ async def test_a_burst_that_follows_from_the_quotas_is_no_flood(swarm: Any, tool
     await tools.eventually(lambda: strict.transport.counters()["flood_pauses"] > 0)
 
 
-async def test_requests(swarm: Any, tools: Any) -> None:
+async def test_requests_are_answered_within_their_limits(swarm: Any, tools: Any) -> None:
     limits = TransportLimits(request_timeout_seconds=1.0)
     server = await swarm.start(1, limits=limits)
     asker = await swarm.start(2, bootstrap=server.transport.addresses, limits=limits)

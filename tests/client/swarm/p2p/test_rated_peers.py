@@ -43,7 +43,7 @@ async def test_the_score_is_behaviour_and_rating_together(
 
 
 @pytest.mark.parametrize("rating", [-1e9, LIMITS.lowest_rating, 0.0, 1e9])
-async def test_no_rating_alone_graylists(transport: Any, tools: Any, rating: float) -> None:
+async def test_no_rating_alone_graylists_a_peer(transport: Any, tools: Any, rating: float) -> None:
     scorer = transport._mesh.scorer
     transport.rate({str(DISLIKED): rating})
     for peer in (DISLIKED, PEER):
@@ -52,7 +52,7 @@ async def test_no_rating_alone_graylists(transport: Any, tools: Any, rating: flo
         assert scorer.allow_gossip(peer, [tools.TOPIC])
 
 
-async def test_one_fault_more_graylists_the_disliked_alone(transport: Any, tools: Any) -> None:
+async def test_further_faults_graylist_only_the_badly_rated_peer(transport: Any, tools: Any) -> None:
     scorer = transport._mesh.scorer
     transport.rate({str(DISLIKED): LIMITS.lowest_rating})
     for peer in (DISLIKED, PEER):

@@ -94,7 +94,7 @@ async def uploaded_bytes(gossip: Any, topic: str, *, connections: int, asks: boo
     return total
 
 
-async def test_a_peer_that_asks_for_nothing_gets_announcements_alone(make_transport: Any, tools: Any) -> None:
+async def test_a_peer_that_requests_nothing_gets_only_announcements(make_transport: Any, tools: Any) -> None:
     gossip = make_transport()._gossip
     sent = await uploaded_bytes(gossip, tools.TOPIC, connections=1, asks=False)
     assert 0 < sent < MESSAGES * SIZE_BYTES / 50

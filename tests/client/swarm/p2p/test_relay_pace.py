@@ -12,7 +12,7 @@ LIMITS = TransportLimits(messages=Rate(per_second=20, burst=40), flood_pause_sec
 FLOODERS = 6
 
 
-async def test_an_honest_relay_of_several_flooders_is_not_taken_for_one(swarm: Any, tools: Any) -> None:
+async def test_an_honest_relay_of_several_flooders_is_not_disconnected(swarm: Any, tools: Any) -> None:
     """Each flooder stays within what a connection may bring; together they send four times as much.
 
     What does not fit into the queue of a peer is dropped, but no message of the relay's own.

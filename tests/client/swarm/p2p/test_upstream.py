@@ -59,7 +59,7 @@ def test_the_patches_together_fix_every_fault(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("patch", PATCHES, ids=lambda patch: patch.stem)
-def test_each_patch_applies_alone_and_can_be_sent(patch: Path, tmp_path: Path) -> None:
+def test_each_patch_applies_alone_and_has_a_complete_message(patch: Path, tmp_path: Path) -> None:
     _patched(tmp_path, patch)
     text = patch.read_text(encoding="utf-8")
     subject = re.search(r"^Subject: \[PATCH\] (\w+: .+)$", text, re.MULTILINE)

@@ -50,13 +50,13 @@ async def test_a_port_is_forwarded_for_an_hour_and_given_back() -> None:
         assert router.mappings == {}
 
 
-async def test_where_no_lease_ends_the_port_is_forwarded_for_ever() -> None:
+async def test_without_support_for_leases_the_port_is_forwarded_permanently() -> None:
     async with IgdRouter(forwards=False, only_for_ever=True).running() as router:
         assert (await ask(router)).lease_seconds == 0
         assert router.mappings == {INSIDE: (HOST, INSIDE, 0)}
 
 
-async def test_where_another_machine_has_the_port_another_one_is_taken() -> None:
+async def test_if_another_machine_uses_the_port_another_port_is_forwarded() -> None:
     async with IgdRouter(forwards=False, taken=frozenset({INSIDE})).running() as router:
         port = (await ask(router)).view.port
         assert port is not None
@@ -83,7 +83,7 @@ async def test_a_router_that_refuses_says_why(code: int, detail: str) -> None:
         ("9" * 5000, None, False),
     ],
 )
-async def test_the_address_outside_is_an_address_or_nothing(
+async def test_the_external_address_is_an_address_or_none(
     external: str, host: str | None, behind: bool
 ) -> None:
     async with IgdRouter(forwards=False, external_host=external).running() as router:
@@ -139,7 +139,7 @@ async def test_a_description_without_end_costs_64_mebibytes_of_another_process()
     assert sent < 2**28
 
 
-async def test_a_length_that_no_memory_holds_is_not_taken() -> None:
+async def test_a_body_with_an_enormous_announced_length_is_not_read() -> None:
     async def promise(_router: IgdRouter, stream: trio.SocketStream) -> None:
         await stream.send_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2147483647\r\n\r\n<root>" + b" " * 4096)
 

@@ -94,7 +94,7 @@ async def test_a_port_is_renewed_before_its_lease_ends_and_given_back_at_the_end
         assert router.mappings == {}
 
 
-async def test_a_port_without_a_lease_is_asked_for_again_when_nobody_arrives() -> None:
+async def test_a_port_without_a_lease_is_requested_again_if_no_peer_connects() -> None:
     async with home(IgdRouter(forwards=False, only_for_ever=True)) as node:
         await node.mapper.ask()
         later = trio.current_time() + AGAIN_SECONDS
@@ -124,7 +124,7 @@ async def test_a_router_whose_port_is_not_reachable_is_replaced_by_another() -> 
         assert node.mapper.view.state is RouterState.MAPPED
 
 
-async def test_a_refusal_is_reported_and_the_router_asked_again_later() -> None:
+async def test_a_refusal_is_reported_and_the_request_repeated_later() -> None:
     async with home(IgdRouter(error=606)) as node:
         node.state = Reachability.UNREACHABLE
         await node.mapper.ask()

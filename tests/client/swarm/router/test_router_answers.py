@@ -24,7 +24,7 @@ def found(location: str, *, first: str = "HTTP/1.1 200 OK", key: str = "LOCATION
 
 
 @pytest.mark.parametrize("key", ["LOCATION", "Location", "location"])
-def test_a_router_names_its_own_description(key: str) -> None:
+def test_the_description_address_of_a_router_is_parsed(key: str) -> None:
     url = f"http://{ROUTER}:5000/root.xml"
     assert parse_found(found(url, key=key), ROUTER, Scope.NETWORK) == url
 
@@ -74,7 +74,7 @@ def test_other_answers_are_not_followed(datagram: bytes, sender: str) -> None:
         (b"silent because\n", None),
     ],
 )
-def test_a_line_is_a_reply_or_nothing(line: bytes, reply: MapReply | None) -> None:
+def test_a_line_is_parsed_as_a_reply_or_refused(line: bytes, reply: MapReply | None) -> None:
     assert parse_line(line, ROUTER) == reply
 
 
@@ -86,6 +86,6 @@ def test_no_bytes_raise_and_none_reach_a_terminal(data: bytes) -> None:
 
 
 @given(st.text(max_size=40))
-def test_a_host_is_an_address(text: str) -> None:
+def test_the_host_of_a_url_is_an_address_or_none(text: str) -> None:
     host = host_of(f"http://{text}")
     assert host is None or text.startswith(host)

@@ -84,7 +84,7 @@ async def test_a_message_reaches_everyone_through_others(autojump_clock: MockClo
         assert swarm.data("a") == []
 
 
-async def test_an_ignored_message_stops_without_blame_and_a_rejected_one_with_blame(
+async def test_an_ignored_message_stops_without_a_penalty_and_a_rejected_one_with_one(
     autojump_clock: MockClock,
 ) -> None:
     async with simulated_swarm() as swarm:
@@ -101,7 +101,7 @@ async def test_an_ignored_message_stops_without_blame_and_a_rejected_one_with_bl
         assert (info.received, info.rejected, info.direction) == (2, 1, Direction.OUTBOUND)
 
 
-async def test_a_persistent_offender_loses_its_connection_for_a_while(autojump_clock: MockClock) -> None:
+async def test_a_peer_with_repeated_faults_is_disconnected_for_a_time(autojump_clock: MockClock) -> None:
     async with simulated_swarm() as swarm:
         await swarm.add("a")
         await swarm.add("b", "a")
@@ -118,7 +118,7 @@ async def test_a_persistent_offender_loses_its_connection_for_a_while(autojump_c
         await swarm.nodes["a"].connect(swarm.nodes["b"].addresses[0])
 
 
-async def test_latency_is_on_the_clock(autojump_clock: MockClock) -> None:
+async def test_latency_passes_in_virtual_time(autojump_clock: MockClock) -> None:
     async with simulated_swarm(
         conditions=LinkConditions(min_latency_seconds=3600, max_latency_seconds=3600)
     ) as swarm:
@@ -189,7 +189,7 @@ async def test_the_same_seed_gives_the_same_deliveries(autojump_clock: MockClock
     assert first != other
 
 
-async def test_a_flood_is_cut_and_its_sender_expelled(autojump_clock: MockClock) -> None:
+async def test_a_flood_is_cut_and_its_sender_disconnected(autojump_clock: MockClock) -> None:
     async with simulated_swarm() as swarm:
         await swarm.add("flooder")
         limits = TransportLimits(messages=Rate(per_second=1, burst=50))
@@ -201,7 +201,7 @@ async def test_a_flood_is_cut_and_its_sender_expelled(autojump_clock: MockClock)
         assert swarm.nodes["b"].peers() == ()
 
 
-async def test_a_relay_of_many_accounts_is_no_flooder_where_their_quotas_are_known(
+async def test_a_relay_of_many_accounts_with_known_quotas_is_not_a_flooder(
     autojump_clock: MockClock,
 ) -> None:
     """Three messages a second for 200 s, where one connection may bring two; then ten times as many."""
@@ -241,7 +241,7 @@ async def test_where_quotas_exceed_the_ceiling_a_flood_is_cut_without_penalty(
         assert (victim.score("relay"), len(victim.peers())) == (0, 1)
 
 
-async def test_requests(autojump_clock: MockClock) -> None:
+async def test_requests_are_answered_within_their_limits(autojump_clock: MockClock) -> None:
     async with simulated_swarm() as swarm:
         await swarm.add("a")
         await swarm.add("b", "a")

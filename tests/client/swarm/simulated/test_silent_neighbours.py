@@ -43,7 +43,7 @@ class Sea:
             self.queue.run_until(self.queue.now_seconds + 0.25)
 
 
-def test_a_mesh_full_of_silent_neighbours_takes_in_the_one_that_forwards() -> None:
+def test_a_mesh_full_of_silent_neighbours_grafts_the_one_that_forwards() -> None:
     sea = Sea()
     leaf, author, relay = (sea.node(name) for name in ("leaf", "author", "relay"))
     for number in range(9):
@@ -75,7 +75,7 @@ def test_every_peer_of_a_large_node_gets_what_only_that_node_has() -> None:
     assert {leaf.counters.accepted for leaf in leaves} == {20}
 
 
-def test_what_left_a_node_before_it_stopped_arrives_and_what_waited_does_not() -> None:
+def test_messages_sent_before_a_stop_arrive_and_queued_ones_do_not() -> None:
     sea = Sea()
     author, peer = sea.node("author"), sea.node("peer")
     assert author.connect(peer.peer_id)
@@ -89,7 +89,7 @@ def test_what_left_a_node_before_it_stopped_arrives_and_what_waited_does_not() -
     assert peer.counters.accepted == 1
 
 
-def test_lost_packets_come_later_and_what_was_sent_after_them_waits() -> None:
+def test_lost_packets_arrive_later_and_delay_those_sent_after_them() -> None:
     sea = Sea(loss_share=0.2)
     author, peer = sea.node("author"), sea.node("peer")
     assert author.connect(peer.peer_id)
