@@ -52,7 +52,7 @@ def test_settings_named_on_the_page_exist() -> None:
 
 
 def test_every_permanent_file_has_a_stated_retention() -> None:
-    """All that a data directory holds but for small files that are rewritten in place."""
+    """All files of a data directory except small ones that are rewritten in place."""
     rewritten = {
         "lock", "control_token", "control_address", "config", "manifest", "swarm_settings", "clean_shutdown",
     }  # fmt: skip

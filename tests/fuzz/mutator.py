@@ -47,7 +47,7 @@ class Mutator:
         return self.random.choices(AUTHORS, (10, 10, 5, 1))[0]
 
     def fields(self, author: Identity) -> dict[int, Any]:
-        """Return a rollout that is in order."""
+        """Return a valid rollout."""
         fields = author.fields(
             f2=self.random.choice((2, 3)),
             f3=self.random.randrange(32),
@@ -65,12 +65,12 @@ class Mutator:
         return frame_fields(PLAIN, kind=int(kind), payload=payload, signature=signature)
 
     def genuine(self) -> bytes:
-        """Return a rollout in order, in an envelope in order."""
+        """Return a valid rollout in a valid envelope."""
         author = self.author()
         return cbor(self.seal(author, cbor(self.fields(author))))
 
     def value(self, depth: int = 3) -> Any:
-        """Return any value at all."""
+        """Return any value."""
         kind = self.random.randrange(7 if depth else 3)
         if kind == 0:
             return self.random.choice(NUMBERS)
@@ -122,7 +122,7 @@ def _resigned(m: Mutator) -> bytes:
 
 
 def _unsigned(m: Mutator) -> bytes:
-    """Return a field of the rollout replaced behind the author's back."""
+    """Return a rollout with one field replaced without a new signature."""
     author = m.author()
     envelope = m.seal(author, cbor(m.fields(author)))
     _, payload = _changed(m)
@@ -188,7 +188,7 @@ def _resignature(m: Mutator) -> bytes:
 
 
 def _bomb(m: Mutator) -> bytes:
-    """Return a head that promises more than there is, or as much as there is."""
+    """Return a head that announces more bytes than follow, or as many."""
     data = m.genuine()
     at = m.random.randrange(len(data))
     length = m.random.choice((8192, 8193, 131_072, 2**31, 2**32 - 1, 2**32, 2**63, 2**64 - 1))
@@ -199,7 +199,7 @@ def _bomb(m: Mutator) -> bytes:
 
 
 def _respelt(m: Mutator) -> bytes:
-    """Return the same value in another encoding, inside and out."""
+    """Return the same value in another encoding, of the payload and of the envelope."""
     author = m.author()
     payload = _respell(m, m.fields(author))
     envelope = m.seal(author, cbor(payload))

@@ -14,7 +14,7 @@ KINDS = (Kind.TALLY, Kind.PROPOSAL, Kind.APPROVAL)
 
 
 def _fields(m: Mutator, kind: Kind, author: Identity) -> dict[int, Any]:
-    """Return a contribution that is in order."""
+    """Return a valid contribution."""
     accounts = sorted(m.random.randbytes(20) for _ in range(m.random.randrange(4)))
     numbers = [m.random.choice(NUMBERS) for _ in accounts]
     rest: dict[Kind, tuple[Any, Any]] = {

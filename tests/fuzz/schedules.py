@@ -101,7 +101,7 @@ class Ground:
         return Network(ForkingChain(path, birth, now=lambda: self.seconds))
 
     def _use_up_nonces(self) -> None:
-        """Use up nonces on the other chain: a nonce from there would leave a gap here."""
+        """Use nonces on the other chain: a nonce from there would leave a gap here."""
         for nonce in range(len(KEYS)):
             fields = {"nonce": nonce, "to": BOB.address, "value": 1, "gas": 21_000, "gasPrice": 10**12}
             signed = ALICE.sign_transaction({**fields, "chainId": DEFAULT_CHAIN_ID + 1})
@@ -139,7 +139,7 @@ class Play:
         self._start()
 
     def run(self) -> Outcome:
-        """Return the whole schedule, and what is wrong after it."""
+        """Play the whole schedule and return its findings."""
         for _ in range(ROUNDS):
             self._live(self._disturb)
             self._live(self._work)
@@ -155,7 +155,7 @@ class Play:
     # The node under test
 
     def _start(self) -> None:
-        """Return a process starts from what is on disk."""
+        """Start a process from the files on disk."""
         self._outbox = FaultyOutbox(self._folder / "outbox.sqlite", owner="schedule")
         self._outbox.weather = self.weather
         self._signing = SigningDatabase(self._folder / "node.sqlite")
@@ -172,7 +172,7 @@ class Play:
         )
 
     def _live(self, action: Callable[[], bool | None]) -> bool | None:
-        """Do something; a process that ends in it is followed by another one."""
+        """Do one action; if the process ends during it, another one follows."""
         try:
             return action()
         except LedgerError:
@@ -224,7 +224,7 @@ class Play:
         return self._sender.step()
 
     def _approve(self) -> None:
-        """Sign one of two roots of an epoch, if the signing database lets it."""
+        """Sign one of two roots of an epoch, if the signing database allows it."""
         epoch, archive = self._rng.choice(EPOCHS), self._rng.choice((7, 8))
         root = make_root(epoch, archive=archive)
         self.weather.maybe_kill("APPROVE")

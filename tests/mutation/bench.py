@@ -119,7 +119,7 @@ class Bench:
                 import_module(name)
 
     def judge(self, mutant: Mutant) -> tuple[Verdict, str]:
-        """Return whether a test notices a mutant, and which or how."""
+        """Return whether a test detects a mutant, and which."""
         parts = self._reach.of(mutant)
         if not parts:
             return "unreached", ""

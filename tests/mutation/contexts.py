@@ -35,7 +35,7 @@ class Contexts:
         self._measured.switch_context("")
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Note tests that do not pass on the genuine source: they can tell nothing."""
+        """Record tests that fail on the unchanged source: they are not used."""
         if report.outcome != "passed":
             self._failed.add(report.nodeid)
 

@@ -95,7 +95,7 @@ def test_make_help_names_every_target() -> None:
 
 
 def test_the_root_stays_small() -> None:
-    """What belongs to everybody lies in the root, everything else in its folder."""
+    """Only files of the whole project are in the root."""
     allowed = {"CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "pyproject.toml"}
     pages = {
         path.name for pattern in ("*.md", "*.toml", "*.cfg", "*.ini", "*.txt") for path in ROOT.glob(pattern)

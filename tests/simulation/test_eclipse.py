@@ -227,7 +227,7 @@ def test_attackers_who_own_an_islands_address_records_take_no_other_places() -> 
     ("attackers", "most"), [(HONEST // 2, 0.05), pytest.param(HONEST, 0.4, marks=pytest.mark.long)]
 )
 def test_attackers_who_earned_trust_take_part_of_the_kept_places(attackers: int, most: float) -> None:
-    """Ten trusted accounts beside twenty honest ones do little; as many as these, and the defence weakens."""
+    """Ten trusted attackers beside twenty honest accounts have little effect; twenty weaken the defence."""
     simulation = EclipseSimulation(seed=0, trusted_attackers=attackers)
     simulation.run(TEN_MINUTES_TICKS, attacked=True, restarts=True)
     assert simulation.alone_share < most

@@ -131,7 +131,7 @@ class DividedSwarm:
 
 
 def parted(swarm: DividedSwarm) -> list[int]:
-    """Part a swarm of ten minutes for half an hour; return its groups two minutes after the end of that."""
+    """Partition a swarm of ten minutes for half an hour; return its groups two minutes after the end."""
     swarm.run(10 * MINUTE)
     assert swarm.groups() == [NODES + 1]
     swarm.cut()

@@ -115,7 +115,7 @@ class RecordSiege:
                 self.alone += sum(not node.chosen & self.records.keys() for node in self.members)
 
     def _push(self, node: Node) -> None:
-        """Let attackers connect from some of their networks and say a record each."""
+        """Let attackers connect from some of their networks and send one record each."""
         for _ in range(CAME // 4):
             place = self.rng.randrange(ATTACKER_RECORDS)
             host = self.rng.choice(self.networks)
@@ -179,7 +179,7 @@ def test_members_with_bonds_find_each_other_under_a_flood_of_records(bonds: int,
 
 
 def test_without_a_gate_attackers_hold_most_records_of_an_island() -> None:
-    """The threat model says so: where accounts are free nothing tells their records from others."""
+    """As the threat model states: where accounts are free their records cannot be distinguished from others."""
     siege = RecordSiege(0, networks=250)
     siege.run(24)
     assert siege.alone_share > 0.3

@@ -52,10 +52,10 @@ _LIAR_TURNS: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class Weather:
-    """How unreliable everything is, as probabilities per epoch.
+    """Faults of network, auditors and chain, as probabilities per epoch.
 
     Attributes:
-        delay_seconds: longest way of a message; a quarter of a grace keeps the promise of the specification.
+        delay_seconds: longest delay of a message; the specification assumes a quarter of a grace at most.
         slow: the network is slow for a whole epoch: messages take up to twelve times as long.
         crash: of each honest auditor, which is away for up to 40 seconds and restarts with its files.
         outage: the chain takes no transaction for up to 45 seconds.
@@ -69,7 +69,7 @@ class Weather:
 
 @dataclass(frozen=True, slots=True)
 class AgreementOutcome:
-    """What became of an adversarial run.
+    """Result of an adversarial run.
 
     Attributes:
         stopped: epochs without a final root.
@@ -86,7 +86,7 @@ class AgreementOutcome:
 
 
 class HonestAuditor:
-    """An auditor whose memory is lost in a crash, while its files stay."""
+    """An auditor that loses its memory in a crash and keeps its files."""
 
     def __init__(self, world: AgreementWorld, identity: Identity) -> None:
         self.identity = identity
@@ -105,7 +105,7 @@ class HonestAuditor:
         self.start()
 
     def start(self) -> None:
-        """Begin anew, with what is in the files."""
+        """Start again from the files."""
         world, identity = self._world, self.identity
         self.agreement = Agreement(
             author=Author(identity.seed, identity.node, identity.account),
@@ -132,11 +132,11 @@ class AgreementWorld:
     """One swarm from epoch 0 on.
 
     Args:
-        liars: how many of the auditors lie; the protocol stands (n - 1) / 3.
-        collude: the liars act as one to move points; otherwise each does harm at random.
-        silent: the liars only stay silent.
+        liars: number of dishonest auditors; the protocol tolerates (n - 1) / 3.
+        collude: the dishonest auditors act together to change points; otherwise each acts at random.
+        silent: the dishonest auditors send nothing.
         recalled: an epoch that is recalled as soon as it is final; none for no recall.
-        hidden: epochs whose first posting is rejected, true as it is: nobody shows leaves that are asked for.
+        hidden: epochs whose first posting is rejected although it is true: no one answers questions about its leaves.
         held_up: epochs whose honest tallies the network delivers late, and how many graces after the end of
             the next epoch; its first turn begins two graces after that.
 
@@ -189,7 +189,7 @@ class AgreementWorld:
         self._sent: dict[tuple[ContentId, Account], float] = {}
 
     def run(self, epochs: int) -> AgreementOutcome:
-        """Let so many epochs end, and their settlement with them."""
+        """Run so many epochs including their settlement."""
         for number, auditor in enumerate(self.honest):
             self._at(self.now + _LOOK_SECONDS * number / len(self.honest), self._look_of(auditor))
         for epoch in range(epochs):
@@ -203,7 +203,7 @@ class AgreementWorld:
     # The course of an epoch
 
     def _begin(self, epoch: int) -> None:
-        """Decide what the auditors have counted and what goes wrong while the epoch is settled."""
+        """Draw the auditors' counts and the faults during the settlement of the epoch."""
         rng, weather = self.rng, self._weather
         true = {account: rng.randint(4, POINTS_CAP) for account in EARNERS}
         self.counts[epoch] = {
@@ -235,7 +235,7 @@ class AgreementWorld:
         return look
 
     def _act(self, auditor: HonestAuditor) -> None:
-        """Do what ``Auditor`` and the watchtower do at every look, but for the asking."""
+        """Do what ``Auditor`` and the watchtower do periodically, without questions."""
         state = self.ledger.state()
         for root in (state.live, state.last):
             if root is not None:
@@ -285,7 +285,7 @@ class AgreementWorld:
         self._publish(auditor, auditor.agreement.tally(epoch, points, merkle.EMPTY_ROOT, self.now))
 
     def _crash(self, auditor: HonestAuditor) -> None:
-        """End a process, perhaps between its files and its messages; it asks everybody when it is back."""
+        """End a process, perhaps between writing and sending; after its restart it requests from all."""
         self.happened["crash"] += 1
         if self.rng.random() < 0.5:
             state = self.ledger.state()
@@ -302,7 +302,7 @@ class AgreementWorld:
         self._at(auditor.up_from_seconds, restart)
 
     def _obtain(self, auditor: HonestAuditor, root: EpochRoot) -> None:
-        """Fetch the proposal behind a posting, and the tallies that it names, from whoever has them."""
+        """Fetch the proposal behind a posting, and the tallies that it names, from any node that has them."""
         proposal = ContentId(root.archive_digest)
         auditor.contributions.note_posted(root.epoch, proposal, is_final=True)
         if auditor.contributions.has(proposal):
@@ -327,7 +327,7 @@ class AgreementWorld:
                 self._at(begin + delay, self._delivery(receiver, envelope, message))
 
     def _leaves(self, envelope: SignedEnvelope) -> float:
-        """Return when the network takes a message on its way."""
+        """Return the time at which the network delivers a message."""
         if envelope.kind is not Kind.TALLY:
             return self.now
         epoch = parse_tally(envelope.payload).epoch
@@ -348,7 +348,7 @@ class AgreementWorld:
         return deliver
 
     def _overhear(self, envelope: SignedEnvelope) -> None:
-        """Let the liars know what was sent: they need it to post and to accuse."""
+        """Give the dishonest auditors a copy of a sent message: they need it to post and to accuse."""
         if envelope.kind is Kind.APPROVAL:
             approval = parse_approval(envelope.payload)
             self._signatures.setdefault(approval.proposal, {})[approval.account] = approval.signature
@@ -361,7 +361,7 @@ class AgreementWorld:
     # The chain
 
     def _transact(self, action: Callable[[], object]) -> None:
-        """Do something on the chain once it takes the transaction."""
+        """Act on the chain once it accepts the transaction."""
         delay = self.rng.uniform(0.5, 6)
         self._at(max(self.now + delay, self._outage_until), action)
 
@@ -374,7 +374,7 @@ class AgreementWorld:
     # The liars
 
     def _lie_in_tallies(self, epoch: int) -> None:
-        """Publish tallies: false, late, to some only, or another one to everybody."""
+        """Publish tallies: false, late, to some only, or a second one to all."""
         cap = POINTS_CAP
         for liar in self.liars:
             wild = {account: self.rng.choice((0, 1, cap, 2**40)) for account in EARNERS}
@@ -396,7 +396,7 @@ class AgreementWorld:
                     self._forward(self._seal(liar, other), [receiver])
 
     def _lie_in_turn(self, epoch: int, turn: int) -> None:
-        """Propose, approve and post as it pleases them, if the epoch is not settled."""
+        """Propose, approve and post at random, if the epoch is not settled."""
         state = self.ledger.state()
         if state.last is not None and state.last.epoch >= epoch:
             return
@@ -404,7 +404,7 @@ class AgreementWorld:
             if self.auditors[(epoch + turn) % len(self.auditors)] == liar.account:
                 self._lie_as_proposer(liar, epoch, turn)
             if self.rng.random() < 0.1:
-                self.ledger.leave(liar.account)  # in front of a posting that carries its signature
+                self.ledger.leave(liar.account)  # before a posting that contains its signature
                 self.happened["left"] += 1
             elif self.rng.random() < 0.5:
                 self.ledger.bond(liar.account)
@@ -416,7 +416,7 @@ class AgreementWorld:
         self._accuse(epoch)
 
     def _lie_as_proposer(self, liar: Identity, epoch: int, turn: int) -> None:
-        """Send nothing, the truth, or several proposals to several auditors."""
+        """Send nothing, a true proposal, or different proposals to different auditors."""
         source = self.rng.choice(self.honest).contributions
         tallies = list(source.tallies(epoch).items())
         previous = self._previous(source)
@@ -452,14 +452,14 @@ class AgreementWorld:
             self._forward(self._seal(liar, approval), self._some())
 
     def _try_to_post(self, content_id: ContentId, proposal: Proposal) -> None:
-        """Post what has a quorum of signatures, also one that honest auditors gave up."""
+        """Post any root with a quorum of signatures, also one that honest auditors have abandoned."""
         signatures = self._signatures.get(content_id, {})
         if len(signatures) >= self.terms.quorum and self.rng.random() < 0.5:
             ordered = [signature for _, signature in sorted(signatures.items())]
             self._transact(lambda: self._post(proposal.approval(content_id), ordered))
 
     def _accuse(self, epoch: int) -> None:
-        """Prove equivocations: the liars' own, to strike a posting, and honest ones if there were any."""
+        """Prove equivocations: of the dishonest auditors, to remove a posting, and of honest ones if there are any."""
         first: dict[tuple[Account, int], tuple[EpochApproval, bytes]] = {}
         for content_id, proposal in self._proposals.get(epoch, {}).items():
             statement = proposal.approval(content_id)
@@ -533,7 +533,7 @@ def _tally(author: Identity, epoch: int, points: Mapping[Account, int]) -> Tally
 
 
 def worlds(auditors: int) -> Iterator[tuple[str, AgreementWorld]]:
-    """Yield runs with as many liars as the protocol stands, and with one more."""
+    """Yield runs with as many dishonest auditors as the protocol tolerates, and with one more."""
     most = max_faulty(auditors)
     create = partial(AgreementWorld, auditors, auditors=auditors)
     yield f"{most} liars at random", create(liars=most)
@@ -543,7 +543,7 @@ def worlds(auditors: int) -> Iterator[tuple[str, AgreementWorld]]:
 
 
 def main(epochs: int) -> None:
-    """Print what became of so many epochs of every kind of run."""
+    """Print the results of so many epochs of every kind of run."""
     for auditors in (4, 7, 10):
         for name, world in worlds(auditors):
             began = time.process_time()

@@ -214,7 +214,7 @@ class AuditorHarness:
         return admitted
 
     async def make(self, epoch: int, slot: int, *, right: int = 1, wrong: int = 1) -> AdmittedRollout:
-        """Make such a group and send it to nobody."""
+        """Make such a group without sending it."""
         beacon = await self.beacons.obtain(epoch)
         family = self.manifest.suite.families[0]
         task = assigned_task(

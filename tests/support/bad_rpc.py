@@ -66,7 +66,7 @@ def chain(chain_id: int, codes: Mapping[str, str] | None = None, call: str = "0x
 
 
 def code_of(name: str) -> str:
-    """Return a contract's code as a chain shows it, its immutables zero."""
+    """Return a contract's code as a chain returns it, with zero immutables."""
     return "0x" + load(name).deployed.hex()
 
 

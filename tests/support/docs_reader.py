@@ -47,7 +47,7 @@ class Reader:
 
     Attributes:
         folder: the working directory.
-        here: what a page writes, and what stands for it on this machine.
+        here: text of a page, and its replacement on this machine.
         environment: the shell's variables.
     """
 

@@ -59,7 +59,7 @@ class Eas:
         self._send(attester, "multiAttest", [(bytes(self.schema), data)])
 
     def revoke(self, attester: LocalAccount, uid: Digest, *, schema: Digest | None = None) -> None:
-        """Take an attestation back."""
+        """Revoke an attestation."""
         self._send(attester, "revoke", (bytes(schema or self.schema), (bytes(uid), 0)))
 
     def uids(self, block: int) -> list[Digest]:

@@ -112,7 +112,7 @@ class Eight:
         return [event for event in read_events(self.member(name).home.data.events) if event["event"] in kinds]
 
     def wait(self, what: str, done: Callable[[], object]) -> None:
-        """Return once a condition holds."""
+        """Wait until a condition holds."""
         came = wait_until(lambda: bool(done()) or bool(self._dead()), PATIENCE_SECONDS)
         dead = [f"{child.name} ended: {child.log_tail()}" for child in self._dead()]
         assert (came, dead) == (True, []), (what, self._last_events())

@@ -101,7 +101,7 @@ def require_failure(failure: str, told: Told) -> None:
 
 @dataclass(frozen=True)
 class Told:
-    """A finding as every outlet tells it, at one moment."""
+    """A finding as every outlet reports it, at one time."""
 
     code: str
     level: str

@@ -39,11 +39,11 @@ class IgdRouter:
     """One router on loopback.
 
     Attributes:
-        external_host: what it says is its address outside.
-        error: UPnP error code with which it answers a request to forward a port; none: it forwards.
-        taken: ports outside that another machine has.
-        only_for_ever: whether it knows no lease that ends.
-        forwards: whether it does what it says.
+        external_host: the external address that it reports.
+        error: UPnP error code of its response to a request to forward a port; none: it forwards.
+        taken: external ports that another machine uses.
+        only_for_ever: whether it supports permanent leases only.
+        forwards: whether it forwards as it reports.
         control: URL in its description at which it is asked.
         describe: sends its description.
         location: URL in its answers to a search; none: its own.
@@ -103,7 +103,7 @@ class IgdRouter:
                 await router.answer_search(target[1], sender)
 
     async def answer_search(self, target: bytes, sender: tuple[str, int]) -> None:
-        """Tell where the description is."""
+        """Respond with the address of the description."""
         location = (self.location or self.url).encode()
         lines = (b"HTTP/1.1 200 OK", b"ST: " + target, b"Location: " + location)
         assert self._udp is not None

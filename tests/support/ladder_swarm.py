@@ -40,7 +40,7 @@ POLL_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class EpochOfRun:
-    """What became of an epoch; parts are of all nodes' groups.
+    """Result of an epoch; parts are of all nodes' groups.
 
     Attributes:
         points: of the three nodes together, as the ledger has them.

@@ -85,7 +85,7 @@ class LedgerModel:
         counted = set(known) - self._unbonded
         if len(counted) < self.quorum:
             return False
-        if is_live:  # its window does not begin anew
+        if is_live:  # its window does not restart
             is_more = not counted <= self._signers
             self._signers |= counted
             return is_more
@@ -104,12 +104,12 @@ class LedgerModel:
         return True
 
     def recall(self) -> None:
-        """Take the last final epoch back: nobody has shown the leaves that were asked for."""
+        """Recall the last final epoch: a question about its leaves was not answered."""
         self.final.pop()
         self.live = None
 
     def prove_equivocation(self, a: EpochApproval, b: EpochApproval, signatures: tuple[bytes, bytes]) -> bool:
-        """Punish whoever signed two roots in one turn; return False where the contract reverts."""
+        """Slash an auditor that signed two roots in one turn; return False where the contract reverts."""
         signer = secp256k1.recover(a.digest(self.domain), signatures[0])
         same = (a.turn, a.root.epoch) == (b.turn, b.root.epoch) and a != b
         if not same or signer is None or signer != secp256k1.recover(b.digest(self.domain), signatures[1]):
@@ -125,19 +125,19 @@ class LedgerModel:
         return True
 
     def reject(self) -> None:
-        """Drop the live posting for ever and punish its signers: it was proven false."""
+        """Reject the live posting permanently and slash its signers: it was proven false."""
         self.hide()
         for signer in self._signers:
             self._slash(signer)
 
     def hide(self) -> None:
-        """Drop the live posting for ever: nobody has shown the leaves that were asked for."""
+        """Reject the live posting permanently: a question about its leaves was not answered."""
         assert self.live is not None
         self._rejected.add(self.live.digest(self.domain))
         self.live = None
 
     def leave(self, account: Account) -> None:
-        """Take an auditor's bond out: its signatures no longer count."""
+        """Withdraw an auditor's bond: its signatures no longer count."""
         self._unbonded.add(account)
 
     def bond(self, account: Account) -> None:
@@ -150,7 +150,7 @@ class LedgerModel:
         return dict(self.slashed)
 
     def _is_blocked(self, now_seconds: float) -> bool:
-        """Whether another posting is live: an epoch after its window it gives way."""
+        """Whether another posting is live; one epoch after its window it can be replaced."""
         expires_seconds = self.posted_seconds + self.challenge_seconds + self.epoch_seconds
         return self.live is not None and now_seconds < expires_seconds
 

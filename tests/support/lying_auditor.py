@@ -39,7 +39,7 @@ OTHERS: Final = 2
 
 
 class LyingAuditor(Auditor):
-    """An auditor that lies once."""
+    """An auditor that publishes one false message."""
 
     lie = TWO_ROOTS
     least_points = 1
@@ -48,7 +48,7 @@ class LyingAuditor(Auditor):
     _terms: AgreementTerms
 
     async def run(self) -> None:
-        """Follow and lie until cancelled."""
+        """Follow the ledger and send false messages until cancelled."""
         self._terms = await self._join_contributions()
         while True:
             for epoch in range(max(0, self._current() - SETTLED_EPOCHS), self._current()):
@@ -60,7 +60,7 @@ class LyingAuditor(Auditor):
         return epoch_at(parts.manifest, max(parts.clock(), parts.manifest.genesis_seconds))
 
     async def _lie_about(self, epoch: int) -> None:
-        """Lie about an ended epoch if it has enough points, in a turn in which the others listen."""
+        """Send false messages about an ended epoch with enough points, in a turn in which others accept them."""
         parts = self._parts
         cap = parts.manifest.limits.points_per_epoch
         others = [t for t in parts.contributions.tallies(epoch).values() if t.account != parts.author.account]

@@ -16,11 +16,11 @@ Logs = list[dict[str, Any]]
 
 
 class Liar(FaultyEndpoint):
-    """An endpoint that may change what it tells, and takes down in which blocks logs are sought.
+    """An endpoint that may change its responses, and records the blocks of requests for logs.
 
     Attributes:
-        tamper: what it makes of logs.
-        tip: what it says the state holds, if not the truth.
+        tamper: changes the logs of a response.
+        tip: the value that it reports from the state, if a false one.
     """
 
     def __init__(self, network: Network) -> None:

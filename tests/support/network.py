@@ -21,14 +21,14 @@ from sapo_protocol.identifiers import Account
 
 
 class ForkingChain(EmbeddedChain):
-    """The embedded chain with what it has no use for: a way back, and blocks that hold nothing."""
+    """The embedded chain with reorganisations and empty blocks, which only tests need."""
 
     def __init__(self, path: Path, genesis: Genesis, *, now: Callable[[], float]) -> None:
         super().__init__(path, genesis, now=now)
         self._store.connection.execute("PRAGMA synchronous = OFF")  # no test cuts the power
 
     def mine_empty(self, name: bytes) -> None:
-        """Mine a block without transactions, told from others by a name."""
+        """Mine a block without transactions, distinguished from others by a name."""
         state = self.state(self.head)
         header = Header(
             block_number=self.head.block_number + 1,
@@ -47,7 +47,7 @@ class ForkingChain(EmbeddedChain):
         self.head = header
 
     def rewind(self, head: int) -> list[bytes]:
-        """Take the head back to a block; the dropped transactions, raw, oldest first."""
+        """Reset the head to a block; return the dropped transactions, raw, oldest first."""
         last = self.head.block_number
         dropped = [
             raw for number in range(head + 1, last + 1) if (raw := self._store.raw(number)) is not None
@@ -72,8 +72,8 @@ class Network:
     """One chain that all honest endpoints show, and its pool.
 
     Attributes:
-        floor_wei: what a unit of gas must offer to be mined now.
-        seen: every transaction that anybody ever handed in, raw.
+        floor_wei: the least price of gas that is mined now.
+        seen: every submitted transaction, raw.
     """
 
     def __init__(self, engine: ForkingChain) -> None:
@@ -85,14 +85,14 @@ class Network:
         self._filled = 0
 
     def reset(self, head: int) -> None:
-        """Back to a block, with nothing waiting."""
+        """Reset to a block with an empty pool."""
         self.engine.rewind(head)
         self.floor_wei = 0
         self.seen.clear()
         self._pool.clear()
 
     def send(self, raw: bytes) -> bytes:
-        """Take a transaction into the pool, as ordinary nodes do.
+        """Add a transaction to the pool, as ordinary nodes do.
 
         Raises:
             RpcError: it is known, its nonce is used, or it replaces another for too little.
@@ -115,7 +115,7 @@ class Network:
         return offer.digest
 
     def mine(self) -> int:
-        """Put everything into blocks that may be; how many."""
+        """Mine all transactions that can be mined; return their number."""
         mined = 0
         while (
             place := next((place for place in sorted(self._pool) if self._is_ready(place)), None)
@@ -125,17 +125,17 @@ class Network:
         return mined
 
     def forget(self) -> None:
-        """Lose what waits, as nodes do that restart or overflow."""
+        """Drop waiting transactions, as nodes do that restart or have a full pool."""
         self._pool.clear()
 
     def fill(self, blocks: int) -> None:
-        """Let blocks pass that hold nothing."""
+        """Mine empty blocks."""
         for _ in range(blocks):
             self._filled += 1
             self.engine.mine_empty(b"%d" % self._filled)  # no two blocks are the same, on no branch
 
     def reorganise(self, blocks: int, rng: random.Random) -> None:
-        """Replace the last blocks by as many others; what was in them waits again, or is forgotten."""
+        """Replace the last blocks by as many others; their transactions wait again or are dropped."""
         height = self.engine.head.block_number
         for raw in self.engine.rewind(height - blocks):
             parsed = self.engine.decode(raw)

@@ -64,7 +64,7 @@ _PIECES: Final = (
 
 
 def hostile_texts() -> list[str]:
-    """Return ``HOSTILE`` texts that would act in a page that took them for markup."""
+    """Return ``HOSTILE`` texts that would be executed by a page that parsed them as markup."""
     return [
         f"{_PIECES[n % len(_PIECES)]}{'<' * (n % 7)}{_PIECES[(7 * n + 3) % len(_PIECES)]}{n}"
         for n in range(HOSTILE)
@@ -89,7 +89,7 @@ async def _run(folder: Path) -> None:
 
 
 async def _run_node(home: Home, hub: MemoryHub, whole: trio.CancelScope) -> None:
-    """Run the node; end everything with it, for the stranger would go on for ever."""
+    """Run the node; end the attacker with it, which would run forever."""
     await home.node(hub).run()
     whole.cancel()
 

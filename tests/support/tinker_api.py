@@ -82,7 +82,7 @@ class TinkerApi:
             return 200, getattr(self, f"_{name}")(request)
 
     def forward_backward(self, body: bytes) -> tuple[int, dict[str, Any]]:
-        """Return a promise of log-probabilities; add gradients unless it is forward only."""
+        """Return the future of log-probabilities; add gradients unless it is forward only."""
         request = proto.ForwardBackwardRequest()
         request.ParseFromString(body)
         with self._lock:

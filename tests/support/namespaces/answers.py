@@ -40,7 +40,7 @@ class _Server(ThreadingHTTPServer):
         self._over = over
 
     def think(self) -> None:
-        """Let the time pass that an answer takes, or what is left before the end."""
+        """Wait as long as an answer takes, or until the end."""
         self._over.wait(self._seconds * self._rng.uniform(0.75, 1.25))
 
     def answer(self, guess: str) -> str:

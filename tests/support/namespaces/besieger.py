@@ -78,10 +78,10 @@ _HUNG_UP: Final = (
 
 
 class Besieger:
-    """All attacks on some nodes.
+    """All attacks on given nodes.
 
     Attributes:
-        counts: what was done so far.
+        counts: the actions so far.
     """
 
     def __init__(self, manifest: Manifest, targets: Sequence[PeerAddress]) -> None:
@@ -120,7 +120,7 @@ class Besieger:
             await trio.sleep(1)
 
     async def _flood_once(self, target: PeerAddress, kind: str, per_second: int) -> None:
-        """Be a new peer and send messages until the node hangs up, or a patient peer's time is over."""
+        """Connect as a new peer and send messages until the node disconnects or the time is over."""
         name = f"{kind}, {per_second:,} a second"
         context = self._context()
         async with self._peer(target) as peer:
@@ -164,7 +164,7 @@ class Besieger:
 
     @asynccontextmanager
     async def _peer(self, target: PeerAddress) -> AsyncIterator[Libp2pTransport]:
-        """Yield a new peer that is connected to a node alone and listens to what it says."""
+        """Yield a new peer that is connected only to a node and receives its messages."""
         peer = Libp2pTransport(secrets.token_bytes(32), on_bug=_ignore, dial=DialLimits(target_peers=0))
         peer.subscribe(self._topic, self._listen)
         async with trio.open_nursery() as nursery:
@@ -188,7 +188,7 @@ class Besieger:
         return AttackContext(self._manifest, nobody, rng, time.time(), (), Path())
 
     async def _say_garbage(self, target: PeerAddress) -> None:
-        """Open one connection after the other that says no protocol's words."""
+        """Open connections one after the other that send bytes of no protocol."""
 
         async def say(stream: trio.SocketStream) -> None:
             await stream.send_all(os.urandom(1 + secrets.randbelow(4096)))
@@ -198,7 +198,7 @@ class Besieger:
             await trio.sleep(1 / _GARBAGE_PER_SECOND)
 
     async def _stay_silent(self, target: PeerAddress, name: str, greeting: bytes) -> None:
-        """Keep a connection open that says nothing, or nothing more than a greeting."""
+        """Keep a connection open that sends nothing, or only the first line."""
 
         async def stay(stream: trio.SocketStream) -> None:
             await stream.send_all(greeting)
@@ -210,7 +210,7 @@ class Besieger:
             await trio.sleep(1)
 
     async def _vanish(self, target: PeerAddress) -> None:
-        """Leave connections open at the node's end alone, as a machine does that loses its power."""
+        """Leave connections open only at the node's end, as after a power failure."""
 
         async def vanish(stream: trio.SocketStream) -> None:
             await stream.send_all(_GREETING)
@@ -233,7 +233,7 @@ class Besieger:
 
 
 def _ignore(_error: Exception) -> None:
-    """Do nothing: an attacker does not mind."""
+    """Do nothing: an attacker ignores errors."""
 
 
 def main(manifest: str, *addresses: str) -> None:

@@ -20,7 +20,7 @@ _NO_FAULTS: Final = frozenset({"no_signal", "seen"})
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What one node wrote.
+    """Contents of one node's event file.
 
     Attributes:
         published: Unix time of each own group by content id.
@@ -37,10 +37,10 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A time of the run, in which the groups that are looked at were published.
+    """A period of the run in which the counted groups were published.
 
     Attributes:
-        name: of what happened.
+        name: of the period.
         begin: Unix time.
         end: Unix time.
         numbers: of the nodes that took part.
@@ -59,10 +59,10 @@ class Delivery:
     Attributes:
         groups: published in it.
         due: deliveries, each group to each other node once.
-        came: of those, at any time until the files were read.
-        pairs: ordered pairs of author and hearer.
-        complete_pairs: of which the second heard every group of the first.
-        deaf: pairs of which the second heard none of several.
+        came: of these, all that arrived until the files were read.
+        pairs: ordered pairs of author and receiver.
+        complete_pairs: of these, those whose second received every group of the first.
+        deaf: pairs whose second received none of several groups.
         p50_seconds: median time from publishing to admission; None where nothing came.
         p99_seconds: the time that 99 % of what came kept.
     """
@@ -81,7 +81,7 @@ class Delivery:
 
     @property
     def share(self) -> float:
-        """Share of the deliveries that came."""
+        """Share of the deliveries that arrived."""
         return self.came / self.due if self.due else 0.0
 
 

@@ -41,7 +41,7 @@ table ip router {{
 
 @dataclass
 class Internet:
-    """The sites while they exist.
+    """The sites of a running network.
 
     Attributes:
         sites: their present state, in the order of their numbers.
@@ -63,7 +63,7 @@ class Internet:
         self._order("loss", share=share)
 
     def cut(self) -> float:
-        """Let nothing pass between the two sides; return the Unix time since which nothing does."""
+        """Block all packets between the two sides; return the Unix time of the begin."""
         self._order("sides", sides=[site.side for site in self.sites])
         return time.time()
 
@@ -72,7 +72,7 @@ class Internet:
         self._order("sides", sides=None)
 
     def move(self, number: int) -> None:
-        """Give a site another public address, as providers do: what is open on the old one hears no more."""
+        """Give a site another public address, as providers do: connections to the old one receive nothing more."""
         old, new = self.sites[number], self.sites[number].moved()
         uplink = kernel.name_of(old.uplink)
         _give_address(uplink, new.address)

@@ -27,7 +27,7 @@ Answer = TypeVar("Answer")
 
 
 def why_not() -> str | None:
-    """Return why namespaces cannot be made here, or None if they can."""
+    """Return why namespaces cannot be created here, or None if they can."""
     if missing := [program for program in _PROGRAMS if shutil.which(program) is None]:
         return f"no {' and no '.join(missing)}: install Debian's iproute2 and nftables"
     if os.geteuid() != 0:

@@ -91,7 +91,7 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One node's files, and whose they are."""
+    """One node's files and its identity."""
 
     home: NodeHome
     identity: Identity
@@ -134,7 +134,7 @@ class Nodes:
             raise RuntimeError(f"{', '.join(slow)} did not start: {self._tail(numbers)}")
 
     def kill(self, number: int) -> None:
-        """End a node without any farewell."""
+        """Kill a node."""
         child = self.running.pop(number)
         kill_group(child.pid)
         child.process.wait()
@@ -155,7 +155,7 @@ class Nodes:
                 raise RuntimeError(f"{self.name(number)} ended: {child.log_tail()}")
 
     def ask(self, number: int, report: str) -> Any:
-        """Return what a node answers to a question of its control API, ``status`` or ``peers``.
+        """Return a node's response to a request of its control API, ``status`` or ``peers``.
 
         A busy node is asked again, so that one late answer does not end an hour's run.
 

@@ -17,7 +17,7 @@ HEARD_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a run came to.
+    """Results of a run.
 
     Attributes:
         ended: why it ended too soon; None if it did not.
@@ -25,10 +25,10 @@ class Result:
         healed: by ordered pair of author and hearer, seconds from the partition's end to the first group
             heard of those published since; None if none was.
         lowest: by window, the lowest score that a node had for another at its end.
-        reachable: number of nodes by what they found out about themselves.
+        reachable: number of nodes by the reachability that they determined.
         silent_epochs: pairs of node and epoch, between its first and its last, in which it published nothing.
         refused: messages and groups that nodes refused, by reason.
-        relay: what the relay did.
+        relay: counts of the relay.
         cpu_share: processor time of all nodes, as a share of one core.
         node_bytes: largest resident memory of a node with its children.
     """
@@ -46,11 +46,11 @@ class Result:
 
     @property
     def heard_again(self) -> int:
-        """Pairs that heard each other within a minute of the partition's end."""
+        """Pairs that received groups of each other within a minute of the partition's end."""
         return sum(seconds is not None and seconds <= HEARD_SECONDS for seconds in self.healed.values())
 
     def to_json(self) -> dict[str, Any]:
-        """Return all of it for a file."""
+        """Return the results as plain data for a file."""
         plain = asdict(self)
         plain["reachable"], plain["refused"] = dict(self.reachable), dict(self.refused)  # a Counter is spoilt
         plain["healed"] = {f"{author} to {hearer}": s for (author, hearer), s in self.healed.items()}
@@ -58,7 +58,7 @@ class Result:
 
 
 def silent_epochs(records: Mapping[int, Record], except_for: Sequence[int]) -> int:
-    """Return the number of whole epochs that nodes let pass without a group, summed over nodes."""
+    """Return the number of whole epochs without a group of a node, summed over nodes."""
     return sum(
         len(set(range(min(record.epochs), max(record.epochs))) - record.epochs)
         for number, record in records.items()
@@ -93,7 +93,7 @@ def rows(deliveries: Sequence[Delivery], lowest: Mapping[str, float]) -> list[st
 
 
 def markdown(result: Result) -> str:
-    """Return the table of windows and what else is to be said."""
+    """Return the table of windows and the remaining figures."""
     worst = max((seconds for seconds in result.healed.values() if seconds is not None), default=None)
     never = sum(seconds is None for seconds in result.healed.values())
     facts = [

@@ -26,7 +26,7 @@ Make = Callable[["Heard", AttackContext, int], Sequence[bytes]]
 
 
 class Heard:
-    """Honest rollouts that the attacker was sent, the latest few."""
+    """The latest honest rollouts that the attacker received."""
 
     def __init__(self, manifest: Manifest) -> None:
         self._manifest = manifest
@@ -69,7 +69,7 @@ def _repeated(heard: Heard, context: AttackContext, count: int) -> Sequence[byte
 
 
 def _repeated_anew(heard: Heard, context: AttackContext, count: int) -> Sequence[bytes]:
-    """Make what was said before, under other signatures: the transport takes each for a new message."""
+    """Make copies of earlier messages under other signatures, each a new message for the transport."""
     return _signed_anew(heard.one(context.rng).data, context, count)
 
 
@@ -80,7 +80,7 @@ def _too_early(_heard: Heard, context: AttackContext, count: int) -> Sequence[by
 
 
 def _strangers(_heard: Heard, context: AttackContext, count: int) -> Sequence[bytes]:
-    """Make rollouts of nodes that do not exist: whoever hears one asks for its author's certificate."""
+    """Make rollouts of nodes that do not exist: a receiver requests the certificate of each author."""
     before, after = _unsigned(context, context.rollout()).split(context.key.node)
     return [before + context.rng.randbytes(len(context.key.node)) + after for _ in range(count)]
 

@@ -22,7 +22,7 @@ from sapo_client.errors import SapoError
 
 
 def measure(folder: Path, terms: Terms, weather: Weather, note: Callable[[str], None]) -> Result:
-    """Run the scenario in a new folder; return what it came to."""
+    """Run the scenario in a new folder; return its results."""
     with swarm(folder, terms) as nodes:
         note(f"{terms.nodes} nodes start")
         start_all(nodes)
@@ -31,7 +31,7 @@ def measure(folder: Path, terms: Terms, weather: Weather, note: Callable[[str], 
         play = Play(nodes, weather, note)
         try:
             play.run()
-        except (RuntimeError, SapoError) as error:  # what was seen until then is worth a report
+        except (RuntimeError, SapoError) as error:  # results until then are reported
             note(f"cut short: {error}")
             play.ended = str(error)
         spent = nodes.cpu_seconds() - before
@@ -57,7 +57,7 @@ def _result(nodes: Nodes, play: Play, cpu_share: float) -> Result:
 
 
 def main() -> int:
-    """Run what the command line asks for."""
+    """Run the program with the options of the command line."""
     usual, lasting = Terms(), Weather()
     parser = argparse.ArgumentParser(prog="python -m support.namespaces.run", description=__doc__)
     parser.add_argument("--out", type=Path, required=True, help="a new folder")

@@ -12,7 +12,7 @@ from support.namespaces import kernel
 
 
 def start_in(folder: Path) -> Path | None:
-    """Make a new folder for a run and return it whole; say why not and return None if there can be no run."""
+    """Create a new folder for a run and return its full path; print the reason and return None if no run is possible."""
     reason = kernel.why_not()
     if reason is None and folder.exists():
         reason = f"{folder} exists; name a new folder"
@@ -26,5 +26,5 @@ def start_in(folder: Path) -> Path | None:
 
 
 def say(text: str) -> None:
-    """Tell whoever watches what happens."""
+    """Print progress."""
     print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)

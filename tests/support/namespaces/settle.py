@@ -35,7 +35,7 @@ _LOOK_SECONDS: Final = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """What became of the epochs.
+    """Results of the epochs.
 
     Attributes:
         cut: first and last epoch of which a part was in the partition.
@@ -89,7 +89,7 @@ class Settled:
 def settle(
     folder: Path, terms: Terms, cut_seconds: float, epochs_after: int, note: Callable[[str], None]
 ) -> Settled:
-    """Run a swarm through a partition; return what became of its epochs."""
+    """Run a swarm through a partition; return the results of its epochs."""
     with swarm(folder, terms) as nodes:
         note("the contracts are deployed")
         start_all(nodes)
@@ -176,7 +176,7 @@ def _wait_until_registered(nodes: Nodes) -> None:
 
 
 def _pass(nodes: Nodes, seconds: float) -> None:
-    """Let a time pass in which all nodes must stay alive."""
+    """Wait for a time in which all nodes must keep running."""
     end = time.monotonic() + seconds
     while (left := end - time.monotonic()) > 0:
         nodes.require_running()
@@ -184,7 +184,7 @@ def _pass(nodes: Nodes, seconds: float) -> None:
 
 
 def main() -> int:
-    """Run what the command line asks for."""
+    """Run the program with the options of the command line."""
     parser = argparse.ArgumentParser(prog="python -m support.namespaces.settle", description=__doc__)
     parser.add_argument("--out", type=Path, required=True, help="a new folder")
     parser.add_argument("--auditors", choices=PLACES, default="together", help="where they are")

@@ -38,7 +38,7 @@ _MESSAGES, _PEERS, _TIME = "messages: ", "peers: ", "milliseconds: "
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A look at the nodes.
+    """A sample of the nodes' memory.
 
     Attributes:
         seconds: since the siege began.
@@ -51,7 +51,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class SiegeResult:
-    """What a siege came to.
+    """Results of an attack.
 
     Attributes:
         deliveries: in peace, in each part of the siege, and in all of it.
@@ -126,7 +126,7 @@ def _listed(counts: dict[str, int]) -> str:
 def besiege(
     folder: Path, terms: Terms, peace: float, seconds: float, note: Callable[[str], None]
 ) -> SiegeResult:
-    """Run a swarm in peace, then under siege; return what it came to."""
+    """Run a swarm without and then under attack; return the results."""
     everybody = tuple(range(terms.nodes))
     with swarm(folder, terms) as nodes:
         start_all(nodes)
@@ -183,7 +183,7 @@ def _last_counts(log: Path) -> dict[str, int]:
 
 @contextmanager
 def _attack(folder: Path, nodes: Nodes) -> Iterator[Path]:
-    """Let a stranger attack every node to which one can connect; yield its log."""
+    """Run an attacker against every reachable node; yield its log."""
     addresses = [
         f"/ip4/{nodes.world.sites[number].address}/tcp/{NODE_PORT}/p2p/{nodes.places[number].peer_id}"
         for number in nodes.reachable_numbers()
@@ -198,7 +198,7 @@ def _attack(folder: Path, nodes: Nodes) -> Iterator[Path]:
 
 
 def _watch(nodes: Nodes, seconds: float, note: Callable[[str], None]) -> tuple[list[Sample], float]:
-    """Let the siege pass; return the samples of memory, and the lowest score of an honest node."""
+    """Wait for the end of the attack; return the samples of memory, and the lowest score of an honest node."""
     samples: list[Sample] = []
     lowest = 0.0
     began = time.monotonic()
@@ -216,7 +216,7 @@ def _watch(nodes: Nodes, seconds: float, note: Callable[[str], None]) -> tuple[l
 
 
 def _look(nodes: Nodes, seconds: float) -> None:
-    """Let a time pass in which all nodes must stay alive."""
+    """Wait for a time in which all nodes must keep running."""
     end = time.monotonic() + seconds
     while (left := end - time.monotonic()) > 0:
         nodes.require_running()
@@ -224,7 +224,7 @@ def _look(nodes: Nodes, seconds: float) -> None:
 
 
 def main() -> int:
-    """Run what the command line asks for."""
+    """Run the program with the options of the command line."""
     usual = Terms(nodes=8, guests=1, group_seconds=8.0)
     parser = argparse.ArgumentParser(prog="python -m support.namespaces.siege", description=__doc__)
     parser.add_argument("--out", type=Path, required=True, help="a new folder")

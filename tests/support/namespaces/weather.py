@@ -33,16 +33,16 @@ class Weather:
 
 @dataclass
 class Play:
-    """A run of the scenario, and what was seen of it.
+    """A run of the scenario and its observations.
 
     Attributes:
-        note: is told what happens.
+        note: receives progress messages.
         windows: in which deliveries are counted.
         healed_seconds: Unix time of the end of the partition; None before it.
         lowest: by moment, the lowest score that a node had for another.
-        reachable: what the nodes found out about themselves.
+        reachable: the reachability that the nodes determined.
         moved: numbers of the nodes with a new address.
-        ended: why the run ended before all of it had happened; None if it did not.
+        ended: why the run ended early; None if it did not.
     """
 
     nodes: Nodes
@@ -61,7 +61,7 @@ class Play:
         return tuple(range(self.nodes.terms.nodes))
 
     def run(self) -> None:
-        """Let all parts happen, one after the other."""
+        """Run all parts in order."""
         self._pass(self.weather.settle)
         self.reachable.update(self._status(number)["reachable"] for number in self.everybody)
         self.nodes.world.lose(0.01)
@@ -110,7 +110,7 @@ class Play:
         self._count("the boot node is back")
 
     def _count(self, name: str, numbers: Sequence[int] | None = None) -> None:
-        """Let a time pass whose groups are counted, and the time in which they may be late."""
+        """Wait for a time whose groups are counted, and for late arrivals."""
         begin = time.time()
         self._pass(self.weather.count)
         self.windows.append(Window(name, begin, time.time(), tuple(numbers or self.everybody)))
@@ -123,7 +123,7 @@ class Play:
         return status
 
     def _pass(self, seconds: float) -> None:
-        """Let a time pass in which all nodes must stay alive."""
+        """Wait for a time in which all nodes must keep running."""
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             self.nodes.require_running()
