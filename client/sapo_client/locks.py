@@ -28,7 +28,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """The process that holds a lock, as far as the lock's file says.
+    """The process that holds a lock, as far as the lock's file states.
 
     Attributes:
         name: in words.
@@ -97,14 +97,14 @@ class Lock:
             os.close(descriptor)  # the kernel drops the lock with the descriptor
 
     def note(self, note: Mapping[str, Any]) -> None:
-        """Let the file say something of the holder, beside its process id and start time, from now on.
+        """Write a note of the holder to the file, beside its process id and start time, from now on.
 
         On a full disk the file may stay empty: the lock is held all the same.
 
         Args:
             note: plain values by name.
         """
-        assert self._descriptor is not None, "only who holds a lock says something in it"
+        assert self._descriptor is not None, "only the holder of a lock writes a note into it"
         record = {"pid": os.getpid(), "started": self._started, **note}
         _held[self._path] = Holder(f"this process (pid {os.getpid()})", note)
         line = json.dumps(record).encode() + b"\n"

@@ -52,7 +52,7 @@ class DataDir:
 
     @property
     def lock(self) -> Path:
-        """Lock file of the one node that may use this directory; says what its start waits for."""
+        """Lock file of the one node that may use this directory; states what its start waits for."""
         return self.root / "node.lock"
 
     @property

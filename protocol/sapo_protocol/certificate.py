@@ -25,7 +25,7 @@ _SIGNATURE = Bound(
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """The account that a node speaks for, and for how long; times are Unix seconds."""
+    """The account that a node signs for, and for how long; times are Unix seconds."""
 
     node: NodeId
     account: Account

@@ -1,4 +1,4 @@
-"""Ed25519 under one strict rule, so that every node decides alike whether a signature is valid.
+"""Ed25519 under one strict rule, so that all nodes agree on whether a signature is valid.
 
 Libraries disagree on edge cases (non-canonical encodings, points of small order, cofactors),
 and with a signature that only some nodes accept, an attacker could get honest forwarders penalised.

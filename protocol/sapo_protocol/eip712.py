@@ -31,7 +31,7 @@ class Domain:
 
 @dataclass(frozen=True, slots=True)
 class NodeBinding:
-    """An account's consent that a node key speaks for it in one swarm."""
+    """An account's consent that a node key signs for it in one swarm."""
 
     TYPE: ClassVar[bytes] = b"NodeBinding(bytes32 nodeKey,bytes32 swarmId,uint64 notBefore,uint64 notAfter)"
 

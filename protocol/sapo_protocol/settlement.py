@@ -1,4 +1,4 @@
-"""Rules of settlement that anybody can recompute: whose turn it is to propose, and which proposals are right.
+"""Rules of settlement that anyone can recompute: the proposer of each turn, and which proposals are right.
 
 Pure functions of parsed objects, so that a checker needs neither a node nor its database.
 """
@@ -21,7 +21,7 @@ _AUDIT_GRACES: Final = 3
 
 
 def max_faulty(auditors: int) -> int:
-    """Return how many of n auditors may be faulty (lie or be silent): f = floor((n - 1) / 3)."""
+    """Return how many of n auditors may be faulty (dishonest or silent): f = floor((n - 1) / 3)."""
     return (auditors - 1) // 3
 
 

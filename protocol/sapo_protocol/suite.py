@@ -1,4 +1,4 @@
-"""The suite: which tasks a swarm trains on, pinned so that every node derives the same items."""
+"""The suite: the task families of a swarm, pinned so that every node derives the same items."""
 
 import json
 from collections.abc import Mapping

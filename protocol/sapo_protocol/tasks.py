@@ -1,4 +1,4 @@
-"""Which task a slot holds.
+"""Derivation of the task of a slot.
 
 The beacon enters every task's seed together with the account and the slot: answers cannot be
 prepared before the epoch begins, items cannot be chosen, and a copied answer fits no other slot.

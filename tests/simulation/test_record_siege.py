@@ -179,7 +179,7 @@ def test_members_with_bonds_find_each_other_under_a_flood_of_records(bonds: int,
 
 
 def test_without_a_gate_attackers_hold_most_records_of_an_island() -> None:
-    """As the threat model states: where accounts are free their records cannot be distinguished from others."""
+    """As in the threat model: where accounts are free their records cannot be distinguished from others."""
     siege = RecordSiege(0, networks=250)
     siege.run(24)
     assert siege.alone_share > 0.3

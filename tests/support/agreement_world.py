@@ -136,7 +136,7 @@ class AgreementWorld:
         collude: the dishonest auditors act together to change points; otherwise each acts at random.
         silent: the dishonest auditors send nothing.
         recalled: an epoch that is recalled as soon as it is final; none for no recall.
-        hidden: epochs whose first posting is rejected although it is true: no one answers questions about its leaves.
+        hidden: epochs whose first posting is rejected although true: questions about it are not answered.
         held_up: epochs whose honest tallies the network delivers late, and how many graces after the end of
             the next epoch; its first turn begins two graces after that.
 
@@ -459,7 +459,7 @@ class AgreementWorld:
             self._transact(lambda: self._post(proposal.approval(content_id), ordered))
 
     def _accuse(self, epoch: int) -> None:
-        """Prove equivocations: of the dishonest auditors, to remove a posting, and of honest ones if there are any."""
+        """Prove equivocations: of dishonest auditors, to remove a posting, and of honest ones if any."""
         first: dict[tuple[Account, int], tuple[EpochApproval, bytes]] = {}
         for content_id, proposal in self._proposals.get(epoch, {}).items():
             statement = proposal.approval(content_id)

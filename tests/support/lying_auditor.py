@@ -60,7 +60,7 @@ class LyingAuditor(Auditor):
         return epoch_at(parts.manifest, max(parts.clock(), parts.manifest.genesis_seconds))
 
     async def _lie_about(self, epoch: int) -> None:
-        """Send false messages about an ended epoch with enough points, in a turn in which others accept them."""
+        """Send false messages about an ended epoch with enough points, in a turn that others accept."""
         parts = self._parts
         cap = parts.manifest.limits.points_per_epoch
         others = [t for t in parts.contributions.tallies(epoch).values() if t.account != parts.author.account]

@@ -119,13 +119,13 @@ async def _takes_gate(session: LedgerSession, *, account: bool) -> bool:
     gate = session.manifest.gate
     if isinstance(gate, EasGate) and (account or not await _is_auditor(session)):
         raise _refusal(
-            "this swarm asks its accounts for an attestation, not for a bond",
+            "accounts of this swarm need an attestation, not a bond",
             f"ask {' or '.join(map(str, gate.attesters))} to attest {session.account}",
         )
     has_gate = isinstance(gate, BondGate)
     if account and not has_gate:
         raise _refusal(
-            "this swarm asks for no bond of its accounts", "leave out --account: every account counts in full"
+            "accounts of this swarm need no bond", "leave out --account: every account counts in full"
         )
     return account or (has_gate and not await _is_auditor(session))
 
@@ -310,7 +310,7 @@ async def _result(session: LedgerSession, done: str) -> dict[str, Any]:
 
 
 async def _is_auditor(session: LedgerSession) -> bool:
-    """Whether the account is, was or will be an auditor: its bond lies in the vault."""
+    """Whether the account is, was or will be an auditor: its bond is in the vault."""
     auditors, _ = await session.ledger.changes.auditors()
     return session.account in auditors.everybody
 

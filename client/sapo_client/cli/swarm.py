@@ -219,7 +219,7 @@ def _attestation(
     terms = eas_terms(contract, schema, [_account(text) for text in attesters or ()])
     if terms is not None and bond is not None:
         raise SapoError(
-            "a swarm asks for a bond or for an attestation, not for both",
+            "a swarm requires a bond or an attestation, not both",
             hint="leave out --bond, or --eas, --schema and --attester",
             exit_code=ExitCode.USAGE,
         )

@@ -293,7 +293,7 @@ def open_history(path: Path) -> FigureHistory:
         if not error.damaged:
             raise
         aside = path.with_name(f"{path.name}.damaged")
-        _LOG.warning("%s is damaged: it was renamed to %s, and the curves begin anew", path, aside.name)
+        _LOG.warning("%s is damaged: it was renamed to %s, and the curves start empty", path, aside.name)
         path.replace(aside)
         for log in ("-wal", "-shm"):
             path.with_name(path.name + log).unlink(missing_ok=True)

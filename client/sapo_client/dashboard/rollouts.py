@@ -152,7 +152,7 @@ class _Latest:
 class SeenRollouts:
     """The latest rollouts by content id.
 
-    Own and others' rollouts have room apart: a fast node would push out whatever it hears, and a
+    Own and others' rollouts have room apart: a fast node would evict what it receives, and a
     loud swarm whatever the node made.
     """
 

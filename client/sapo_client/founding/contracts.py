@@ -210,7 +210,7 @@ def bond_accounts(
         LedgerError: the swarm has no gate, or a transaction fails.
     """
     if at.account_bond is None:
-        raise LedgerError("this swarm asks for no bond of its accounts", hint="found it with --bond TOKENS")
+        raise LedgerError("accounts of this swarm need no bond", hint="found it with --bond TOKENS")
     gate, token = AccountBond(rpc, at.account_bond), Token(rpc, at.token)
     deployer.send(rpc, tx.Call(token.address, token.approve(gate.address, amount * len(accounts))))
     for account in accounts:

@@ -109,7 +109,7 @@ class ExperimentPlan:
 
     @property
     def honest(self) -> int:
-        """Number of honest accounts in an arm that hears others."""
+        """Number of honest accounts in an arm that receives rollouts of others."""
         return self.agents + self.teachers
 
     @property

@@ -113,7 +113,7 @@ def generator_for(
 
 
 class FastGenerator(Generator):
-    """Generator with our own decoding loop; reads the policy's weights anew on every call.
+    """Generator with our own decoding loop; reads the policy's weights on every call.
 
     Args:
         policy: to sample from.

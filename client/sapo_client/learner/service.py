@@ -18,7 +18,12 @@ from sapo_client.learner.batch import TrainingGroup
 from sapo_client.learner.checkpoint import FAILED, KEPT, CheckpointStore, LearnerCounters
 from sapo_client.learner.generate import Completion, SampleRequest
 from sapo_client.learner.imitation.demonstrations import OWN, DemonstrationBuffer, DemonstrationText
-from sapo_client.learner.loading.posing import Posed, pose, untrained, within_window
+from sapo_client.learner.loading.answerable import (
+    AnswerablePrompts,
+    answerable_prompts,
+    untrained,
+    within_window,
+)
 from sapo_client.learner.losses.own_gradient import OwnGradient
 from sapo_client.learner.policy import load_policy
 from sapo_client.learner.ranks.group import ALONE, RankGroup
@@ -37,7 +42,7 @@ MAX_HELD_GROUPS: Final = 256
 
 _DROPPED_MOMENTS: Final = (
     "the checkpoint was written with another learner.optimizer: the weights go on from it, the optimizer's"
-    " moments begin anew"
+    " moments start at zero"
 )
 
 
@@ -150,16 +155,16 @@ class Service:
             ``completions``, UTF-8 texts by prompt, none for one that is refused; ``refusals``, reason and
             words by the place of such a prompt; ``tokens``, the number of sampled tokens.
         """
-        posed = self._pose(prompts)
+        posed = self._answerable(prompts)
         request = self._request(posed, completions_per_prompt)
         self._generator.refresh()
         groups = self._generator.draw(request) if posed.places else []
         return self._hold(posed, groups, handles, self._trainer.steps)
 
-    def _pose(self, prompts: Sequence[str]) -> Posed:
-        return pose(self._policy, prompts, self._settings.max_new_tokens)
+    def _answerable(self, prompts: Sequence[str]) -> AnswerablePrompts:
+        return answerable_prompts(self._policy, prompts, self._settings.max_new_tokens)
 
-    def _request(self, posed: Posed, completions_per_prompt: int) -> SampleRequest:
+    def _request(self, posed: AnswerablePrompts, completions_per_prompt: int) -> SampleRequest:
         """Return the request for groups to train, with the next seed of the sampler."""
         return SampleRequest(
             posed.tokens,
@@ -169,7 +174,9 @@ class Service:
             seed=self._sample_seed(),
         )
 
-    def _hold(self, posed: Posed, answers: list[list[Completion]], handles: list[int], step: int) -> Message:
+    def _hold(
+        self, posed: AnswerablePrompts, answers: list[list[Completion]], handles: list[int], step: int
+    ) -> Message:
         """Keep the tokens of the sampled groups of posed prompts; return ``generate``'s result."""
         sampled = dict(zip(posed.places, answers, strict=True))
         for (place, group), prompt in zip(sampled.items(), posed.tokens, strict=True):
@@ -211,7 +218,7 @@ class Service:
 
     def _answers(self, prompts: Sequence[str], temperature: float, seed: int) -> list[Completion]:
         """Return one completion per prompt under the present weights, without tokens if it is refused."""
-        posed = self._pose(prompts)
+        posed = self._answerable(prompts)
         if not posed.places:
             return [_NOTHING] * len(prompts)
         groups = self._generator.sample(
@@ -257,7 +264,7 @@ class Service:
         before = self._trainer.steps
         posed, sampling = None, None
         if ahead is not None:
-            posed = self._pose(ahead["prompts"])
+            posed = self._answerable(ahead["prompts"])
             request = self._request(posed, ahead["completions_per_prompt"])
             sampling = request if posed.places else None
         with sampled_meanwhile(self._generator, sampling, self._settings.threads) as sampled:

@@ -207,7 +207,7 @@ class Gate:
             LedgerError: the swarm's gate requires none, or they cannot be read now.
         """
         if not isinstance(self._manifest.gate, EasGate):
-            raise LedgerError("this swarm asks for no attestation", hint="see `sapo ledger status`")
+            raise LedgerError("accounts of this swarm need no attestation", hint="see `sapo ledger status`")
         return attestations_of(self._rpc, self._manifest.gate, account)
 
     def bonds(self, *, gate: bool) -> Bonds:
@@ -265,11 +265,11 @@ def require_gate(contract: AccountBond, manifest: Manifest, token: Account) -> N
 def _no_gate(manifest: Manifest) -> LedgerError:
     if isinstance(manifest.gate, EasGate):
         return LedgerError(
-            "this swarm asks its accounts for an attestation, not for a bond",
+            "accounts of this swarm need an attestation, not a bond",
             hint="`sapo ledger status` shows who attests: ask one of them to attest this account",
         )
     return LedgerError(
-        "this swarm asks for no bond of its accounts",
+        "accounts of this swarm need no bond",
         hint="nothing is to be done: every account counts in full",
     )
 

@@ -220,7 +220,7 @@ class EpochLedgerContract(Contract):
         return Digest(self._call("epochRootDigest", root_fields(root)))
 
     def approval_digest(self, statement: EpochApproval) -> Digest:
-        """Return the digest that the contract wants auditors to sign."""
+        """Return the digest that auditors sign for the contract."""
         return Digest(self._call("approvalDigest", root_fields(statement.root), statement.turn))
 
     def clock(self) -> tuple[int, int]:
@@ -472,7 +472,7 @@ class Token(Contract):
         return int(self._call("balanceOf", to_checksum_address(account)))
 
     def approve(self, spender: Account, amount: int) -> bytes:
-        """Return call data that lets another account take tokens of the sender."""
+        """Return call data that allows another account to transfer tokens of the sender."""
         return self._encode("approve", to_checksum_address(spender), amount)
 
     def transfer(self, receiver: Account, amount: int) -> bytes:

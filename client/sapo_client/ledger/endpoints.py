@@ -37,7 +37,7 @@ _UNREACHABLE: Final = (
 
 
 class Unanswered(Exception):
-    """An endpoint did not answer; the text says how."""
+    """An endpoint did not answer; the text states how."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class RpcEndpoint:
 
     Attributes:
         head: number of the last block that it reported.
-        disagreements: counted by whoever compares its answers.
+        disagreements: counted by the code that compares its answers.
     """
 
     def __init__(

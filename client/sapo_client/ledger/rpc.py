@@ -231,7 +231,7 @@ class Rpc:
 
     def _compare_heads(self, heads: Mapping[RpcEndpoint, tuple[int, int]]) -> None:
         ordered = sorted(number for number, _ in heads.values())
-        middle = ordered[len(ordered) // 2]  # of three or more, one that boasts makes nobody look stale
+        middle = ordered[len(ordered) // 2]  # of three or more, one that is ahead makes no other look stale
         for endpoint, (number, timestamp) in heads.items():
             endpoint.head = number
             stale = middle - number > _STALE_BLOCKS and self._now() - timestamp > _STALE_SECONDS

@@ -1,4 +1,4 @@
-"""Reading the chain's history: who is registered, and which block came last before a moment."""
+"""Scans of the chain's history: registered accounts, and the last block before a time."""
 
 import threading
 import time

@@ -37,7 +37,7 @@ _NEEDLESS: Final = frozenset(
 """Errors of requests no longer needed: another account was faster, or the points are paid."""
 
 _OUTDATED: Final = frozenset({"NotFinal"})
-"""Errors that mean that the request is outdated; if it is still needed, it is requested anew."""
+"""Errors that mean that the request is outdated; if it is still needed, it is requested again."""
 
 _HOPELESS: Final = frozenset(
     {

@@ -62,7 +62,7 @@ class LedgerClient:
     Args:
         manifest: of a swarm with a chain.
         confirmations: blocks, the own one included, that settle a transaction or an event. One is right for
-            the embedded chain, which knows no reorganisation; public networks want more.
+            the embedded chain, which knows no reorganisation; public networks need more.
         limit_wei: most that a unit of gas may cost.
         report: called from any thread with a description of each new problem of an RPC endpoint.
         clock: this machine's clock, Unix seconds; called from any thread.

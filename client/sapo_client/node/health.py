@@ -38,8 +38,8 @@ from sapo_client.observe.health import (
     assess,
     is_healthy,
 )
+from sapo_client.observe.printed import PrintedFindings
 from sapo_client.observe.reachable import reachable_text
-from sapo_client.observe.said import SaidFindings
 from sapo_client.observe.service_manager import service_manager
 from sapo_client.observe.storage import MIB, DiskFacts, StorageFacts
 from sapo_client.observe.terminal import say
@@ -156,7 +156,7 @@ class HealthWatch:
         self._checks = Checks()
         self._durations: deque[float] = deque(maxlen=_ROUNDS)
         self._messages: deque[_Messages] = deque()
-        self._said = SaidFindings()
+        self._printed = PrintedFindings()
         self._progressed: float | None = None
         self._resumes_epoch: int | None = None
         self._paused = False
@@ -190,7 +190,7 @@ class HealthWatch:
                 await self.look_at_chain()
 
     async def keep_loading(self) -> None:
-        """Tell the service manager that the learner loads, until cancelled; health is not assessed yet."""
+        """Notify the service manager that the learner loads, until cancelled; health is not assessed yet."""
         while True:
             call = self._learner.call
             self._manager.loading(None if call is None else _call_facts(call))
@@ -264,12 +264,12 @@ class HealthWatch:
 
     def _tell(self) -> None:
         """Report findings that are new, persist or are over to terminal, events and webhook."""
-        before = self._said.codes
+        before = self._printed.codes
         codes = {finding.code for finding in self.findings}
         if before != codes:
             self._context.events.write("health", findings=self.findings)
             self._notify(before - codes)
-        for line in self._said.lines(self.findings, trio.current_time()):
+        for line in self._printed.lines(self.findings, trio.current_time()):
             self._show(line)
 
     def _notify(self, over: Collection[str]) -> None:

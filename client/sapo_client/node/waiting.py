@@ -1,4 +1,4 @@
-"""A start that is waited for: the model's server does not answer yet, or the disk is full.
+"""Repeated starts of a node whose model's server does not answer yet or whose disk is full.
 
 What is configured right needs nobody to act later, so the process stays, says what it waits for, and tries
 again. A service manager would give up after some restarts, and does not restart at all after exit code 8.
@@ -18,7 +18,7 @@ from sapo_client.locks import Lock
 from sapo_client.node.roles import Roles, StartedNode
 from sapo_client.observe.findings import FindingCode, HealthFinding
 from sapo_client.observe.health import WAITED_FOR
-from sapo_client.observe.said import SaidFindings
+from sapo_client.observe.printed import PrintedFindings
 from sapo_client.observe.service_manager import ServiceManager, service_manager
 from sapo_client.observe.starting import AwaitedStart, StopRequests
 from sapo_client.observe.terminal import say
@@ -65,7 +65,7 @@ class Waiting:
         self._sleep = sleep
         self._clock = clock
         self._end = end
-        self._said = SaidFindings()
+        self._printed = PrintedFindings()
         self._has_run = False
         self._pause_seconds = FIRST_PAUSE_SECONDS
 
@@ -76,7 +76,7 @@ class Waiting:
             self._has_run = True
             self._pause_seconds = FIRST_PAUSE_SECONDS
             self.lock.note({})
-            for line in self._said.lines([], self._clock()):
+            for line in self._printed.lines([], self._clock()):
                 self._show(line)
             roles.started(node)
             # since the last look; of an earlier process, one is forgotten before the first
@@ -102,7 +102,7 @@ class Waiting:
                     if not error.transient or error.finding not in WAITED_FOR:
                         raise
                     awaited = AwaitedStart(FindingCode(error.finding), error.text, self._has_run)
-                self._hold(held, awaited)  # first: who is told may ask the node at once
+                self._hold(held, awaited)  # first: a notified process may query the node at once
                 self._tell(awaited.finding)
                 self._pause()
                 self._pause_seconds = min(2 * self._pause_seconds, LONGEST_PAUSE_SECONDS)
@@ -117,7 +117,7 @@ class Waiting:
         finding = replace(finding, hint=f"{finding.hint}, {self._end}")
         self._manager.starts_later(finding)
         self._told(finding)
-        for line in self._said.lines([finding], self._clock()):
+        for line in self._printed.lines([finding], self._clock()):
             self._show(line)
 
     def _hold(self, held: ExitStack, awaited: AwaitedStart) -> None:

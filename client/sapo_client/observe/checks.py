@@ -17,7 +17,7 @@ MAX_UNDECIDED: Final = 0.25
 
 @dataclass(frozen=True, slots=True)
 class CheckFacts:
-    """What became of a node's last checks of groups of answers.
+    """Outcomes of a node's last checks of groups of answers.
 
     Attributes:
         undecided: those of them for which this node had no time.

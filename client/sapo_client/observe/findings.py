@@ -68,7 +68,7 @@ class FindingCode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class HealthFinding:
-    """One thing that is wrong.
+    """One problem of a node.
 
     Attributes:
         text: one sentence that states the problem.

@@ -86,7 +86,7 @@ class OutputThread:
             self._ended.wait(max(0.0, overdue - time.monotonic()))
 
     def _notice(self) -> bytes:
-        return f"({self._left_out} lines were left out: nobody read this output)\n".encode()
+        return f"({self._left_out} lines were left out: this output was not read)\n".encode()
 
     def _write_all(self) -> None:
         readable = True

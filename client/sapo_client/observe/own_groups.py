@@ -74,7 +74,7 @@ def _families_skipped(own: OwnGroupFacts) -> HealthFinding:
 _SKIPPED: Final = {
     "template": (
         "the model's chat template raises for them",
-        "mend chat_template.jinja in the model's folder; the events slot_skipped in events.jsonl say why",
+        "correct chat_template.jinja in the model's folder; the events slot_skipped in events.jsonl say why",
     ),
     "window": (
         "prompt and answer exceed the model's context window",

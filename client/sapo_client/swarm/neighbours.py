@@ -132,7 +132,7 @@ class Neighbours:
                 with trio.move_on_after(LOOK_SECONDS):
                     await self._wake.wait()
         finally:
-            with trio.CancelScope(shield=True):  # it says good-bye, which takes less than a second
+            with trio.CancelScope(shield=True):  # withdraws the announcement within a second
                 await trio.to_thread.run_sync(network.close)
 
     def _announce(self, network: Zeroconf, own: tuple[PeerAddress, ...]) -> None:

@@ -23,7 +23,7 @@ DIAL_SECONDS: Final = 5.0
 """Time in which the asker must answer a dial; half of a request's time-out, so that the response arrives."""
 
 _MAX_ANSWERS: Final = 5  # peers whose last answer counts
-_ENOUGH_REFUSALS: Final = 2  # one peer may lie, or have no connection itself
+_ENOUGH_REFUSALS: Final = 2  # one peer may answer falsely, or have no connection itself
 _ENOUGH_REACHED: Final = 2  # peers that name an address, before it is told to others
 _ENOUGH_NETWORKS: Final = 2  # a firewall may let one in
 
@@ -135,6 +135,6 @@ class DialAnswers:
         return tuple(sorted(set(named), key=lambda host: (-named.count(host), host)))
 
     def reached_hosts(self) -> tuple[str, ...]:
-        """Return the IP addresses at which two peers or more reached this node: one alone may lie."""
+        """Return the IP addresses at which two peers or more reached this node: one may answer falsely."""
         reached = [answer.host for answer in self._answers.values() if answer.result is DialResult.REACHED]
         return tuple(sorted(host for host in set(reached) if reached.count(host) >= _ENOUGH_REACHED))

@@ -152,7 +152,7 @@ def ledger_table(ledger: Sequence[EpochRow], records: Sequence[NodeRecord]) -> T
 
 
 def auditor_table(auditors: Sequence[AuditorRow]) -> Table:
-    """Return what became of each auditor's tallies."""
+    """Return the outcome of each auditor's tallies."""
     columns = ("auditor", "tallies counted", "too late", "points apart", "")
     rows = (
         (row.name, str(len(row.counted)), str(len(row.late)), str(row.apart), "lied" if row.lied else "")

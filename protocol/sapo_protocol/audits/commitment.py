@@ -1,4 +1,4 @@
-"""The commitment: which slots of an epoch an account wants to be paid for, and the root over their contents.
+"""The commitment: the slots of an epoch for which an account claims pay, and the root over their contents.
 
 It is sent before the draw, which does not depend on the root: nobody can choose what is drawn.
 """
@@ -26,7 +26,7 @@ _SLOTS = Bound(Rule.COMMITMENT_SLOTS, least=1, most=MAX_COMMITTED_SLOTS // 8)
 
 @dataclass(frozen=True, slots=True)
 class Commitment:
-    """What an account wants to be paid for in an epoch.
+    """The groups of an epoch for which an account claims pay.
 
     Attributes:
         slots: ascending, at least one, each below 65,536.

@@ -1,4 +1,4 @@
-"""Catch-up: the ids of the rollouts that a peer holds, then those rollouts that the asker lacks.
+"""Catch-up: the ids of the rollouts that a peer holds, then those rollouts that the requester lacks.
 
 Ids come in pages, in ascending order. A rollout that is received is compared with its id, then validated like
 a gossiped one: a listing is not trusted. A response of any other form is malformed, and ignored as a whole.

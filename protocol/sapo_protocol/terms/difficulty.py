@@ -57,7 +57,7 @@ class GroupOutcome(IntEnum):
 
 
 class LevelRecord(NamedTuple):
-    """What the record of an epoch says of one family of the suite.
+    """The record of an epoch for one family of the suite.
 
     Attributes:
         right: groups that were all right; older epochs count half as much with each epoch that follows.

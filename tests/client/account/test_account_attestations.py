@@ -68,7 +68,7 @@ async def test_a_bond_of_an_account_is_refused_under_an_attestation_gate(
     world: AttestedWorld, command: Callable[..., dict[str, Any]]
 ) -> None:
     harness = AuditorHarness(world, WORKERS[0], CheckerPool(world.manifest.suite))
-    with pytest.raises(SapoError, match="asks its accounts for an attestation, not for a bond") as told:
+    with pytest.raises(SapoError, match="of this swarm need an attestation, not a bond") as told:
         await _in_thread(command, harness.config(), None, agree)
     assert told.value.hint == f"ask {WHOM[0]} or {WHOM[1]} to attest {harness.identity.account}"
 
@@ -76,5 +76,5 @@ async def test_a_bond_of_an_account_is_refused_under_an_attestation_gate(
 async def test_an_auditor_bond_is_accepted_under_an_attestation_gate(world: AttestedWorld) -> None:
     config = AuditorHarness(world, AUDITORS[0], CheckerPool(world.manifest.suite)).config()
     assert (await _in_thread(bonds.bond, config, None, agree))["done"] == "nothing, for the bond suffices"
-    with pytest.raises(SapoError, match="an attestation, not for a bond"):
+    with pytest.raises(SapoError, match="an attestation, not a bond"):
         await _in_thread(bonds.bond, config, None, agree, account=True)

@@ -72,6 +72,6 @@ async def test_an_auditor_has_a_bond_of_each_kind(world: World) -> None:
 async def test_without_a_gate_there_is_no_bond_of_an_account(tmp_path: Path) -> None:
     world = World.create(tmp_path)
     config = AuditorHarness(world, AUDITORS[0], CheckerPool(world.manifest.suite)).config()
-    with pytest.raises(SapoError, match="asks for no bond of its accounts"):
+    with pytest.raises(SapoError, match="need no bond"):
         await _in_thread(bonds.bond, config, WHOLE, agree, account=True)
     world.chain.close()

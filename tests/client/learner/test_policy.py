@@ -78,7 +78,7 @@ def test_a_tokenizer_without_an_end_is_refused(tmp_path: Path) -> None:
 def test_a_missing_device_is_reported_alike_by_the_learner_and_the_doctor(tmp_path: Path) -> None:
     with pytest.raises(SapoError, match="no CUDA device here") as caught:
         load_policy(str(make_policy_folder(tmp_path)), "cuda")
-    why, do = "finds no GPU", "mend the driver"
+    why, do = "finds no GPU", "repair the driver"
     if torch.version.cuda is None and torch.version.hip is None:
         why, do = "is built without CUDA", "install a build with CUDA"
     assert caught.value.text == f"no CUDA device here: PyTorch {torch.__version__} {why}"

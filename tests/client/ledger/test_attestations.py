@@ -354,5 +354,5 @@ def test_a_manifest_with_an_attestation_gate_opens_its_history(site: Site) -> No
     gate.require(lambda: Account(bytes(20)))
     site.eas.attest(FIRST, B)
     assert gate.bonds_at(site.block) == {B: 1}
-    with pytest.raises(LedgerError, match="an attestation, not for a bond"):
+    with pytest.raises(LedgerError, match="an attestation, not a bond"):
         gate.bonds(gate=True)

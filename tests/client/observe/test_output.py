@@ -18,7 +18,7 @@ Pipe = tuple[int, int]
 
 LINES = 5_000
 LINE = b"x" * 99 + b"\n"
-LEFT_OUT = re.compile(rb"\((\d+) lines were left out: nobody read this output\)\n")
+LEFT_OUT = re.compile(rb"\((\d+) lines were left out: this output was not read\)\n")
 
 
 @pytest.fixture

@@ -72,7 +72,7 @@ class Internet:
         self._order("sides", sides=None)
 
     def move(self, number: int) -> None:
-        """Give a site another public address, as providers do: connections to the old one receive nothing more."""
+        """Give a site another public address, as providers do; connections to the old one are dead."""
         old, new = self.sites[number], self.sites[number].moved()
         uplink = kernel.name_of(old.uplink)
         _give_address(uplink, new.address)

@@ -12,7 +12,7 @@ from support.namespaces import kernel
 
 
 def start_in(folder: Path) -> Path | None:
-    """Create a new folder for a run and return its full path; print the reason and return None if no run is possible."""
+    """Create the folder of a run and return its full path; print why and return None if impossible."""
     reason = kernel.why_not()
     if reason is None and folder.exists():
         reason = f"{folder} exists; name a new folder"

@@ -198,7 +198,7 @@ def _attack(folder: Path, nodes: Nodes) -> Iterator[Path]:
 
 
 def _watch(nodes: Nodes, seconds: float, note: Callable[[str], None]) -> tuple[list[Sample], float]:
-    """Wait for the end of the attack; return the samples of memory, and the lowest score of an honest node."""
+    """Wait for the end of the attack; return samples of memory, and the lowest score of an honest node."""
     samples: list[Sample] = []
     lowest = 0.0
     began = time.monotonic()

@@ -71,8 +71,8 @@ class Retention:
 
     Attributes:
         own: the account that loses nothing.
-        reputation: tells which accounts are newcomers.
-        count: tells which rollouts are decided, and which of them are paid; on the same connection.
+        reputation: determines which accounts are newcomers.
+        count: determines which rollouts are decided, and which of them are paid; on the same connection.
         most_bytes: limit on disk, for all epochs together.
     """
 

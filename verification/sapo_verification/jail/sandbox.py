@@ -44,7 +44,7 @@ _DENIED_EVENTS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Restriction:
-    """One restriction and whether it works on this machine; the detail says why not, or what it does."""
+    """One restriction and whether it works on this machine; the detail states why not, or its effect."""
 
     name: str
     works: bool

@@ -4,7 +4,7 @@ Scorers accept one answer in many spellings: zeros before a number, signs around
 spaces and brackets that say nothing. Whoever shows right answers can put a mark or any number of characters
 into them so, and a policy learns the spelling with the answer. What is compared is coarse, for answers differ
 from task to task: which kinds of characters there are, and whether the answer is much longer than others.
-Until enough accounts were heard, what is odd by itself waits.
+Until enough accounts have shown answers, a spelling that is odd by itself waits.
 """
 
 import re
@@ -30,7 +30,7 @@ _TOKEN: Final = re.compile(r"[0-9]+|[^\W\d_]+|\s+|.", re.DOTALL)
 
 
 def is_odd(run: str) -> bool:
-    """Whether a kind lengthens an answer or varies its letters, and says nothing: few families have it."""
+    """Whether a kind only lengthens an answer or varies its letters: few families have it."""
     is_repeated = run.endswith("+") and run != "+"
     return is_repeated or run in ("zeros", "mixed", "spaces") or run in ODD_LENGTHS
 

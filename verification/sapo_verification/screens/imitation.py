@@ -1,4 +1,4 @@
-"""What of a stranger's right answer may be imitated: numbers and signs, but no prose of his own.
+"""Parts of a stranger's right answer that may be imitated: numbers and signs, but no prose of its author.
 
 A policy that imitates a text learns all of it, and a phrase beside the right answer costs nobody a reward: no
 checker and no canary notices it. So strangers may teach steps, but not wording. A text is imitated whole if

@@ -14,8 +14,8 @@ from sapo_verification.types import Pair
 T = TypeVar("T")
 
 MAX_PAIRS: Final = 1024
-"""Pairs of account and family, some 25 KiB each. Of newcomers the one heard longest ago is dropped; of known
-accounts one of the family with most of them, by lots."""
+"""Pairs of account and family, some 25 KiB each. Of newcomers the one received longest ago is dropped; of
+known accounts one of the family with most of them, by lots."""
 
 PATIENCE: Final = 64
 """A known account that was not heard in a family while so many times as many pairs were makes room first."""

@@ -1,4 +1,4 @@
-"""Lengths of steps: who writes more than others for prompts of the same length is not imitated.
+"""Lengths of steps: accounts that write more than others for prompts of the same length are not imitated.
 
 One step too many, in the notation of everybody, has a usual form (``usual_forms.py``), no run of it recurs,
 and the answer after it is right. But it takes room: the steps are longer than those that others write for

@@ -34,7 +34,7 @@ UNDERIVABLE: Final = (ArithmeticError, ValueError, AssertionError, LookupError)
 
 
 class Underivable(Exception):
-    """A seed at which the family's generator has no item, on every node alike."""
+    """A seed at which the family's generator has no item, on every node."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,7 +64,7 @@ def accept(common: Common, text: str, data: DataDir) -> None:
     for name, value in description(invitation):
         common.output.note(f"{name:<10} {value}")
     if not invitation.proved:
-        common.output.warn("compare the swarm id with the one you were told: this source could name another")
+        common.output.warn("compare the swarm id with the one you were given: this source could name another")
     take_manifest(invitation.manifest, data, source="the invitation")
     settings = {
         "ledger.rpc_urls": list(invitation.rpc_urls),

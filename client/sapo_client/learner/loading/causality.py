@@ -1,4 +1,4 @@
-"""Whether a model is causal: whether the later tokens of a text leave the earlier predictions alone."""
+"""Test whether a model is causal: later tokens must not change the predictions of earlier ones."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def require_numbers(name: str, model: Any) -> None:
         return
     raise SapoError(
         f"the model {name!r} computes no numbers (NaN): its weights are damaged, or too large for their type",
-        hint="copy the folder anew; with adapters try learner.base = bfloat16 or float32",
+        hint="copy the folder again; with adapters try learner.base = bfloat16 or float32",
         exit_code=ExitCode.CONFIG,
     )
 
@@ -66,7 +66,7 @@ def not_computing(name: str, error: BaseException) -> SapoError:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return SapoError(
         f"the model {name!r} computes nothing: {type(error).__name__}: {lines[0] if lines else 'no reason'}",
-        hint="its config.json contradicts itself or its weights: correct it, or copy the folder anew",
+        hint="its config.json contradicts itself or its weights: correct it, or copy the folder again",
         exit_code=ExitCode.CONFIG,
     )
 

@@ -1,4 +1,4 @@
-"""Small files of a model's folder or repository, read without loading anything."""
+"""Reading of the small files of a model's folder or repository, without loading its weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What loading would refuse in a folder, told without its weights: from the headers of its files."""
+"""Check of a model's folder without loading its weights, from small files and the headers of the others."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SAMPLE_PARAMETERS: Final = 2**28
 def check_folder(name: str, quantisation: Any) -> UnusedWeights | None:
     """Read a model as the learner does, but for its tensors' values.
 
-    What only values show is not found: damage inside a tensor. Whether the model is causal is told by a
+    What only values show is not found: damage inside a tensor. Whether the model is causal is tested with a
     small sample with random values. Of quantised weights the sizes are not compared.
 
     Args:

@@ -1,4 +1,4 @@
-"""Heads that a configuration ties to the embedding, and that the weights have of their own all the same."""
+"""Heads that a configuration ties to the embedding although the weights hold another tensor for them."""
 
 from __future__ import annotations
 

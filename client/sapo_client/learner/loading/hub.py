@@ -1,4 +1,4 @@
-"""Whether the Hugging Face hub is within reach, told before its library tries."""
+"""Test whether the Hugging Face hub can be reached, before its library tries."""
 
 from __future__ import annotations
 

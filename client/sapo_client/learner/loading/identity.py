@@ -1,4 +1,4 @@
-"""Which model a checkpoint belongs to: told by the model's files, which may move, and not by their place."""
+"""Identity of the model that a checkpoint belongs to: the content of its files, not their path."""
 
 from __future__ import annotations
 

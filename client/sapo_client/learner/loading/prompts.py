@@ -1,4 +1,4 @@
-"""How a task is written as a prompt: as it is, or through a chat template.
+"""Rendering of a task as a prompt: unchanged, or through a chat template.
 
 Templates are programs of strangers. Some refuse a conversation of one message, some take texts in parts only,
 some leave out what they do not expect. So the ways are tried once, when the tokenizer is loaded.
@@ -60,7 +60,7 @@ class PromptForm(StrEnum):
 
 _NOTICES: Final = {
     PromptForm.PARTS: "the chat template takes no plain text: tasks are given to it as a list of parts",
-    PromptForm.AFTER_SYSTEM: "the chat template wants a message of the system: each task has an empty one",
+    PromptForm.AFTER_SYSTEM: "the chat template requires a system message: each task has an empty one",
 }
 
 _MESSAGES: Final[dict[PromptForm, Callable[[str], list[dict[str, Any]]]]] = {
@@ -100,7 +100,7 @@ def choose_form(name: str, tokenizer: Any) -> PromptForm:
             reasons.append(error.text)
     raise SapoError(
         f"the chat template of {name!r} cannot be used: with a user's message it {reasons[0]}",
-        hint="mend or remove chat_template.jinja (or chat_template in tokenizer_config.json);"
+        hint="correct or remove chat_template.jinja (or chat_template in tokenizer_config.json);"
         " without one the model gets the bare task",
         exit_code=ExitCode.CONFIG,
     )
@@ -129,7 +129,7 @@ def render(tokenizer: Any, text: str, form: PromptForm) -> str:
         lines = str(error).splitlines()
         raise TemplateRaised(
             f"raises {type(error).__name__}: {lines[0] if lines else 'no reason'}",
-            hint="mend the model's chat_template.jinja, or remove it",
+            hint="correct the model's chat_template.jinja, or remove it",
             exit_code=ExitCode.CONFIG,
         ) from error
 

@@ -1,4 +1,4 @@
-"""Tokenizer and model of a folder or hub name, or one line that says why they cannot be trained."""
+"""Loading of tokenizer and model of a folder or hub name, or a one-line reason against training them."""
 
 from __future__ import annotations
 

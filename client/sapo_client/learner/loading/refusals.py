@@ -1,4 +1,4 @@
-"""What is refused by the small files of a model alone, each with one line that says what to do."""
+"""Refusals of a model by its small files alone, each with a one-line hint."""
 
 from __future__ import annotations
 
@@ -114,12 +114,12 @@ def require_generation_settings(name: str) -> None:
 def _generation_error(name: str, why: str) -> SapoError:
     return _config_error(
         f"the generation_config.json of {name!r} is {why}",
-        "correct it or copy the model's folder anew; its end tokens alone are used",
+        "correct it or copy the model's folder again; its end tokens alone are used",
     )
 
 
 _TYPES: Final = ("float32", "bfloat16", "float16", "float64", "auto")
-_ANEW_HINT: Final = "copy the model's folder anew"
+_ANEW_HINT: Final = "copy the model's folder again"
 _FOLDER_HINT: Final = (
     "give the folder that has the model's config.json, its weights (*.safetensors) and its tokenizer.json"
 )
@@ -131,13 +131,13 @@ def _config_error(text: str, hint: str) -> SapoError:
 
 
 def contradicting(
-    name: str, why: str, *, hint: str = "correct it, or copy the model's folder anew"
+    name: str, why: str, *, hint: str = "correct it, or copy the model's folder again"
 ) -> SapoError:
     """Return the error for a ``config.json`` that no model can be built from.
 
     Args:
         name: folder or hub name.
-        why: which settings contradict each other; its first line is told.
+        why: which settings contradict each other; its first line is shown.
         hint: what to do.
     """
     return _config_error(f"the config.json of {name!r} contradicts itself: {why.splitlines()[0]}", hint)
@@ -184,7 +184,7 @@ def known_refusal(name: str, error: BaseException) -> SapoError | None:
 def gated_error(model: str) -> SapoError:
     """Return the error for a model whose terms were not accepted."""
     return SapoError(
-        f"the model {model!r} is gated: its owner asks everybody to accept terms first",
+        f"the model {model!r} is gated: its owner requires users to accept terms first",
         hint=f"accept them at https://huggingface.co/{model}, then log in: hf auth login",
         exit_code=ExitCode.CONFIG,
     )

@@ -94,7 +94,7 @@ def _default_of(templates: list[Any]) -> Any:
 def _no_template(name: str) -> SapoError:
     return SapoError(
         f"the {_OLD_TEMPLATE} of {name!r} holds no chat template",
-        hint="copy the model's folder anew, or remove the file; without one the model gets the bare task",
+        hint="copy the model's folder again, or remove the file; without one the model gets the bare task",
         exit_code=ExitCode.CONFIG,
     )
 

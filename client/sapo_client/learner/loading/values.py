@@ -1,4 +1,4 @@
-"""Values of weights that no model is trained from: integers that stand for floats, and NaN."""
+"""Detection of weights that cannot be trained: integers that encode floats, and NaN."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def require_floats(name: str, model: Any) -> None:
         raise SapoError(
             f"the weights of {name!r} are integers, and its config.json does not say how they are quantised:"
             f" {some(found)}",
-            hint="take the model in floats, or copy the folder anew with the config.json that has its"
+            hint="take the model in floats, or copy the folder again with the config.json that has its"
             " quantization_config",
             exit_code=ExitCode.CONFIG,
         )
@@ -62,7 +62,7 @@ def require_no_nan(name: str, model: Any) -> None:
     if found:
         raise SapoError(
             f"the model {name!r} has weights that are no numbers (NaN): {some(found)}",
-            hint="copy the folder anew, or take another model: each training step would be undone",
+            hint="copy the folder again, or take another model: each training step would be undone",
             exit_code=ExitCode.CONFIG,
         )
 

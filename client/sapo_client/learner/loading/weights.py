@@ -91,7 +91,7 @@ def require_all_weights(name: str, model: Any, report: dict[str, Any]) -> None:
     if others:
         raise SapoError(
             f"the model {name!r} has weights of other sizes than its config.json says: {some(others)}",
-            hint="config.json and the files of weights must be of one model; copy the folder anew",
+            hint="config.json and the files of weights must be of one model; copy the folder again",
             exit_code=ExitCode.CONFIG,
         )
     missing = report["missing_keys"]
@@ -102,7 +102,7 @@ def require_all_weights(name: str, model: Any, report: dict[str, Any]) -> None:
         )
         if set(missing) == {"lm_head.weight"}:
             hint = "set tie_word_embeddings = true in its config.json if its head is its embedding; else copy"
-            hint += " the folder anew, for it would be random"
+            hint += " the folder again, for it would be random"
         raise SapoError(
             f"the model {name!r} lacks weights: {some(missing)}",
             hint=hint,
@@ -121,13 +121,13 @@ def unreadable(name: str, error: BaseException, *, hint: str) -> SapoError:
     why = first_line(error)
     pointers, folder = _pointers(Path(name)), Path(name)
     if (folder / "config.json").is_file():  # it is a model's folder
-        hint = "copy the folder anew, or take another model"
+        hint = "copy the folder again, or take another model"
     if isinstance(error, FileNotFoundError) or (why.startswith("Error no file") and _shards(folder)):
-        hint = "copy the folder anew: it lacks a file of its weights, or their model.safetensors.index.json"
+        hint = "copy the folder again: it lacks a file of its weights, or their model.safetensors.index.json"
     elif "backend tokenizer" in why and not (folder / "tokenizer.json").is_file():
         why, hint = "it has no tokenizer.json", "copy the tokenizer's files into the folder"
     elif isinstance(error, json.JSONDecodeError) and (damaged := _damaged_json(folder)):
-        why, hint = f"{damaged[0]} is no valid JSON: {why}", "copy the folder anew"
+        why, hint = f"{damaged[0]} is no valid JSON: {why}", "copy the folder again"
     elif isinstance(error, AttributeError | TypeError) and (others := _other_json(folder)):
         why = f"{others[0]} is no JSON object"
     elif damaged := _damaged_parts(folder):
@@ -137,7 +137,7 @@ def unreadable(name: str, error: BaseException, *, hint: str) -> SapoError:
         hint = "give the weights as transformers' save_pretrained() writes them; other formats are not read"
     elif why.startswith("Weights only load failed"):
         why = "its file of weights (.bin) holds more than tensors, and such a file can run code"
-        hint = "take the model in safetensors, or write it anew with save_pretrained() where you trust it"
+        hint = "take the model in safetensors, or write it again with save_pretrained() where you trust it"
     if pointers:
         why = f"{pointers[0]} is a pointer of git-lfs, not the file itself"
         hint = "fetch the files themselves: git lfs pull, in the folder's repository"

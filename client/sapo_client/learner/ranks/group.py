@@ -33,7 +33,7 @@ class RankGroup:
     Attributes:
         rank: number of this process, from 0.
         size: number of ranks.
-        leader: the rank that speaks to the node and writes checkpoints.
+        leader: the rank that communicates with the node and writes checkpoints.
         on_host: number of ranks on this machine, which share its memory.
         mesh: the devices over which tensors are sharded; None for a single process.
     """
@@ -46,7 +46,7 @@ class RankGroup:
 
     @property
     def is_leader(self) -> bool:
-        """Whether this rank speaks to the node and writes checkpoints."""
+        """Whether this rank communicates with the node and writes checkpoints."""
         return self.rank == self.leader
 
     def deal(self, items: Sequence[T]) -> list[T]:

@@ -112,7 +112,7 @@ def open_generator(replica: Replica, ranks: RankGroup, settings: LearnerSettings
     """Return the generator that the settings name, on the policy itself or on its copies."""
     if not replica.is_copy:
         return _generator_of(replica, settings)
-    # one server, to which one rank speaks
+    # one server, which one rank calls
     by_leader = ranks.size == 1 or settings.endpoint is not None
     samples = ranks.is_leader or not by_leader
     inner = _generator_of(replica, settings) if samples else None

@@ -30,7 +30,7 @@ REFUSAL_SECONDS: Final = 20.0
 
 
 class Leader:
-    """Service of the rank that speaks to the node.
+    """Service of the rank that communicates with the node.
 
     Args:
         settings: of the learner.

@@ -171,7 +171,7 @@ class TinkerServer:
         self._sampler = None
 
     def _datum(self, prompt: Sequence[int], completion: Sequence[int]) -> Any:
-        """Return a row as the API wants it: each position with the token that it predicts."""
+        """Return a row in the API's form: each position with the token that it predicts."""
         tokens = [*prompt, *completion]
         return self._api.Datum(
             model_input=self._api.ModelInput.from_ints(tokens[:-1]),

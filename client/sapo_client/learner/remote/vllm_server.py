@@ -149,7 +149,7 @@ class VllmServerGenerator(Generator):
         return Completion(tokens, logprobs, self._policy.decode(tokens))
 
     def refresh(self) -> None:
-        """Send the present weights and check that the server uses them; one that was away is opened anew.
+        """Send the present weights and check that the server uses them; connect again if it was away.
 
         Raises:
             SapoError: it does not answer (transient), or computes with other weights.

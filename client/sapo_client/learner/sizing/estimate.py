@@ -1,4 +1,4 @@
-"""Peak of a learner's memory, planned from the model's ``config.json`` before anything is loaded.
+"""Estimate of a learner's peak memory from the model's ``config.json``, before anything is loaded.
 
 A step samples, then trains. Both hold the weights and the optimizer's moments; sampling adds a copy of the
 weights that is laid out for it (the own sampler on a CPU) and the key-value cache; training adds gradients

@@ -1,4 +1,4 @@
-"""Experts of a mixture without values: how many tokens each of them gets, nobody knows.
+"""Planned memory of a mixture's experts, as if all tokens went through the first expert.
 
 transformers multiplies all experts' tokens by one grouped product, which PyTorch computes for tensors without
 memory in bfloat16 alone. But what autograd keeps of it does not depend on who gets a token: the token's

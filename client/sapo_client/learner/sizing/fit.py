@@ -1,4 +1,4 @@
-"""Whether a learner fits into the memory that is free, told before anything is loaded."""
+"""Check whether a learner fits into the free memory, before anything is loaded."""
 
 from __future__ import annotations
 

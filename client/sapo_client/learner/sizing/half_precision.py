@@ -1,4 +1,4 @@
-"""What autograd keeps of a row where products have 16 bits, as on a GPU; from ``config.json`` alone.
+"""Bytes that autograd keeps per row with 16-bit products, as on a GPU; from ``config.json`` alone.
 
 Autocast keeps some tensors in 16 bits and others in float32, and a 16-bit copy of every float32 weight that
 is multiplied. A model without memory on the ``meta`` device cannot show that, because autocast passes it by.

@@ -38,7 +38,7 @@ def missing_gpu() -> SapoError:
     if torch.version.cuda is None and torch.version.hip is None:
         why, hint = "is built without CUDA", f"install a build with CUDA (pytorch.org), or {auto}"
     else:
-        why, hint = "finds no GPU", f"mend the driver (`nvidia-smi` tests it), or {auto}"
+        why, hint = "finds no GPU", f"repair the driver (`nvidia-smi` tests it), or {auto}"
     return SapoError(
         f"no CUDA device here: PyTorch {torch.__version__} {why}", hint=hint, exit_code=ExitCode.CONFIG
     )

@@ -1,4 +1,4 @@
-"""Level of the tasks, and length of the answers, that suit a model of a given size."""
+"""Level of tasks and length of answers for a model of a given size."""
 
 from __future__ import annotations
 

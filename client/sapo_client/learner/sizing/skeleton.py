@@ -1,4 +1,4 @@
-"""A model without memory: built from ``config.json`` alone on PyTorch's ``meta`` device.
+"""A model without allocated weights, built from ``config.json`` alone on PyTorch's ``meta`` device.
 
 Its modules have shapes and no values. So parameters can be counted, and one forward pass through it tells
 which tensors autograd would keep, for every architecture that transformers knows.
@@ -237,7 +237,7 @@ def decoder_saved_bytes(skeleton: Any, width: int, *, checkpointing: bool) -> fl
     With gradient checkpointing: every layer's input, and all that one layer keeps.
 
     Raises:
-        NoForwardPass: it cannot be told.
+        NoForwardPass: it cannot be computed.
     """
     base = base_model(skeleton)
     ids = torch.zeros((1, width), dtype=torch.long, device="meta")

@@ -1,4 +1,4 @@
-"""The chain itself: mine a transaction, run a call, look things up. One caller at a time."""
+"""The chain itself: mines transactions, runs calls and answers queries, for one caller at a time."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""Errors of the JSON-RPC, with the codes that clients know them by."""
+"""Errors of the JSON-RPC, with the codes that clients expect."""
 
 from typing import Final
 
@@ -17,7 +17,7 @@ class ChainClosed(Exception):
 
 
 class RpcError(Exception):
-    """An answer that says why there is no result."""
+    """A response with the reason why there is no result."""
 
     def __init__(self, code: int, message: str, data: str | None = None) -> None:
         super().__init__(message)

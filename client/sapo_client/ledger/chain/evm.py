@@ -1,4 +1,4 @@
-"""What the embedded chain asks of an Ethereum virtual machine; one module implements it (``prague``)."""
+"""Interface of the Ethereum virtual machine that the embedded chain uses; ``prague`` implements it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

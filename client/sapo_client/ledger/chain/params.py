@@ -1,4 +1,4 @@
-"""What a JSON-RPC caller may pass, parsed into values; anything else is an invalid parameter."""
+"""Parsing of JSON-RPC parameters into values; anything else is an invalid parameter."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

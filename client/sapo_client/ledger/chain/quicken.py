@@ -1,7 +1,7 @@
-"""Substitutions that make the execution specification quicker and change no result.
+"""Faster replacements of functions of the execution specification, with the same results.
 
-The specification is written to be read. Of the time of a long call, these parts are spent on nothing: traces
-that are not read, jump targets looked for anew at every call, an enumeration for every instruction, and
+The specification is written to be read. Of the time of a long call, these parts are unnecessary: traces
+that are not read, jump targets searched again at every call, an enumeration for every instruction, and
 checks of the number types that go through abstract methods. Together they are two fifths of the time of a
 fraud proof over a thousand accounts. The replay of recorded blocks proves that the results stay the same.
 """

@@ -1,4 +1,4 @@
-"""An embedded chain for a moment, in this process: to measure what transactions cost before they are sent."""
+"""A temporary embedded chain in this process, to measure the cost of transactions before they are sent."""
 
 import tempfile
 import threading

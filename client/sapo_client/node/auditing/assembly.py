@@ -71,13 +71,13 @@ def open_chain(context: NodeContext) -> LedgerClient | NoChain:
     require_rpc(config, manifest)
     if manifest.difficulty is not None and not config.enabled:
         raise SapoError(
-            "the levels of this swarm's tasks follow its ledger, which this node is told not to use",
+            "the levels of this swarm's tasks follow its ledger, which this node is configured not to use",
             hint="start it without --no-ledger",
             exit_code=ExitCode.LEDGER,
         )
     if manifest.islands is not None and manifest.islands.count is None and not config.enabled:
         raise SapoError(
-            "the number of this swarm's islands follows its ledger, which this node is told not to use",
+            "the number of this swarm's islands follows its ledger, which this node is configured not to use",
             hint="start it without --no-ledger",
             exit_code=ExitCode.LEDGER,
         )

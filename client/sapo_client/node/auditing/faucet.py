@@ -83,7 +83,7 @@ class FaucetRequest:
                 async for part in response.aiter_bytes():
                     content += part
                     if len(content) > _MAX_ANSWER:
-                        return "the faucet answered too much"
+                        return "the faucet's response is too long"
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             return f"the faucet did not answer: {error or type(error).__name__}"
         if response.is_success:

@@ -102,7 +102,7 @@ class Ratings:
         return bool(accounts) and all(self.vouches_for(account, epoch) for account in accounts)
 
     def _has_earned(self, account: Account, epoch: int) -> bool:
-        """Whether an account has a weight; a newcomer, as most of very many are, is told without a look."""
+        """Whether an account has a weight; newcomers, who are most of them, need no query."""
         reputation = self._reputation
         return not reputation.is_newcomer(account) and reputation.evidence(account, epoch).weight > 0.0
 

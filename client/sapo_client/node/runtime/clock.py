@@ -80,7 +80,7 @@ class ClockWatch:
         self._ahead_seconds = 0.0
 
     def now(self) -> float:
-        """Return Unix seconds by which the node lives: a jump that is not believed has no effect on them."""
+        """Return the node's Unix seconds: a jump that is not confirmed has no effect on them."""
         steady, wall = self._steady(), self._clock()
         return wall if self._judge(wall - steady, steady) is None else steady + self._offset
 
@@ -99,7 +99,7 @@ class ClockWatch:
         return self._clock()
 
     def jump(self) -> Jump | None:
-        """Look at both clocks; return the jump that is not believed yet, if there is one."""
+        """Read both clocks; return the jump that is not confirmed yet, if there is one."""
         now = self._steady()
         return self._judge(self._clock() - now, now)
 
@@ -114,7 +114,7 @@ class ClockWatch:
 
     @property
     def is_believed(self) -> bool:
-        """Whether the wall clock says in which epoch the swarm is."""
+        """Whether the wall clock is trusted to determine the swarm's epoch."""
         is_ahead = self._ahead_seconds > CHAIN_AHEAD_SECONDS
         return not (self._awaits_chain or is_ahead) and self.jump() is None
 

@@ -166,7 +166,7 @@ class CanaryFile:
     """File of the state, beside the checkpoints that it belongs to.
 
     Args:
-        fresh: the policy starts anew, so a stored state is ignored.
+        fresh: a new policy is started, so a stored state is ignored.
     """
 
     def __init__(self, path: Path, *, fresh: bool = False) -> None:

@@ -53,7 +53,7 @@ class Candidates(Protocol):
         ...
 
     async def promote(self) -> None:
-        """Let the candidate be the policy."""
+        """Make the candidate the policy."""
         ...
 
 
@@ -144,7 +144,7 @@ class PromotionRole(Protocol):
     """Look at the learner after each round."""
 
     async def after(self, step: int, *, has_candidate: bool) -> None:
-        """Take notice of what a round's report says."""
+        """Record the values of a round's report."""
 
 
 class NoPromotion:
@@ -160,7 +160,7 @@ class Promotion:
     Args:
         families: number of families in the suite.
         tasks: answered by each of both after a round.
-        rng: draws them; nobody else can tell which.
+        rng: draws them; others cannot predict them.
     """
 
     def __init__(

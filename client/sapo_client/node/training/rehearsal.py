@@ -38,7 +38,7 @@ class Sampling(Protocol):
 
 
 class Rehearsal:
-    """Samples own answers to own tasks while the learner wants more right ones.
+    """Samples own answers to own tasks while the learner needs more right ones.
 
     It wants none before its first demonstrations, so a node that learns alone samples none.
 

@@ -94,7 +94,7 @@ class GossipService(Pubsub):
     async def stream_handler(self, stream: INetStream) -> None:
         """Read one peer's stream to its end; errors go to the guard around every stream.
 
-        The first frame of a stream states all subscriptions of its peer anew; they end with it.
+        The first frame of a stream states all subscriptions of its peer again; they end with it.
         """
         peer = stream.muxed_conn.peer_id
         try:

@@ -1,7 +1,7 @@
-"""What routers say, parsed. Pure.
+"""Parsing of routers' responses. Pure.
 
-A search is answered by UDP datagrams that name the URL of a description. The process that talks to a router
-writes one line, which is parsed like a stranger's: a library in C has read the router's answers there.
+A search is answered by UDP datagrams that name the URL of a description. The process that communicates with
+a router writes one line, which is not trusted either: a library in C has parsed the router's responses there.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class RouterView:
     Attributes:
         host: the router's address in the local network.
         port: the router's port that leads to this node.
-        external_host: the address that the router says it has outside, which may be a lie.
+        external_host: the address that the router says it has outside, which may be false.
         detail: why it was refused or is of no use; letters, digits, spaces and hyphens.
     """
 
@@ -62,7 +62,7 @@ class RouterView:
 
     @property
     def is_behind_another(self) -> bool:
-        """Whether the router says that its address outside is no public one."""
+        """Whether the router reports an external address that is not public."""
         return self.external_host is not None and not ipaddress.ip_address(self.external_host).is_global
 
 
@@ -93,7 +93,7 @@ def parse_found(datagram: bytes, sender: str, scope: Scope) -> str | None:
     local network names.
 
     Args:
-        scope: that of the network that was searched; senders from elsewhere are not heard.
+        scope: that of the network that was searched; responses from elsewhere are ignored.
     """
     if not datagram.startswith(b"HTTP/1.1 200") or len(datagram) > MAX_DATAGRAM_BYTES:
         return None

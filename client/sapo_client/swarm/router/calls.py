@@ -56,7 +56,7 @@ class UpnpRouters:
         router = host_of(url) or ""
         reply = parse_line(line, router)
         if reply is None:
-            detail = "it sends too much or too slowly or not what a router says"
+            detail = "its response is too long, too slow or not a router's"
             return MapReply(RouterView(RouterState.UNUSABLE, router, detail=detail))
         return reply
 

@@ -1,4 +1,4 @@
-"""The process that talks to one router, with miniupnpc, and writes one line about it.
+"""The process that communicates with one router through miniupnpc and prints one line with the result.
 
 miniupnpc is written in C, trusts the length that a router states, and waits without limit for slow data. So
 it runs with little memory, no files, no privileges, and a parent with a time limit. Called as::
@@ -50,7 +50,7 @@ class _UnusableError(Exception):
 
 
 def main() -> None:
-    """Do what the command line says."""
+    """Run the command of the command line."""
     action, url, *rest = sys.argv[1:]
     confine()
     try:
@@ -154,7 +154,7 @@ def _ask(call: Callable[..., object], *arguments: object) -> str:
 
 
 def _message(error: Exception) -> str:
-    """Return what an error says, in letters, digits, spaces and hyphens alone."""
+    """Return an error's text in letters, digits, spaces and hyphens alone."""
     kept = "".join(sign if sign.isascii() and (sign.isalnum() or sign == "-") else " " for sign in str(error))
     return " ".join(kept.split())[:_MAX_DETAIL].strip() or "without a reason"
 

@@ -216,7 +216,7 @@ class MemoryTransport:
         self._intake.subscribe(topic, validator)
 
     def unsubscribe(self, topic: str) -> None:
-        """Hear and forward a topic no longer."""
+        """Receive and forward a topic no longer."""
         self._intake.unsubscribe(topic)
 
     def peers(self) -> tuple[PeerInfo, ...]:

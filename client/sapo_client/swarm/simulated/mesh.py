@@ -204,7 +204,7 @@ class MeshNode:
         self._network.nodes.pop(self.peer_id, None)
 
     def connect(self, peer_id: str) -> bool:
-        """Open a connection; return whether both want it and the other side can be reached."""
+        """Open a connection; return whether both accept it and the other side can be reached."""
         other = self._network.nodes.get(peer_id)
         if other is None or not other.accepts_inbound or peer_id in self._peers or peer_id == self.peer_id:
             return False
@@ -241,7 +241,7 @@ class MeshNode:
                 other._prune(self.peer_id, topic)
 
     def has_joined(self, topic: str) -> bool:
-        """Whether this node hears a topic, as its peers know."""
+        """Whether this node is subscribed to a topic, as its peers know."""
         return topic in self._mesh
 
     def mesh_of(self, topic: str) -> tuple[str, ...]:
@@ -421,7 +421,7 @@ class MeshNode:
         self._network.queue.at(due, partial(self._be_asked, peer_id, topic, identities))
 
     def _be_asked(self, peer_id: str, topic: str, identities: list[bytes]) -> None:
-        """Let a peer ask for what it lacks (IWANT), a round trip after the announcement."""
+        """Let a peer request missing messages (IWANT), a round trip after the announcement."""
         other = self._network.nodes.get(peer_id)
         if other is None or self.peer_id not in other._peers or topic not in other._mesh:
             return

@@ -58,7 +58,7 @@ def test_a_chat_template_json_without_a_template_is_refused_by_doctor_and_learne
 ) -> None:
     folder = folder_with(tmp_path / "model", content)
     text = f"the chat_template.json of {str(folder)!r} holds no chat template"
-    hint = "copy the model's folder anew, or remove the file; without one the model gets the bare task"
+    hint = "copy the model's folder again, or remove the file; without one the model gets the bare task"
     assert refusals(folder) == [(text, hint)] * 2
 
 

@@ -30,8 +30,8 @@ from sapo_client.errors import SapoError
 from sapo_client.learner.loading.folder import require_causal_sample
 from sapo_client.learner.policy import load_policy
 
-CORRECT = "correct it, or copy the model's folder anew"
-NOTHING = "its config.json contradicts itself or its weights: correct it, or copy the folder anew"
+CORRECT = "correct it, or copy the model's folder again"
+NOTHING = "its config.json contradicts itself or its weights: correct it, or copy the folder again"
 
 CONTRADICTIONS: dict[str, tuple[dict[str, Any], str, str]] = {
     "padding": (

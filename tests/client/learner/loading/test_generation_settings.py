@@ -34,7 +34,7 @@ def test_damaged_settings_of_generation_are_refused_in_a_line(tmp_path: Path, da
     content, why = DAMAGED[damage]
     (folder / "generation_config.json").write_text(content)
     text = f"the generation_config.json of {str(folder)!r} is {why}"
-    hint = "correct it or copy the model's folder anew; its end tokens alone are used"
+    hint = "correct it or copy the model's folder again; its end tokens alone are used"
     assert refusals(folder) == [(text, hint)] * 2
 
 

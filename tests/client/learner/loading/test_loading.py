@@ -57,7 +57,7 @@ def test_weights_that_a_folder_lacks_are_refused(tmp_path: Path, base: BaseName)
     assert refusal(folder, base) == (
         f"the model {str(folder)!r} lacks weights: lm_head.weight",
         "set tie_word_embeddings = true in its config.json if its head is its embedding; else copy the folder"
-        " anew, for it would be random",
+        " again, for it would be random",
         ExitCode.CONFIG,
     )
 
@@ -116,7 +116,7 @@ def test_weights_of_other_sizes_are_refused(tmp_path: Path) -> None:
         " model.layers.0.mlp.gate_proj.bias is 64 and not 96,"
         " model.layers.0.mlp.gate_proj.weight is 64 x 48 and not 96 x 48 and 7 more"
     )
-    assert hint == "config.json and the files of weights must be of one model; copy the folder anew"
+    assert hint == "config.json and the files of weights must be of one model; copy the folder again"
     assert code == ExitCode.CONFIG
 
 
@@ -359,13 +359,13 @@ def damage(name: str) -> Callable[[Path], None]:
     return cut
 
 
-ANEW = "copy the folder anew: it lacks a file of its weights, or their model.safetensors.index.json"
+ANEW = "copy the folder again: it lacks a file of its weights, or their model.safetensors.index.json"
 MISTAKES: dict[str, tuple[Callable[[Path], None], str, str]] = {
     "no config": (lose("config.json"), "the folder {} has no config.json", "give the folder that has"),
     "damaged config": (
         damage("config.json"),
         "the config.json of {} is no valid JSON: Expecting",
-        "copy the model's folder anew",
+        "copy the model's folder again",
     ),
     "data type": (
         lambda folder: change_json(folder / "config.json", dtype="float17"),
@@ -397,7 +397,7 @@ MISTAKES: dict[str, tuple[Callable[[Path], None], str, str]] = {
     "settings of the tokenizer": (
         damage("tokenizer_config.json"),
         "cannot load the model {}: tokenizer_config.json is no valid JSON: Expecting",
-        "copy the folder anew",
+        "copy the folder again",
     ),
 }
 
@@ -425,7 +425,7 @@ def test_weights_with_nan_are_refused(tmp_path: Path) -> None:
     spoil(folder)
     text, hint, code = refusal(folder)
     assert text.startswith(f"the model {str(folder)!r} computes no numbers (NaN)")
-    assert (hint.startswith("copy the folder anew"), code) == (True, ExitCode.CONFIG)
+    assert (hint.startswith("copy the folder again"), code) == (True, ExitCode.CONFIG)
 
 
 def test_a_file_in_place_of_a_folder_is_refused(tmp_path: Path) -> None:

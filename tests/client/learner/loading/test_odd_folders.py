@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM
 from sapo_client.errors import SapoError
 from sapo_client.learner.sizing.skeleton import make_skeleton
 
-ANEW = "copy the folder anew, or take another model"
+ANEW = "copy the folder again, or take another model"
 
 
 def shards(folder: Path) -> list[Path]:
@@ -81,23 +81,23 @@ ODD: dict[str, tuple[Callable[[Path], None], str, str]] = {
     "config": (
         list_as_config,
         "the config.json of {} is no JSON object",
-        "copy the model's folder anew",
+        "copy the model's folder again",
     ),
     "kind": (
         no_kind,
         "the config.json of {} has no model_type, by which transformers knows the architecture",
-        "copy the model's folder anew",
+        "copy the model's folder again",
     ),
     "layers": (
         no_layers,
         "the config.json of {} contradicts itself: it names 0 layers (num_hidden_layers)",
-        "correct it, or copy the model's folder anew",
+        "correct it, or copy the model's folder again",
     ),
     "integers": (
         integers,
         "the weights of {} are integers, and its config.json does not say how they are quantised:"
         " lm_head.weight, model.embed_tokens.weight, model.layers.0.input_layernorm.weight and 32 more",
-        "take the model in floats, or copy the folder anew with the config.json that has its"
+        "take the model in floats, or copy the folder again with the config.json that has its"
         " quantization_config",
     ),
     "tokens": (
@@ -144,7 +144,7 @@ def test_a_single_nan_is_found_at_any_position(tmp_path: Path, kind: str) -> Non
         service_of(folder)
     assert (caught.value.text, caught.value.hint) == (
         f"the model {str(folder)!r} has weights that are no numbers (NaN): {name}",
-        "copy the folder anew, or take another model: each training step would be undone",
+        "copy the folder again, or take another model: each training step would be undone",
     )
 
 

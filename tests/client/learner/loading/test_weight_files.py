@@ -10,7 +10,7 @@ from support.model_folders import refusals
 from support.policies import make_policy_folder
 
 OTHERS = "give the weights as transformers' save_pretrained() writes them; other formats are not read"
-MORE = "take the model in safetensors, or write it anew with save_pretrained() where you trust it"
+MORE = "take the model in safetensors, or write it again with save_pretrained() where you trust it"
 
 
 def named(name: str) -> Callable[[Path], None]:

@@ -239,7 +239,7 @@ def test_another_optimizer_continues_with_the_weights_and_empty_moments(
     assert resumed.about() == {
         **whole.about(),
         "notice": "the checkpoint was written with another learner.optimizer: the weights go on from it, the"
-        " optimizer's moments begin anew",
+        " optimizer's moments start at zero",
     }
     assert not resumed._trainer.step([GROUP]).rolled_back
     resumed.call("checkpoint", {})

@@ -37,7 +37,7 @@ def unusable(detail: str) -> MapReply:
     return MapReply(RouterView(RouterState.UNUSABLE, HOST, detail=detail))
 
 
-BROKEN = "it sends too much or too slowly or not what a router says"
+BROKEN = "its response is too long, too slow or not a router's"
 
 
 async def test_a_port_is_forwarded_for_an_hour_and_given_back() -> None:

@@ -11,7 +11,7 @@ from sapo_client.observe.findings import FindingCode, FindingLevel, HealthFindin
 REPEAT_SECONDS: Final = 300.0
 """Seconds between two lines about a finding that lasts."""
 
-SAID_ONCE: Final = frozenset({FindingCode.UNREACHABLE})
+PRINTED_ONCE: Final = frozenset({FindingCode.UNREACHABLE})
 """Findings that a healthy node may have for ever, since not every operator can resolve them: each text is
 printed once while the finding lasts. Status and doctor always show them."""
 
@@ -20,17 +20,17 @@ _MAX_SENTENCES: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
+class _Printed:
     at_seconds: float
     sentences: frozenset[str]
 
 
-class SaidFindings:
+class PrintedFindings:
     """Decides which findings are printed, from what was printed before."""
 
     def __init__(self) -> None:
         self._last: tuple[HealthFinding, ...] = ()
-        self._said: dict[tuple[FindingCode, FindingLevel], _Said] = {}
+        self._printed: dict[tuple[FindingCode, FindingLevel], _Printed] = {}
 
     @property
     def codes(self) -> frozenset[FindingCode]:
@@ -39,25 +39,25 @@ class SaidFindings:
 
     def lines(self, findings: Sequence[HealthFinding], now_seconds: float) -> list[str]:
         """Return the lines to print after an assessment: new findings, reminders and findings that ended."""
-        said: dict[tuple[FindingCode, FindingLevel], _Said] = {}
+        printed: dict[tuple[FindingCode, FindingLevel], _Printed] = {}
         lines = []
         for finding in findings:
             key = finding.code, finding.level  # its figures may have changed
-            before = self._said.get(key)
+            before = self._printed.get(key)
             if self._is_due(finding, before, now_seconds):
                 lines.append(finding.line())
                 sentences = frozenset() if before is None else before.sentences
-                before = _Said(now_seconds, sentences | {finding.text})
+                before = _Printed(now_seconds, sentences | {finding.text})
             if before is not None:
-                said[key] = before
+                printed[key] = before
         codes = {finding.code for finding in findings}
         lines += [f"over: {old.text} ({old.code})" for old in self._last if old.code not in codes]
-        self._last, self._said = tuple(findings), said
+        self._last, self._printed = tuple(findings), printed
         return lines
 
-    def _is_due(self, finding: HealthFinding, before: _Said | None, now_seconds: float) -> bool:
+    def _is_due(self, finding: HealthFinding, before: _Printed | None, now_seconds: float) -> bool:
         if before is None:
             return True
-        if finding.code in SAID_ONCE:
+        if finding.code in PRINTED_ONCE:
             return finding.text not in before.sentences and len(before.sentences) < _MAX_SENTENCES
         return now_seconds - before.at_seconds >= REPEAT_SECONDS

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sapo_client.observe.findings import FindingCode, FindingLevel, HealthFinding
-from sapo_client.observe.said import REPEAT_SECONDS, SaidFindings
+from sapo_client.observe.printed import REPEAT_SECONDS, PrintedFindings
 
 INTERVAL = 10
 
@@ -18,11 +18,11 @@ def unreachable(text: str = "peers cannot connect") -> HealthFinding:
 
 def printed(*assessments: list[HealthFinding]) -> list[tuple[int, str]]:
     """Return the lines of assessments in regular intervals, each with the number of its assessment."""
-    said = SaidFindings()
+    printed = PrintedFindings()
     return [
         (number, line)
         for number, findings in enumerate(assessments)
-        for line in said.lines(findings, number * INTERVAL)
+        for line in printed.lines(findings, number * INTERVAL)
     ]
 
 

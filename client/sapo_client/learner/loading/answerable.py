@@ -1,4 +1,4 @@
-"""Which prompts a policy can answer: those that its chat template takes and its window has room for."""
+"""Prompts that a policy can answer: its chat template accepts them, and they fit into its window."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Posed:
+class AnswerablePrompts:
     """Prompts of which some can be answered.
 
     Attributes:
@@ -29,9 +29,9 @@ class Posed:
     refusals: Mapping[int, Refusal]
 
 
-def pose(policy: Policy, prompts: Sequence[str], new_tokens: int) -> Posed:
+def answerable_prompts(policy: Policy, prompts: Sequence[str], new_tokens: int) -> AnswerablePrompts:
     """Return which prompts can be answered by ``new_tokens`` more tokens, and why the others cannot."""
-    posed = Posed([], [], refusals := {})
+    found = AnswerablePrompts([], [], refusals := {})
     for place, prompt in enumerate(prompts):
         try:
             encoded = policy.encode_prompt(prompt)
@@ -42,9 +42,9 @@ def pose(policy: Policy, prompts: Sequence[str], new_tokens: int) -> Posed:
             text = "the prompt and an answer exceed the model's context window"
             refusals[place] = Refusal(RefusalReason.WINDOW, text)
             continue
-        posed.places.append(place)
-        posed.tokens.append(encoded)
-    return posed
+        found.places.append(place)
+        found.tokens.append(encoded)
+    return found
 
 
 def within_window(policy: Policy, group: TrainingGroup) -> TrainingGroup:
