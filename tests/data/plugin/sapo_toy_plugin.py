@@ -32,7 +32,7 @@ NEWEST_FIRST = Arm("newest-first", local=6, external=2, sampler="informative")
 
 
 def weakest(families: Sequence[FamilyRecord], rng: random.Random) -> int:
-    """Return a family, the more often the less success it has; none is left out for ever."""
+    """Return a family, more often the less success it has; none is excluded."""
     return rng.choices(range(len(families)), [1.05 - each.success for each in families])[0]
 
 
