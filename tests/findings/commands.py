@@ -14,7 +14,7 @@ LEDGER_EXIT: Final = 6
 
 
 def invoke(*words: str) -> tuple[int, str]:
-    """Run a command; return its exit code, which is 0 for an unforeseen exception, and what it says."""
+    """Run a command; return its exit code, which is 0 for an unforeseen exception, and its output."""
     done = CliRunner().invoke(app, list(words))
     code = int(getattr(done.exception, "exit_code", 0))
     return code, done.output + f"\n{done.exception} {getattr(done.exception, 'hint', '')}"

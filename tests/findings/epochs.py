@@ -34,7 +34,7 @@ def messages(seats: Iterable[Seat], contracts: Contracts, kind: Kind) -> set[byt
 
 
 def exchange(seats: Sequence[Seat]) -> None:
-    """Let everybody hear what everybody holds: first tallies, then what builds on them."""
+    """Deliver all stored messages to all auditors: first tallies, then the messages that depend on them."""
     for listener in seats:
         for speaker in seats:
             if speaker is not listener:

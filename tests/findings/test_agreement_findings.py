@@ -50,7 +50,7 @@ def test_the_number_of_paid_accounts_is_not_limited(contracts: Contracts, tmp_pa
 
 
 def move(seat: Seat, contracts: Contracts, old: Path, new: Path) -> Seat:
-    """Move an auditor to a new data directory as the documentation says; return it there."""
+    """Move an auditor to a new data directory as documented; return it there."""
     history = str(new.with_suffix(".json"))
     for words in (["export", history, "--data-dir", str(old)], ["import", history, "--data-dir", str(new)]):
         done = CliRunner().invoke(app, ["keys", "signing", *words])
@@ -59,7 +59,7 @@ def move(seat: Seat, contracts: Contracts, old: Path, new: Path) -> Seat:
 
 
 def test_an_auditor_moved_to_another_machine_keeps_its_bond(contracts: Contracts, tmp_path: Path) -> None:
-    """It approves a proposal, moves, and then hears the other proposal that the proposer made in its turn."""
+    """It approves a proposal, moves, and then receives the proposer's other proposal of the turn."""
     proposer, other, auditor, witness = seated(contracts, tmp_path, turns(EPOCH))
     twin = TREE.seat(contracts, proposer.identity, tmp_path / "twin")
     count(contracts, [proposer, other, auditor, witness], EPOCH, [{ALICE: EARNED}] * 4)
@@ -84,7 +84,7 @@ def test_an_auditor_moved_to_another_machine_keeps_its_bond(contracts: Contracts
 
 
 def test_messages_of_long_settled_epochs_are_not_kept(contracts: Contracts, tmp_path: Path) -> None:
-    """One auditor has the whole past to fill everybody's disk with."""
+    """One auditor could fill all disks with messages of past epochs."""
     (seat,) = seated(contracts, tmp_path, [0])
     contracts.chain.now_seconds = epoch_start_seconds(contracts.manifest(), EPOCH)
     seat.hear(tally(AUDITORS[1], contracts.manifest(), epoch, {ALICE: 1}) for epoch in range(EPOCH))

@@ -66,7 +66,7 @@ def test_a_quorum_that_hides_its_leaves_takes_no_more_than_its_accounts_could_ea
 
 
 def test_honest_auditors_continue_from_the_last_verifiable_epoch(contracts: Contracts) -> None:
-    """A root whose leaves nobody shows is posted on it; whoever earns doubts it, and the quorum settles."""
+    """A root with hidden leaves is posted on it; an account asks for its leaves, and the quorum settles."""
     settle(contracts, 0, 10, {CROWD[0]: 10})
     stolen, honest = (root_of(contracts, 1, 0, {account: 10}) for account in (THIEF, CROWD[0]))
     contracts.post(stolen, sign(stolen, contracts.domain))
@@ -80,7 +80,7 @@ def test_honest_auditors_continue_from_the_last_verifiable_epoch(contracts: Cont
 
 
 def test_a_false_sum_costs_no_honest_bond(contracts: Contracts) -> None:
-    """Liars grant ten points and write down five hundred; later auditors add one to what is there."""
+    """A quorum grants ten points and writes five hundred; later auditors add one to that."""
     honest: dict[Account, int] = {}
     with suppress(Refused):
         settle(contracts, 0, 10, {THIEF: 500})

@@ -52,7 +52,7 @@ MAX_SENT: Final = 2**28
 def test_tallies_that_differ_for_every_auditor_prevent_no_settlement(
     contracts: Contracts, tmp_path: Path, late: bool
 ) -> None:
-    """The liar signs a tally per listener, which nobody else gets first; some come after the proposal."""
+    """The auditor signs a different tally for each receiver; some arrive after the proposal."""
     *honest, liar = turns(EPOCH)
     seats = seated(contracts, tmp_path, honest)
     count(contracts, seats, EPOCH, [{ALICE: EARNED}, {ALICE: EARNED - 1}, {ALICE: EARNED + 1}])
@@ -89,7 +89,7 @@ def test_an_epoch_without_any_deliveries_is_settled_before_the_next(
 
 
 def test_an_unreadable_tally_prevents_no_settlement(contracts: Contracts, tmp_path: Path) -> None:
-    """It says that it goes on in pages, and its author gives them to nobody."""
+    """It refers to pages, which its author sends to no node."""
     *honest, liar = turns(EPOCH)
     seats = seated(contracts, tmp_path, honest)
     count(contracts, seats, EPOCH, [{ALICE: EARNED}, {ALICE: EARNED - 1}, {ALICE: EARNED + 1}])
@@ -105,7 +105,7 @@ def test_an_unreadable_tally_prevents_no_settlement(contracts: Contracts, tmp_pa
 def test_one_auditors_tallies_of_one_epoch_are_kept_twice_at_most(
     contracts: Contracts, tmp_path: Path
 ) -> None:
-    """Two are kept, because two are the proof that it lies."""
+    """Two are stored, because two prove the equivocation."""
     (seat,) = seated(contracts, tmp_path, [0])
     contracts.chain.now_seconds = epoch_start_seconds(contracts.manifest(), EPOCH + 1)
     seat.hear(tally(AUDITORS[1], contracts.manifest(), EPOCH, {ALICE: points}) for points in range(1, 200))
@@ -138,7 +138,7 @@ def test_one_auditors_approvals_of_anything_are_kept_a_few_at_most(
 
 
 def test_accounts_registered_for_a_theft_take_one_epochs_cap_at_most(contracts: Contracts) -> None:
-    """Ten epochs are unclaimed; then the liars register accounts, and share everything among them."""
+    """Ten epochs are unclaimed; then the quorum registers accounts, and divides everything among them."""
     epochs = 10
     for epoch in range(epochs):
         settle(contracts, epoch, POINTS_CAP * len(CROWD), dict.fromkeys(CROWD, POINTS_CAP * (epoch + 1)))
@@ -183,7 +183,7 @@ def test_a_term_that_differs_between_manifest_and_contracts_is_reported(
 def test_a_joining_node_is_warned_of_a_quorum_that_one_auditor_controls(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quorum: int, told: str
 ) -> None:
-    """One of four may lie or be absent if three must agree. The contract alone says how many must."""
+    """One of four may be dishonest or absent if three must agree. Only the contract has the quorum."""
     monkeypatch.setenv("HOME", str(tmp_path))
     contracts = found(tmp_path / "chain.sqlite", quorum=quorum)
     _, options = join(contracts, tmp_path)
@@ -254,7 +254,7 @@ def test_an_endpoint_writes_nothing_to_the_terminal_but_text(
 def test_a_manifests_name_writes_nothing_to_the_terminal_but_text(
     contracts: Contracts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """No digest covers it: whoever passes a manifest on may write there what it likes."""
+    """No digest covers the name: anyone who passes a manifest on can change it."""
     monkeypatch.setenv("HOME", str(tmp_path))
     _, options = join(contracts, tmp_path, contracts.manifest(name=name))
     _, said = invoke("doctor", *options)

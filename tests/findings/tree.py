@@ -66,7 +66,7 @@ def groups(epoch: int, chances: Sequence[float]) -> list[tuple[float, ...]]:
 
 
 class Seat(Protocol):
-    """One auditor with its files; what others send arrives when the test says so."""
+    """One auditor with its files; messages of others arrive when the test delivers them."""
 
     identity: Bonded
 
@@ -93,7 +93,7 @@ class Tree(Protocol):
         """Try every proof against the live posting that its trees allow; return those that convict."""
 
     def doubt(self, contracts: Any, account: Account) -> None:
-        """Do all that whoever sees a live posting without its leaves can do, and wait for what follows."""
+        """Take all actions of a node that has a live posting without its leaves, and wait for the effect."""
 
     def pay(self, chances: Sequence[float]) -> list[int]:
         """Return the points of one account per epoch, which answers tasks right with such chances.

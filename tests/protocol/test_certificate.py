@@ -26,7 +26,7 @@ GENUINE = parse_certificate(ALICE.certificate(MANIFEST).payload)
 
 
 def sealed(certificate: Certificate, signer: Identity = ALICE) -> SignedEnvelope:
-    """Return a certificate under a node's signature, whatever it says."""
+    """Return a certificate with any content under a node's signature."""
     return seal(Kind.CERTIFICATE, MANIFEST.swarm_id, certificate.to_payload(), signer.seed)
 
 

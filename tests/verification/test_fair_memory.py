@@ -21,7 +21,7 @@ class Heard:
         )
 
     def hear(self, *accounts: Account) -> list[Account | None]:
-        """Hear accounts in turn; return who was dropped for each."""
+        """Receive accounts in turn; return the dropped account for each."""
         dropped: list[Account | None] = []
         for number, account in enumerate(accounts):
             value, gone = self.memory.touch(account)

@@ -78,14 +78,14 @@ class World:
         return home
 
     def introduce(self, *people: Identity, now: float = NOW) -> None:
-        """Let the node hear certificates where their accounts live."""
+        """Let the node receive certificates on the home islands of their accounts."""
         for who in people:
             topic = certificates_topic(self.manifest.swarm_id, self.home(who))
             message = who.certificate(self.manifest).to_bytes()
             assert self.engine.receive(topic, message, now).verdict is Verdict.ACCEPT
 
     def hear(self, who: Identity, island: int, now: float = NOW, **changes: object) -> Received:
-        """Return the decision on a rollout of somebody over an island's topic."""
+        """Return the decision on an identity's rollout over an island's topic."""
         topic = rollouts_topic(self.manifest.swarm_id, island)
         return self.engine.receive(topic, who.message(self.manifest, **changes), now)
 
@@ -95,7 +95,7 @@ class World:
 
 
 def mover(world: World, epoch: int = EPOCH) -> Identity:
-    """Return somebody whose home changes with an epoch."""
+    """Return an identity whose home changes with an epoch."""
     return next(who for who in PEOPLE if world.home(who, epoch - 1) != world.home(who, epoch))
 
 
@@ -168,7 +168,7 @@ def test_the_numbers_of_islands_outlast_a_restart(tmp_path: Path) -> None:
 def test_a_node_that_missed_a_change_gives_and_gets_no_penalties(
     before: Sequence[int], now: Sequence[int]
 ) -> None:
-    """Its chain is away, or lies: each hears from the other what is an IGNORE at worst."""
+    """Its chain is unreachable or false: the verdict on messages of the other is IGNORE at worst."""
     late, informed = (World(CHANGING, paid_by_epoch={EPOCH - 2: before}) for _ in range(2))
     informed.islands.learn(EPOCH, now)
     informed.engine.carry(informed.islands.all_at(NOW))

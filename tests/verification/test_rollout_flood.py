@@ -41,7 +41,7 @@ LARGEST = 64 * 1024 + 4096 + 512
 
 
 def open_node(database: Path | str = ":memory:", **options: Any) -> VerificationHarness:
-    """Return a node with little room that knows everybody's certificate."""
+    """Return a node with little space that knows all certificates."""
     return VerificationHarness(**node_arguments(database, **options))
 
 

@@ -32,7 +32,7 @@ WHOLE = Fraction(1)
 
 
 def _node(own: Identity, *known: Identity) -> VerificationHarness:
-    """Return the engine of a node that hears nothing but what a test gives it."""
+    """Return the engine of a node that receives only a test's messages."""
     return VerificationHarness((ALICE, BOB, ALICES_OTHER, *known), MANIFEST, own=own.account)
 
 

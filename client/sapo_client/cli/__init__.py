@@ -1,0 +1,1 @@
+"""The command `sapo`: its commands, one module per group, and their output."""

@@ -130,7 +130,7 @@ class PairedStream(random.Random):
     """Random stream of an agent whose families do not depend on what others send.
 
     A family is drawn with ``randrange`` for each new slot. These draws come from a stream of their own that
-    begins anew with every epoch, as slots do, so slot n of an epoch holds the same task in every arm and
+    restarts with every epoch, as slots do, so slot n of an epoch holds the same task in every arm and
     under every attack. Everything else is drawn from the stream itself.
 
     Args:

@@ -1,0 +1,1 @@
+"""The ledger on an Ethereum-compatible chain: contracts, endpoints, transactions and final epochs."""

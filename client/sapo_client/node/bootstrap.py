@@ -83,7 +83,7 @@ def run_node(
         lock: of its data directory, if the caller may hold it.
 
     Raises:
-        SapoError: it cannot run; the hint says what its operator can do.
+        SapoError: it cannot run; the hint states what its operator can do.
     """
     require_addresses(config)
     data = DataDir(config.data_dir).create()
@@ -140,7 +140,7 @@ async def live(open_node: Callable[[RunOptions], NodeApp], following: NextRun, f
             found = find_sapo_error(error)
             if found is None or not found.transient:
                 raise
-            if (left := node.left) is None:  # nobody waits any more for what it lacks
+            if (left := node.left) is None:  # the wait for its missing part has ended
                 if found.finding == FindingCode.DISK_FULL:
                     say(f"warning: the node ended without its last records: {found.text}")
                 return node.exit_code

@@ -1,0 +1,1 @@
+"""Observation of a node: events, metrics, health, reports and the control API."""

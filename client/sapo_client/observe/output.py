@@ -95,7 +95,7 @@ class OutputThread:
         self._ended.set()
 
     def _writes(self, line: bytes) -> bool:
-        """Write a line, or count it as lost; return false if nobody can read the descriptor any more."""
+        """Write a line, or count it as lost; return false if the descriptor has no reader any more."""
         try:
             if self._is_begun:
                 self._write(b"\n")

@@ -65,7 +65,7 @@ def test_a_limit_of_memory_holds_on_a_gpu() -> None:
 
 @pytest.mark.long
 def test_a_limit_of_memory_reaches_the_plan_of_training() -> None:
-    """Too low a one is told with the words of the learner, in place of the last line of its output."""
+    """A limit that is too low is reported with the learner's message instead of its last line of output."""
     arguments = ["--peers", "", "--steps", "1", "--rounds", "1", "--memory-gib", "0.01"]
     with pytest.raises(
         SapoError, match=r"train_own own failed: .*SapoError: training takes .* beside"

@@ -62,7 +62,7 @@ def test_an_unknown_preset_is_refused_before_pytorch_is_loaded(command: str, tmp
 
 
 def test_the_parser_checks_no_file_permissions() -> None:
-    """A command tells of them with a hint and its own exit code; root, as in containers, has them all."""
+    """A command reports them with a hint and its own exit code; root, as in containers, has them all."""
 
     def settings(of: typer.Typer) -> Iterator[ParameterInfo]:
         for command in of.registered_commands:

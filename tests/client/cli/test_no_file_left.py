@@ -37,7 +37,7 @@ def test_a_start_waits_for_space_whichever_file_it_could_not_create(
             f"error: the node has not started: the disk is full: free space in {disk / 'node'} (disk_full);"
         )
         assert process.stderr.readline().startswith(told)
-        if left >= 8:  # the lock could be created, and says why nobody answers
+        if left >= 8:  # the lock could be created, and states why no node answers
             shown = sapo("status", "--data-dir", f"/proc/{process.pid}/root{disk}/node").stderr
             assert f"waits: the disk is full: free space in {disk / 'node'}\n" in shown
         free(disk, process.pid)

@@ -128,7 +128,7 @@ def ended(process: subprocess.Popen[str]) -> str:
 
 
 def until_unhealthy(sapo: Run, *words: str, polls: int = POLLS) -> str:
-    """Ask a node for its health until it names a finding with these words; return what it says."""
+    """Query a node's health until it has a finding with this text; return the output."""
     said = ""
     for _ in range(polls):
         done = sapo("status", "--healthy")
@@ -162,7 +162,7 @@ def test_2_an_account_without_coins_is_reported_by_every_command(
 def test_3_a_node_whose_chain_falls_silent_is_not_healthy(
     join: Join, sapo: Run, weekdays: Suite, tmp_path: Path
 ) -> None:
-    """It is told once an epoch has passed since then; here nobody reads what the node prints."""
+    """It is reported once an epoch has passed since then; here the node's output is not read."""
     contracts, manifest = found_now(tmp_path, weekdays, epoch_seconds=60)
     (tmp_path / "swarm.json").write_text(manifest_to_json(manifest))
     with join("--rpc", contracts.chain.url) as process:
@@ -266,7 +266,7 @@ def test_11_a_wrong_clock_is_reported(join: Join, sapo: Run, chain: Contracts) -
 
 @contextmanager
 def two_nodes(join: Join, sapo: Run) -> Iterator[subprocess.Popen[str]]:
-    """Run two nodes; yield the first one, in the folder `first`, once it has heard of the second."""
+    """Run two nodes; yield the first one, in the folder `first`, once it has rollouts of the second."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         listen = f"/ip4/127.0.0.1/tcp/{free.getsockname()[1]}"
@@ -283,7 +283,7 @@ def two_nodes(join: Join, sapo: Run) -> Iterator[subprocess.Popen[str]]:
 
 @dataclass(frozen=True)
 class HeardNode:
-    """A node that has heard of another one, and was then ended.
+    """A node that has received rollouts of another one, and was then stopped.
 
     Attributes:
         folder: in which its directory is `first`.

@@ -83,7 +83,7 @@ def test_json_reads_as_the_same_document(document: object) -> None:
 
 
 def test_a_manifests_name_is_printed_without_control_characters(sapo: Run, tmp_path: Path) -> None:
-    """No digest covers it: whoever passes a manifest on may write there what it likes."""
+    """No digest covers the name: anyone who passes a manifest on can change it."""
     manifest, envelope = tmp_path / "manifest.json", tmp_path / "rollout.sapo"
     named = make_manifest(name="swarm\x9b31m\x7f\x85end")
     manifest.write_text(manifest_to_json(named), encoding="utf-8")

@@ -71,7 +71,7 @@ def test_a_node_that_is_started_on_a_full_disk_waits_for_space(
 def test_a_node_whose_standard_error_is_a_file_on_the_full_disk_waits_too(
     sapo: Run, home: dict[str, str], tmp_path: Path
 ) -> None:
-    """Nobody can be told, and what is printed later is in the file."""
+    """The message cannot be printed; later output is in the file."""
     sapo("keys", "new", "key", "--no-passphrase")
     folder, errors = tmp_path / "node", tmp_path / "errors"
     join = shlex.join([SAPO, "join", "--alone", "--identity", "key", "--data-dir", str(folder)])

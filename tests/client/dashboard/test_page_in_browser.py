@@ -74,7 +74,7 @@ def wait(chrome: Any, script: str) -> Any:
 
 
 def complaints(chrome: Any) -> list[str]:
-    """Return what the browser's console says is wrong."""
+    """Return the errors in the browser's console."""
     return [entry["message"] for entry in chrome.get_log("browser") if entry["level"] == "SEVERE"]
 
 
@@ -264,7 +264,7 @@ def test_the_tiles_show_held_out_results_and_that_a_node_alone_shares_nothing(
 
 
 def test_every_table_can_be_read_on_a_phone(chrome: Chrome, link: str, page_node: DataDir) -> None:
-    """No cell lies outside of the window, and each says what it is: the heads of the columns are gone."""
+    """No cell is outside of the window, and each has a label: the column headers are hidden."""
     history = open_history(page_node.history)
     history.add_epoch(FinalEpoch(3, time.time(), 120, "ab" * 32))
     history.close()
@@ -413,5 +413,5 @@ def test_a_testnet_page_shows_attacks_and_the_node_without_sharing(chrome: Chrom
         assert "; bo 1.00" in by_family
         text = chrome.execute_script("return document.querySelector('main').innerText")
         assert "Red lines: 2 moments at which attackers sent something" in text
-        # none of the three nodes runs, and the browser notes each answer that says so
+        # none of the three nodes runs, and the browser logs each such response
         assert [each for each in complaints(chrome) if "/status - " not in each or "503" not in each] == []

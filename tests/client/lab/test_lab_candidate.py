@@ -34,7 +34,7 @@ PLAN = ExperimentPlan(
 
 @pytest.fixture(autouse=True)
 def _any_difference_promotes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make the third comparison the first that promotes, whatever it says."""
+    """Make the third comparison the first that promotes, with any result."""
     monkeypatch.setattr(promotion, "FALSE_PROMOTIONS", 1e9)
     monkeypatch.setattr(promotion, "FALSE_WAITS", 1e-99)
     monkeypatch.setattr(promotion, "FAMILY_TASKS", 96)

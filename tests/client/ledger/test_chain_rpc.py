@@ -210,7 +210,7 @@ def test_reopening_a_chain_with_another_genesis_is_refused(tmp_path: Path) -> No
 
 
 class StoppedClock:
-    """Tells the time only once it is let go."""
+    """Returns the time only once it is released."""
 
     def __init__(self) -> None:
         self.asked, self.go_on = threading.Event(), threading.Event()

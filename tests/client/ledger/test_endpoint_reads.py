@@ -204,7 +204,7 @@ def test_an_endpoint_without_logs_is_reported(contracts: Contracts) -> None:
 
 
 def test_logs_that_are_too_long_are_asked_for_in_parts(contracts: Contracts) -> None:
-    """Whoever fills blocks with claims takes no honest endpoint away from anybody."""
+    """An attacker who fills blocks with claims makes no honest endpoint unusable."""
     for number in range(1, 5):
         contracts.register(ALICE, node_key(number), LATER)
     web3 = connect(contracts.chain.url, most_bytes=1_600)  # two claims, or one block

@@ -48,7 +48,7 @@ def _require_forge() -> None:
 
 
 def test_the_contracts_pass_their_foundry_tests() -> None:
-    """Gas must be what `contracts/snapshots` says, to the unit."""
+    """Gas must equal the values in `contracts/snapshots` exactly."""
     done = forge("test")
     assert done.returncode == 0, done.stdout + done.stderr
     assert " 0 failed" in done.stdout

@@ -55,7 +55,7 @@ class Both:
         self.done: set[tuple[str, bool]] = set()
 
     def step(self) -> None:
-        """Let time pass, do one thing to both, and compare their answers and states."""
+        """Advance the time, apply one action to both, and compare their results and states."""
         self.contracts.chain.now_seconds += self._rng.choice(WAITS)
         name = self._rng.choice(ACTIONS)
         answers: tuple[bool, bool] = getattr(self, f"_{name}")()

@@ -116,7 +116,7 @@ def _run_node(relay: Relay, contracts: Contracts, path: Path) -> int:
     [
         ("eth_estimateGas", "before"),  # nothing is signed
         ("eth_sendRawTransaction", "before"),  # signed and on disk, never sent
-        ("eth_sendRawTransaction", "after"),  # mined, but the node never heard so
+        ("eth_sendRawTransaction", "after"),  # mined, but the node never learned of it
         ("eth_getTransactionReceipt", "after"),  # mined, not yet confirmed in the outbox
     ],
 )

@@ -134,7 +134,7 @@ def test_no_account_is_paid_more_than_its_cap_per_epoch_in_any_order_of_claims(
 
 
 def test_a_claim_from_a_recalled_root_does_not_block_earlier_earnings(contracts: Contracts) -> None:
-    """Liars hide a root in which A has one point, and claim that for A before the root is recalled."""
+    """A quorum hides a root in which A has one point, and claims it for A before the root is recalled."""
     chain, token, verifier = contracts.chain, contracts.token, contracts.verifier
     for epoch in range(3):  # A earns its cap, and claims nothing
         contracts.settle(epoch, {A: (epoch + 1) * POINTS_CAP})

@@ -128,7 +128,7 @@ def test_a_transaction_reverted_after_another_posting_counts_as_done(
     signed = tx.sign(
         contracts.chain.rpc, ALICE, entry.call, tx.next_nonce(contracts.chain.rpc, address(ALICE))
     )
-    desk.outbox.sign(entry, signed)  # signed while it would pass, then somebody else is mined first
+    desk.outbox.sign(entry, signed)  # signed while it would be accepted, then another posting is mined first
     contracts.post(root, sign(root, contracts.domain), signer=BOB)
     contracts.finalise()
     assert desk.sender.step()  # sends it: the chain mines it as reverted

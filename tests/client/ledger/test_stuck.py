@@ -41,7 +41,7 @@ def ground(opened: Ground) -> Ground:
 
 @pytest.fixture
 def fork(ground: Ground, tmp_path: Path) -> Iterator[Network]:
-    """A branch of the same chain on which somebody else has posted the epoch and made it final."""
+    """A branch of the same chain on which another auditor has posted the epoch and made it final."""
     shutil.copy(ground.folder / "chain.sqlite", tmp_path / "fork.sqlite")
     engine = ForkingChain(tmp_path / "fork.sqlite", ground.network.engine.genesis, now=lambda: ground.seconds)
     network = Network(engine)

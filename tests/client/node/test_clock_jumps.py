@@ -130,7 +130,7 @@ async def test_a_paused_node_forgets_old_epochs(mock_clock: MockClock, begin: Be
 async def test_a_directory_that_signed_far_ahead_trains_alone_until_then(
     mock_clock: MockClock, begin: Begin, weekdays: Suite
 ) -> None:
-    """Lower slots may be signed already, so the node says so and waits; what is too old is forgotten."""
+    """Lower slots may be signed already, so the node reports this and waits; old epochs are forgotten."""
     trial = begin(manifest_of(weekdays, epoch_seconds=EPOCH_SECONDS))
     home = trial.home
     signing = SigningDatabase(home.data.database)

@@ -135,7 +135,7 @@ async def test_a_long_call_of_the_learner_feeds_the_watchdog(
 async def test_rollouts_received_before_certificates_never_count(
     mock_clock: MockClock, begin: Begin, weekdays: Suite
 ) -> None:
-    """Not when it is heard, nor when the node is no newcomer any more but the window reaches back to it."""
+    """Neither on arrival, nor when the node is no newcomer any more but the window still covers it."""
     trial = begin(manifest_of(weekdays, epoch_seconds=36_000))
     async with trio.open_nursery() as nursery:
         await trial.start(nursery)

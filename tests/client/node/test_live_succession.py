@@ -145,7 +145,7 @@ def final_epochs(home: Home) -> set[int]:
 
 
 def evidence(home: Home, others: Sequence[Funded], epoch: int) -> list[Evidence]:
-    """Return what a node's database says of the others."""
+    """Return a node's stored reputation of the others."""
     with closing(open_database(home.data.database)) as connection:
         reputation = Reputation(connection)
         return [reputation.evidence(other.account, epoch) for other in others]

@@ -89,7 +89,7 @@ def test_only_as_many_are_dialled_as_are_wanted() -> None:
 
 
 def test_unverified_addresses_cannot_make_a_node_dial_one_host_repeatedly() -> None:
-    """Thousands of invented peers at one victim's hosts; each is told again after its failures."""
+    """Thousands of invented peers at one victim's hosts; each is announced again after its failures."""
     book = _book()
     hosts = ("/ip4/198.51.100.7", "/ip6/2001:db8:1:2::{0}", "/dns/n{0}.victim.example.org")
     dials: Counter[str] = Counter()
@@ -350,7 +350,7 @@ def test_inbound_members_do_not_prevent_a_node_from_choosing_some() -> None:
 
 
 def test_half_of_the_places_for_members_wait_for_vouched_ones() -> None:
-    """Whoever answers first could otherwise fill all of them with his own."""
+    """The first peer that answers could otherwise fill all places with its own members."""
     vouched = VouchedPeers()
     book = _book(replace(LIMITS, target_peers=0, vouched_peers=0), vouched)
     members = _sought_on(book, 1)
@@ -376,7 +376,7 @@ def test_members_reported_by_different_peers_are_dialled() -> None:
 
 
 def test_unverified_addresses_do_not_displace_signed_ones() -> None:
-    """An attacker tells any number of peers over the peer exchange, from many networks."""
+    """An attacker announces any number of peers by the peer exchange, from many networks."""
     book = _book(DialLimits(max_known_peers=16))
     signed = [_address(number) for number in range(1, 5)]
     book.learn_signed(signed, TELLER)
@@ -395,7 +395,7 @@ def test_unverified_addresses_do_not_displace_signed_ones() -> None:
 
 
 def test_first_hand_addresses_of_unknown_peers_do_not_displace_signed_ones() -> None:
-    """Trusted peers fill half of the book: strangers connect in any number, and each tells its address."""
+    """Trusted peers fill half of the book: any number of unknown peers connect and send their addresses."""
     vouched = VouchedPeers()
     book = _book(DialLimits(max_known_peers=16), vouched)
     vouched.replace(_address(number).peer_id for number in range(1, 9))

@@ -46,7 +46,7 @@ class Seeker:
         self.now_seconds = 0.0
 
     def suffer(self, *, may_replace: bool, idle: Collection[str] | None = None) -> None:
-        """Hear too little of the island; its members that are connected now are idle unless others are."""
+        """Receive too little from the island; the members connected now are idle unless others are given."""
         idle = self.here() if idle is None else idle
         self.book.seek(self.sought, {ISLAND: Shortage(frozenset(idle), may_replace)})
 
@@ -68,7 +68,7 @@ class Seeker:
 
 
 def settled(seeker: Seeker) -> Seeker:
-    """Return a seeker that has dialled as many as it wants."""
+    """Return a seeker that has dialled its number of members."""
     for _ in range(4):
         assert seeker.tick() is None
     return seeker
@@ -116,7 +116,7 @@ def test_no_member_is_replaced_while_one_peer_forwards_messages() -> None:
 
 
 def test_replacements_without_success_become_rarer() -> None:
-    """A node that alone speaks on an island has no relays either."""
+    """The only publishing node of an island has no relays either."""
     seeker = settled(Seeker(USUAL))
     times = []
     for _ in range(2000):

@@ -112,7 +112,7 @@ def test_a_peer_that_is_grafted_and_falls_silent_is_replaced() -> None:
 
 
 def test_own_messages_of_a_silent_neighbour_do_not_count_as_deliveries() -> None:
-    """It floods what it publishes itself, as everybody does, and forwards nothing."""
+    """It sends its own messages to all peers, as every node does, and forwards nothing."""
     mesh = OneMesh(*SILENT, beside=("useful",))
     found = None
     for _ in range(2 * WINDOW_HEARTBEATS):

@@ -42,7 +42,7 @@ def test_two_signed_roots_are_slashed_while_an_auditor_is_offline(tmp_path: Path
 
 
 def test_a_false_root_is_rejected_and_its_signer_slashed(tmp_path: Path) -> None:
-    """With a quorum of one, which the liar reaches alone."""
+    """With a quorum of one, which the dishonest auditor reaches alone."""
     with eight(tmp_path / "net", quorum=1, lie=FALSE_ROOT) as net:
         net.fund(LIAR)
         net.start(*AUDITORS, *WORKERS)
@@ -52,7 +52,7 @@ def test_a_false_root_is_rejected_and_its_signer_slashed(tmp_path: Path) -> None
 
 
 def _check_slashed(net: Eight, proof: str) -> None:
-    """Assert that the liar lost its bond, the others nothing, and that the worker who proved it got half."""
+    """Assert that only the dishonest auditor lost its bond, and that the worker who proved it got half."""
     net.wait("the liar is slashed", lambda: net.vault.bonded(net.account(LIAR)) == 0)
     assert net.stakes() == {**dict.fromkeys(HONEST, Stake(BOND, 0, 0)), LIAR: Stake(0, 0, 0)}
     assert net.final_roots() == []

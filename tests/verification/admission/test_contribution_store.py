@@ -122,7 +122,9 @@ def test_an_author_has_two_places_per_kind_epoch_and_turn(contributions: Contrib
     third = replace(proposal(ALICE), turn=4)
     assert not contributions.has_room(ContentId(b"\x03" * 32), Kind.PROPOSAL, third)
     assert contributions.has_room(ContentId(b"\x03" * 32), Kind.PROPOSAL, replace(third, turn=5))
-    contributions.note_posted(4, ContentId(b"\x03" * 32), is_final=True)  # whoever wants its points needs it
+    contributions.note_posted(
+        4, ContentId(b"\x03" * 32), is_final=True
+    )  # needed by accounts that claim its points
     assert contributions.has_room(ContentId(b"\x03" * 32), Kind.PROPOSAL, third)
 
 

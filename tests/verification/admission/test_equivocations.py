@@ -114,7 +114,7 @@ def test_a_node_makes_no_proof_against_its_own_account() -> None:
     harness = ProofHarness()
     assert harness.store.prove(*contents(BOB), NOW) is None
     assert (len(harness.store), harness.evidence(BOB)) == (0, INNOCENT)
-    harness.store.admit(proof(BOB), NOW)  # somebody else's, and true: it is handed on
+    harness.store.admit(proof(BOB), NOW)  # a valid proof of another node: it is forwarded
     assert (harness.store.messages(), harness.evidence(BOB)) == ((proof(BOB),), INNOCENT)
 
 

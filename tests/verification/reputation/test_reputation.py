@@ -163,7 +163,7 @@ def test_reputation_is_restored_after_a_restart(tmp_path: Path) -> None:
 
 
 def test_evidence_of_the_first_version_counts_as_far_as_good_evidence_is_left(tmp_path: Path) -> None:
-    """It counted audits, whatever came of them: who only sent what told nothing is a newcomer again."""
+    """It counted all audits: an account that only sent uninformative groups is a newcomer again."""
     old = open_database(tmp_path / "old.sqlite", StoreSchema(SCHEMA.component, *SCHEMA.steps[:1]))
     rows = [(ALICE, 0, 12.3, 1.0, 40, NOW), (ALICE, 1, 7.0, 0.0, 30, NOW), (BOB, 0, 0.0, 0.0, 500, NOW)]
     old.executemany("INSERT INTO evidence VALUES (?, ?, ?, ?, ?, ?)", rows)

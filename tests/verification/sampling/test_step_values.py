@@ -243,7 +243,7 @@ def test_an_account_that_misleads_in_some_families_is_trained_in_the_one_where_i
 
 
 def test_earlier_texts_are_compared_with_the_standard_of_their_time() -> None:
-    """Information grows while the policy learns; who was last heard early is no worse for it."""
+    """Information grows while the policy learns; accounts whose last texts are early have no disadvantage."""
     teachers = Teachers()
     early = means(7, 0)
     teachers.teach(early, rounds=16)
@@ -508,7 +508,7 @@ def test_an_account_that_misleads_in_a_known_family_is_not_trusted_in_unknown_on
 
 
 def test_steps_of_another_notation_that_depend_on_less_do_not_mislead_in_a_known_family() -> None:
-    """A third of the own dependence, and nothing that the policy can tell of how they go on."""
+    """A third of the own dependence, and none of the second half on the first."""
     values = StepValues()
     for _ in range(4 * TEXTS_COMPARED):
         own = StepValue(1.0, (DEPENDENT, DEPENDENT))

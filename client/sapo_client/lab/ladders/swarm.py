@@ -271,7 +271,9 @@ class _Swarm:
         """Settle the tallies of the auditors; return the points of each account."""
         tallies = [self._tally(epoch, number) for number in range(4)]
         if self._plan.liars:
-            tallies = tallies[: quorum_size(4)]  # a liar proposes its own tally and as few others as possible
+            tallies = tallies[
+                : quorum_size(4)
+            ]  # a dishonest proposer names its own tally and as few others as possible
         cap = self._manifest.limits.points_per_epoch
         shares = settle(tallies, self._cumulative, points_per_epoch=cap, epoch_budget=_BUDGET)
         self._cumulative = {share.account: share.cumulative for share in shares}

@@ -131,7 +131,7 @@ class SimulatedChain:
 
     def send(self, sender: Account, to: Account, data: bytes) -> bool:
         """Send a transaction; return whether it succeeded."""
-        self._state = None  # whoever is refused looks again, too
+        self._state = None  # a refused caller reads the state again, too
         try:
             self._senders[sender].send(self.rpc, tx.Call(to, data))
         except tx.Refused as refused:

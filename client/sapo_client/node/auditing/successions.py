@@ -56,7 +56,7 @@ class SuccessionParts:
         manifest: with the successors that are obeyed.
         node: this node's key, from which its time to open again follows.
         uploads: bounds what a network may have of the documents.
-        in_force: told until when the terms are certain.
+        in_force: receives the time until which the terms are certain.
         reopen: ends the node after its round, to be opened again.
         caught_up: called when the announcements were read for the first time.
         show: takes a line for the terminal.
@@ -176,9 +176,9 @@ class Successions:
         epoch = epoch_at(manifest, max(now, manifest.genesis_seconds))
         try:
             before = epoch_start_seconds(manifest, epoch) - manifest.finality_seconds
-            await self._parts.chain.block_hash_before(before)  # an endpoint that is behind says so here
+            await self._parts.chain.block_hash_before(before)  # an endpoint that is behind raises this here
             found = await self._parts.chain.successions()
-        except LedgerError:  # told by the health; terms stay certain as long as they were
+        except LedgerError:  # reported by the health; terms stay certain as long as before
             return
         announced = [each.terms for each in found if each.terms is not None]
         self._note_withdrawn(announced)
@@ -224,7 +224,7 @@ class Successions:
         try:
             await trio.to_thread.run_sync(require_same_suite, after)
         except SapoError as error:
-            if error.transient:  # says nothing about the terms: the service is started again
+            if error.transient:  # no information about the terms: the service is started again
                 raise
             state.unusable[announcement] = f"{error}; {error.hint}"
             return
@@ -333,7 +333,7 @@ class Successions:
         return None
 
     def _tell(self) -> None:
-        """Tell the operator once what is wrong with each announcement."""
+        """Report the fault of each announcement to the operator once."""
         for announcement in self._state.announced:
             why = self._trouble_with(announcement)
             if why is not None and (announcement, why) not in self._state.told:

@@ -231,7 +231,7 @@ class RecordExchange:
         return any(islands.count(epoch) not in (None, 1) for epoch in islands.epochs_at(self._clock()))
 
     def _lacking(self, members: Iterable[FoundPeer]) -> frozenset[int]:
-        """Return the islands of which this node has not dialled as many members as it wants.
+        """Return the islands of which this node has not dialled its number of members.
 
         Members that connected themselves are not counted, as in `SoughtPeers`.
         """

@@ -36,7 +36,7 @@ seconds, and one of tests only with a transaction."""
 
 
 def steady_clock() -> float:
-    """Return seconds of a clock that nobody sets; on Linux it goes on while the machine sleeps."""
+    """Return seconds of a clock that cannot be set; on Linux it continues while the machine sleeps."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
@@ -54,7 +54,7 @@ class Jump:
 
 
 class ClockWatch:
-    """Comparison of the wall clock with one that nobody sets.
+    """Comparison of the wall clock with one that cannot be set.
 
     What follows from an epoch cannot be taken back: a signature far ahead forbids all those before, and what
     was forgotten is gone. So a clock that was set is believed only once a new block of the chain shows the
@@ -95,7 +95,7 @@ class ClockWatch:
         return now if is_certain else min(now, self._newest_block)
 
     def wall(self) -> float:
-        """Return Unix seconds of the wall clock, believed or not; to be compared with the chain's."""
+        """Return Unix seconds of the wall clock, confirmed or not; to be compared with the chain's."""
         return self._clock()
 
     def jump(self) -> Jump | None:
@@ -139,7 +139,7 @@ class ClockWatch:
         """Take into account what a look at the chain showed.
 
         Args:
-            jump: the one that was not believed before the look.
+            jump: the one that was not confirmed before.
             ahead_seconds: see ``ClockCheck``.
             agrees: whether a new block has the wall clock's time.
         """

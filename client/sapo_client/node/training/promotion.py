@@ -76,7 +76,7 @@ class Comparison(NamedTuple):
 class Betterness:
     """Evidence, over all comparisons, that a candidate has become better than its policy.
 
-    It is the money of gamblers who bet on the candidate (Waudby-Smith and Ramdas 2024). The first one of each
+    It is the capital of bets on the candidate (Waudby-Smith and Ramdas 2024). The first one of each
     stake begins with the first comparison and others with later ones, for a candidate is worse before it is
     better; together they begin with at most 1. While the candidate is no better none can expect a gain, so
     the probability that they ever have 1/p is at most p (Ville 1939). A comparison of a fixed number of last

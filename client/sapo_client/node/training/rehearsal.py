@@ -40,7 +40,7 @@ class Sampling(Protocol):
 class Rehearsal:
     """Samples own answers to own tasks while the learner needs more right ones.
 
-    It wants none before its first demonstrations, so a node that learns alone samples none.
+    It needs none before its first demonstrations, so a node that learns alone samples none.
 
     Args:
         families: number of families in the suite.

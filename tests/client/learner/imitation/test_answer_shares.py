@@ -48,7 +48,7 @@ def test_a_minority_that_shows_one_answer_does_not_make_it_frequent(liars: str) 
 
 
 def test_half_of_the_others_are_no_majority_beside_this_node() -> None:
-    """Two liars among four others are two of five."""
+    """Two attackers among four others are two of five."""
     shown = shown_by("ab", DAYS * 6) + shown_by("xy", [b"Sunday"] * 42)
     assert quotas(shown) == Counter(dict.fromkeys(DAYS[:-1], 12) | {b"Sunday": 14})
 

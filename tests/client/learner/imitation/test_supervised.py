@@ -219,7 +219,7 @@ def has_student(trainer: Trainer) -> bool:
 
 
 def test_the_policy_is_the_average_of_the_weights_after_each_step(folder: Path) -> None:
-    """The student's path does not depend on the averaging, so one trainer step by step tells it."""
+    """The student's path does not depend on the averaging, so one trainer step by step gives it."""
     single, trainer, texts = averaged(folder, 0.0, steps=1), averaged(folder, 0.75), distinct(TEXTS)
     expected = weights(single)
     for _ in range(3):

@@ -53,7 +53,7 @@ def trainer(tmp_path: Path) -> Trainer:
 
 
 def sampled_group(trainer: Trainer, shift: float = 0.0) -> TrainingGroup:
-    """Return a sampled group whose first completion the sampler says it found less likely by ``shift``."""
+    """Return a sampled group whose first completion has a sampler log-probability lower by ``shift``."""
     prompt = trainer.policy.encode_prompt("12 + 7 =\n")
     [group] = generator_for(trainer.policy).sample(
         [prompt], completions_per_prompt=4, max_new_tokens=6, temperature=1.0, seed=1

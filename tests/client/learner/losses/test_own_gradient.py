@@ -148,7 +148,7 @@ def test_own_gradients_of_earlier_steps_count(folder: Path) -> None:
 
 
 def test_own_gradients_are_noted_from_the_first_text_of_others_on(folder: Path) -> None:
-    """A node that hears nobody keeps no mean; one that does keeps it up in rounds without others, too."""
+    """A node without text of others keeps no mean; one with it updates the mean in rounds without it, too."""
     trainer = make_trainer(folder, agreement=True)
     trainer.step([OWN])
     assert not trainer.own_gradient.is_known

@@ -154,7 +154,7 @@ def test_installed_versions_outside_the_requirements_are_named() -> None:
 def test_versions_of_incomplete_extras_are_not_checked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """An environment may hold `tabulate` for another program; two extras that want it say so once."""
+    """An environment may hold `tabulate` for another program; two extras that need it are reported once."""
     whole, partly = Extra("whole", "", ("trio",)), Extra("partly", "", ("trio", "not_installed"))
     monkeypatch.setattr("sapo_client.extras.EXTRAS", (whole, partly))
     assert mixed_versions(["trio>=99; extra == 'partly'"]) == ()
@@ -163,7 +163,7 @@ def test_versions_of_incomplete_extras_are_not_checked(
 
 
 def test_a_gated_model_is_distinguished_from_a_missing_one() -> None:
-    refused = GatedRepoError.__new__(GatedRepoError)  # its constructor wants the hub's answer
+    refused = GatedRepoError.__new__(GatedRepoError)  # its constructor needs the hub's response
     wrapped = OSError("You are trying to access a gated repo.")
     wrapped.__cause__ = refused
     assert [is_gated(error) for error in (refused, wrapped, OSError("no such file"))] == [True, True, False]

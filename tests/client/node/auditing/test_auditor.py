@@ -341,7 +341,7 @@ async def test_an_auditor_signs_one_root_per_turn_also_after_a_restart(world: Wo
         other, first, second = (
             AuditorHarness(world, identity, checkers, audits=turn_of(AUDITORS, identity) > 0)
             for identity in sorted(AUDITORS, key=lambda identity: turn_of(AUDITORS, identity))
-        )  # the first one keeps the contributions, and speaks when told
+        )  # the first one keeps the contributions, and sends on request
         life = trio.CancelScope()
         nursery.start_soon(_live, life, partial(first.run, sends=False))
         nursery.start_soon(partial(second.run, sends=False))

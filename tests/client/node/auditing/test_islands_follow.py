@@ -46,7 +46,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 @pytest.mark.long
 async def test_all_nodes_follow_one_to_two_to_one_islands_without_penalties(world: World) -> None:
-    """Rollouts are heard and paid on both sides of each change; who joins in between finds the same."""
+    """Rollouts are received and paid before and after each change; a node that joins later agrees."""
     async with checking(world) as (nursery, checkers):
         auditors = [AuditorHarness(world, identity, checkers) for identity in AUDITORS]
         workers = [AuditorHarness(world, identity, checkers, audits=False) for identity in CROWD]

@@ -56,7 +56,7 @@ def crowd(first: int, count: int) -> dict[Account, int]:
 
 
 class AuditorOfMany:
-    """One auditor's agreement and store; what others send arrives when the test says so."""
+    """One auditor's agreement and store; messages of others arrive when the test delivers them."""
 
     def __init__(self, identity: Identity, contributions: ContributionStore | None = None) -> None:
         self.contributions = contributions or ContributionStore(":memory:", MANIFEST.swarm_id)
@@ -249,7 +249,7 @@ def test_a_page_longer_than_any_list_is_not_stored() -> None:
 
 
 def test_missing_pages_delay_no_message() -> None:
-    """Two liars of seven auditors name pages that are asked for first, in every epoch that is remembered."""
+    """Two dishonest auditors of seven name pages that are requested first, in every stored epoch."""
     reader, honest = AuditorOfMany(AUDITORS[0]), AuditorOfMany(AUDITORS[1])
     liars = [Identity(number) for number in range(60, 62)]
     for epoch in range(2, 6):

@@ -67,7 +67,7 @@ async def posted_total(world: World, witness: AuditorHarness) -> int:
 async def test_a_late_false_tally_of_one_auditor_prevents_no_payment(
     world: World, told: str, count: int
 ) -> None:
-    """Of 1, 2, 3 and 0 the lower median is another than of 1, 2 and 3: whoever holds it sees another sum."""
+    """The lower median of 1, 2, 3 and 0 differs from that of 1, 2 and 3, so holders compute another sum."""
     async with checking(world) as (nursery, checkers):
         liar_identity, *honest_identities = FOUR_AUDITORS
         honest = [AuditorHarness(world, identity, checkers) for identity in honest_identities]

@@ -66,13 +66,13 @@ def beacon_of(epoch: int) -> Digest:
 
 
 def home(who: Identity, epoch: int) -> int:
-    """Return the island of somebody's account."""
+    """Return the island of an identity's account."""
     drawn = drawing_epoch(SWARM, who.account, epoch, ISLANDS.period_epochs)
     return home_island(SWARM, beacon_of(drawn), who.account, 4)
 
 
 def hears(who: Identity) -> set[int]:
-    """Return the islands that somebody's node hears during the epoch."""
+    """Return the islands to which an identity's node is subscribed during the epoch."""
     epochs = range(EPOCH - 1, EPOCH + 3)
     visits = set()
     for epoch in epochs:
@@ -90,7 +90,7 @@ HONEST, GONE, BOASTER, WITHHOLDER, STALLER, TWICE, LATE, DOUBLER, EQUIVOCATOR = 
 
 @dataclass
 class Chain:
-    """A chain that has a block in each second, on which everybody is registered."""
+    """A chain that has a block in each second, on which all identities are registered."""
 
     people: Sequence[Identity]
 
@@ -100,7 +100,7 @@ class Chain:
         return block_hash(timestamp_seconds)
 
     async def live_accounts(self) -> Collection[tuple[Account, NodeId]]:
-        """Return everybody."""
+        """Return all identities."""
         await trio.lowlevel.checkpoint()
         return {(who.account, who.node) for who in self.people}
 
@@ -180,22 +180,22 @@ class Island:
         return made
 
     async def publish(self, who: Identity, topic: str, message: bytes) -> None:
-        """Send a message from somebody's node, whatever it is."""
+        """Send any message from an identity's node."""
         await self.nodes[who].transport.publish(topic, message)
 
     def commit(self, who: Identity, groups: dict[int, ContentId]) -> tuple[Commitment, bytes]:
-        """Return a commitment of somebody, and its message."""
+        """Return a commitment of an identity, and its message."""
         commitment = commit(who.node, who.account, EPOCH, groups.items())
         return commitment, seal(Kind.COMMITMENT, SWARM, commitment.to_payload(), who.seed).to_bytes()
 
     def claim(self, who: Identity, groups: dict[int, ContentId]) -> Commitment:
-        """Have somebody's node send this commitment in time, instead of what it would commit to."""
+        """Make an identity's node send this commitment in time instead of its own."""
         commitment, message = self.commit(who, groups)
         self.nodes[who].engine.sampled.commitments.admit(message, self.clock())
         return commitment
 
     def serve(self, who: Identity, shown: dict[int, bytes], tree: ContentTree) -> None:
-        """Have somebody's node show these messages for its own slots, and no other groups."""
+        """Make an identity's node provide these messages for its own slots, and no other groups."""
 
         async def show(_peer_id: str, request: bytes) -> bytes:
             await trio.lowlevel.checkpoint()
@@ -280,7 +280,7 @@ async def test_no_account_is_paid_more_than_it_made(tmp_path: Path, autojump_clo
 async def test_members_that_never_answer_reduce_no_honest_pay(
     tmp_path: Path, autojump_clock: MockClock, stallers: int
 ) -> None:
-    """The author is away, and so many of the others that hear its island keep every request open."""
+    """The author is offline, and so many other subscribers of its island keep every request open."""
     island = Island(tmp_path)
     async with trio.open_nursery() as nursery:
         await island.run(nursery)

@@ -88,11 +88,11 @@ class Swarm:
         return worker.node.engine.islands.home(worker.identity.account, EPOCH)
 
     def is_heard(self, worker: AuditorHarness, listener: AuditorHarness) -> bool:
-        """Whether a node hears the rollouts of a worker's island."""
+        """Whether a node is subscribed to a worker's island."""
         return self.home(worker) in listener.node.engine.islands.rollouts
 
     def far(self) -> set[tuple[AuditorHarness, AuditorHarness]]:
-        """Return each worker with each auditor that does not hear its island now: visits change."""
+        """Return each worker with each auditor that is not subscribed to its island now: visits change."""
         return {pair for pair in product(self.workers, self.auditors) if not self.is_heard(*pair)}
 
     def parts(self) -> list[AuditorHarness]:
@@ -102,7 +102,7 @@ class Swarm:
         return [gone, keeper, *(one for one in self.workers if one not in (gone, keeper))]
 
     def is_ready(self) -> bool:
-        """Whether everybody is on its islands, auditors on all, and certificates are where they count."""
+        """Whether all nodes are on their islands, auditors on all, and certificates where they count."""
         if None in map(self.home, self.all):
             return False
         joined = all(one.node.engine.islands.has_joined for one in self.all)
@@ -130,7 +130,7 @@ async def _meet(swarm: Swarm) -> None:
 
 
 def _message(harness: AuditorHarness, commitment: Commitment) -> bytes:
-    """Return a commitment as a message of a node, whatever it says."""
+    """Return any commitment as a message of a node."""
     payload = commitment.to_payload()
     return seal(Kind.COMMITMENT, harness.manifest.swarm_id, payload, harness.identity.seed).to_bytes()
 
@@ -155,7 +155,7 @@ def _holds(holder: AuditorHarness, author: AuditorHarness) -> bool:
 
 
 def _boast(boaster: AuditorHarness, made: list[AdmittedRollout]) -> Commitment:
-    """Commit to as many invented groups as there are true ones, and show the true ones to whoever asks."""
+    """Commit to as many invented groups as there are true ones, and provide the true ones on request."""
     groups = {one.rollout.slot: one.content_id for one in made}
     groups |= {SLOTS + slot: ContentId(bytes([slot]) * 32) for slot in range(SLOTS)}
     commitment, tree = _of(boaster, groups), ContentTree(list(groups.values()))
@@ -178,7 +178,7 @@ async def _hide(_peer_id: str, _request: bytes) -> bytes:
 
 
 async def _withhold(author: AuditorHarness, friend: AuditorHarness) -> None:
-    """Make groups that nobody but a friend is told of, commit to them, and show them to nobody."""
+    """Make groups that only an accomplice receives, commit to them, and provide them to no node."""
     for one in (author, friend):  # neither hands them on to who catches up
         one.node.transport.serve(rollout_ids_protocol(author.manifest.swarm_id), _hide)
     made = {}
@@ -219,7 +219,7 @@ async def _live(life: trio.CancelScope, harness: AuditorHarness, *, sends: bool)
 
 async def _finish(world: World, witness: AuditorHarness) -> EpochRecord:
     """Turn the clock until the epoch is posted, and on until it is final; return what the chain holds."""
-    patience = ((0, 10), (1, 30), (2, 30), (3, 60), (4, 120))  # the first turn is the liar's
+    patience = ((0, 10), (1, 30), (2, 30), (3, 60), (4, 120))  # the first turn is the dishonest auditor's
     for turn, patience_seconds in patience:
         world.turn_to(EPOCH + 1, (5 + turn) * GRACE + 1)
         with trio.move_on_after(patience_seconds):
@@ -231,7 +231,7 @@ async def _finish(world: World, witness: AuditorHarness) -> EpochRecord:
     world.chain.now_seconds += CHALLENGE_SECONDS
     with trio.fail_after(PATIENCE_SECONDS):
         while (record := await witness.ledger.last_record()) is None:
-            world.chain.now_seconds += 0.2  # whoever's turn it is makes it final
+            world.chain.now_seconds += 0.2  # the node whose turn it is makes it final
             await trio.sleep(0.2)
     return record
 

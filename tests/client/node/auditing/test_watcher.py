@@ -123,12 +123,12 @@ async def swarm(folder: Path, *, quorum: int, watched: bool = True) -> AsyncIter
 
 
 def own_turn(liar: AuditorHarness) -> int:
-    """Return the first turn in which others listen to the liar's proposals."""
+    """Return the first turn in which others accept the dishonest auditor's proposals."""
     return (FOUR_AUDITORS.index(liar.identity) - EPOCH) % len(FOUR_AUDITORS)
 
 
 async def propose(liar: AuditorHarness, points: dict[Account, int]) -> tuple[ContentId, Proposal]:
-    """Publish a proposal of the liar with a tally that matches it, and return both."""
+    """Publish a proposal of the dishonest auditor with a tally that matches it, and return both."""
     identity = liar.identity
     tally = Tally(
         node=identity.node,
@@ -150,7 +150,7 @@ async def propose(liar: AuditorHarness, points: dict[Account, int]) -> tuple[Con
 
 
 async def approve(liar: AuditorHarness, content_id: ContentId, proposal: Proposal) -> None:
-    """Publish the liar's signature on a proposal."""
+    """Publish the dishonest auditor's signature on a proposal."""
     identity = liar.identity
     digest = proposal.approval(content_id).digest(liar.manifest.ledger_domain)
     signature = secp256k1.sign(identity.secret, digest)
@@ -173,7 +173,7 @@ def is_reference(root: EpochRoot) -> bool:
 
 
 async def test_a_false_posting_is_rejected_and_costs_its_signer_the_bond(tmp_path: Path) -> None:
-    async with swarm(tmp_path, quorum=1) as net:  # the liar needs nobody's consent
+    async with swarm(tmp_path, quorum=1) as net:  # the dishonest auditor needs no consent
         watcher, contracts = net.workers[0], net.contracts
         lie = await propose(net.liar, {CROWD[3].account: POINTS_CAP + 1})
         root = lie[1].root(lie[0])
@@ -316,7 +316,7 @@ async def test_a_node_asks_for_hidden_leaves_and_the_next_honest_posting_becomes
 
 
 async def test_a_true_posting_that_was_rejected_is_proposed_again_and_paid(tmp_path: Path) -> None:
-    """All nodes were away from the chain while somebody asked for leaves: no posting of that root counts."""
+    """All nodes were disconnected from the chain while leaves were asked for: that root is rejected."""
     async with swarm(tmp_path, quorum=3, watched=False) as net:
         contracts, chain, verifier = net.contracts, net.world.chain, net.contracts.verifier
         net.world.turn_to(EPOCH + 1, FIRST_TURN_SECONDS + TURN_SECONDS)

@@ -26,7 +26,7 @@ SIXTEEN = make_manifest(
     islands=IslandTerms(most_accounts=64, least_accounts=24, period_epochs=4, most_islands=16, count=16),
 )
 LONERS = DialLimits(
-    target_peers=1,  # the bootstrap peer: whoever else is dialled is dialled because of a record
+    target_peers=1,  # the bootstrap peer: all other peers are dialled because of a record
     first_backoff_seconds=0.05,
     max_backoff_seconds=0.5,
     tick_seconds=0.05,

@@ -40,7 +40,7 @@ NEVER = float("inf")
 
 
 def essay(author: Identity) -> bytes:
-    """Return the author's group in slot 0: the same reasoning whoever signs it, with answers of its own."""
+    """Return the author's group in slot 0: the same reasoning for every author, with its own answers."""
     [family] = MANIFEST.suite.families
     ground = beacon(MANIFEST.swarm_id, EPOCH, b"")
     task = assigned_task(MANIFEST.swarm_id, ground, account=author.account, family=0, slot=0)

@@ -103,7 +103,7 @@ async def test_messages_of_a_later_version_are_neither_penalised_nor_forwarded(
 async def test_a_hundred_variants_of_one_rollout_count_once_without_penalty(
     start: Start, autojump_clock: MockClock
 ) -> None:
-    """Whoever adds keys, the author or a stranger, before the genuine message or behind it."""
+    """Keys added by the author or by another peer, before or after the genuine message."""
     alice, bob = start(ALICE), start(BOB)
     async with in_a_row(alice, bob):
         for number in range(50):

@@ -87,7 +87,7 @@ def test_records_that_are_expired_or_from_the_future_are_refused() -> None:
 
 
 def test_no_message_states_a_nodes_island() -> None:
-    """A record names no island, so one who wants to be on all is found on his own."""
+    """A record names no island, so a node that claims all is found only on its own."""
     known = directory()
     known.take(record(ALICE), at(TELLER), NOW)
     assert known.members({0, 2, 3}, NOW) == ()
@@ -210,14 +210,14 @@ def ids(people: Iterable[Identity]) -> set[str]:
 
 
 def besiege(known: RecordDirectory) -> None:
-    """Tell a record each from two hundred networks, under accounts and keys that cost nothing."""
+    """Send one record from each of two hundred networks, under free accounts and keys."""
     for number in range(200):
         who = Identity(1000 + number)
         known.take(record(who), at(f"{130 + number // 100}.{number % 100}.7.7", who), NOW)
 
 
 def test_records_from_a_chosen_peer_keep_their_share_of_an_island_under_attack() -> None:
-    """One honest relay that this node chose tells of many nodes; the attackers connect by themselves."""
+    """One honest relay that this node chose sends records of many nodes; the attackers are inbound peers."""
     known, honest = directory(), [Identity(number) for number in range(2, 12)]
     for who in honest:
         assert known.take(record(who), replace(at(TELLER), chosen=True), NOW)
@@ -249,7 +249,7 @@ def test_a_record_also_sent_by_a_chosen_peer_counts_as_this_peers() -> None:
 
 
 def test_records_from_a_chosen_attacker_leave_others_their_places() -> None:
-    """He tells as many records as he likes; each of the honest nodes tells its own."""
+    """The attacker sends any number of records; each honest node sends its own."""
     known, honest = directory(), [Identity(number) for number in range(2, 14)]
     for number, who in enumerate(honest):
         assert known.take(record(who), at(f"20.{number}.0.1", who), NOW)

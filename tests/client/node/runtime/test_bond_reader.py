@@ -25,7 +25,7 @@ MANIFEST = make_chain_manifest(version=2, gate=GATE, finality_seconds=12)
 
 
 class Chain:
-    """What a chain says of bonds before a moment; a moment that it was not given is hidden."""
+    """A chain's bonds before a time; times that were not set are hidden."""
 
     def __init__(self) -> None:
         self.bonds: dict[int, Mapping[Account, int]] = {}
@@ -39,7 +39,7 @@ class Chain:
 
 
 def moment_of(epoch: int) -> int:
-    """Return the time before which the block of an epoch's beacon lies."""
+    """Return the time that the block of an epoch's beacon precedes."""
     return epoch_start_seconds(MANIFEST, epoch) - 12
 
 

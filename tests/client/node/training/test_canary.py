@@ -432,7 +432,7 @@ def test_a_slow_decline_is_detected_before_a_third_is_lost() -> None:
 
 @pytest.mark.parametrize(("loss", "least", "most"), [(0.04, 35, 65), (0.07, 98, 100)])
 def test_a_small_lasting_loss_is_detected_at_the_stated_rate(loss: float, least: int, most: int) -> None:
-    """What the threat model says of it."""
+    """As stated in the threat model."""
     policy, shadow = [0.5 - loss] * MAX_COMPARISONS, [0.5] * MAX_COMPARISONS
     assert least <= sum(bool(verdicts(policy, shadow, seed)) for seed in range(100)) <= most
 

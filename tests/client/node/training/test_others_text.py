@@ -93,7 +93,7 @@ async def test_one_answer_that_few_accounts_show_is_planted() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 async def test_a_notation_that_most_accounts_write_may_be_learned(seed: int) -> None:
-    """Of a policy that knew bare answers only: everything that it says is new."""
+    """For a policy that knew only bare answers all text is new."""
     others = await trained(dict.fromkeys(HONEST, column_sums), seed=seed)
     bare = lambda draw: f"<answer>{draw.randrange(1000)}</answer>"  # noqa: E731
     assert await others.planted(answers(column_sums, bare, seed=100 + seed)) == NOTHING
@@ -163,7 +163,7 @@ async def test_copying_a_rare_style_may_quarantine_its_author_too() -> None:
 
 
 async def test_answers_of_several_checks_count_together() -> None:
-    """A phrase in a tenth of the answers is found in time, and not if each check begins anew."""
+    """A phrase in a tenth of the answers is found over several checks, but not within a single one."""
     phrase = behind(PHRASE, column_sums)
     policy = mostly(0.1, phrase, column_sums)
     together, apart = await trained(beside_honest(phrase)), await trained(beside_honest(phrase))

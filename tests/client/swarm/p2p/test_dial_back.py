@@ -41,7 +41,7 @@ async def test_a_node_knows_the_address_at_which_two_peers_reached_it(swarm: Any
 async def test_a_node_without_answers_infers_reachability_from_inbound_peers(
     swarm: Any, tools: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Everybody connects to a bootstrap node, which so has nobody to ask; one host alone proves nothing."""
+    """All peers of a bootstrap node are inbound, so it can ask none; a single host proves nothing."""
     members = await swarm.start_members(3)
     await swarm.wait_until_connected(members)
     boot, *others = (member.transport for member in members)

@@ -413,7 +413,7 @@ async def test_messages_delayed_in_a_stalled_connection_cause_no_penalty(make_tr
     wanted = [
         identity for rpc in _queued(queue) for iwant in rpc.control.iwant for identity in iwant.messageIDs
     ]
-    assert len(wanted) == 10  # what comes at once is not read, whoever sends it
+    assert len(wanted) == 10  # data that arrives at once is not read, from any peer
 
 
 async def test_a_flood_of_grafts_draws_few_answers(make_transport: Any) -> None:

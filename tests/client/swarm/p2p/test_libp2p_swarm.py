@@ -101,7 +101,7 @@ async def test_others_return_to_a_restarted_bootstrap_node(swarm: Any, tools: An
         probe.bind(("127.0.0.1", 0))
         listen = (f"/ip4/127.0.0.1/tcp/{probe.getsockname()[1]}",)
     boot = await swarm.start(1, listen=listen)
-    # Each knows the bootstrap peer alone and wants nobody else: only returning to it connects them.
+    # Each knows and dials only the bootstrap peer: only its return connects them.
     loners = tools.replace(tools.QUICK_DIAL, target_peers=1)
     others = [await swarm.start(n, bootstrap=boot.transport.addresses, dial=loners) for n in (2, 3)]
     await tools.eventually(lambda: len(boot.transport.peers()) == 2)
