@@ -379,9 +379,9 @@ class VerificationConfig(_Section):
         default=8192,
         ge=256,
         le=2**30,
-        description="room on the disk for the rollouts of the last 16 epochs, a quarter of it for those of"
-        " one epoch; where it is full newcomers' go first; 20 MiB for each account that fills 1,024 slots an"
-        " epoch hold all that is paid",
+        description="disk space for the rollouts of the last 16 epochs, a quarter of it for those of"
+        " one epoch; when it is full, newcomers' are dropped first; 20 MiB for each account that fills 1,024"
+        " slots an epoch are enough for all that are paid",
     )
 
 

@@ -72,7 +72,7 @@ def steps(message: bytes, manifest_path: Path | None, data: DataDir) -> Iterator
         yield VerificationStep(error.rule.stage, False, str(error), error.rule.number)
         return
     rollout = parse_rollout(parse_envelope(message, manifest.swarm_id).payload)
-    yield VerificationStep(8, None, "bans and room in the pool are in a node's own books")
+    yield VerificationStep(8, None, "bans and free places in the pool are known to a running node only")
     yield (text := _visible_text(manifest, rollout))
     if text.ok is False:
         return

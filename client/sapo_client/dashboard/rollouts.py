@@ -116,7 +116,7 @@ class SeenRollout:
                 (True, _scored(self.rewards)) if number == 10 and self.rewards else (None, "own: not checked")
             )
         if number == 8:
-            return True, "the account is not banned and has room"
+            return True, "the account is not banned and has a free place"
         if number in VERIFICATION_STAGES:
             if self.rewards is None:
                 return None, "left out: the audit queue was full" if self.displaced else "not drawn yet"

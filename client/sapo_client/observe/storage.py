@@ -25,7 +25,7 @@ class StorageFacts:
     """Others' rollouts on the disk.
 
     Attributes:
-        dropped: rollouts of this epoch and the one before that were dropped because the room was used up.
+        dropped: rollouts of this epoch and the one before that were dropped because the space was used up.
         room_mib: the limit for all rollouts kept, MiB.
     """
 
