@@ -49,7 +49,7 @@ def test_numbers_ascend_so_that_no_number_means_two_rules() -> None:
     assert [rule.stage for rule in Rule] == [number[0] for number in numbers]
 
 
-def test_every_rule_says_what_must_hold_and_which_attacks_it_stops() -> None:
+def test_every_rule_states_its_condition_and_the_attacks_it_stops() -> None:
     attacks = {row[0] for row in _rows(THREATS, r"\d+")}
     for number, demand, _, _, stops in SPECIFIED:
         assert demand, number

@@ -38,7 +38,7 @@ def test_every_attack_has_one_row() -> None:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0])
-def test_what_a_row_names_exists(row: list[str]) -> None:
+def test_tests_and_files_named_in_a_row_exist(row: list[str]) -> None:
     named = re.findall(r"`(test_\w+\.py)::(\w+)`", row[3])
     assert len(named) == row[3].count("`") // 2, "nothing but tests stands in this column"
     for file, name in named:

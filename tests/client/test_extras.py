@@ -90,7 +90,7 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_command_without_its_extra_says_how_to_add_it(without: Without, name: str) -> None:
+def test_a_command_without_its_extra_names_the_installation_command(without: Without, name: str) -> None:
     extra = next(extra for extra in EXTRAS if extra.name == name)
     code, lines = without.run(extra.modules, SAPO, *COMMANDS[name])
     assert (code, lines) == (2, _says(extra, ", ".join(extra.modules)))
@@ -108,7 +108,7 @@ def test_the_chain_command_also_reports_each_missing_part(without: Without, modu
     ("name", "setting"),
     [("lora", {"SAPO_LEARNER__LORA_RANK": "4"}), ("vllm", {"SAPO_LEARNER__BACKEND": "vllm"})],
 )
-def test_a_node_whose_learner_lacks_its_extra_ends_with_the_same(
+def test_a_node_whose_learner_lacks_its_extra_ends_with_the_same_error(
     without: Without, name: str, setting: dict[str, str]
 ) -> None:
     extra = next(extra for extra in EXTRAS if extra.name == name)

@@ -60,7 +60,7 @@ ALL = {"DEBUG", "INFO", "WARNING", "CRITICAL"}
         (2, True, set(), set()),
     ],
 )
-def test_standard_error_gets_what_the_flags_ask_for(
+def test_standard_error_gets_the_levels_of_the_flags(
     capsys: pytest.CaptureFixture[str], verbosity: int, quiet: bool, own: set[str], libp2p: set[str]
 ) -> None:
     logs.configure(2)
@@ -113,7 +113,7 @@ def test_the_file_is_rotated(tmp_path: Path) -> None:
         ("/ip4/127.0.0.1/tcp/4001/p2p/12D3", "/ip4/127.0.0.1/tcp/4001/p2p/12D3"),
     ],
 )
-def test_urls_lose_what_may_be_secret(text: str, shown: str) -> None:
+def test_secrets_in_urls_are_removed(text: str, shown: str) -> None:
     assert logs.without_secrets(text) == shown
 
 

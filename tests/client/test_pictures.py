@@ -108,7 +108,7 @@ def test_the_picture_of_rewards_names_smoothing_interval_and_n(
         assert axes.get_ylim()[0] == 0
 
 
-def test_the_picture_of_held_out_tasks_is_not_smoothed_and_says_so(
+def test_the_picture_of_held_out_tasks_is_not_smoothed_and_its_legend_states_this(
     drawn: list[Figure], tmp_path: Path
 ) -> None:
     plot.draw_held_out(runs(3), tmp_path / "held-out.png")

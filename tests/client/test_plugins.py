@@ -85,7 +85,7 @@ def test_a_package_that_is_installed_is_found_by_name() -> None:
 
 
 @pytest.mark.usefixtures("plugin")
-def test_no_package_replaces_what_is_built_in() -> None:
+def test_no_package_replaces_built_in_names() -> None:
     assert sampling_policy(Config(sampler=SamplerConfig(strategy="weighted"))).strategy == "weighted"
 
 

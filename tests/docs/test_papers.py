@@ -22,7 +22,7 @@ def _cited() -> Iterator[tuple[str, str]]:
                 yield from ((number, name) for number in ARXIV.findall(path.read_text(encoding="utf-8")))
 
 
-def test_every_number_that_is_cited_stands_on_the_page() -> None:
+def test_every_cited_number_is_on_the_page() -> None:
     cited = list(_cited())
     assert len(cited) >= 8
     assert [(number, file) for number, file in cited if number not in PAGE] == []

@@ -184,7 +184,7 @@ def test_settle_clips_and_leaves_out_accounts_without_points() -> None:
         (0, (0, 0, 0)),
     ],
 )
-def test_an_epoch_over_its_budget_pays_everybody_less(budget: int, granted: tuple[int, ...]) -> None:
+def test_an_epoch_over_its_budget_reduces_all_points(budget: int, granted: tuple[int, ...]) -> None:
     tallies = [_tally({A: 100, B: 6, C: 5})]
     shares = settle(tallies, {A: 1, B: 2, C: 3}, points_per_epoch=6, epoch_budget=budget)
     had = zip((A, B, C), granted, (1, 2, 3), strict=True)

@@ -18,7 +18,7 @@ from sapo_protocol.errors import LocalProtocolError, Reason, RemoteProtocolError
 
 
 @given(values())
-def test_what_is_encoded_decodes_to_the_same_value(value: Value) -> None:
+def test_encoded_values_decode_to_the_same_value(value: Value) -> None:
     assert decode(encode(value)) == value
 
 

@@ -20,7 +20,7 @@ def gate(unit: int) -> BondGate:
 
 
 @given(units, st.integers(0, 2**64 - 1), st.lists(amounts, max_size=70))
-def test_splitting_a_bond_never_raises_what_it_earns(unit: int, most: int, parts: list[int]) -> None:
+def test_splitting_a_bond_never_raises_its_pay(unit: int, most: int, parts: list[int]) -> None:
     whole = points_cap(most, Fraction(sum(parts), unit))
     assert sum(points_cap(most, gate(unit).units(part)) for part in parts) <= whole
 

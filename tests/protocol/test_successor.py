@@ -84,7 +84,7 @@ def test_successors_follow_each_other() -> None:
             after.succeeded_by(epoch, successor())
 
 
-def test_where_levels_follow_the_swarm_the_families_stay() -> None:
+def test_with_ladders_the_families_cannot_change() -> None:
     ladders = make_chain_manifest(version=2, difficulty=Difficulty(((0, 1, 2),), 4))
     limits_alone = Successor(ladders.swarm_id, ladders.suite, slots_per_epoch=64, max_completions=6)
     assert ladders.succeeded_by(20, limits_alone).limits_at(20) == Limits(64, 6, 16)

@@ -215,7 +215,7 @@ def test_a_node_that_restarts_under_attack_finds_vouched_peers() -> None:
 
 
 @pytest.mark.long
-def test_attackers_who_own_an_islands_address_records_take_no_other_places() -> None:
+def test_attackers_with_all_address_records_of_an_island_take_no_other_places() -> None:
     """Every record that nodes have names an attacker: they are dialled beyond the usual number."""
     simulation = EclipseSimulation(seed=0, sought_attackers=MAX_ON_ISLAND)
     simulation.run(TEN_MINUTES_TICKS, attacked=True, restarts=True)
@@ -226,7 +226,7 @@ def test_attackers_who_own_an_islands_address_records_take_no_other_places() -> 
 @pytest.mark.parametrize(
     ("attackers", "most"), [(HONEST // 2, 0.05), pytest.param(HONEST, 0.4, marks=pytest.mark.long)]
 )
-def test_attackers_who_earned_trust_take_part_of_the_kept_places(attackers: int, most: float) -> None:
+def test_trusted_attackers_take_a_part_of_the_reserved_places(attackers: int, most: float) -> None:
     """Ten trusted attackers beside twenty honest accounts have little effect; twenty weaken the defence."""
     simulation = EclipseSimulation(seed=0, trusted_attackers=attackers)
     simulation.run(TEN_MINUTES_TICKS, attacked=True, restarts=True)
@@ -254,7 +254,7 @@ def test_bonds_find_honest_neighbours_for_nodes_without_trusted_peers(attackers:
     assert simulation.alone_share < most
 
 
-def test_bonds_that_attackers_buy_take_no_place_of_those_who_earned_trust() -> None:
+def test_bonds_of_attackers_take_no_places_of_trusted_peers() -> None:
     simulation = EclipseSimulation(seed=0, gate=True, bonded_attackers=ATTACKERS)
     simulation.run(TEN_MINUTES_TICKS, attacked=True, restarts=True)
     assert simulation.alone_share < 0.05

@@ -88,7 +88,7 @@ restarts = st.sets(st.integers(0, 24))
 
 
 @given(sent, restarts, st.integers(0, 4))
-async def test_a_restarted_auditor_counts_what_one_that_never_stopped_counts(
+async def test_a_restarted_auditor_has_the_same_count(
     groups: list[tuple[Identity, int, int]], ends: set[int], lag: int
 ) -> None:
     """Rollouts come and are audited later; what waits when the process ends is not lost."""

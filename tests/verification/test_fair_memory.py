@@ -63,7 +63,7 @@ def test_an_account_that_became_known_is_not_dropped_as_a_newcomer() -> None:
     assert dict(heard.memory.items())[ACCOUNTS[0]] == [0]
 
 
-def test_it_never_holds_more_for_any_accounts_received_or_known() -> None:
+def test_the_memory_is_bounded_for_any_accounts() -> None:
     heard, draw = Heard([]), random.Random(1)
     for _ in range(3000):
         heard.hear(draw.choice(ACCOUNTS))

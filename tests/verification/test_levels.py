@@ -126,7 +126,7 @@ async def test_code_among_wrong_answers_makes_no_level_harder() -> None:
     assert node.engine.count.outcomes(EPOCH, LIVE, 3)[2] == Outcomes()
 
 
-async def test_the_evidence_root_covers_what_is_paid() -> None:
+async def test_the_evidence_root_covers_all_paid_rollouts() -> None:
     node = harness()
     paid = [await node.group(ALICE, slot, right=2, wrong=slot % 2, family=2) for slot in range(4)]
     await node.group(ALICE, 4, right=0, wrong=2, family=2)

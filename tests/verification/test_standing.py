@@ -68,7 +68,7 @@ def test_an_auditors_certificate_counts_without_a_bond() -> None:
         standing.require_now(ALICE, moment(MANIFEST))
 
 
-def test_without_a_gate_everybody_counts_in_full() -> None:
+def test_without_a_gate_every_account_counts_in_full() -> None:
     standing = Standing(make_manifest(), OWN)
     standing.learn(5, {})
     assert (standing.has_gate, standing.is_known(9), standing.units(9)) == (False, True, None)

@@ -57,13 +57,15 @@ def test_the_status_shows_known_and_awaited_terms(node: EpochHarness, alice: Con
     )
 
 
-def test_a_claim_without_a_running_node_says_to_start_it(alice: Config) -> None:
+def test_without_a_running_node_a_claim_names_the_command_that_starts_one(alice: Config) -> None:
     with pytest.raises(SapoError, match="and not yet in") as caught:
         ledger_commands.claim(alice, refuse)
     assert (caught.value.exit_code, "start this node (sapo join)" in caught.value.hint) == (6, True)
 
 
-async def test_beside_a_running_node_a_settlement_is_waited_for(node: EpochHarness, alice: Config) -> None:
+async def test_with_a_running_node_a_claim_waits_for_the_settlement(
+    node: EpochHarness, alice: Config
+) -> None:
     found: list[Proposal | None] = []
     with open_session(alice, sends=False) as session:
 

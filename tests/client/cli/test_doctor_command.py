@@ -64,7 +64,7 @@ def test_one_reachable_bootstrap_node_passes_and_none_fails() -> None:
     assert states(check_bootstrap(())) == [("bootstrap", "warn")]
 
 
-def test_a_node_that_trains_alone_is_not_told_to_name_a_bootstrap_node() -> None:
+def test_training_alone_needs_no_bootstrap_node() -> None:
     quiet = Config(swarm=SwarmConfig(listen=("/ip4/127.0.0.1/tcp/0",)))
     assert states(check_peers(quiet, alone_manifest(ALONE, LearnerConfig()))) == [("peers", "ok")]
     in_a_swarm = [("bootstrap", "warn"), ("local network", "ok")]

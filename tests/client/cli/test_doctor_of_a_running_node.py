@@ -61,7 +61,7 @@ async def test_a_reachable_node_of_an_undivided_swarm(tmp_path: Path) -> None:
     ]
 
 
-async def test_a_node_that_nobody_reaches_and_that_does_not_know_the_number_of_islands(
+async def test_an_unreachable_node_with_an_unknown_number_of_islands(
     tmp_path: Path,
 ) -> None:
     checks = await told(

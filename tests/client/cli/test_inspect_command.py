@@ -99,7 +99,7 @@ async def test_status_of_a_running_node(home: dict[str, str], data: DataDir) -> 
     assert "ledger error  connection refused" in shown
 
 
-async def test_status_shows_the_results_on_held_out_tasks_and_what_others_brought(
+async def test_status_shows_held_out_results_and_the_effect_of_others(
     home: dict[str, str], data: DataDir
 ) -> None:
     copy = OwnAloneReport(step=90, reward=0.42, lead=0.19, lead_error=0.03)
@@ -156,7 +156,9 @@ async def test_status_of_a_node_that_is_down_is_its_last_known_status(
     assert (await ask(home, data, "status", "--healthy")).returncode == 5
 
 
-async def test_a_node_that_does_not_answer_yet_is_said_to_start(home: dict[str, str], data: DataDir) -> None:
+async def test_a_node_that_does_not_answer_yet_is_reported_as_starting(
+    home: dict[str, str], data: DataDir
+) -> None:
     """Its first start: the lock is taken, and no status was ever written."""
     with lock(data.lock, what="the data directory"):
         answers = [await ask(home, data, "status"), await ask(home, data, "status", "--healthy")]
@@ -271,9 +273,7 @@ HEARS = "4, of which this node hears 1, 3"
         ),
     ],
 )
-def test_status_says_how_many_islands_there_are_and_when_that_changes(
-    islands: IslandsReport, text: str
-) -> None:
+def test_status_shows_the_number_of_islands_and_its_next_change(islands: IslandsReport, text: str) -> None:
     assert islands_text(islands) == text
 
 
@@ -284,7 +284,7 @@ def test_status_says_how_many_islands_there_are_and_when_that_changes(
         (1, "no peer has them", "new terms (in 1 epoch): this node cannot follow yet: no peer has them"),
     ],
 )
-def test_status_says_which_terms_come_and_whether_the_node_is_ready(
+def test_status_shows_announced_terms_and_whether_the_node_follows_them(
     epochs: int, trouble: str | None, text: str
 ) -> None:
     change = ChangeReport(name="new terms", activation_epoch=12, epochs=epochs, trouble=trouble)

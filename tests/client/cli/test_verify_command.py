@@ -64,7 +64,7 @@ def test_a_valid_envelope_passes_every_step_for_which_there_is_data(
     )
 
 
-def test_each_flaw_fails_at_its_own_step(
+def test_each_fault_fails_at_its_own_step(
     sapo: Run, manifest: Manifest, manifest_file: Path, tmp_path: Path
 ) -> None:
     whole = AUTHOR.message(manifest, completions=(b"seven", b"eight"))

@@ -88,7 +88,7 @@ def test_a_node_whose_standard_error_is_a_file_on_the_full_disk_waits_too(
     assert "stopping after this round" in errors.read_text()
 
 
-def test_a_node_whose_server_is_away_at_its_start_waits_for_it(
+def test_a_node_waits_at_its_start_for_an_unreachable_server(
     sapo: Run, home: dict[str, str], tmp_path: Path
 ) -> None:
     sapo("keys", "new", "key", "--no-passphrase")

@@ -88,7 +88,7 @@ def test_a_node_that_trains_alone_shares_nothing(page_node: DataDir) -> None:
     assert (figures["peers"], figures["rollouts"]) == ("none: this node trains alone", "24 made, none shared")
 
 
-def test_what_a_stranger_wrote_moves_no_cursor() -> None:
+def test_untrusted_text_moves_no_cursor() -> None:
     hostile = "\x1b[2J\x9b1A\r\u202etext\n2"
     view = {
         **{"content_id": "ab", "own": False, "account": "0x01", "epoch": 0, "slot": 0, "state": "verified"},

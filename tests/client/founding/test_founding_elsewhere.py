@@ -61,7 +61,7 @@ def test_a_killed_deployment_is_finished_and_nothing_is_sent_twice(anvil: Anvil,
     }
 
 
-def test_it_signs_nothing_without_consent(anvil: Anvil, tmp_path: Path) -> None:
+def test_without_consent_nothing_is_signed(anvil: Anvil, tmp_path: Path) -> None:
     founder = keystore.create(tmp_path / "founder.json", None)
     anvil.give(str(founder.account), 10**18)
     argv = sapo("swarm", "deploy", str(tmp_path / "s"), "--rpc", anvil.url, "--key", str(founder.path))

@@ -75,7 +75,7 @@ def test_named_families_and_levels_override_the_model() -> None:
         (None, "hard", "no level 'hard'", "nano, worked, easy, full"),
     ],
 )
-def test_a_mistake_is_named_with_what_to_do(
+def test_an_invalid_choice_is_reported_with_a_hint(
     families: list[str] | None, level: str, text: str, hint: str
 ) -> None:
     with pytest.raises(SapoError, match=text) as caught:

@@ -58,7 +58,7 @@ def diary(home: Home, tmp_path: Path) -> Callable[..., Path]:
     return change
 
 
-def test_every_second_step_has_a_question_that_no_rollout_can_hold(home: Home) -> None:
+def test_every_second_step_has_a_question_outside_the_tasks_of_rollouts(home: Home) -> None:
     judged = home.events("judged")
     assert [event["step"] for event in judged] == [2, 4, 6]
     assert {event["family"] for event in judged} == {FAMILY}

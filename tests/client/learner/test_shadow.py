@@ -154,7 +154,7 @@ def test_demonstrations_of_the_good_policy_are_kept_after_a_rollback(settings: L
     assert torch.equal(service._trainer.supervised.optimizer.state_dict()["state"][0]["step"], supervised)
 
 
-def test_after_a_rollback_with_known_planters_only_theirs_are_forgotten(settings: LearnerSettings) -> None:
+def test_after_a_rollback_only_texts_of_identified_accounts_are_deleted(settings: LearnerSettings) -> None:
     """Policy and optimizers go back, the buffer does not: what honest accounts showed is learned again."""
     service = Service(settings)
     service.call("keep_good", {})

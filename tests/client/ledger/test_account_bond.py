@@ -193,7 +193,7 @@ def test_the_state_needs_a_majority(site: Site) -> None:
         history.at(block)
 
 
-def test_a_reorganisation_takes_back_what_it_removed(site: Site) -> None:
+def test_bonds_removed_by_a_reorganisation_do_not_count(site: Site) -> None:
     history, _ = site.read_by()
     first = site.bond(A, 5)
     assert history.at(first) == {A: 5}
@@ -235,7 +235,7 @@ def test_a_gate_that_matches_the_manifest(site: Site) -> None:
         require_gate(site.contracts.gate, site.contracts.manifest(), A)
 
 
-def test_what_each_transaction_costs(site: Site) -> None:
+def test_gas_of_each_transaction(site: Site) -> None:
     """The figures of docs/adr/gate-units.md, each of an account's first transaction of a kind."""
     site.bond(B, 1)
     gate, chain = site.contracts.gate, site.contracts.chain

@@ -319,7 +319,7 @@ def test_fewer_blocks_at_once_where_an_endpoint_refuses_many(site: Site) -> None
     assert [last - first + 1 for first, last in endpoint.sought[asked:]] == [100, 50]  # no try of more
 
 
-def test_a_reorganisation_takes_back_what_it_removed(site: Site) -> None:
+def test_attestations_removed_by_a_reorganisation_do_not_count(site: Site) -> None:
     history, _ = site.read_by()
     site.eas.attest(FIRST, A)
     kept = site.block

@@ -310,7 +310,7 @@ def test_an_exiting_bond_is_slashed(contracts: Contracts) -> None:
 
 
 @pytest.mark.parametrize("count", [1_025, pytest.param(100_000, marks=pytest.mark.long)])
-def test_every_proof_is_small_whatever_the_number_of_accounts(contracts: Contracts, count: int) -> None:
+def test_every_proof_is_small_for_any_number_of_accounts(contracts: Contracts, count: int) -> None:
     """Today's price of every challenge; before, one account more than 1,024 had none at all."""
     before = {Account(sha256(b"%d" % number).digest()[:20]): 3 for number in range(count)}
     contracts = deploy_contracts(contracts.chain, epoch_budget_points=2**32 - 1)

@@ -186,7 +186,7 @@ async def test_an_auditor_counts_while_it_is_bonded(contracts: Contracts, ledger
     assert await ledger.changes.bonded(map(address, AUDITORS)) == others
 
 
-async def test_a_root_is_rejected_for_ever_and_another_of_the_same_points_is_not(
+async def test_a_rejected_root_stays_rejected_and_another_with_the_same_points_is_accepted(
     contracts: Contracts, ledger: LedgerClient
 ) -> None:
     root, chain = make_root(2), contracts.chain

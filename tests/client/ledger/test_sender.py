@@ -185,7 +185,7 @@ def test_a_posting_waits_for_the_one_before_it(contracts: Contracts, tmp_path: P
     assert live.root == root
 
 
-def test_a_posting_whose_signer_was_slashed_does_not_hold_up_the_next(
+def test_a_posting_whose_signer_was_slashed_does_not_delay_the_next(
     contracts: Contracts, tmp_path: Path
 ) -> None:
     desk, liar = Desk(contracts, tmp_path), AUDITORS[0]

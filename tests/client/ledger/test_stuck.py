@@ -175,7 +175,7 @@ def test_a_transaction_that_a_reorganisation_drops_is_sent_again(ground: Ground,
     assert desk.step(CONFIRMATIONS).state is EntryState.CONFIRMED
 
 
-def test_a_deeper_reorganisation_reopens_what_was_confirmed(ground: Ground, tmp_path: Path) -> None:
+def test_a_deeper_reorganisation_reopens_confirmed_transactions(ground: Ground, tmp_path: Path) -> None:
     desk = Desk(ground, tmp_path)
     desk.register(1)
     (first,) = desk.step().transactions

@@ -203,7 +203,7 @@ def test_a_number_of_islands_that_stays_unknown(islands: IslandFacts, found: lis
     assert codes(HealthFacts(islands=islands)) == found
 
 
-def test_a_node_to_which_peers_cannot_connect_says_so() -> None:
+def test_an_unreachable_node_has_a_finding() -> None:
     text = reachable_text("unreachable", RouterReport(state="silent"))
     [finding] = assess(HealthFacts(peers=PeerFacts(connected=3, unreachable=text)))
     assert finding.line() == (

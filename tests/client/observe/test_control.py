@@ -94,7 +94,7 @@ async def test_pause_and_resume_reach_the_node(data: DataDir) -> None:
         nursery.cancel_scope.cancel()
 
 
-async def test_a_node_that_cannot_be_paused_says_so(data: DataDir) -> None:
+async def test_pausing_a_node_that_cannot_pause_is_an_error(data: DataDir) -> None:
     async with serving(data, Node()) as port:
         bearer = {"Authorization": f"Bearer {data.control_token.read_text().strip()}"}
         for path in ("/pause", "/resume"):

@@ -26,13 +26,13 @@ def printed(*assessments: list[HealthFinding]) -> list[tuple[int, str]]:
     ]
 
 
-def test_a_node_behind_a_router_says_once_that_peers_cannot_connect() -> None:
+def test_unreachability_is_printed_once() -> None:
     """An hour behind a router without UPnP, which a healthy node may spend there for ever."""
     line = "warning: peers cannot connect (unreachable); do this"
     assert printed(*[[unreachable()]] * 360) == [(0, line)]
 
 
-def test_it_says_so_again_when_the_reason_changes_or_it_was_over() -> None:
+def test_unreachability_is_printed_again_when_its_reason_changes_or_it_returns() -> None:
     waits, refuses = [unreachable()], [unreachable("peers cannot connect; the router refused")]
     again = printed(waits, refuses, waits, refuses, [], waits)
     assert [number for number, _ in again] == [0, 1, 4, 5]

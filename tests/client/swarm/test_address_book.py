@@ -35,7 +35,7 @@ def _book(limits: DialLimits = LIMITS, vouched: VouchedPeers | None = None) -> A
     return AddressBook(OWN.peer_id, limits, random.Random(7), vouched)
 
 
-def test_bootstrap_is_dialled_for_ever_with_growing_pauses() -> None:
+def test_bootstrap_peers_are_dialled_without_end_with_growing_pauses() -> None:
     book, boot = _book(), _address(1)
     book.add_bootstrap(boot)
     now, pauses = 0.0, []

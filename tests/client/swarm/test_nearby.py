@@ -36,7 +36,7 @@ def test_a_text_record_holds_what_neighbours_can_dial() -> None:
     assert parse_text(SWARM, _entries(SWARM, *dialable)) == tuple(dialable)
 
 
-def test_of_a_record_only_one_peers_addresses_of_this_swarm_are_taken() -> None:
+def test_a_record_gives_only_addresses_of_one_peer_of_this_swarm() -> None:
     mine, others = _address("192.168.0.7"), _address("192.168.0.8", OTHER_PEER)
     assert parse_text(OTHER_SWARM, _entries(SWARM, mine)) == (), "the same type, another swarm"
     assert parse_text(SWARM, _entries(SWARM, mine, others)) == (mine,)

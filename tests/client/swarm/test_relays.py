@@ -35,7 +35,7 @@ def test_an_author_whose_peers_deliver_nothing_receives_too_little() -> None:
     }
 
 
-def test_what_a_silent_peer_writes_itself_makes_it_no_relay() -> None:
+def test_own_rollouts_do_not_make_a_silent_peer_a_relay() -> None:
     relays = connected_since_zero(*SILENT)
     for number in range(PROVING_MESSAGES):
         relays.came(ISLAND, SILENT[0], SILENT[0], 1.0 + number)

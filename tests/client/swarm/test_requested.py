@@ -31,7 +31,7 @@ class Asker:
         self.counted.append((peer, list(identities)))
 
 
-def test_one_of_the_peers_that_announce_a_message_is_asked() -> None:
+def test_a_message_is_requested_from_one_of_its_announcing_peers() -> None:
     asker = Asker()
     asker.known.update(IDS[:2])
     found = [asker.requested.offered(peer, TOPIC, IDS, 1.0) for peer in "abcdefgh"]

@@ -18,7 +18,7 @@ def child(layout: Layout, name: str) -> ChildProcess:
     return spawn(name, argv, folder=layout.root, log=layout.root / f"{name}.txt")
 
 
-def test_the_state_survives_the_disk_and_ends_what_runs(tmp_path: Path) -> None:
+def test_the_state_is_read_back_and_its_processes_are_ended(tmp_path: Path) -> None:
     layout = Layout(tmp_path)
     chain, node = child(layout, "chain"), child(layout, "ada")
     kept = state.TestnetState(

@@ -79,7 +79,7 @@ def test_a_certificate_that_is_known_again_is_not_kept_twice(tmp_path: Path) -> 
     assert FIRST.node in [key for key, _, _ in stored_certificates(path)]
 
 
-def test_what_is_kept_is_bounded_across_restarts_and_valid(
+def test_stored_displaced_certificates_are_bounded_and_valid_across_restarts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(displaced_module, "MAX_DISPLACED", 2)

@@ -23,7 +23,7 @@ def plain(harness: VerificationHarness, author: Identity, slot: int, epoch: int 
     return harness.engine.admit_own(message, moment(harness.manifest, EPOCH))
 
 
-def test_what_is_offered_waits_until_it_is_taken() -> None:
+def test_an_offered_rollout_waits_until_it_is_taken() -> None:
     harness = VerificationHarness(EVERYBODY)
     first, second, third = (plain(harness, author, 0) for author in (ALICE, BOB, CAROL))
     for admitted in (first, second, third):
@@ -119,7 +119,7 @@ def test_old_epochs_expire_with_their_quotas() -> None:
     assert harness.pool.expire(before_epoch=EPOCH) == 0
 
 
-def test_a_restart_admits_again_and_drops_what_admission_refuses(tmp_path: Path) -> None:
+def test_a_restart_admits_stored_rollouts_again_and_drops_refused_ones(tmp_path: Path) -> None:
     path = tmp_path / "pool.sqlite"
     before = VerificationHarness(EVERYBODY, database=path)
     kept = {plain(before, ALICE, slot) for slot in range(3)}

@@ -452,7 +452,7 @@ def known_family(
 MOSTLY_FOREIGN = {1: DEPENDENT, 2: 0.7 * DEPENDENT} | dict.fromkeys(range(3, 12), 0.0)
 
 
-def test_in_a_known_family_accounts_are_compared_with_own_steps_whatever_most_write() -> None:
+def test_in_a_known_family_accounts_are_compared_with_own_steps_and_not_with_the_majority() -> None:
     values = known_family(MOSTLY_FOREIGN)
     assert values.unrelated() == {account(number) for number in range(3, 12)}
     assert values.misleading() == {(account(number), FAMILY) for number in range(3, 12)}

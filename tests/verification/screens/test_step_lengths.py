@@ -194,7 +194,9 @@ def test_a_twentieth_more_is_allowed(length: int, *, is_longer: bool) -> None:
 
 
 @pytest.mark.parametrize(("attackers", "noticed"), [(7, 7), (8, 0)])
-def test_others_that_write_the_same_need_more_than_half(attackers: int, noticed: int) -> None:
+def test_other_accounts_define_usual_lengths_only_with_more_than_half_of_the_weight(
+    attackers: int, noticed: int
+) -> None:
     screen = heard(swarm(of_length(20), of_length(25), attackers), 16)
     assert screen.longer() == pairs(OTHERS[:noticed])
 
@@ -265,7 +267,7 @@ def test_texts_for_prompts_of_attackers_alone_do_not_hide_longer_steps() -> None
 
 
 @pytest.mark.parametrize(("gang", "weight"), [(6, 1.0), (9, 0.1)])
-def test_what_few_write_or_newcomers_does_not_make_a_length_usual(gang: int, weight: float) -> None:
+def test_lengths_of_few_accounts_or_of_newcomers_are_not_usual(gang: int, weight: float) -> None:
     """If very long steps for some prompts were usual, one step more would look short there."""
     weights = dict.fromkeys(HONEST, 1.0) | dict.fromkeys(OTHERS, weight)
     long = dict.fromkeys(OTHERS[1 : 1 + gang], of_length(900))

@@ -27,7 +27,7 @@ def test_claiming_more_groups_than_made_earns_less(claim: SampledClaim, samples:
     assert points.mean() < claim.good
 
 
-def test_a_committee_is_captured_as_often_as_it_is_drawn_with_a_majority_of_liars() -> None:
+def test_the_capture_rate_equals_the_chance_of_a_dishonest_majority_in_a_committee() -> None:
     assert captured(4, 3, 1) == 0.75
     assert captured(64, 21, 64) == 0.0
     assert captured(3, 2, 2) == pytest.approx(1 / 3)

@@ -62,7 +62,7 @@ def test_no_share_of_a_draw_is_above_a_cap(report: ScaleReport) -> None:
     assert 0 < newcomers.share <= POLICY.newcomer_cap + 1e-9
 
 
-def test_every_node_carries_two_islands_at_most_beside_a_move(report: ScaleReport) -> None:
+def test_except_around_a_move_every_node_carries_at_most_two_islands(report: ScaleReport) -> None:
     assert 2 < report.copies < 9
     assert 0 < report.mean_download <= report.worst_download
 

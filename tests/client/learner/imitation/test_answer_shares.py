@@ -47,7 +47,7 @@ def test_a_minority_that_shows_one_answer_does_not_make_it_frequent(liars: str) 
     assert quotas(shown) == Counter(dict.fromkeys(DAYS[:-1], 18) | {b"Sunday": 21})
 
 
-def test_half_of_the_others_are_no_majority_beside_this_node() -> None:
+def test_half_of_the_other_accounts_are_not_a_majority() -> None:
     """Two attackers among four others are two of five."""
     shown = shown_by("ab", DAYS * 6) + shown_by("xy", [b"Sunday"] * 42)
     assert quotas(shown) == Counter(dict.fromkeys(DAYS[:-1], 12) | {b"Sunday": 14})
@@ -69,7 +69,7 @@ def test_a_majority_has_a_quarter_and_no_more() -> None:
     assert quotas(shown) == Counter(dict.fromkeys(DAYS[:-1], 12) | {b"Sunday": 24})
 
 
-def test_what_most_accounts_show_often_is_taught_often() -> None:
+def test_answers_that_most_accounts_show_often_keep_their_share() -> None:
     shown = shown_by("abc", [b"no"] * 5 + [b"%d" % n for n in range(15)])
     assert quotas(shown) == Counter(answer for _, answer in shown)
 

@@ -80,7 +80,7 @@ def test_demonstrations_train_the_candidate_as_they_would_have_trained_the_polic
     assert torch.equal(policy(held), policy(at_once))
 
 
-def test_a_policy_beside_a_candidate_learns_from_its_groups_what_it_learns_alone(folder: Path) -> None:
+def test_a_policy_beside_a_candidate_trains_on_its_groups_as_without_one(folder: Path) -> None:
     held, alone = trainer_of(folder, held_back=True), trainer_of(folder, held_back=True)
     for round_ in range(4):
         held.step([OWN], demonstrations=TEXTS if round_ == 0 else ())

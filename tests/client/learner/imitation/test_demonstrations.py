@@ -56,7 +56,7 @@ def test_an_author_has_each_text_once_as_its_newest() -> None:
     assert (len(buffer), list(buffer)) == (3, [text(ANN, 2), text(ANN, 1, answer=5), text(BOB, 1, answer=5)])
 
 
-def test_a_buffer_returns_from_bytes_with_the_order_that_decides_what_is_evicted() -> None:
+def test_a_buffer_restored_from_bytes_keeps_its_eviction_order() -> None:
     buffer = DemonstrationBuffer(5, [text(author, n, n % 3) for n in range(4) for author in (CAT, ANN)])
     again = DemonstrationBuffer.from_bytes(5, buffer.to_bytes())
     for each in (buffer, again):
@@ -149,7 +149,7 @@ def of_answers(answers: str) -> list[DemonstrationText]:
         ("", ""),
     ],
 )
-def test_no_answer_has_more_than_its_share_of_what_is_taught(shown: str, kept: str) -> None:
+def test_no_answer_exceeds_its_share_of_the_trained_texts(shown: str, kept: str) -> None:
     taught = balanced(of_answers(shown), random.Random(0))
     assert "".join(sorted(each.answer.decode() for each in taught)) == "".join(sorted(kept))
 

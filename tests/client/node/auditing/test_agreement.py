@@ -47,7 +47,9 @@ def test_an_epoch_whose_tallies_are_an_epoch_late_is_waited_for(seed: int, liars
 
 @pytest.mark.parametrize("epochs", [{2: 40.0}, {2: 40.0, 3: 40.0}])
 @pytest.mark.parametrize("liars", [0, 1])
-def test_epochs_whose_tallies_never_come_cost_only_themselves(epochs: dict[int, float], liars: int) -> None:
+def test_epochs_whose_tallies_never_arrive_do_not_affect_later_ones(
+    epochs: dict[int, float], liars: int
+) -> None:
     """Also if a dishonest auditor sends a tally of these epochs, so that the others wait for more."""
     calm = Weather(slow=0.0, crash=0.0, outage=0.0)
     world = AgreementWorld(1, auditors=4, liars=liars, weather=calm, held_up=epochs)

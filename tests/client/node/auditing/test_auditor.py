@@ -151,7 +151,7 @@ def counted(harness: AuditorHarness, epoch: int, counts: dict[Account, int]) -> 
 
 
 @pytest.mark.long
-async def test_an_epoch_over_its_budget_is_posted_and_pays_everybody_less(tmp_path: Path) -> None:
+async def test_an_epoch_over_its_budget_is_posted_with_reduced_pay(tmp_path: Path) -> None:
     world = World.create(tmp_path, epoch_budget_points=4)
     async with checking(world) as (nursery, checkers):
         auditors = [AuditorHarness(world, identity, checkers) for identity in AUDITORS]

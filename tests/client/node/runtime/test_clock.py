@@ -92,7 +92,7 @@ def test_a_clock_ahead_of_new_blocks_is_not_confirmed() -> None:
     assert not watch.is_believed
 
 
-def test_what_is_certain_is_the_newest_blocks_time_while_the_clock_is_not_believed() -> None:
+def test_while_the_clock_is_not_confirmed_the_certain_time_is_that_of_the_newest_block() -> None:
     clocks = Clocks()
     watch = clocks.watch(asks_chain=True)
     assert watch.certain() == 0, "no block was seen"

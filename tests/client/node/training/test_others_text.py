@@ -110,7 +110,7 @@ async def test_half_learned_steps_are_attributed_to_no_account(seed: int) -> Non
     assert await others.planted(answers(nonsense, column_sums, seed=100 + seed)) == NOTHING
 
 
-async def test_a_policy_that_always_gives_one_answer_by_itself_quarantines_nobody() -> None:
+async def test_a_policy_that_always_gives_one_answer_by_itself_quarantines_no_account() -> None:
     others = await trained(dict.fromkeys(HONEST, weekday))
     assert await others.planted(answers(lambda _: "Sunday", weekday)) == NOTHING
 

@@ -48,7 +48,7 @@ def test_every_external_group_was_admitted_and_verified_here_before(two_nodes: A
             assert of["seq"] < verified[group["content_id"]] < seq
 
 
-def test_external_groups_are_what_the_other_published_and_no_own(two_nodes: Any) -> None:
+def test_external_groups_are_those_published_by_the_other_node(two_nodes: Any) -> None:
     for home, other in two_nodes.homes:
         taken = {group["content_id"] for _, group in external(home)}
         assert taken <= ids(other, "published")

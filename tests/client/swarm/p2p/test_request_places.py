@@ -124,7 +124,7 @@ async def test_streams_without_a_request_leave_all_places_free(swarm: Any, tools
     assert await ask(victim.peer_id, PROTOCOL, b"hello", max_response_bytes=9) == b"hello"
 
 
-async def test_any_number_of_idle_strangers_blocks_nobody(autojump_clock: MockClock) -> None:
+async def test_idle_peers_in_any_number_block_no_other_peer(autojump_clock: MockClock) -> None:
     async with serving() as server:
         for number in range(LIMITS.max_connections):
             for _ in range(LIMITS.max_open_requests):

@@ -68,7 +68,7 @@ async def test_if_another_machine_uses_the_port_another_port_is_forwarded() -> N
     ("code", "detail"),
     [(606, "Action not authorized"), (718, "ConflictInMappingEntry"), (899, "UnknownError")],
 )
-async def test_a_router_that_refuses_says_why(code: int, detail: str) -> None:
+async def test_a_refusal_of_a_router_is_reported_with_its_reason(code: int, detail: str) -> None:
     async with IgdRouter(error=code).running() as router:
         assert await ask(router) == refused(detail)
 
