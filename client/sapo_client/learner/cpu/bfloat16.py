@@ -6,6 +6,7 @@ PyTorch emulates them elsewhere, which made a pretraining step five times as lon
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -22,13 +23,17 @@ def has_bfloat16(cpuinfo: str | None = None) -> bool:
     Args:
         cpuinfo: text of Linux's ``/proc/cpuinfo``; None reads it, and systems without it have none.
     """
-    text = _read() if cpuinfo is None else cpuinfo
-    cores = [_MATRIX_PRODUCTS & set(features.split()) for features in _FEATURES.findall(text)]
-    return bool(cores) and all(cores)
+    return _this_processor_has() if cpuinfo is None else _all_cores_have(cpuinfo)
 
 
-def _read() -> str:
+@cache
+def _this_processor_has() -> bool:
     try:
-        return CPUINFO.read_text("utf-8")
+        return _all_cores_have(CPUINFO.read_text("utf-8"))
     except OSError:
-        return ""
+        return False
+
+
+def _all_cores_have(cpuinfo: str) -> bool:
+    cores = [_MATRIX_PRODUCTS & set(features.split()) for features in _FEATURES.findall(cpuinfo)]
+    return bool(cores) and all(cores)
