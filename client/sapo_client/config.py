@@ -223,14 +223,14 @@ class LearnerConfig(_Section):
     )
     bfloat16: bool | None = Field(
         default=None,
-        description="matrix products of training in bfloat16, on a CPU of sampling, too; unset: on CUDA, in"
-        " float16 where a GPU has no bfloat16",
+        description="matrix products of training in bfloat16, on a CPU of sampling, too; unset: where the"
+        " GPU or CPU has bfloat16, and in float16 on a GPU without",
     )
     base: str = Field(
         default="auto",
         pattern=r"^(auto|float32|bfloat16|float16|nf4)$",
         description="data type of the model under adapters (lora_rank), which is frozen: auto (16 bits on"
-        " CUDA), float32, bfloat16, float16 or nf4 (4 bits)",
+        " a GPU, and on a CPU that has bfloat16), float32, bfloat16, float16 or nf4 (4 bits)",
     )
     optimizer: str = Field(
         default="adamw",

@@ -29,6 +29,7 @@ from typing import Any, Final, Literal
 from sapo_client.bench.failure import failure_line
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.lab.pretrain import SHAPES
+from sapo_client.learner.cpu.bfloat16 import has_bfloat16
 
 OWN: Final = "sapo"
 BACKENDS: Final = {"own": "sapo-swarm", "generate": "transformers", "vllm": "vllm"}
@@ -95,8 +96,9 @@ class Load:
         steps: number of steps of a round.
         rounds: number of turns of each contestant.
         informative: number of a step's groups that have an advantage.
-        bfloat16: matrix products in bfloat16, TRL's default; genrl also keeps its weights in bfloat16.
-        device: cpu or cuda; on cuda our learner computes in bfloat16 by default.
+        bfloat16: matrix products in bfloat16, TRL's default; genrl also keeps its weights in bfloat16. None:
+            our learner's default, bfloat16 where the hardware has it.
+        device: cpu or cuda.
         shape: shape of the random model, a name in ``pretrain.SHAPES``.
         lora_rank: rank of adapters; 0 trains all parameters.
         trains: whether to train, not only to sample.
@@ -106,7 +108,7 @@ class Load:
     steps: int = 24
     rounds: int = 3
     informative: int = GROUPS
-    bfloat16: bool = False
+    bfloat16: bool | None = None
     device: Literal["cpu", "cuda"] = "cpu"
     shape: str = "bundled"
     lora_rank: int = 0
@@ -121,6 +123,11 @@ class Load:
         if self.device == "cuda":
             return VLLM_PEERS if self.memory_gib is None else {}
         return PEERS if self.shape == "bundled" else {}
+
+    @property
+    def products(self) -> bool | None:
+        """Whether products are in bfloat16; None: in the GPU's own 16-bit type."""
+        return has_bfloat16() if self.bfloat16 is None and self.device == "cpu" else self.bfloat16
 
 
 def train_costs(
@@ -154,6 +161,8 @@ def train_costs(
             hint="leave --peers out, or --device, --shape, --lora-rank and --memory-gib",
             exit_code=ExitCode.USAGE,
         )
+    if load.device == "cpu":
+        notify(f"matrix products in {'bfloat16' if load.products else 'float32'}")
     others = [_peer(peer, load.peers[peer], environments, notify) for peer in peers]
     contestants = [*_own(load, notify), *others]
     with tempfile.TemporaryDirectory() as folder:
@@ -242,7 +251,7 @@ def _work(folder: Path, load: Load) -> dict[str, Any]:
         "groups": GROUPS,
         "completions": COMPLETIONS,
         "informative": load.informative,
-        "bfloat16": load.bfloat16,
+        "bfloat16": load.products,
         "device": load.device,
         "lora_rank": load.lora_rank,
         "trains": load.trains,

@@ -113,7 +113,7 @@ def opened(work: dict[str, Any]) -> tuple[Policy, LearnerSettings]:
         directory=Path(work["folder"]) / "own",
         learning_rate=work["learning_rate"],
         device=work["device"],
-        bfloat16=work["bfloat16"] or None,
+        bfloat16=work["bfloat16"],
         max_new_tokens=work["new_tokens"],
         lora_rank=work["lora_rank"],
         gradient_checkpointing=None if work["lora_rank"] or limit else False,

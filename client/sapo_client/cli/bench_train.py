@@ -91,8 +91,12 @@ def train(
         int, typer.Option("--informative", min=1, max=8, help="Groups out of eight that have an advantage.")
     ] = 8,
     bfloat16: Annotated[
-        bool, typer.Option("--bfloat16", help="Matrix products in bfloat16 instead of float32.")
-    ] = False,
+        bool | None,
+        typer.Option(
+            "--bfloat16/--float32",
+            help="Type of matrix products; unset: bfloat16 where the hardware has it, as in a node.",
+        ),
+    ] = None,
     peers: PeersOption = None,
     device: DeviceOption = "cpu",
     shape: ShapeOption = "bundled",

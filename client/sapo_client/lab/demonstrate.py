@@ -126,6 +126,7 @@ class _Demonstrator:
             plan.start,
             Path(),
             max_new_tokens=plan.max_new_tokens,
+            bfloat16=False,  # the sampler's type; figures do not depend on the processor
             demonstrations_per_step=plan.texts,
             demonstration_rate=plan.rate,
             demonstration_averaging=plan.averaging,

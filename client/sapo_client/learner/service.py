@@ -31,7 +31,11 @@ from sapo_client.learner.ranks.sampling import Replica, open_generator
 from sapo_client.learner.seeds import sampling_seed
 from sapo_client.learner.settings import LearnerSettings
 from sapo_client.learner.sizing.fit import require_weights_fit, with_fitting_tokens
-from sapo_client.learner.sizing.precision import require_float32_without_adapters
+from sapo_client.learner.sizing.precision import (
+    require_equal_types,
+    require_float32_without_adapters,
+    type_names,
+)
 from sapo_client.learner.sizing.skeleton import require_trainable
 from sapo_client.learner.trainer import Trainer
 from sapo_client.learner.wire import HAPPENED, Message
@@ -114,6 +118,7 @@ class Service:
         require_trainable(settings.model, settings.lora_rank)
         base = require_float32_without_adapters(settings.base, settings.lora_rank)
         policy = load_policy(settings.model, settings.device, base=base, on_host=ranks.size > 1)
+        require_equal_types(ranks.exchange(type_names(base, settings.bfloat16, policy.device)))
         policy.require_room(settings.max_new_tokens)
         self._policy = policy.with_adapters(settings.lora_rank) if settings.lora_rank else policy
         # vLLM has weights of its own

@@ -111,7 +111,9 @@ class _TeachingRun:
         self._rng = random.Random(f"{plan.seed}/taught")
         self._policy = load_policy(plan.start, "cpu")
         self._generator = generator_for(self._policy)
-        settings = LearnerSettings(plan.start, Path(), max_new_tokens=plan.max_new_tokens, shows_steps=True)
+        settings = LearnerSettings(
+            plan.start, Path(), max_new_tokens=plan.max_new_tokens, bfloat16=False, shows_steps=True
+        )
         self._trainer = Trainer(self._policy, settings)
         self._per_step = settings.demonstrations_per_step
         self._buffer = DemonstrationBuffer()

@@ -94,7 +94,7 @@ class GradientAccumulator:
         policy: whose model is trained.
         parameters: the trained ones.
         watchdog: memory plan.
-        bfloat16: whether products are computed in bfloat16; None: on CUDA only.
+        bfloat16: whether products are computed in bfloat16; None: see ``product_type``.
         ranks: processes over which rows are divided and gradients summed.
     """
 
@@ -238,7 +238,7 @@ def row_logprobs(
         model: of the policy, or a reference.
         rows: of a micro-batch.
         temperature: the logits are divided by it.
-        bfloat16: whether products are computed in bfloat16; None: on CUDA only.
+        bfloat16: whether products are computed in bfloat16; None: see ``product_type``.
     """
     pairs = [(row.prompt, row.completion) for row in rows]
     with autocast(policy, bfloat16):
@@ -253,6 +253,6 @@ def token_mask(rows: Sequence[TrainingRow], like: Tensor) -> Tensor:
 
 
 def autocast(policy: Policy, bfloat16: bool | None) -> AbstractContextManager[Any]:
-    """Return the context in which products are computed in 16 bits, if that is wanted; None: on CUDA."""
+    """Return the context in which products are computed in 16 bits, as ``product_type`` says."""
     products = product_type(policy.device, bfloat16)
     return torch.autocast(policy.device.type, products or torch.bfloat16, enabled=products is not None)

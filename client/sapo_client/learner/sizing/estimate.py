@@ -18,6 +18,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
+import torch
+
 from sapo_client.learner.cpu.kept_states import MAX_BYTES, state_bytes
 from sapo_client.learner.losses.chunked_head import MIN_VOCABULARY, block_entries
 from sapo_client.learner.memory import ACTIVATION_MARGIN
@@ -25,7 +27,7 @@ from sapo_client.learner.settings import LearnerSettings
 from sapo_client.learner.sizing.half_precision import saved_costs
 from sapo_client.learner.sizing.head import HeadKind, head_kind
 from sapo_client.learner.sizing.optimizers import MOMENT_BYTES
-from sapo_client.learner.sizing.precision import BaseName
+from sapo_client.learner.sizing.precision import BaseName, base_type, product_type
 from sapo_client.learner.sizing.skeleton import (
     ModelShape,
     NoForwardPass,
@@ -206,11 +208,12 @@ def _copies(settings: LearnerSettings) -> int:
 def _weights(shape: ModelShape, settings: LearnerSettings, device: str) -> float:
     """Return the bytes of the base; without adapters it is float32."""
     name = settings.base if settings.lora_rank else "float32"
-    if name == "auto":
-        name = "float32" if device == "cpu" else "bfloat16"
+    on_cpu = base_type(name, torch.device("cpu")).itemsize
     if name == "nf4":
-        rest = BASE_BYTES["float32" if device == "cpu" else "bfloat16"]
+        rest = on_cpu if device == "cpu" else BASE_BYTES["bfloat16"]
         return BASE_BYTES["nf4"] * shape.matrices + rest * (shape.parameters - shape.matrices)
+    if name == "auto":
+        return (on_cpu if device == "cpu" else BASE_BYTES["bfloat16"]) * shape.parameters
     return BASE_BYTES[name] * shape.parameters
 
 
@@ -223,7 +226,8 @@ def _copied_weights(shape: ModelShape, settings: LearnerSettings, device: str) -
 
 def _fused_bytes(shape: ModelShape, settings: LearnerSettings) -> float:
     """Return the bytes of weights that the fast CPU path puts together or casts, and of their gradients."""
-    cast = BASE_BYTES["bfloat16"] * shape.matrices if settings.bfloat16 else 0.0
+    products = product_type(torch.device("cpu"), settings.bfloat16)
+    cast = products.itemsize * shape.matrices if products else 0.0
     return 2.0 * (_FLOAT * _fused(shape) + cast)
 
 

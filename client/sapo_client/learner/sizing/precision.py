@@ -2,17 +2,20 @@
 
 Trained parameters, their gradients and moments are always float32. bfloat16 has float32's range; float16 is
 more exact and overflows, so that its gradients are scaled (``loss_scale.py``). Tensor cores compute bfloat16
-from compute capability 8.0 (Ampere) on; a T4 (7.5) has float16 alone, and vLLM refuses bfloat16 there.
+from compute capability 8.0 (Ampere) on; a T4 (7.5) has float16 alone, and vLLM refuses bfloat16 there. A CPU
+has a 16-bit type only if it multiplies bfloat16 in hardware (AVX512_BF16, AMX, ARM's BF16).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final, Literal
 
 import torch
 
 from sapo_client import extras
 from sapo_client.errors import ExitCode, SapoError
+from sapo_client.learner.cpu.bfloat16 import has_bfloat16
 
 BaseName = Literal["auto", "float32", "bfloat16", "float16", "nf4"]
 
@@ -26,21 +29,19 @@ def half_type(capability: tuple[int, int]) -> torch.dtype:
     return torch.bfloat16 if capability >= _BFLOAT16_CAPABILITY else torch.float16
 
 
-def device_half_type(device: torch.device) -> torch.dtype:
-    """Return the 16-bit type of a device; bfloat16 on a CPU."""
+def device_half_type(device: torch.device) -> torch.dtype | None:
+    """Return the 16-bit type that a device's hardware multiplies, or None for a CPU that has none."""
     if device.type != "cuda":
-        return torch.bfloat16
+        return torch.bfloat16 if has_bfloat16() else None
     return half_type(torch.cuda.get_device_capability(device))
 
 
 def base_type(name: BaseName, device: torch.device) -> torch.dtype:
     """Return the data type of a frozen base; with ``nf4``, of its layers that are not quantised.
 
-    ``auto`` is the device's 16-bit type on CUDA and float32 on a CPU, where 16-bit products are slow.
+    ``auto`` is the device's 16-bit type, and float32 where it has none.
     """
-    if name in _TYPES:
-        return _TYPES[name]
-    return device_half_type(device) if device.type == "cuda" else torch.float32
+    return _TYPES[name] if name in _TYPES else device_half_type(device) or torch.float32
 
 
 def product_type(device: torch.device, bfloat16: bool | None) -> torch.dtype | None:
@@ -48,11 +49,36 @@ def product_type(device: torch.device, bfloat16: bool | None) -> torch.dtype | N
 
     Args:
         device: of the policy.
-        bfloat16: the setting; None takes the device's 16-bit type on CUDA, nothing on a CPU.
+        bfloat16: the setting; None takes the device's 16-bit type, if it has one.
     """
     if bfloat16 is None:
-        return device_half_type(device) if device.type == "cuda" else None
+        return device_half_type(device)
     return torch.bfloat16 if bfloat16 else None
+
+
+def type_names(base: BaseName, bfloat16: bool | None, device: torch.device) -> list[str]:
+    """Return the names of the types of a frozen base and of training's products on a device."""
+    products = product_type(device, bfloat16)
+    return [str(base_type(base, device)), "the parameters' own" if products is None else str(products)]
+
+
+def require_equal_types(names: Sequence[list[str]]) -> None:
+    """Raise unless all ranks of a learner have the same types: they shard one model, and add gradients up.
+
+    Args:
+        names: of each rank, from ``type_names``.
+
+    Raises:
+        SapoError: their hardware has different ones.
+    """
+    if different := [each for each in names if each != names[0]]:
+        one, other = (f"{base} with products in {products}" for base, products in (names[0], different[0]))
+        raise SapoError(
+            f"the learner's ranks have different data types: {one}, and {other}",
+            hint="set learner.bfloat16 = false and, with adapters, learner.base = float32, or take equal"
+            " hardware",
+            exit_code=ExitCode.CONFIG,
+        )
 
 
 def sampling_type(device: torch.device, bfloat16: bool | None) -> torch.dtype | None:
@@ -65,9 +91,7 @@ def sampling_type(device: torch.device, bfloat16: bool | None) -> torch.dtype | 
 
 def engine_type(device: torch.device) -> str:
     """Return vLLM's name of the type that its engine computes in."""
-    if device.type == "cpu":
-        return "float32"
-    return str(device_half_type(device)).removeprefix("torch.")
+    return str(device_half_type(device) or torch.float32).removeprefix("torch.")
 
 
 def loading_options(name: BaseName, device: torch.device) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from sapo_client.learner.losses.accumulate import GradientAccumulator
 from sapo_client.learner.policy import load_policy
 from sapo_client.learner.service import Service
 from sapo_client.learner.settings import LearnerSettings
+from sapo_client.learner.sizing.estimate import Workload, estimate_memory
 from sapo_client.learner.sizing.loss_scale import FIRST_SCALE, GROWTH_STEPS, LossScale
 from sapo_client.learner.sizing.optimizers import OptimizerName
 from sapo_client.learner.sizing.precision import (
@@ -28,7 +29,9 @@ from sapo_client.learner.sizing.precision import (
     engine_type,
     half_type,
     product_type,
+    require_equal_types,
     require_float32_without_adapters,
+    type_names,
 )
 from sapo_client.learner.trainer import Trainer, default_learning_rate
 
@@ -48,16 +51,38 @@ def test_bfloat16_from_ampere_on(capability: tuple[int, int], expected: torch.dt
     assert half_type(capability) is expected
 
 
-def test_types_on_a_cpu() -> None:
-    names: tuple[BaseName, ...] = ("auto", "bfloat16", "float16", "nf4")
-    assert [base_type(name, CPU) for name in names] == [
-        torch.float32,
-        torch.bfloat16,
-        torch.float16,
-        torch.float32,
-    ]
-    assert [product_type(CPU, choice) for choice in (None, False, True)] == [None, None, torch.bfloat16]
-    assert engine_type(CPU) == "float32"
+@pytest.fixture(params=[True, False], ids=["with bfloat16", "without bfloat16"])
+def multiplies(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether the processor multiplies bfloat16."""
+    has_bfloat16: bool = request.param
+    monkeypatch.setattr("sapo_client.learner.sizing.precision.has_bfloat16", lambda: has_bfloat16)
+    return has_bfloat16
+
+
+def test_the_processor_decides_the_types_of_a_cpu(multiplies: bool) -> None:
+    own, products = (torch.bfloat16, torch.bfloat16) if multiplies else (torch.float32, None)
+    expected: dict[BaseName, torch.dtype] = {
+        "auto": own,
+        "float32": torch.float32,
+        "bfloat16": torch.bfloat16,
+        "float16": torch.float16,
+        "nf4": own,
+    }
+    assert {name: base_type(name, CPU) for name in expected} == expected
+    assert [product_type(CPU, choice) for choice in (None, False, True)] == [products, None, torch.bfloat16]
+    assert engine_type(CPU) == str(own).removeprefix("torch.")
+
+
+def test_the_plan_counts_the_types_of_the_processor(tmp_path: Path, multiplies: bool) -> None:
+    """Unset types are those of the processor; a base in bfloat16 takes half the memory."""
+    unset = LearnerSettings("bundled", tmp_path, device="cpu", lora_rank=4)
+    named = replace(unset, base="bfloat16" if multiplies else "float32", bfloat16=multiplies)
+    load = Workload(groups=2, completions=4, prompt_tokens=64, new_tokens=64, sampled_groups=2)
+    plans = [estimate_memory(settings, load, "cpu") for settings in (unset, named)]
+    assert plans[0] == plans[1]
+    whole = [replace(settings, lora_rank=0, base="auto") for settings in (unset, named)]
+    plans = [estimate_memory(settings, load, "cpu") for settings in whole]
+    assert plans[0] == plans[1]
 
 
 def test_a_frozen_base_without_adapters_is_refused() -> None:
@@ -66,6 +91,34 @@ def test_a_frozen_base_without_adapters_is_refused() -> None:
     with pytest.raises(SapoError, match="nothing would be left to train") as caught:
         require_float32_without_adapters("nf4", 0)
     assert "lora_rank" in caught.value.hint
+
+
+def test_unset_types_are_those_of_the_processor(tmp_path: Path, multiplies: bool) -> None:
+    settings = LearnerSettings("bundled", tmp_path, device="cpu", lora_rank=4, max_new_tokens=4)
+    trainer = Service(settings)._trainer
+    frozen = {each.dtype for each in trainer.policy.model.parameters() if not each.requires_grad}
+    assert frozen == {torch.bfloat16 if multiplies else torch.float32}
+    assert {parameter.dtype for parameter in trainer.parameters} == {torch.float32}
+    report = trainer.step([GROUP])
+    assert report.gradient_norm > 0
+    assert not report.rolled_back
+
+
+def test_ranks_whose_hardware_has_different_types_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = []
+    for multiplies in (True, False):
+        monkeypatch.setattr(
+            "sapo_client.learner.sizing.precision.has_bfloat16", lambda value=multiplies: value
+        )
+        names.append(type_names("auto", None, CPU))
+    require_equal_types([names[0], names[0]])
+    with pytest.raises(SapoError) as caught:
+        require_equal_types(names)
+    assert str(caught.value) == (
+        "the learner's ranks have different data types: torch.bfloat16 with products in torch.bfloat16, and"
+        " torch.float32 with products in the parameters' own"
+    )
+    assert "learner.base" in caught.value.hint
 
 
 @pytest.mark.parametrize("base", ["bfloat16", "float16", pytest.param("nf4", marks=needs_bitsandbytes)])
