@@ -59,6 +59,15 @@ def test_four_epochs_are_kept() -> None:
     assert [epoch for epoch in range(11) if standing.is_known(epoch)] == [6, 7, 8, 9]
 
 
+def test_after_an_outage_the_epochs_that_were_missed_go_by_the_last_bonds_before_it() -> None:
+    """With nothing known before them, everybody would have standing in them."""
+    standing = Standing(MANIFEST, OWN)
+    for epoch in (3, 4, 5, 9):
+        standing.learn(epoch, {ALICE: 1})
+    kept = [epoch for epoch in range(11) if standing.is_known(epoch)]
+    assert (kept, has_standing(standing, BOB, 8), has_standing(standing, ALICE, 8)) == ([5, 9], False, True)
+
+
 def test_an_auditors_certificate_counts_without_a_bond() -> None:
     standing = Standing(MANIFEST, OWN)
     standing.learn(0, {})
