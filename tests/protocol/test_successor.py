@@ -97,6 +97,7 @@ def test_where_levels_follow_the_swarm_the_families_stay() -> None:
         {"slots_per_epoch": 0},
         {"max_completions": 0},
         {"max_completions": 17},
+        {"slots_per_epoch": 2**64},
         {"retired": (1, 0)},
         {"retired": (0, 0)},
         {"retired": (4,)},
@@ -118,6 +119,10 @@ def test_a_document_round_trips() -> None:
     ("old", "new"),
     [
         (b'"successor": 1', b'"successor": 2'),
+        (b'"successor": 1', b'"successor": true'),
+        (b'"successor": 1', b'"successor": 1.0'),
+        (b'"lineage": "', b'"lineage": " '),
+        (b'"level": "nano"', b'"level": "\\ud83d"'),
         (b'"retired": []', b'"retired": [], "epoch_seconds": 5'),
         (b'"slots_per_epoch": 64', b'"slots_per_epoch": "64"'),
         (b'"successor": 1', b"\xff"),

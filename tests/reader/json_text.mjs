@@ -2,7 +2,7 @@
 // their digits, and a number with a point or an exponent is told from one without.
 // Values: BigInt, Double, string, boolean, null, Array, Map.
 
-const MAX_BRACKETS = 16;
+const MAX_BRACKETS = 16, MAX_DIGITS = 4300;
 const NUMBER = /-?(?:0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?/y;
 const SPACE = /[ \t\n\r]*/y;
 const PLAIN = /[^"\\\u0000-\u001f]+/y;
@@ -63,7 +63,10 @@ class Parser {
   number() {
     const found = this.match(NUMBER);
     check(found !== null, `no value at ${this.at}`);
-    if (found[1] === undefined && found[2] === undefined) return BigInt(found[0]);
+    if (found[1] === undefined && found[2] === undefined) {
+      check(found[0].replace("-", "").length <= MAX_DIGITS, "too many digits");
+      return BigInt(found[0]);
+    }
     const value = Number(found[0]);
     check(Number.isFinite(value), "a number beyond every double");
     return new Double(value);
@@ -75,7 +78,10 @@ class Parser {
     for (;;) {
       text += this.match(PLAIN)?.[0] ?? "";
       const sign = this.text[this.at++];
-      if (sign === '"') return text;
+      if (sign === '"') {
+        check(text.isWellFormed(), "half of a character beyond U+FFFF");
+        return text;
+      }
       check(sign === "\\", "a text without an end, or with a control character");
       text += this.escape();
     }

@@ -156,7 +156,7 @@ export function readManifestValue(value) {
   const chainId = fields.has("chain_id") ? uint(fields.get("chain_id")) : 0n;
   const addresses = ["registry", "ledger"].map((name) => {
     const value = fields.get(name) ?? null;
-    check(value !== null || chainId === 0n, "a chain needs its contracts");
+    check((value !== null) === (chainId !== 0n), "a chain and its contracts come together");
     return value === null ? NO_BYTES : bytes(value, 20);
   });
   const manifest = {

@@ -77,14 +77,14 @@ def _change_state(rng: random.Random, state: dict[str, Any], manifest: Manifest)
     accounts = [identity.account.hex() for identity in IDENTITIES[:4]]
     state["auditors"] = rng.sample(sorted(set(accounts)), rng.randrange(1, 4))
     if manifest.islands is not None and manifest.islands.count is None:
-        epochs = sorted(rng.sample(range(6), 2))
+        epochs = sorted(rng.sample(range(1, 6), 2))  # in epoch 0 there is one island
         state["paid"] = [[epoch, rng.choices((0, 1, 2, 3, 4, 5, 9, 2**32), k=3)] for epoch in epochs]
     if manifest.gate is not None and "seen" in state and not state["seen"]:
         epochs = sorted(rng.sample(range(6), 2))
         state["bonds"] = [
             [epoch, {who: str(rng.choice((0, 1, 2**96))) for who in rng.sample(accounts, 2)}] for epoch in epochs
         ]
-    if manifest.has_chain and rng.random() < 0.5:
+    if "replacements" in state or (manifest.has_chain and rng.random() < 0.5):
         leaving = rng.choice(state["auditors"])
         entering = STRANGER.account.hex()
         state["replacements"] = [[rng.randrange(1, 6), leaving, entering]]
@@ -204,7 +204,7 @@ def _edited(rng: random.Random, value: Any, manifest: Manifest) -> Any:
 
 def _leaf(rng: random.Random, value: Any) -> Any:
     if isinstance(value, int) and rng.random() < 0.9:
-        return rng.choice((value + 1, max(0, value - 1), rng.choice(INTEGERS), rng.choice(INTEGERS), rng.choice((1, 2, 3, 4))))
+        return rng.choice((min(value + 1, 2**64 - 1), max(0, value - 1), *rng.choices(INTEGERS, k=2), rng.choice((1, 2, 3, 4))))
     if isinstance(value, bytes) and rng.random() < 0.9:
         return _other_bytes(rng, value)
     return value_of(rng)
@@ -258,7 +258,8 @@ def _other_signature(rng: random.Random, signature: bytes) -> bytes:
 
 def _bound(rng: random.Random, payload: Fields, manifest: Manifest) -> Fields:
     """Return a certificate's payload, mostly with the account's signature that fits it."""
-    identity = BY_NODE.get(payload.get(0), None) if isinstance(payload.get(0), bytes) else None
+    named = payload.get(0)
+    identity = BY_NODE.get(named) if isinstance(named, bytes) else None
     begin, end = payload.get(2), payload.get(3)
     if identity is None or not isinstance(begin, int) or not isinstance(end, int) or rng.random() < 0.2:
         return payload
@@ -273,9 +274,9 @@ def _signed(rng: random.Random, envelope: Fields, payload: Any, written: bytes, 
     """Return the envelope with another payload, mostly under a signature that fits it."""
     named = payload.get(0) if isinstance(payload, dict) else None
     identity = (BY_NODE.get(named) if isinstance(named, bytes) else None) or rng.choice(IDENTITIES)
-    kind = envelope[1]
+    kind = envelope.get(1)
     fields = {**envelope, 3: written}
-    if kind in set(Kind) and kind != Kind.EQUIVOCATION and rng.random() < 0.9:
+    if kind in tuple(Kind) and kind != Kind.EQUIVOCATION and rng.random() < 0.9:
         fields[4] = _signature_of(identity, kind, written, manifest)
     if rng.random() < 0.05 and isinstance(fields.get(4), bytes) and len(fields[4]) == 64:
         fields[4] = _other_signature(rng, fields[4])

@@ -12,6 +12,7 @@ import { Lineage, familiesInForce } from "./successors.mjs";
 
 const MAX_NODES_OF_ACCOUNT = 4, MAX_PLACES = 2;
 const RENEWAL_SECONDS = 3600n;
+const AUDITOR_EPOCHS = 16n, NOTICE_EPOCHS = 8n;
 const NO_BLOCK = new Uint8Array(0);
 
 const isSigned = (envelope, object) => verify(object.node, envelope.signed, envelope.signature);
@@ -54,6 +55,15 @@ export class Node {
     return this.auditors(epoch).some((auditor) => hex(auditor) === hex(account));
   }
 
+  // Whether an account is an auditor of any epoch whose contributions are taken now, or that is announced.
+  isAuditorAbout(account, now) {
+    const present = now > 0n ? now : 0n;
+    for (let epoch = present - AUDITOR_EPOCHS; epoch <= present + NOTICE_EPOCHS; epoch++) {
+      if (epoch >= 0n && this.isAuditor(account, epoch)) return true;
+    }
+    return false;
+  }
+
   auditors(epoch) {
     return auditorsOf(this.knowledge.auditors, this.knowledge.replacements, epoch);
   }
@@ -72,7 +82,7 @@ export class Node {
     if (!islands) return 1n;
     if (islands.count !== null) return islands.count;
     const known = this.knowledge.islandCounts.filter(([of]) => of <= epoch);
-    return known.length === 0 ? null : known.reduce((best, next) => (next[0] >= best[0] ? next : best))[1];
+    return known.length === 0 ? null : known.reduce((best, next) => (next[0] > best[0] ? next : best))[1];
   }
 
   livesOn(account, epochs, island) {
@@ -114,7 +124,7 @@ export class Node {
 
   hearCertificate(envelope, certificate, { ms, island }) {
     const now = this.clock.epoch(ms);
-    const isAuditor = this.isAuditor(certificate.account, now);
+    const isAuditor = this.isAuditorAbout(certificate.account, now);
     demand(isAuditor || this.livesOn(certificate.account, [now, now - 1n, now + 1n], island), "R6.8");
     demand(isAuditor || this.hasStanding(certificate.account, now), "R5.6");
     demand(isSigned(envelope, certificate), "R7.1");

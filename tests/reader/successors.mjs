@@ -11,17 +11,13 @@ export function documentDigest(document) {
   return H(tag("successor"), document);
 }
 
-// The terms in a document: null where it never counts, "later" where it is of a later version.
+// The terms in a document, or null where this version cannot read it: what it does not know, a later one may.
 function readDocument(document) {
   try {
     check(document.length <= MAX_DOCUMENT_BYTES, "too long");
     const json = textOf(document);
     check(json !== null, "no UTF-8");
-    const value = parseJson(json);
-    check(value instanceof Map, "no object");
-    const version = value.get("successor");
-    if (typeof version === "bigint" && version !== 1n) return "later";
-    return readTerms(value);
+    return readTerms(parseJson(json));
   } catch (error) {
     if (error instanceof BadDocument) return null;
     throw error;
@@ -54,7 +50,7 @@ const sameFamily = (a, b) => a.length === b.length && a.every((part, at) => part
 
 // Whether a document counts behind the terms `before`.
 function counts(terms, before, manifest) {
-  if (terms === null || manifest.chainId === 0n || hex(terms.lineage) !== hex(manifest.swarmId)) return false;
+  if (manifest.chainId === 0n || hex(terms.lineage) !== hex(manifest.swarmId)) return false;
   if (terms.suite.reasoningGym !== before.suite.reasoningGym) return false;
   const [families, known] = [terms.suite.families, before.suite.families];
   if (families.length < known.length || !known.every((family, at) => sameFamily(family, families[at]))) return false;
@@ -73,10 +69,9 @@ export class Lineage {
     this.unreadableFrom = null;
     for (const [epoch, document] of announced) {
       const found = readDocument(document);
-      const later = found === "later" && manifest.chainId !== 0n;
-      if (later && this.unreadableFrom === null) this.unreadableFrom = epoch;
+      if (found === null) this.unreadableFrom ??= epoch;
       const before = this.terms[this.terms.length - 1][1];
-      const isCounted = found !== "later" && counts(found, before, manifest);
+      const isCounted = found !== null && counts(found, before, manifest);
       this.counted.push(isCounted);
       if (isCounted) this.terms.push([epoch, found]);
     }
