@@ -9,7 +9,7 @@ import { Refusal, demand } from "./refusal.mjs";
 
 const MAX_ISLANDS = 8, MAX_IDS = 1024, MAX_FETCHED = 32, MAX_RECORDS = 24;
 const MAX_RESPONSE_BYTES = 1_048_576, MAX_RECORD_BYTES = 2048, MAX_ANSWER_BYTES = 65_536;
-const ISLANDS_END = 1n << 32n;
+const ISLANDS_END = 1n << 32n, UINTS_END = 1n << 64n;
 const GIVEN = 0n, BUSY = 1n, MALFORMED = 2n;
 const ADDRESS = /^[!-~]{1,300}$/;
 const AHEAD_SECONDS = 60n, RECORD_SECONDS = 3600n;
@@ -48,9 +48,10 @@ function idsIn(joined) {
   return Array.from({ length: joined.length / 32 }, (_, at) => joined.subarray(32 * at, 32 * at + 32));
 }
 
-function islandsIn(value) {
+// Ascending, each once; all below `end`.
+function islandsIn(value, end) {
   need(Array.isArray(value) && value.length <= MAX_ISLANDS);
-  for (const island of value) need(isUint(island) && island < ISLANDS_END);
+  for (const island of value) need(isUint(island) && island < end);
   return [...new Set(value)].sort((a, b) => (a < b ? -1 : 1));
 }
 
@@ -59,7 +60,7 @@ const isIdOrEmpty = (value) => isBytes(value, 32) || isBytes(value, 0);
 export const readIdRequest = (bytes) => orNull(() => {
   const [epoch, islands, after] = arrayOf(bytes, 3);
   need(isUint(epoch) && isIdOrEmpty(after));
-  return { epoch, islands: islandsIn(islands), after };
+  return { epoch, islands: islandsIn(islands, ISLANDS_END), after };
 });
 
 export const readIdResponse = (bytes, after) => orNull(() => {
@@ -139,7 +140,7 @@ export const readAddressRequest = (bytes) => orNull(() => {
   const parts = decode(bytes);
   need(Array.isArray(parts) && (parts.length === 1 || parts.length === 2));
   need(parts.length === 1 || isBytes(parts[1]));
-  return { islands: islandsIn(parts[0]), record: parts[1] ?? null };
+  return { islands: islandsIn(parts[0], UINTS_END), record: parts[1] ?? null };
 });
 
 // The records in an answer, none where it is malformed.

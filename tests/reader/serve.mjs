@@ -6,6 +6,7 @@ import { signerOf } from "./accounts.mjs";
 import { CHECKS } from "./checks.mjs";
 import { decode, encode, hex, unhex } from "./encoding.mjs";
 import { verify } from "./ed25519.mjs";
+import { Clock } from "./epochs.mjs";
 import { judge, readCases, readManifests } from "./judging.mjs";
 import { BadDocument, spell } from "./json_text.mjs";
 import { readManifest } from "./manifest.mjs";
@@ -35,6 +36,15 @@ function askSuccessors({ manifest, announced, epochs }) {
   return { counted: lineage.counted, unreadable_from: lineage.unreadableFrom, terms };
 }
 
+// Which of the times in section 5 an epoch has at a moment, in a swarm without a chain.
+function askMoments({ genesis_seconds: genesisSeconds, epoch_seconds: epochSeconds, epoch, ms }) {
+  const clock = new Clock({ genesisSeconds, epochSeconds, finalitySeconds: 0n });
+  return [
+    clock.hasBegun(epoch, ms), clock.takesRollouts(epoch, ms), clock.isOver(epoch, ms),
+    clock.takesContributions(epoch, ms), clock.isOver(epoch, ms + 500n), clock.takesCommitments(epoch, ms),
+  ];
+}
+
 const ANSWERS = {
   admission: (question) => {
     const said = judge(MANIFESTS.get(question.manifest), question, question.certificates.map(unhex));
@@ -52,6 +62,7 @@ const ANSWERS = {
     const account = signerOf(unhex(digest), unhex(signature));
     return account && hex(account);
   },
+  moments: askMoments,
   manifest: askManifest,
   successors: askSuccessors,
   text: ({ bytes, rule, most }) => mayEarn(unhex(bytes), rule, Number(most)),
