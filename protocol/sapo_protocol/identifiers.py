@@ -7,7 +7,6 @@ from eth_hash.auto import keccak
 
 from sapo_protocol.errors import LocalProtocolError
 
-
 _HEXADECIMAL: Final = re.compile("(?:0x)?((?:[0-9a-fA-F]{2})*)")
 """Stricter than ``bytes.fromhex``, which takes white space between the bytes: other languages do not."""
 

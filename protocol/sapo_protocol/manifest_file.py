@@ -19,7 +19,7 @@ from sapo_protocol.terms.islands import IslandTerms
 from sapo_protocol.terms.successor import SUCCESSOR_VERSION, Successor
 
 _MAX_DIGITS: Final = 4300
-"""Of an integer: what Python reads unless its environment says otherwise, which must not change a swarm id."""
+"""Of an integer: what Python reads unless its environment says otherwise, which must change no swarm id."""
 
 
 def _hexadecimal(type_: type[FixedBytes]) -> tuple[BeforeValidator, PlainSerializer]:
@@ -160,7 +160,9 @@ def _load(text: str) -> object:
         )
         json.dumps(document, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
-        raise LocalProtocolError("the manifest holds half of a character, an escape of a surrogate") from error
+        raise LocalProtocolError(
+            "the manifest holds half of a character, an escape of a surrogate"
+        ) from error
     except ValueError as error:
         raise LocalProtocolError(f"the manifest is not JSON: {error}") from error
     return document

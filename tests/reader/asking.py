@@ -28,7 +28,8 @@ class Reader:
 
     def ask(self, name: str, **question: Any) -> Any:
         """Return the answer to one question."""
-        assert self._process.stdin is not None and self._process.stdout is not None
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
         self._process.stdin.write(json.dumps({"ask": name, **question}) + "\n")
         self._process.stdin.flush()
         line = self._process.stdout.readline()

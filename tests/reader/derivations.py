@@ -1,6 +1,6 @@
 """Random questions to the readers about what is derived: roots, shares, homes, turns, draws, records.
 
-The package's answers have the form of the vectors; the Python reference is compared with these by its own tests.
+The package's answers have the form of the vectors, with which other tests compare the Python reference.
 """
 
 import random
@@ -36,8 +36,8 @@ from sapo_protocol.islands.homes import drawing_epoch, home_island, visited_isla
 from sapo_protocol.rules import Rule
 from sapo_protocol.settlement import turn_count, turn_to_propose
 from sapo_protocol.tasks import assigned_task
-from sapo_protocol.terms.audits import AuditTerms
 from sapo_protocol.terms.auditors import Auditors, Replacement
+from sapo_protocol.terms.audits import AuditTerms
 from sapo_protocol.terms.difficulty import (
     Difficulty,
     GroupOutcome,
@@ -97,7 +97,8 @@ def settlements(rng: random.Random) -> Question:
     found = {
         "shares": [[s.account.hex(), str(s.points), str(s.cumulative)] for s in shares],
         "epoch_root": {
-            name: value.hex() if isinstance(value, bytes) else str(value) for name, value in asdict(root).items()
+            name: value.hex() if isinstance(value, bytes) else str(value)
+            for name, value in asdict(root).items()
         },
         "digest": root.digest(CHAINED.ledger_domain).hex(),
     }
@@ -107,8 +108,9 @@ def settlements(rng: random.Random) -> Question:
 def proposal_roots(rng: random.Random) -> Question:
     """Return a proposal with any shares, and what auditors sign of it."""
     numbers = (0, 0, 1, 7, 2**32, 2**53 + 1)
-    rows = ((account, *sorted(rng.choices(numbers, k=2))) for account in _accounts(rng, rng.randrange(6)))
-    shares = tuple(Share(*row) for row in rows)
+    accounts = _accounts(rng, rng.randrange(6))
+    rows = [(account, sorted(rng.choices(numbers, k=2))) for account in accounts]
+    shares = tuple(Share(account, points, cumulative) for account, (points, cumulative) in rows)
     turn, tallies = rng.choice((0, 1, 16, 2**32 - 1)), (ContentId(rng.randbytes(32)),)
     proposal = Proposal(
         node=ALICE.node, account=ALICE.account, epoch=3, tallies=tallies, shares=shares, turn=turn
@@ -127,7 +129,12 @@ def point_trees(rng: random.Random) -> Question:
     for account in asked:
         place = merkle.sum_place(entries, account)
         steps = [step.hex() for step in place.proof]
-        row = {"account": account.hex(), "holder": place.holder.hex(), "value": str(place.value), "proof": steps}
+        row = {
+            "account": account.hex(),
+            "holder": place.holder.hex(),
+            "value": str(place.value),
+            "proof": steps,
+        }
         places.append(row)
     vector = {
         "entries": [[account.hex(), str(value)] for account, value in entries],
@@ -138,7 +145,9 @@ def point_trees(rng: random.Random) -> Question:
 
 def merkle_trees(rng: random.Random) -> Question:
     """Return a Merkle tree of values with its proofs."""
-    entries = [(account, rng.choice((0, 1, LARGEST, 2**256 - 1))) for account in _accounts(rng, rng.randrange(12))]
+    entries = [
+        (account, rng.choice((0, 1, LARGEST, 2**256 - 1))) for account in _accounts(rng, rng.randrange(12))
+    ]
     leaves = [merkle.leaf(account, value) for account, value in entries]
     proofs = [[step.hex() for step in merkle.proof(leaves, place)] for place in range(len(leaves))]
     found = {"leaves": [leaf.hex() for leaf in leaves], "root": merkle.root(leaves).hex(), "proofs": proofs}
@@ -162,8 +171,9 @@ def seeds(rng: random.Random) -> Question:
     name, epoch = rng.choice(list(MANIFESTS)), rng.choice(INTEGERS)
     swarm, block = MANIFESTS[name].swarm_id, rng.choice((b"", rng.randbytes(32)))
     value = beacon(swarm, epoch, block)
-    slot = {"account": rng.randbytes(20).hex(), "family": rng.randrange(256), "slot": rng.choice((0, 1, 2**32 - 1))}
-    task = assigned_task(swarm, value, Account.from_hex(str(slot["account"])), slot["family"], slot["slot"])
+    account, family, place = Account(rng.randbytes(20)), rng.randrange(256), rng.choice((0, 1, 2**32 - 1))
+    task = assigned_task(swarm, value, account, family, place)
+    slot = {"account": account.hex(), "family": family, "slot": place}
     vector = {"manifest": name, "epoch": epoch, "block_hash": block.hex(), "seeds": [slot]}
     return _ask("beacons", vector, {"beacon": value.hex(), "seeds": [{**slot, "seed": task.seed}]})
 
@@ -174,7 +184,11 @@ def homes(rng: random.Random) -> Question:
     manifest = MANIFESTS[name]
     terms, swarm = manifest.islands, manifest.swarm_id
     assert terms is not None
-    account, node, epoch = Account(rng.randbytes(20)), NodeId(rng.randbytes(32)), rng.choice((*range(9), *INTEGERS))
+    account, node, epoch = (
+        Account(rng.randbytes(20)),
+        NodeId(rng.randbytes(32)),
+        rng.choice((*range(9), *INTEGERS)),
+    )
     drawn = [drawing_epoch(swarm, one, epoch, terms.period_epochs) for one in (account, node)]
     beacons, count = [beacon(swarm, one, b"") for one in drawn], island_count(terms)
     home = home_island(swarm, beacons[0], account, count)
@@ -184,14 +198,19 @@ def homes(rng: random.Random) -> Question:
         "home": home,
         "visit": visited_island(swarm, beacons[1], node, home=home, count=count),
     }
-    return _ask("islands", {"manifest": name, "account": account.hex(), "node": node.hex(), "epoch": epoch}, found)
+    return _ask(
+        "islands", {"manifest": name, "account": account.hex(), "node": node.hex(), "epoch": epoch}, found
+    )
 
 
 def island_counts(rng: random.Random) -> Question:
     """Return the number of islands after final epochs."""
     most = rng.choice((2, 3, 64, 100, 2**32 - 1))
     terms = IslandTerms(most, rng.randint(1, most // 2), 2, 2 ** rng.randrange(17))
-    paid = [rng.choice((0, 1, 2, 3, 64, 65, rng.randrange(1000), 2**33, 2**53 + 1)) for _ in range(rng.randrange(13))]
+    paid = [
+        rng.choice((0, 1, 2, 3, 64, 65, rng.randrange(1000), 2**33, 2**53 + 1))
+        for _ in range(rng.randrange(13))
+    ]
     one_in = 2 ** rng.randrange(17)
     vector = {"islands": asdict(terms), "paid": paid, "one_in": one_in}
     return _ask("island_counts", vector, {"count": island_count(terms, paid, one_in)})
@@ -225,7 +244,8 @@ def attestations(rng: random.Random) -> Question:
     attestation = Attestation(gate.schema, ALICE.account, rng.choice(ATTESTERS[:3]), *times)
     since, block = rng.choice((0, 500, 1000)), rng.choice((499, 500, 1000))
     vector = {
-        name: value.hex() if isinstance(value, bytes) else str(value) for name, value in asdict(attestation).items()
+        name: value.hex() if isinstance(value, bytes) else str(value)
+        for name, value in asdict(attestation).items()
     }
     vector |= {"since_seconds": str(since), "block_seconds": str(block)}
     found = gate.accepts(attestation, since_seconds=since, block_seconds=block)
@@ -249,7 +269,9 @@ def auditors(rng: random.Random) -> Question:
         "replacements": [[one.epoch, one.leaving.hex(), one.entering.hex()] for one in replacements],
         "epochs": [[one, []] for one in asked],
     }
-    return _ask("auditors", vector, {"epochs": [[one, [who.hex() for who in known.of(one)]] for one in asked]})
+    return _ask(
+        "auditors", vector, {"epochs": [[one, [who.hex() for who in known.of(one)]] for one in asked]}
+    )
 
 
 def records(rng: random.Random) -> Question:
@@ -259,7 +281,10 @@ def records(rng: random.Random) -> Question:
     record, steps, mean = difficulty.start(4), [], [rng.randrange(40) for _ in range(3)]
     for _ in range(6):
         tallies = [
-            [Outcomes(*(rng.choice((rng.randint(0, most), most, 0)) for most in mean)) for _family in range(4)]
+            [
+                Outcomes(*(rng.choice((rng.randint(0, most), most, 0)) for most in mean))
+                for _family in range(4)
+            ]
             for _auditor in range(rng.randrange(1, 5))
         ]
         if rng.random() < 0.1:
@@ -306,11 +331,15 @@ def content_trees(rng: random.Random) -> Question:
 def draws(rng: random.Random) -> Question:
     """Return which accounts and slots are drawn."""
     name = rng.choice(("sampled", "sampled on islands"))
-    terms, block, epoch = AuditTerms(rng.randint(1, 8), 2 ** rng.randrange(4)), rng.randbytes(32), rng.randrange(2**40)
+    terms, block, epoch = (
+        AuditTerms(rng.randint(1, 8), 2 ** rng.randrange(4)),
+        rng.randbytes(32),
+        rng.randrange(2**40),
+    )
     drawn = draw(MANIFESTS[name].swarm_id, epoch, block)
     rows = []
     for account in _accounts(rng, 3):
-        slots = sorted(rng.sample(range(rng.choice((8, 16, 65_536))), rng.randint(1, 8)))
+        slots = tuple(sorted(rng.sample(range(rng.choice((8, 16, 65_536))), rng.randint(1, 8))))
         contents = [(slot, ContentId(sha256(b"%d" % slot).digest())) for slot in slots]
         payload = commit(ALICE.node, account, epoch, contents).to_payload()
         length = slots[-1] // 8 + 1
@@ -318,7 +347,7 @@ def draws(rng: random.Random) -> Question:
             {
                 "account": account.hex(),
                 "is_drawn": is_drawn(drawn, account, terms),
-                "slots": slots,
+                "slots": list(slots),
                 "bits": payload[-35 - length : -35].hex(),
                 "drawn": list(drawn_slots(drawn, account, slots, terms)),
             }
@@ -349,7 +378,10 @@ def audit_points(rng: random.Random) -> Question:
 
 def moments(rng: random.Random) -> Question:
     """Return a moment at a border of some epoch's times, or a millisecond beside it."""
-    length, genesis = rng.choice((1, 3, 7, 13, 60, 292, 3600, 86_399)), rng.choice((0, 1, 1_800_000_000, 2**40))
+    length, genesis = (
+        rng.choice((1, 3, 7, 13, 60, 292, 3600, 86_399)),
+        rng.choice((0, 1, 1_800_000_000, 2**40)),
+    )
     manifest = replace(PLAIN, genesis_seconds=genesis, epoch_seconds=length)
     epoch = rng.choice((0, 1, 3, 1000, 2**20 + 1))
     border = rng.choice((0, 1, 2, 13, 17)) * 1000 * length

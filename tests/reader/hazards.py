@@ -13,33 +13,43 @@ INTEGERS = (
 RAW_VALUES = tuple(
     Raw(bytes.fromhex(text))
     for text in (
-        "20", "3bffffffffffffffff", "3800", "f4", "f5", "f6", "f7", "f0", "f818", "f8ff",  # negative, simple
-        "f90000", "f98000", "f93c00", "f97e00", "f97e01", "f97c00", "f9fc00",  # halves: 0, -0, 1, NaNs, infinities
-        "fa00000000", "fa7fc00000", "fa3f800000", "fb8000000000000000", "fb7ff8000000000000", "fb7ff0000000000001",
-        "fb3ff0000000000000", "c001", "c249010000000000000000", "d9d9f700", "d818410a", "dbffffffffffffffff00",
-        "1800", "1817", "1900ff", "1a0000ffff", "1b00000000ffffffff", "5800", "7800", "9800", "b800",  # not shortest
-        "5fff", "7fff", "9fff", "bfff", "5f4161ff", "ff", "1c", "1d", "1e", "5c", "fc", "fe",  # indefinite, reserved
-        "a2000000ff", "a200000000", "a201000000", "a10000", "a1410000", "a1616100", "a1a000", "a1f600",  # map keys
+        "20", "3bffffffffffffffff", "3800", "f4", "f5", "f6", "f7", "f0", "f818", "f8ff",
+        "f90000", "f98000", "f93c00", "f97e00", "f97e01", "f97c00", "f9fc00",
+        "fa00000000", "fa7fc00000", "fa3f800000", "fb8000000000000000", "fb7ff8000000000000",
+        "fb7ff0000000000001",
+        "fb3ff0000000000000", "c001", "c249010000000000000000", "d9d9f700", "d818410a",
+        "dbffffffffffffffff00",
+        "1800", "1817", "1900ff", "1a0000ffff", "1b00000000ffffffff", "5800", "7800", "9800", "b800",
+
+        "5fff", "7fff", "9fff", "bfff", "5f4161ff", "ff", "1c", "1d", "1e", "5c", "fc", "fe",
+
+        "a2000000ff", "a200000000", "a201000000", "a10000", "a1410000", "a1616100", "a1a000", "a1f600",
+
         "8181818100", "818181818100", "a100a100a100a10000", "9b7fffffffffffffff", "bb8000000000000000",
         "5bffffffffffffffff", "7b7fffffffffffffff", "bb7fffffffffffffff00", "9bffffffffffffffff",
     )
 )  # fmt: skip
+"""Negative and simple values, floats (0, -0, 1, NaNs, infinities), tags, heads that are too long or of no
+definite length, map keys that are none or repeat, depth, and lengths beyond 2^53 and 2^63."""
 
 BROKEN_UTF8 = tuple(
     bytes.fromhex(text)
     for text in (
-        "eda080", "edbfbf", "eda080edb080", "c080", "c1bf", "e08080", "f0808080", "f4908080", "f7bfbfbf", "fbbfbfbfbf",
+        "eda080", "edbfbf", "eda080edb080", "c080", "c1bf", "e08080", "f0808080", "f4908080",
+        "f7bfbfbf", "fbbfbfbfbf",
         "fe", "ff", "80", "bf", "c3", "e282", "f09f90", "61c3", "c3c3", "e2a228", "f08f8080", "efbfbd80",
     )
 )  # fmt: skip
 
 TEXTS = (
-    "", "a", "\x00", "\ufeff", "\ufeffa", "a\ufeff", "\ufffd", "\ufffe", "\uffff", "\U0010ffff", "\ud7ff", "\ue000",
+    "", "a", "\x00", "\ufeff", "\ufeffa", "a\ufeff", "\ufffd", "\ufffe", "\uffff", "\U0010ffff",
+    "\ud7ff", "\ue000",
     "e\u0301", "\u00e9", "\u212b", "\u00c5", "\ufb01", "\u0130", "\u0131", "\u1e9e", "\u03c2", "\u01c5",
-    "\U0001f438", "\U0001f468\u200d\U0001f469", "\u202e", "\u2028", "\u0085", "\u00a0", "\u3000", "\u180e", "\x7f",
+    "\U0001f438", "\U0001f468\u200d\U0001f469", "\u202e", "\u2028", "\u0085", "\u00a0", "\u3000",
+    "\u180e", "\x7f",
     "\r\n", "\t", "'\"\\", "\U0001d7d8", "\u0661", "\uff11", "7", "<answer>7</answer>",
 )  # fmt: skip
-"""Byte order marks, forms of normalisation, case folding, what is a space or digit to some, joined characters."""
+"""Byte order marks, forms of normalisation, folding of case, and what some count as spaces or digits."""
 
 
 def value_of(rng: Any, depth: int = 2) -> Any:

@@ -1,7 +1,7 @@
 """Cases of the admission vectors with mutated messages, times and knowledge, of all manifests.
 
-Every choice comes from one seeded generator, so a number names a case. Messages are mutated as values and signed
-again, or as bytes.
+Every choice comes from one seeded generator, so a number names a case. Messages are mutated as values and
+signed again, or as bytes.
 """
 
 import random
@@ -82,7 +82,8 @@ def _change_state(rng: random.Random, state: dict[str, Any], manifest: Manifest)
     if manifest.gate is not None and "seen" in state and not state["seen"]:
         epochs = sorted(rng.sample(range(6), 2))
         state["bonds"] = [
-            [epoch, {who: str(rng.choice((0, 1, 2**96))) for who in rng.sample(accounts, 2)}] for epoch in epochs
+            [epoch, {who: str(rng.choice((0, 1, 2**96))) for who in rng.sample(accounts, 2)}]
+            for epoch in epochs
         ]
     if "replacements" in state or (manifest.has_chain and rng.random() < 0.5):
         leaving = rng.choice(state["auditors"])
@@ -204,7 +205,14 @@ def _edited(rng: random.Random, value: Any, manifest: Manifest) -> Any:
 
 def _leaf(rng: random.Random, value: Any) -> Any:
     if isinstance(value, int) and rng.random() < 0.9:
-        return rng.choice((min(value + 1, 2**64 - 1), max(0, value - 1), *rng.choices(INTEGERS, k=2), rng.choice((1, 2, 3, 4))))
+        return rng.choice(
+            (
+                min(value + 1, 2**64 - 1),
+                max(0, value - 1),
+                *rng.choices(INTEGERS, k=2),
+                rng.choice((1, 2, 3, 4)),
+            )
+        )
     if isinstance(value, bytes) and rng.random() < 0.9:
         return _other_bytes(rng, value)
     return value_of(rng)
@@ -250,9 +258,15 @@ def _other_signature(rng: random.Random, signature: bytes) -> bytes:
     numbers = (scalar + rng.randint(1, 14) * GROUP_ORDER, GROUP_ORDER - scalar, GROUP_ORDER, 0, 2**256 - 1)
     number = rng.choice([number for number in numbers if 0 <= number < 2**256])
     flipped = point[:31] + bytes((point[31] ^ 0x80,))
-    small = rng.choice(("01" + "00" * 31, "ec" + "ff" * 30 + "7f", "00" * 32, "00" * 31 + "80", "ee" + "ff" * 30 + "7f"))
+    small = rng.choice(
+        ("01" + "00" * 31, "ec" + "ff" * 30 + "7f", "00" * 32, "00" * 31 + "80", "ee" + "ff" * 30 + "7f")
+    )
     return rng.choice(
-        (point + number.to_bytes(32, "little"), flipped + signature[32:], bytes.fromhex(small) + signature[32:])
+        (
+            point + number.to_bytes(32, "little"),
+            flipped + signature[32:],
+            bytes.fromhex(small) + signature[32:],
+        )
     )
 
 

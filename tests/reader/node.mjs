@@ -51,14 +51,19 @@ export class Node {
 
   // --- what it knows ---
 
+  // The present epoch; before the first one has begun that one.
+  present(ms) {
+    const now = this.clock.epoch(ms);
+    return now > 0n ? now : 0n;
+  }
+
   isAuditor(account, epoch) {
     return this.auditors(epoch).some((auditor) => hex(auditor) === hex(account));
   }
 
   // Whether an account is an auditor of any epoch whose contributions are taken now, or that is announced.
   isAuditorAbout(account, now) {
-    const present = now > 0n ? now : 0n;
-    for (let epoch = present - AUDITOR_EPOCHS; epoch <= present + NOTICE_EPOCHS; epoch++) {
+    for (let epoch = now - AUDITOR_EPOCHS; epoch <= now + NOTICE_EPOCHS; epoch++) {
       if (epoch >= 0n && this.isAuditor(account, epoch)) return true;
     }
     return false;
@@ -87,6 +92,7 @@ export class Node {
 
   livesOn(account, epochs, island) {
     return epochs.some((epoch) => {
+      if (epoch < 0n) return false;
       const count = this.islandCount(epoch);
       if (count === null) return false;
       const beacon = (drawn) => beaconOf(this.manifest, drawn, NO_BLOCK);
@@ -123,9 +129,9 @@ export class Node {
   // --- messages ---
 
   hearCertificate(envelope, certificate, { ms, island }) {
-    const now = this.clock.epoch(ms);
+    const now = this.present(ms);
     const isAuditor = this.isAuditorAbout(certificate.account, now);
-    demand(isAuditor || this.livesOn(certificate.account, [now, now - 1n, now + 1n], island), "R6.8");
+    demand(isAuditor || this.livesOn(certificate.account, [now - 1n, now, now + 1n], island), "R6.8");
     demand(isAuditor || this.hasStanding(certificate.account, now), "R5.6");
     demand(isSigned(envelope, certificate), "R7.1");
     demand(isBound(certificate, this.manifest), "R5.4");
@@ -203,12 +209,12 @@ export class Node {
 
   hearEquivocation(_, proof, { ms, island }) {
     const { account, epoch, slot } = proof;
-    const now = this.clock.epoch(ms);
+    const now = this.present(ms);
     const key = `${epoch}/${hex(account)}`;
     demand(this.clock.hasBegun(epoch, ms), "R3.1");
     demand(this.clock.takesProofs(epoch, ms), "R3.4");
     demand(!this.proofs.has(key), "R4.4");
-    demand(this.livesOn(account, [now, now - 1n, now + 1n, epoch], island), "R6.9");
+    demand(this.livesOn(account, [now - 1n, now, now + 1n, epoch], island), "R6.9");
     for (const rollout of proof.rollouts) this.demandCertificate(rollout, ms);
     const terms = this.demandTerms(epoch);
     demand(slot < terms.slotsPerEpoch, "R6.1");

@@ -1,7 +1,7 @@
 """Single questions to the readers about bytes: encodings, signatures, requests, responses and texts.
 
-Each has the name and fields under which the JavaScript reader is asked, and what the package and, where it has a
-part for it, the Python reference answer.
+Each has the name and fields under which the JavaScript reader is asked, what the package answers, and what
+the Python reference answers, where it has a part for it.
 """
 
 import random
@@ -87,7 +87,10 @@ def encodings(rng: random.Random) -> Question:
 def _signatures() -> tuple[tuple[bytes, bytes, bytes], ...]:
     names = ("public_key", "message", "signature")
     vectors = load("ed25519")["signatures"]
-    return tuple((bytes.fromhex(one[names[0]]), bytes.fromhex(one[names[1]]), bytes.fromhex(one[names[2]])) for one in vectors)
+    return tuple(
+        (bytes.fromhex(one[names[0]]), bytes.fromhex(one[names[1]]), bytes.fromhex(one[names[2]]))
+        for one in vectors
+    )
 
 
 def signatures(rng: random.Random) -> Question:
@@ -208,7 +211,10 @@ def catch_up_messages(rng: random.Random) -> Question:
             known = {"says": catch_up.id_response(data, after)}
         case "fetch_requests":
             named = parse_fetch_request(data)
-            says, known = {"ids": named and [one.hex() for one in named]}, {"ids": catch_up.fetch_request(data)}
+            says, known = (
+                {"ids": named and [one.hex() for one in named]},
+                {"ids": catch_up.fetch_request(data)},
+            )
         case _:
             fetched = parse_fetched(data, asked)
             says = {
@@ -266,7 +272,9 @@ def records(rng: random.Random) -> Question:
         manifest = load("manifests")["plain"]
         known = {"says": address_records.record(data, manifest, derive.swarm_id(manifest), seconds)}
         vector = {"bytes": data.hex(), "unix_seconds": seconds}
-        return Question("check", {"file": "address_records", "list": name, "vector": vector}, {"says": says}, known)
+        return Question(
+            "check", {"file": "address_records", "list": name, "vector": vector}, {"says": says}, known
+        )
     vectors = load("address_records")[name]
     data = _changed(rng, unpack(rng.choice(vectors)["bytes"]))
     vector = {"file": "address_records", "list": name, "vector": {"bytes": data.hex()}}
@@ -287,7 +295,8 @@ def records(rng: random.Random) -> Question:
 
 
 WORDS = (
-    "a", "A", "b", "seven", "7", "42", "İ", "ı", "ß", "K", "É", "é", "e\u0301", "中", "🐸", "\u0661", "１", "x1", "-", "\u00a0",
+    "a", "A", "b", "seven", "7", "42", "İ", "ı", "ß", "K", "É", "é", "e\u0301", "中", "🐸", "\u0661",
+    "１", "x1", "-", "\u00a0",
 )  # fmt: skip
 
 
@@ -297,7 +306,9 @@ def texts(rng: random.Random) -> Question:
     if rng.random() < 0.6:
         run = " ".join(rng.choices(WORDS, k=rng.choice((3, 8, 9, 12))))
         pieces += [run] * rng.choice((1, 3, 5, 6, 7)) + rng.choices(WORDS, k=rng.randrange(40))
-    answers = rng.choice((["<answer>7</answer>"], ["<answer>", "</answer>"], ["</answer><answer>"], [], ["<Answer>7</answer>"]))
+    answers = rng.choice(
+        (["<answer>7</answer>"], ["<answer>", "</answer>"], ["</answer><answer>"], [], ["<Answer>7</answer>"])
+    )
     for one in answers:
         pieces.insert(rng.randrange(len(pieces) + 1), one)
     data = rng.choice((" ", " ", "", "\n")).join(pieces).encode()
@@ -311,7 +322,9 @@ def texts(rng: random.Random) -> Question:
 
 def characters(rng: random.Random) -> Question:
     """Return a character: whether it counts as one that cannot be seen."""
-    near = rng.choice((0x00, 0x7F, 0xAD, 0x34F, 0x61C, 0x115F, 0x17B4, 0x180B, 0x200B, 0x2028, 0x2060, 0x3164))
+    near = rng.choice(
+        (0x00, 0x7F, 0xAD, 0x34F, 0x61C, 0x115F, 0x17B4, 0x180B, 0x200B, 0x2028, 0x2060, 0x3164)
+    )
     code = rng.choice((rng.randrange(0x110000), near + rng.randrange(-20, 40), 0xFE00 + rng.randrange(0x210)))
     code = rng.choice((code, 0xE0000 + rng.randrange(-5, 0x1010), 0x1D170 + rng.randrange(16), 0x10FFFF))
     code = max(0, code)
@@ -332,4 +345,3 @@ QUESTIONS: dict[str, Callable[[random.Random], Question]] = {
     "characters": characters,
 }
 """By name, all kinds of questions of this file."""
-

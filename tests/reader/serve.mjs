@@ -11,7 +11,7 @@ import { judge, readCases, readManifests } from "./judging.mjs";
 import { BadDocument, spell } from "./json_text.mjs";
 import { readManifest } from "./manifest.mjs";
 import { brokenRule } from "./refusal.mjs";
-import { Lineage } from "./successors.mjs";
+import { Lineage, familiesInForce } from "./successors.mjs";
 import { hasUnseen, mayEarn } from "./texts.mjs";
 
 const MANIFESTS = readManifests(readFileSync(new URL("../vectors/manifests.json", import.meta.url), "utf8"));
@@ -30,8 +30,8 @@ function askSuccessors({ manifest, announced, epochs }) {
   const documents = announced.map(([epoch, document]) => [epoch, unhex(document)]);
   const lineage = new Lineage(MANIFESTS.get(manifest), documents);
   const terms = epochs.map((epoch) => {
-    const { suite, slotsPerEpoch, maxCompletions, retired } = lineage.termsOf(epoch);
-    return [slotsPerEpoch, maxCompletions, suite.families.length, retired];
+    const found = lineage.termsOf(epoch);
+    return [found.slotsPerEpoch, found.maxCompletions, familiesInForce(found)];
   });
   return { counted: lineage.counted, unreadable_from: lineage.unreadableFrom, terms };
 }

@@ -82,7 +82,7 @@ def _by_reference(case: dict[str, Any]) -> Callable[[str, bytes, int], Outcome]:
 
 
 def differences(case: dict[str, Any], reader: Reader) -> tuple[list[Outcome], list[Difference]]:
-    """Return what the package says to each message of a case, and where another reader says something else."""
+    """Return what the package says to each message of a case, and where another reader differs."""
     said: list[list[Outcome]] = []
     state = case["state"]
     for node in (_by_package(case), _by_reference(case)):
