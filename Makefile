@@ -8,6 +8,7 @@ REPORT ?= demo-report
 JOBS ?= 3
 FUZZ_SECONDS ?= 120
 FUZZ_ENVELOPES ?= 1000000
+READER_SECONDS ?= 1800
 FAULT_SCHEDULES ?= 1000
 MUTANTS ?= 600
 
@@ -28,8 +29,8 @@ help:
 	@echo "make wheel      wheel and source distribution in dist/"
 	@echo "make wheel-check    build the wheel, install it alone and run a short swarm from it"
 	@echo "make container  build the container image and run a node of it until it is healthy (needs Docker)"
-	@echo "make fuzz       mutated envelopes for two minutes: pipeline against reference implementation"
-	@echo "make fuzz-nightly  a million of them; figures also in fuzz-report.json"
+	@echo "make fuzz       mutated messages, two minutes against the reference in Python, two more against that in JavaScript too"
+	@echo "make fuzz-nightly  a million of them, then half an hour of three readers; figures in fuzz-report.json and reader-report.json"
 	@echo "make faults-nightly  a thousand fault schedules for the ledger; figures also in fault-report.json"
 	@echo "make rules-mutants  break protocol and verification in 600 places, others every day: their tests must notice 90 %"
 	@echo "make contracts  compile the contracts again (needs Node.js)"
@@ -52,7 +53,7 @@ demo: $(VENV)/.core
 demo-attacks: $(VENV)/.core
 	$(BIN)/sapo testnet up --nodes 3 --attackers 1 --epochs 2 --epoch-seconds 40 --report $(REPORT)
 
-test: $(VENV)/.dev contracts/node_modules/.installed tests/chain/node_modules/.installed tests/client/dashboard/node_modules/.installed
+test: $(VENV)/.dev contracts/node_modules/.installed tests/chain/node_modules/.installed tests/client/dashboard/node_modules/.installed tests/reader/node_modules/.installed
 	$(COMPILE)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not long" --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder
 
@@ -70,7 +71,7 @@ gpu: $(VENV)/.dev
 	$(BIN)/python tests/gpu/acceptance.py --out gpu-results $(GPU)
 
 # Children of the tests are measured too; the jail's own child is not, for it may write no file.
-coverage: $(VENV)/.dev contracts/node_modules/.installed tests/chain/node_modules/.installed
+coverage: $(VENV)/.dev contracts/node_modules/.installed tests/chain/node_modules/.installed tests/reader/node_modules/.installed
 	$(BIN)/coverage erase
 	$(COMPILE)
 	OMP_NUM_THREADS=1 $(BIN)/coverage run -m pytest -m "not long" --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder
@@ -108,11 +109,13 @@ wheel-check: wheel
 container:
 	sh client/deploy/docker/check.sh
 
-fuzz: $(VENV)/.dev
+fuzz: $(VENV)/.dev tests/reader/node_modules/.installed
 	OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz/run.py --seconds $(FUZZ_SECONDS) --seed $$(date +%j)
+	OMP_NUM_THREADS=1 $(BIN)/python tests/reader/run.py --seconds $(FUZZ_SECONDS) --seed $$(date +%j)
 
-fuzz-nightly: $(VENV)/.dev
+fuzz-nightly: $(VENV)/.dev tests/reader/node_modules/.installed
 	OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz/run.py --count $(FUZZ_ENVELOPES) --json fuzz-report.json
+	OMP_NUM_THREADS=1 $(BIN)/python tests/reader/run.py --seconds $(READER_SECONDS) --seed $$(date +%j) --json reader-report.json
 
 # Other mutants every day; all 6,000 take some hours of a processor (`python -m mutation --help`).
 rules-mutants: $(VENV)/.dev
@@ -140,8 +143,8 @@ contracts-lint: $(VENV)/.slither contracts/node_modules/.installed
 	cd contracts && PATH="$$PWD/node_modules/.bin:$$PATH" $(abspath $(VENV))/slither/bin/slither . --config-file slither.json
 
 clean:
-	rm -rf $(VENV) $(REPORT) wheel-report dist site .fuzz fuzz-report.json fault-report.json rules-report.json mutation-reach.json .coverage coverage.json contracts/node_modules contracts/out contracts/cache contracts/out-smt contracts/cache-smt mutants-report.json \
-	  tests/chain/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(REPORT) wheel-report dist site .fuzz fuzz-report.json reader-report.json fault-report.json rules-report.json mutation-reach.json .coverage coverage.json contracts/node_modules contracts/out contracts/cache contracts/out-smt contracts/cache-smt mutants-report.json \
+	  tests/chain/node_modules tests/reader/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -204,3 +207,10 @@ tests/client/dashboard/node_modules/.installed: tests/client/dashboard/package-l
 	  (cd tests/client/dashboard && npm ci --ignore-scripts --no-audit --no-fund --silent && touch node_modules/.installed) \
 	    || echo "note: npm could not install axe-core; the page's accessibility is not checked"; \
 	else echo "note: no Node.js here; the page's accessibility is not checked"; fi
+
+# The third reading of the protocol, in JavaScript; without Node.js its tests are skipped by name.
+tests/reader/node_modules/.installed: tests/reader/package-lock.json
+	@if command -v npm >/dev/null; then \
+	  (cd tests/reader && npm ci --ignore-scripts --no-audit --no-fund --silent && touch node_modules/.installed) \
+	    || echo "note: npm could not install the reader's packages; the three readings are not compared"; \
+	else echo "note: no Node.js here; the three readings are not compared"; fi

@@ -1,10 +1,14 @@
 """Narrow types for everything that is a fixed number of bytes."""
 
-from typing import ClassVar, Self
+import re
+from typing import ClassVar, Final, Self
 
 from eth_hash.auto import keccak
 
 from sapo_protocol.errors import LocalProtocolError
+
+_HEXADECIMAL: Final = re.compile("(?:0x)?((?:[0-9a-fA-F]{2})*)")
+"""Stricter than ``bytes.fromhex``, which takes white space between the bytes: other languages do not."""
 
 
 class FixedBytes(bytes):
@@ -20,10 +24,9 @@ class FixedBytes(bytes):
     @classmethod
     def from_hex(cls, text: str) -> Self:
         """Return the value that a person wrote in hexadecimal, with or without ``0x``."""
-        try:
-            return cls(bytes.fromhex(text.removeprefix("0x")))
-        except ValueError as error:
-            raise LocalProtocolError(f"{cls.__name__} is written in hexadecimal, not {text!r}") from error
+        if (found := _HEXADECIMAL.fullmatch(text)) is None:
+            raise LocalProtocolError(f"{cls.__name__} is written in hexadecimal, not {text!r}")
+        return cls(bytes.fromhex(found[1]))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.hex()})"

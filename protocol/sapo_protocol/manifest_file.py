@@ -3,7 +3,7 @@
 import json
 import re
 from dataclasses import asdict
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError
 
@@ -17,6 +17,9 @@ from sapo_protocol.terms.difficulty import Difficulty
 from sapo_protocol.terms.gate import BondGate, EasGate, Gate, OpenGate
 from sapo_protocol.terms.islands import IslandTerms
 from sapo_protocol.terms.successor import SUCCESSOR_VERSION, Successor
+
+_MAX_DIGITS: Final = 4300
+"""Of an integer: what Python reads unless its environment says otherwise, which must change no swarm id."""
 
 
 def _hexadecimal(type_: type[FixedBytes]) -> tuple[BeforeValidator, PlainSerializer]:
@@ -116,8 +119,14 @@ class _ManifestFile(_Strict):
     audits: _AuditsFile | None = None
 
 
+def _require_integer(value: object) -> object:
+    if type(value) is not int:  # a Literal takes true and 1.0 for 1
+        raise ValueError("an integer is written without a point")
+    return value
+
+
 class _SuccessorFile(_Strict):
-    successor: Literal[1]
+    successor: Annotated[Literal[1], BeforeValidator(_require_integer)]
     lineage: Annotated[SwarmId, *_hexadecimal(SwarmId)]
     suite: _SuiteFile
     slots_per_epoch: int
@@ -141,12 +150,28 @@ def manifest_from_json(text: str) -> Manifest:
 
 
 def _load(text: str) -> object:
-    """Return the JSON document if no object in it names a field twice."""
+    """Return the JSON document if every reader of JSON reads the same in it."""
     try:
-        shallow = require_shallow(text)
-        return json.loads(shallow, object_pairs_hook=_distinct, parse_constant=_refuse_constant)
+        document = json.loads(
+            require_shallow(text),
+            object_pairs_hook=_distinct,
+            parse_constant=_refuse_constant,
+            parse_int=_integer,
+        )
+        json.dumps(document, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise LocalProtocolError(
+            "the manifest holds half of a character, an escape of a surrogate"
+        ) from error
     except ValueError as error:
         raise LocalProtocolError(f"the manifest is not JSON: {error}") from error
+    return document
+
+
+def _integer(digits: str) -> int:
+    if len(digits.removeprefix("-")) > _MAX_DIGITS:
+        raise LocalProtocolError(f"the manifest holds an integer of more than {_MAX_DIGITS} digits")
+    return int(digits)
 
 
 def _distinct(pairs: list[tuple[str, object]]) -> dict[str, object]:

@@ -14,8 +14,9 @@ from sapo_protocol.identifiers import Account, ContentId, Digest
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.terms.difficulty import Difficulty, Record, median_outcomes
 
-_GRACE_SHARE: Final = 0.1
-_LONGEST_GRACE_SECONDS: Final = 30.0
+_MAX_GRACE_TENTHS: Final = 300
+"""Of a second. A grace is a tenth of an epoch at most, so in tenths it is as many as an epoch has seconds."""
+
 _OPEN_SHARE: Final = 0.5
 _AUDIT_GRACES: Final = 3
 
@@ -33,7 +34,7 @@ def quorum_size(auditors: int) -> int:
 def grace_seconds(manifest: Manifest) -> float:
     """Return the seconds that each step after an epoch's end waits for messages: late rollouts, tallies,
     turns."""
-    return min(_LONGEST_GRACE_SECONDS, _GRACE_SHARE * manifest.epoch_seconds)
+    return _grace_tenths(manifest) / 10
 
 
 def audit_delay_seconds(manifest: Manifest) -> float:
@@ -58,7 +59,7 @@ def _delay_tenths(manifest: Manifest) -> int:
 
 def _grace_tenths(manifest: Manifest) -> int:
     """Return a grace in tenths of a second."""
-    return min(int(10 * _LONGEST_GRACE_SECONDS), manifest.epoch_seconds)
+    return min(_MAX_GRACE_TENTHS, manifest.epoch_seconds)
 
 
 def turn_to_propose(manifest: Manifest, age_seconds: float) -> tuple[int, bool]:
@@ -71,8 +72,8 @@ def turn_to_propose(manifest: Manifest, age_seconds: float) -> tuple[int, bool]:
     Args:
         age_seconds: how long ago the epoch ended.
     """
-    since = age_seconds - audit_delay_seconds(manifest)
-    graces = since / grace_seconds(manifest) - 2  # one for rollouts, one for tallies
+    tenths = 10 * age_seconds - _delay_tenths(manifest)  # whole, or 29.2 s are a bit more than a grace
+    graces = tenths / _grace_tenths(manifest) - 2  # one for rollouts, one for tallies
     if graces < 0:
         return math.floor(graces), False
     round_ = math.floor(math.log2(graces / ROUND_TURNS + 1))
@@ -82,7 +83,7 @@ def turn_to_propose(manifest: Manifest, age_seconds: float) -> tuple[int, bool]:
 
 def turn_begin_seconds(manifest: Manifest, turn: int) -> float:
     """Return the seconds from an epoch's end until a turn begins."""
-    return (_begin_of_turn(turn) + 2) * grace_seconds(manifest) + audit_delay_seconds(manifest)
+    return ((_begin_of_turn(turn) + 2) * _grace_tenths(manifest) + _delay_tenths(manifest)) / 10
 
 
 def turn_count(manifest: Manifest) -> int:

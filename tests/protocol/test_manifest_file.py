@@ -239,8 +239,16 @@ def test_a_version_or_gate_that_is_none_is_refused(changes: dict[str, object]) -
         ('"size": 1', '"size": NaN'),
         ('"size": 1', '"size": Infinity'),
         ('"size": 1', '"size": 1e400'),
-        ('"size": 1', '"size": ' + "1" * 5000),
+        ('"size": 1', '"size": ' + "1" * 4301),
         ('"scorer": "exact/1"', '"scorer": "\\ud800"'),
+        ('"name": "test swarm"', '"name": "\\udc38\\ud83d"'),
+        ('"bootstrap": []', '"bootstrap": ["\\ud83d"]'),
+        ('"size": 1', '"size": "\\ud83d"'),
+        ('"size": 1', '"size": 1, "\\udc38": 2'),
+        ('"sample_digest": "', '"sample_digest": " '),
+        ('"sample_digest": "24', '"sample_digest": "24 '),
+        ('"sample_digest": "24', '"sample_digest": "24\\n'),
+        ('"sample_digest": "', '"sample_digest": "0x '),
         ("{question}", "{Question}"),
     ],
     ids=lambda text: text[:24],
@@ -250,6 +258,11 @@ def test_files_that_two_readers_could_read_differently_are_refused(old: str, new
     assert old in text
     with pytest.raises(LocalProtocolError):
         manifest_from_json(text.replace(old, new, 1))
+
+
+def test_an_integer_of_4300_digits_is_read() -> None:
+    text = manifest_to_json(make_chain_manifest()).replace('"size": 1', '"size": -' + "1" * 4300, 1)
+    assert f'"size":-{"1" * 4300}' in manifest_from_json(text).suite.families[0].config
 
 
 @given(st.text(max_size=60) | st.sampled_from(["null", "[]", "{}", "5", '""']))

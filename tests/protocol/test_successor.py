@@ -99,6 +99,7 @@ def test_with_ladders_the_families_cannot_change() -> None:
         {"slots_per_epoch": 0},
         {"max_completions": 0},
         {"max_completions": 17},
+        {"slots_per_epoch": 2**64},
         {"retired": (1, 0)},
         {"retired": (0, 0)},
         {"retired": (4,)},
@@ -120,6 +121,10 @@ def test_a_document_round_trips() -> None:
     ("old", "new"),
     [
         (b'"successor": 1', b'"successor": 2'),
+        (b'"successor": 1', b'"successor": true'),
+        (b'"successor": 1', b'"successor": 1.0'),
+        (b'"lineage": "', b'"lineage": " '),
+        (b'"level": "nano"', b'"level": "\\ud83d"'),
         (b'"retired": []', b'"retired": [], "epoch_seconds": 5'),
         (b'"slots_per_epoch": 64', b'"slots_per_epoch": "64"'),
         (b'"successor": 1', b"\xff"),

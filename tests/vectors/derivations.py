@@ -430,7 +430,7 @@ def _proposal_root(proposal: Proposal) -> dict[str, Any]:
 def turns() -> list[dict[str, Any]]:
     """Return how many turns the epochs of a length have, and the turns of some ages."""
     found = []
-    for seconds in (1, 60, 299, 300, 600, 3600, 86_400):
+    for seconds in (1, 60, 292, 299, 300, 600, 3600, 86_400):
         manifest = replace(PLAIN, epoch_seconds=seconds)
         ages = [seconds * part // 16 for part in range(1, 33)]
         found.append(

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from vectors.world import Announced
 
-from sapo_protocol.epochs import beacon
+from sapo_protocol.epochs import beacon, epoch_at
 from sapo_protocol.errors import RemoteProtocolError
 from sapo_protocol.identifiers import Account
 from sapo_protocol.manifest import Manifest
@@ -57,7 +57,9 @@ class Pipeline:
             beacon_of=lambda epoch: beacon(manifest.swarm_id, epoch, b""),
             key=bytes(32),
         )
-        engine.set_auditors(Auditors(tuple(sorted(auditors)), replacements))
+        self._manifest, self._engine = manifest, engine
+        self._auditors = Auditors(tuple(sorted(auditors)), replacements)
+        engine.set_auditors(self._auditors)
         engine.islands.learn(0, ())  # nothing is final on the chain
         if announced is not None:
             engine.admission.terms.known_until = announced.known_until
@@ -87,6 +89,9 @@ class Pipeline:
 
         A topic's name may end in the number of an island: ``rollouts/1``.
         """
+        if self._auditors.replacements:
+            now = epoch_at(self._manifest, max(now_ms / 1000, self._manifest.genesis_seconds))
+            self._engine.set_auditors(self._auditors, now)
         try:
             admitted = self._admit(topic, message, now_ms / 1000)
         except RemoteProtocolError as error:

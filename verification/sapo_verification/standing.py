@@ -58,8 +58,13 @@ class Standing:
         counted = {account: self._gate.units(amount) for account, amount in bonded.items() if amount}
         self._units[epoch] = counted
         self.revision += 1
-        for old in [known for known in self._units if known <= max(self._units) - _KEPT_EPOCHS]:
-            del self._units[old]
+        self._forget()
+
+    def _forget(self) -> None:
+        """Drop the oldest bonds, but not those that stand for epochs after them whose bonds are unknown."""
+        begin = max(self._units) - _KEPT_EPOCHS + 1
+        begin = max((known for known in self._units if known <= begin), default=begin)
+        self._units = {epoch: units for epoch, units in self._units.items() if epoch >= begin}
 
     def is_known(self, epoch: int) -> bool:
         """Whether the bonds of an epoch are known, or none are needed."""

@@ -53,8 +53,8 @@ class Successor:
     retired: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.slots_per_epoch < 1 or not 1 <= self.max_completions <= MAX_COMPLETIONS:
-            raise LocalProtocolError("a swarm allows at least one slot and 1 to 16 completions")
+        if not 1 <= self.slots_per_epoch < 1 << 64 or not 1 <= self.max_completions <= MAX_COMPLETIONS:
+            raise LocalProtocolError("a swarm allows 1 to 2^64 - 1 slots and 1 to 16 completions")
         if tuple(sorted(set(self.retired))) != self.retired:
             raise LocalProtocolError("retired families are named once each, ascending")
         families = len(self.suite.families)
