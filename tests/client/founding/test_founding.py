@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.eas import ATTESTERS, deploy_eas
+from support.eas import ATTESTERS, deploy_eas, schema_with
 from support.ledger import AUDITORS, DEPLOYER, STRANGER, ServedChain, address
 
 from sapo_client.errors import ExitCode, SapoError
@@ -91,6 +91,10 @@ def test_a_swarm_that_asks_for_an_attestation(chain: ServedChain, tmp_path: Path
     for step in (begun.quote, lambda: begun.carry_out(SUITE)):
         with pytest.raises(LedgerError, match="knows no schema"):
             step()
+    lasting = EasTerms(eas.address, schema_with(eas, None, revocable=False), attesters)
+    assert begin(chain, tmp_path / "lasting", replace(TERMS, eas=lasting)).concerns() == (
+        "attestations of the schema cannot be revoked: an account counts until they expire",
+    )
     before = chain.engine.head.block_number
     terms = replace(TERMS, eas=EasTerms(eas.address, eas.schema, attesters))
     manifest = begin(chain, tmp_path / "swarm", terms).carry_out(SUITE)
