@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from eth_abi import encode
+from eth_abi.abi import encode
 from eth_account.signers.local import LocalAccount
 from eth_utils import to_checksum_address
 from support.ledger import DEPLOYER, ServedChain, address, keys
