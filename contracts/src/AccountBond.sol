@@ -148,6 +148,8 @@ contract AccountBond {
         if (ledger.vault().bonded(msg.sender) < ledger.auditorBond()) revert AuditorNotBonded(msg.sender);
         Bond memory bond = _bonds[account];
         uint256 amount = uint256(bond.bonded) + bond.exiting;
+        // A sum of own counters, which nobody can change by a transfer.
+        // slither-disable-next-line incorrect-equality
         if (amount == 0) revert NothingBonded(account);
         Accusation memory accusation = _accusations[account][epoch];
         if (accusation.slashed) revert AlreadySlashed(account, epoch);

@@ -277,6 +277,8 @@ contract EpochLedger is IDisputedLedger, EIP712 {
         uint256 endsAt = genesisSeconds + (uint256(root.epoch) + 1) * epochSeconds;
         if (block.timestamp < endsAt) revert EpochNotOver(root.epoch, endsAt);
         if (_live.postedAt != 0) {
+            // Digests, not timestamps.
+            // slither-disable-next-line incorrect-equality
             if (epochRootDigest(root) == epochRootDigest(_rootOf(_live))) {
                 _addSigners(root, turn, signatures);
                 return;
@@ -443,6 +445,8 @@ contract EpochLedger is IDisputedLedger, EIP712 {
         _history = oldest.previousHistory;
         _live.finalBlock = uint40(oldest.previousBlock);
         emit EpochsRecalled(oldest.root.epoch, oldest.root.baseRoot);
+        // The distributor makes no external calls.
+        // slither-disable-next-line reentrancy-no-eth
         distributor.goBack(oldest.root.baseRoot);
         _drop();
     }
@@ -558,6 +562,8 @@ contract EpochLedger is IDisputedLedger, EIP712 {
 
     function _requireLive() private view returns (Posting memory posting) {
         posting = _live;
+        // Zero means that nothing is live; no block has this timestamp.
+        // slither-disable-next-line incorrect-equality
         if (posting.postedAt == 0) revert NothingLive();
     }
 
@@ -633,6 +639,8 @@ contract EpochLedger is IDisputedLedger, EIP712 {
     function _addSigners(EpochRoot calldata root, uint32 turn, bytes[] calldata signatures) private {
         uint64 before = _live.signers;
         uint64 signers = before | _signers(approvalDigest(root, turn), signatures, root.epoch);
+        // Slither takes these bits for a timestamp, too.
+        // slither-disable-next-line incorrect-equality
         if (signers == before) revert OtherPostingLive(root.epoch);
         if (_count(before) < quorum) _live.open -= 1;
         _live.signers = signers;

@@ -76,6 +76,8 @@ contract FraudVerifier {
     mapping(bytes32 posting => mapping(address account => Question)) private _questions;
     /// @dev The accounts of the open questions, in any order. Every node reads this list, so it must contain no account
     ///      without a bond that is held.
+    // Slither does not follow the storage reference through which `_open` appends.
+    // slither-disable-next-line uninitialized-state
     mapping(bytes32 posting => address[]) private _asked;
     /// @notice Whether a final epoch was recalled, by the hash of its record.
     mapping(bytes32 name => bool) public isRecalled;
@@ -239,6 +241,8 @@ contract FraudVerifier {
     ) external {
         (EpochRoot memory root,, bytes32 posting) = _live();
         if (_questions[posting][account].asker == address(0)) revert NotAsked(account);
+        // The ledger makes no external calls here.
+        // slither-disable-next-line reentrancy-no-eth
         ledger.release();
         _show(posting, root, account, before, points, afterwards);
     }
@@ -271,6 +275,8 @@ contract FraudVerifier {
         (EpochRoot memory root,, bytes32 posting) = _live();
         Question memory question = _requireUnanswered(posting, account);
         emit LeafHidden(root.epoch, account);
+        // Nobody is slashed, so the signers are not needed. The ledger only calls the distributor here.
+        // slither-disable-next-line unused-return,reentrancy-no-eth
         ledger.reject();
         _giveBack(posting, account, question);
     }
@@ -293,6 +299,8 @@ contract FraudVerifier {
             isRecalled[keccak256(abi.encode(newestFirst[i]))] = true;
         }
         emit LeafHidden(newestFirst[newestFirst.length - 1].root.epoch, account);
+        // The ledger only calls the distributor here.
+        // slither-disable-next-line reentrancy-no-eth
         ledger.recall(newestFirst);
         _giveBack(name, account, question);
     }
@@ -305,6 +313,7 @@ contract FraudVerifier {
     /// @custom:reverts NoAnswer if the question can still have an effect.
     /// @custom:reverts NotAsked if there is no such question.
     function refund(bytes32 posting, address account) external {
+        // slither-disable-next-line unused-return
         (, uint64 postedAt,) = ledger.live();
         if (postedAt != 0) {
             (,, bytes32 live) = _live();
@@ -413,6 +422,7 @@ contract FraudVerifier {
 
     function _live() private view returns (EpochRoot memory root, uint64 postedAt, bytes32 posting) {
         root = ledger.liveRoot();
+        // slither-disable-next-line unused-return
         (, postedAt,) = ledger.live();
         posting = postingOf(ledger.epochRootDigest(root), postedAt);
     }

@@ -94,6 +94,8 @@ library SumTree {
                 let right := and(bits, 32)
                 mstore(right, word)
                 let sum := calldataload(at)
+                // Slither mistakes the bitwise xor for an exponentiation.
+                // slither-disable-next-line incorrect-exp
                 mstore(xor(right, 32), sum)
                 sum := add(and(word, low), and(sum, low))
                 carry := or(carry, sum)
