@@ -66,7 +66,7 @@ _REGISTRY_ABI: Final = [_view("getSchema", "bytes32", _SCHEMA)]
 
 
 @dataclass(frozen=True, slots=True)
-class Schema:
+class AttestationSchema:
     """A schema as it is registered with the service, where nothing of it ever changes.
 
     Attributes:
@@ -123,10 +123,10 @@ class AttestationService:
         self._gate = gate
         self._recipients = None if only is None else _word(only)
 
-    def schema(self) -> Schema | None:
+    def schema(self) -> AttestationSchema | None:
         """Return the gate's schema; none if the service does not have it."""
 
-        def ask(web3: Web3, block: BlockIdentifier) -> Schema:
+        def ask(web3: Web3, block: BlockIdentifier) -> AttestationSchema:
             service = web3.eth.contract(address=to_checksum_address(self._gate.contract), abi=_SERVICE_ABI)
             try:
                 place = service.functions.getSchemaRegistry().call(block_identifier=block)
@@ -135,7 +135,9 @@ class AttestationService:
             except (BadFunctionCallOutput, ContractLogicError) as error:
                 raise self._no_service() from error
             uid, resolver, is_revocable, _ = found
-            return Schema(Digest(uid), _unless_zero(Account.from_hex(resolver)), bool(is_revocable))
+            return AttestationSchema(
+                Digest(uid), _unless_zero(Account.from_hex(resolver)), bool(is_revocable)
+            )
 
         found = self._rpc.read(ask, "the schema of the attestations")
         return found if any(found.uid) and found.uid == self._gate.schema else None  # zeros: not registered
@@ -349,7 +351,7 @@ def attestations_of(rpc: Rpc, gate: EasGate, account: Account) -> int:
     return AttestationHistory(rpc, gate, only=account).at(rpc.survey()).get(account, 0)
 
 
-def require_service(rpc: Rpc, gate: EasGate) -> Schema:
+def require_service(rpc: Rpc, gate: EasGate) -> AttestationSchema:
     """Return the gate's schema; raise unless the service behind a manifest's gate has it.
 
     Raises:
