@@ -17,7 +17,7 @@ const rules = [
   ["EpochLedger", "if (_count(before) < quorum) _live.open -= 1;", ""],
   ["EpochLedger", "before | _signers(", "_signers("],
   ["EpochLedger", "if (signers == before) revert OtherPostingLive(root.epoch);", ""],
-  ["EpochLedger", "signatures, root.epoch);\n        if (signers == before)", "signatures, currentEpoch());\n        if (signers == before)"],
+  ["EpochLedger", "before | _signers(approvalDigest(root, turn), signatures, root.epoch);", "before | _signers(approvalDigest(root, turn), signatures, currentEpoch());"],
   ["EpochLedger", "posting.postedAt, previous, posting.finalBlock));", "posting.postedAt, bytes32(0), posting.finalBlock));"],
   ["EpochLedger", "posting.postedAt, previous, posting.finalBlock);", "posting.postedAt, _history, posting.finalBlock);"],
   ["EpochLedger", "block.timestamp.toUint40()", "uint40(block.timestamp)"],

@@ -12,139 +12,153 @@ import {RewardDistributor} from "./RewardDistributor.sol";
 import {StakeVault} from "./StakeVault.sol";
 import {SumTree} from "./SumTree.sol";
 
-/// @title One posting per epoch: what every account contributed, agreed by a quorum of bonded auditors.
-/// @notice Auditors recompute an epoch off the chain and sign the same statement (EIP-712); anyone posts it with
-///         their signatures. For the challenge window the posting is live: whoever proves it false has it rejected
-///         and its signers slashed. Then anyone makes it final, and only then it pays.
-///         The cost does not depend on how many rollouts or accounts the epoch had.
+/// @title Records one statement per epoch: how many points each account earned, signed by a quorum of bonded auditors.
+/// @notice Auditors compute an epoch's points off the chain and sign the same statement (EIP-712). Anyone can post it
+///         with their signatures. During the challenge window the posting is live: a fraud proof rejects it and slashes
+///         its signers. After that anyone can make it final, and only then its points can be claimed. The cost does
+///         not depend on the number of rollouts or accounts.
 ///
-///         Of final epochs the state keeps one hash, over the newest `EpochFinal` event. Each of these events holds
-///         a whole record, and the hash and the block of the one before it: whoever trusts the state can read all
-///         records backwards from any endpoint, and sees at once if one was changed or left out.
+///         For all final epochs the state stores one hash, over the data of the newest `EpochFinal` event. Each of
+///         these events contains the record of an epoch, and the hash and the block of the previous event. A client
+///         that reads this hash from the state can read all records backwards from any endpoint, and detects every
+///         record that was changed or left out.
 ///
-///         Trust, stated plainly: a dishonest quorum that keeps to the rules which the chain can check can post a
-///         false root. What it can take is bounded: an epoch is final once, only after it has ended, and for no more
-///         than the epoch budget, and the distributor never pays more points than were granted in all. Leaves that it
-///         keeps to itself can be asked for; see `FraudVerifier`.
-/// @dev No owner, no proxy, no setter: the number of auditors, quorum, budget and clock are fixed at deployment. What
-///      may change (the terms of the swarm, who an auditor is) changes by announcement: a quorum's signatures and a
-///      time lock. Ledger, distributor, verifier and vault create each other, so that each is fixed to the others.
+///         Trust assumption: a dishonest quorum can post a false statement that satisfies all rules that the contracts
+///         check. What it can take is bounded: an epoch becomes final once, after its end, with at most the epoch
+///         budget, and the distributor never pays more points than were granted. Undisclosed leaves can be asked for;
+///         see `FraudVerifier`.
+/// @dev No owner, no proxy, no setter: number of auditors, quorum, budget and clock are fixed at deployment. The terms
+///      of the swarm and the auditors change only by an announcement, with the signatures of a quorum and a time lock.
+///      The ledger creates distributor and verifier, and the verifier creates the vault, so none of these four can be
+///      exchanged.
 contract EpochLedger is IDisputedLedger, EIP712 {
     using SafeCast for uint256;
 
-    /// @notice What a ledger is deployed with.
+    /// @notice The terms that a ledger is deployed with.
     struct Terms {
         /// Accounts whose signatures count, strictly ascending.
         address[] auditors;
-        /// Signatures that a posting needs: at least one, at most all of them.
+        /// Number of signatures that a posting needs: from one to the number of auditors.
         uint256 quorum;
-        /// Start of epoch 0 and length of every epoch, in seconds, as in the swarm's manifest.
+        /// Start of epoch 0 (Unix time) and length of an epoch, both in seconds, as in the swarm's manifest.
         uint256 genesisSeconds;
         uint256 epochSeconds;
-        /// How long a posting can be challenged; shorter than an epoch, so that postings keep up.
+        /// Length of the challenge window in seconds; shorter than an epoch, so that each epoch can be final in time.
         uint256 challengeSeconds;
-        /// Most points that one epoch may grant, to all and to one account.
+        /// Most points of an epoch: of all accounts, and of one account.
         uint256 epochBudget;
         uint256 pointsCap;
-        /// What an auditor must have bonded for its signature to count, in the token's smallest unit.
+        /// Bond that an auditor needs for its signatures to count, in the token's smallest unit.
         uint256 auditorBond;
+        /// Token of bonds and rewards, and the price of a point in its smallest unit.
         IERC20 token;
         uint256 tokensPerPoint;
     }
 
-    /// @notice The statement on its way, and where the final ones end.
-    /// @dev All that is not a root shares one slot. 40 bits hold any second until the year 36,812, and 32 the number of
-    ///      any epoch for centuries, were each two seconds long.
+    /// @notice The live posting, and the end of the final epochs.
+    /// @dev All fields that are not hashes share one slot. 40 bits suffice for every second until the year 36,812, and
+    ///      32 bits for the number of every epoch for centuries, even if an epoch took two seconds.
     struct Posting {
         bytes32 contributionRoot;
-        /// While nothing is on its way: that of the last final epoch, to which the next one must add.
+        /// If nothing is live: the root of the last final epoch, to which the next posting must add.
         bytes32 cumulativeRoot;
         bytes32 archiveDigest;
         uint32 epoch;
-        /// Seconds; 0 if nothing is on its way.
+        /// Unix time in seconds; 0 if nothing is live.
         uint40 postedAt;
-        /// Bit i: the auditor at place i of `auditorsIn(epoch)` signed it.
+        /// Bit i is set if the auditor at place i of `auditorsIn(epoch)` signed it.
         uint64 signers;
         uint32 total;
-        /// The lowest epoch that can still become final: 0 before the first, else the last one plus 1.
+        /// The lowest epoch that can still become final: the last final one plus 1, 0 before the first.
         uint32 nextEpoch;
-        /// What must come before it can be final: answers to questions, and after a strike another signature.
+        /// Number of reasons that prevent it from becoming final: open questions, and a lost quorum counts one.
         uint16 open;
         /// Block of the newest `EpochFinal`; 0 before the first.
         uint40 finalBlock;
     }
 
-    /// @notice What changes from an epoch on: the terms of the swarm, an auditor, or both.
+    /// @notice An announced change from an epoch on: of the terms of the swarm, of an auditor, or of both.
     struct Succession {
-        /// 0 for the first announcement, and one more for each after it, withdrawn ones included.
+        /// Number of the announcement, counted from 0; withdrawn announcements count.
         uint64 number;
+        /// First epoch in which the change is in force.
         uint64 activationEpoch;
-        /// Digest of the document that holds the terms; 0 where they stay. What it says is for nodes: this contract
-        /// reads nothing of it.
+        /// Digest of the document with the new terms, which only nodes read; 0 if the terms stay.
         bytes32 successor;
-        /// The auditor who is replaced, and by whom; both 0 where all stay.
+        /// The auditor that is replaced, and its replacement; both 0 if the auditors stay.
         address leaving;
         address entering;
     }
 
     /// @dev An auditor's place and epochs, in one slot.
     struct Tenure {
-        /// Who had the place before; 0 for the first.
+        /// The auditor that had the place before; 0 if there was none.
         address predecessor;
-        /// In `_auditors`, counted from 1; 0 for everybody who never was an auditor.
+        /// Index in `_auditors`, plus 1; 0 for an account that never was an auditor.
         uint8 place;
-        /// The first epoch in which its signature counts, and the first in which it does no more.
+        /// First epoch in which its signatures count, and the first epoch after them.
         uint40 fromEpoch;
         uint40 untilEpoch;
     }
 
+    /// @notice EIP-712 type hash of an announcement.
     bytes32 public constant SUCCESSION_TYPEHASH = keccak256(
         "Succession(uint64 number,uint64 activationEpoch,bytes32 successor,address leaving,address entering)"
     );
+    /// @notice EIP-712 type hash of the withdrawal of an announcement.
     bytes32 public constant WITHDRAWAL_TYPEHASH = keccak256("Withdrawal(uint64 number)");
-    /// @notice Epochs between an announcement and its activation, at least: the time lock.
+    /// @notice The time lock: least number of epochs between an announcement and its activation.
     uint256 public constant NOTICE_EPOCHS = 8;
-    /// @notice Epochs before its activation from which an announcement stays. Who read the announcements knows what
-    ///         is in force for so many epochs more, whatever is announced or withdrawn meanwhile.
+    /// @notice Number of epochs before its activation from which an announcement cannot be withdrawn. A client that
+    ///         has read the announcements knows what is in force for so many epochs, whatever follows.
     uint256 public constant SETTLED_EPOCHS = 4;
 
+    /// @notice EIP-712 type hash of a statement.
     bytes32 public constant EPOCH_ROOT_TYPEHASH = keccak256(
         "EpochRoot(uint64 epoch,bytes32 baseRoot,bytes32 contributionRoot,bytes32 cumulativeRoot,uint256 total,"
         "bytes32 archiveDigest)"
     );
+    /// @notice EIP-712 type hash of an auditor's approval of a statement in a turn.
     bytes32 public constant EPOCH_APPROVAL_TYPEHASH = keccak256(
         "EpochApproval(uint32 turn,EpochRoot root)EpochRoot(uint64 epoch,bytes32 baseRoot,bytes32 contributionRoot,"
         "bytes32 cumulativeRoot,uint256 total,bytes32 archiveDigest)"
     );
-    /// @notice Bound on the auditor set: one bit each in the live posting.
+    /// @notice Most auditors of a ledger: each one has a bit in the live posting.
     uint256 public constant MAX_AUDITORS = 64;
-    /// @notice The history before the first final epoch. No event hashes to it.
+    /// @notice Value of the history before the first final epoch. No event has this hash.
     bytes32 public constant EMPTY_HISTORY = bytes32(uint256(1));
     uint40 private constant NO_END = type(uint40).max;
-    /// @dev Stands in a slot for the root zero.
+    /// @dev Represents the root zero in a slot, so that the slot is never zero.
     bytes32 private constant NO_ROOT = bytes32(uint256(1));
 
+    /// @notice The contract that pays claims.
     RewardDistributor public immutable distributor;
+    /// @notice The contract that verifies fraud proofs.
     FraudVerifier public immutable verifier;
+    /// @notice The contract that holds the auditors' bonds.
     StakeVault public immutable vault;
+    /// @notice Number of signatures that a posting needs.
     uint256 public immutable quorum;
+    /// @notice Unix time of the start of epoch 0, in seconds.
     uint256 public immutable genesisSeconds;
+    /// @notice Length of an epoch in seconds.
     uint256 public immutable epochSeconds;
     /// @inheritdoc IDisputedLedger
     uint256 public immutable override challengeSeconds;
+    /// @notice Most points of all accounts in one epoch.
     uint256 public immutable epochBudget;
     /// @inheritdoc IDisputedLedger
     uint256 public immutable override auditorBond;
 
-    /// @dev The newest of each place, announced ones included.
+    /// @dev The newest auditor of each place, including an announced one.
     address[] private _auditors;
     mapping(address account => Tenure) private _tenures;
-    /// @dev Its slots are used again by every posting and never zero: the first costs what every other does.
+    /// @dev Every posting uses the same slots, which are never zero, so that the first costs as much as others.
     Posting private _live;
-    /// @dev Never zero, either.
+    /// @dev Never zero, for the same reason.
     bytes32 private _history = EMPTY_HISTORY;
     mapping(bytes32 digest => bool) private _isRejected;
-    /// @dev Ascending by number and activation. At most the last one is not in force yet.
+    /// @dev Ascending by number and activation. Only the last one can be not in force yet.
     Succession[] private _successions;
     /// @notice The number that the next announcement must have.
     uint64 public nextSuccession;
@@ -154,8 +168,8 @@ contract EpochLedger is IDisputedLedger, EIP712 {
     );
     event SuccessorWithdrawn(uint64 indexed number);
     event EpochPosted(EpochRoot root, uint64 signers, uint256 finalAt);
-    /// @param previousHistory Hash of the same event's data of the final epoch before; `EMPTY_HISTORY` for the first.
-    /// @param previousBlock Block of that event; 0 for the first.
+    /// @param previousHistory Hash of the data of the previous `EpochFinal`; `EMPTY_HISTORY` for the first.
+    /// @param previousBlock Block of the previous `EpochFinal`; 0 for the first.
     event EpochFinal(
         uint64 indexed epoch,
         EpochRoot root,
@@ -166,7 +180,8 @@ contract EpochLedger is IDisputedLedger, EIP712 {
     );
     event EpochRejected(uint64 indexed epoch, bytes32 digest);
     event EpochExpired(uint64 indexed epoch, bytes32 digest);
-    /// @param firstEpoch The oldest final epoch that counts no more, as all after it.
+    /// @param firstEpoch The oldest recalled epoch; all later final epochs are recalled, too.
+    /// @param baseRoot The root from which the ledger continues.
     event EpochsRecalled(uint64 indexed firstEpoch, bytes32 baseRoot);
     event SignatureStruck(uint64 indexed epoch, address indexed auditor);
 
@@ -197,12 +212,17 @@ contract EpochLedger is IDisputedLedger, EIP712 {
     error NothingPending();
     error TooLateToWithdraw(uint64 activationEpoch);
 
+    /// @param terms The terms.
+    /// @custom:reverts BadAuditors if there are more than `MAX_AUDITORS`, or they do not strictly ascend.
+    /// @custom:reverts BadQuorum if the quorum is zero or above the number of auditors.
+    /// @custom:reverts BadClock if the challenge window is zero or not shorter than an epoch.
+    /// @custom:reverts BadBudget if the budget has more than 32 bits.
     constructor(Terms memory terms) EIP712("sapo", "1") {
         uint256 count = terms.auditors.length;
         if (count > MAX_AUDITORS) revert BadAuditors();
         if (terms.quorum == 0 || terms.quorum > count) revert BadQuorum(terms.quorum, count);
         if (terms.challengeSeconds == 0 || terms.challengeSeconds >= terms.epochSeconds) revert BadClock();
-        // Below this, no sum over all 2^64 epochs can overflow any counter of points.
+        // With at most 32 bits per epoch, the sum over 2^32 epochs fits into the counters of points.
         if (terms.epochBudget > type(uint32).max) revert BadBudget(terms.epochBudget);
         address previous = address(0);
         for (uint256 i = 0; i < count; ++i) {
@@ -220,36 +240,52 @@ contract EpochLedger is IDisputedLedger, EIP712 {
         auditorBond = terms.auditorBond;
         _live = Posting(bytes32(uint256(1)), NO_ROOT, bytes32(uint256(1)), 0, 0, 1, 0, 0, 0, 0);
         distributor = new RewardDistributor(terms.token, terms.tokensPerPoint, terms.pointsCap);
-        // A bond outlasts the window of everything that was signed on it, by more than an epoch.
+        // A bond stays for more than an epoch after the window of everything that was signed while it was bonded.
         uint256 exitSeconds = terms.challengeSeconds + 2 * terms.epochSeconds;
         verifier = new FraudVerifier(distributor, terms.pointsCap, terms.challengeSeconds, exitSeconds);
         vault = verifier.vault();
     }
 
-    /// @notice Post an epoch. Anyone may send it: the signatures are what counts.
-    /// @dev Epochs strictly increase but may be skipped: one without a payable rollout, or whose auditors never
-    ///      agreed, is not posted, and what it would have granted is not granted later. So is one that was signed
-    ///      before an earlier one became final: what it adds to is no longer what is granted. A posting that nobody
-    ///      makes final for an epoch after its window gives way to the next one. More signatures of the statement that is
-    ///      live are added to it, and its window does not begin anew: whoever posts chooses the signatures, and one of
-    ///      them may be struck.
-    /// @param root Of an epoch that has ended and is above every final one.
-    /// @param turn In which it was proposed; the auditors' signatures say it, and nothing here depends on it.
-    /// @param signatures 65 bytes each (r, s, v), by distinct auditors in strictly ascending order of address. Those of
-    ///        auditors without their bond do not count, but do no harm: else one of them could stop every posting.
+    /// @notice Post the statement of an epoch with its auditors' signatures, or add signatures to the live posting of
+    ///         the same statement. Anyone can call it.
+    /// @dev Epochs strictly increase and can be skipped. An epoch is skipped if it had no payable rollout, if its
+    ///      auditors did not agree, or if its statement was signed before an earlier epoch became final and therefore
+    ///      adds to an older root; its points are not granted later. A posting that nobody makes final for one epoch
+    ///      after its window can be replaced by another one. Additional signatures do not restart the window: the
+    ///      poster chooses the signatures, and one of them may be struck later.
+    /// @param root Statement about an epoch that has ended and is after the last final one.
+    /// @param turn Turn in which it was proposed, which the auditors signed. The contract only verifies the signatures.
+    /// @param signatures 65 bytes each (r, s, v), by different auditors of the epoch, in strictly ascending order of
+    ///        address. Signatures of auditors without a bond are not counted; they are not refused either, because
+    ///        otherwise one auditor could stop every posting by an exit.
+    /// @custom:reverts EpochNotIncreasing if the epoch is not after the last final one.
+    /// @custom:reverts EpochNotOver if the epoch has not ended.
+    /// @custom:reverts OtherPostingLive if another statement is live and cannot be replaced yet, or if the same one is
+    ///                 live and no signature is new.
+    /// @custom:reverts StaleBase if the statement does not add to the last final cumulative root.
+    /// @custom:reverts OverBudget if the total is above the epoch budget.
+    /// @custom:reverts WrongSum if the sums in the roots do not match the total.
+    /// @custom:reverts RootRejected if the statement was rejected before.
+    /// @custom:reverts SignerOrder if the signers do not strictly ascend.
+    /// @custom:reverts NotAuditor if a signer is not an auditor of the epoch.
+    /// @custom:reverts TooFewSignatures if fewer than a quorum of bonded auditors signed.
+    /// @custom:reverts ECDSAInvalidSignature if a signature is malformed; similarly `ECDSAInvalidSignatureLength` and
+    ///                 `ECDSAInvalidSignatureS`.
     function post(EpochRoot calldata root, uint32 turn, bytes[] calldata signatures) external {
         (uint32 next, uint40 finalBlock) = (_live.nextEpoch, _live.finalBlock);
         if (root.epoch < next) revert EpochNotIncreasing(root.epoch, next);
         uint256 endsAt = genesisSeconds + (uint256(root.epoch) + 1) * epochSeconds;
         if (block.timestamp < endsAt) revert EpochNotOver(root.epoch, endsAt);
         if (_live.postedAt != 0) {
+            // Digests, not timestamps.
+            // slither-disable-next-line incorrect-equality
             if (epochRootDigest(root) == epochRootDigest(_rootOf(_live))) {
                 _addSigners(root, turn, signatures);
                 return;
             }
             _dropExpired();
         }
-        // The detector takes this root for a time, beside which it is stored.
+        // Slither mistakes this root for the timestamp that is stored in the same struct.
         bytes32 base = _live.cumulativeRoot;
         // slither-disable-next-line incorrect-equality
         if (base == NO_ROOT) base = 0;
@@ -262,7 +298,7 @@ contract EpochLedger is IDisputedLedger, EIP712 {
         if (SumTree.sumOf(root.contributionRoot) != root.total || SumTree.sumOf(root.cumulativeRoot) != granted) {
             revert WrongSum();
         }
-        bytes32 hashed = _hashOf(root); // once for both
+        bytes32 hashed = _hashOf(root); // used for both digests
         bytes32 digest = _hashTypedDataV4(hashed);
         if (_isRejected[digest]) revert RootRejected(digest);
         uint64 signers = _signers(_approvalDigest(hashed, turn), signatures, root.epoch);
@@ -282,32 +318,43 @@ contract EpochLedger is IDisputedLedger, EIP712 {
         emit EpochPosted(root, signers, block.timestamp + challengeSeconds);
     }
 
-    /// @notice Make the live posting final once its window is over. Anyone may send it.
+    /// @notice Make the live posting final once its window is over. Anyone can call it.
+    /// @custom:reverts NothingLive if there is no live posting.
+    /// @custom:reverts StillChallengeable before the end of the window.
+    /// @custom:reverts QuestionsOpen if a question is open, or if the posting lost its quorum of signatures.
     function finalise() external {
         Posting memory posting = _requireLive();
         uint256 finalAt = uint256(posting.postedAt) + challengeSeconds;
         if (block.timestamp < finalAt) revert StillChallengeable(finalAt);
         if (posting.open != 0) revert QuestionsOpen(posting.open);
-        // Both before the three fields of one slot, which are then written at once.
+        // Computed first, so that the compiler combines the three writes to one slot.
         (uint32 next, uint40 number) = (posting.epoch + 1, block.number.toUint40());
         _live.postedAt = 0;
         _live.nextEpoch = next;
         _live.finalBlock = number;
-        // The distributor calls nobody. It is asked once, for its root before is also the base of this one.
+        // The distributor makes no external calls. It returns its previous root, the base root of this epoch.
         // slither-disable-next-line reentrancy-benign,reentrancy-events
         bytes32 base = distributor.grant(posting.cumulativeRoot, posting.total, next);
         EpochRoot memory root = _rootOf(posting, base);
         bytes32 previous = _history;
-        // The event's data, byte by byte.
+        // These bytes are the data of the event.
         _history = keccak256(abi.encode(root, posting.signers, posting.postedAt, previous, posting.finalBlock));
         emit EpochFinal(root.epoch, root, posting.signers, posting.postedAt, previous, posting.finalBlock);
     }
 
-    /// @notice Announce what changes. Anyone may send it: the signatures are what counts.
-    /// @dev One announcement at a time is on its way, and its number makes a signature good for one alone. An account
-    ///      is an auditor once: who was replaced comes back under another one. So an account has one place, and
-    ///      the number of auditors stays.
-    /// @param signatures As in `post`, over `successionDigest`, by auditors of the current epoch.
+    /// @notice Announce a change of the terms, of an auditor, or of both. Anyone can call it with the signatures.
+    /// @dev At most one announcement is pending, and its number makes the signatures valid for no other one. An account
+    ///      can become an auditor once: an auditor that was replaced can only return with another account. So every
+    ///      account has at most one place, and the number of auditors stays the same.
+    /// @param succession The change.
+    /// @param signatures As in `post`, of `successionDigest`, by auditors of the current epoch.
+    /// @custom:reverts WrongNumber if the number is not `nextSuccession`.
+    /// @custom:reverts NothingChanges if it names neither new terms nor a new auditor.
+    /// @custom:reverts SuccessorPending if another announcement is not in force yet.
+    /// @custom:reverts TooSoon if it would be in force in fewer than `NOTICE_EPOCHS` epochs.
+    /// @custom:reverts BadReplacement if the leaving account is not an auditor or has a replacement already, or if the
+    ///                 entering account is or was an auditor, or only one of both is named.
+    /// @custom:reverts SignerOrder, NotAuditor, TooFewSignatures and the errors of ECDSA as `post`.
     function announceSuccessor(Succession calldata succession, bytes[] calldata signatures) external {
         if (succession.number != nextSuccession) revert WrongNumber(succession.number, nextSuccession);
         bool replaces = succession.entering != address(0);
@@ -333,8 +380,12 @@ contract EpochLedger is IDisputedLedger, EIP712 {
         );
     }
 
-    /// @notice Take the pending announcement back, while nobody can rely on it yet.
-    /// @param signatures As in `post`, over `withdrawalDigest` of its number.
+    /// @notice Withdraw the pending announcement, more than `SETTLED_EPOCHS` epochs before its activation. Anyone can
+    ///         call it with the signatures.
+    /// @param signatures As in `post`, of `withdrawalDigest` of its number, by auditors of the current epoch.
+    /// @custom:reverts NothingPending if no announcement is pending.
+    /// @custom:reverts TooLateToWithdraw if it is in force in `SETTLED_EPOCHS` epochs or fewer.
+    /// @custom:reverts SignerOrder, NotAuditor, TooFewSignatures and the errors of ECDSA as `post`.
     function withdrawSuccessor(bytes[] calldata signatures) external {
         uint256 count = _successions.length;
         if (count == 0) revert NothingPending();
@@ -377,7 +428,7 @@ contract EpochLedger is IDisputedLedger, EIP712 {
     function requireFinal(FinalEpoch[] calldata newestFirst) public view returns (bytes32 name) {
         bytes32 history = _history;
         for (uint256 i = 0; i < newestFirst.length; ++i) {
-            name = keccak256(abi.encode(newestFirst[i])); // the event's data, byte by byte
+            name = keccak256(abi.encode(newestFirst[i])); // hash of the event's data
             if (name != history) revert NotFinal();
             history = newestFirst[i].previousHistory;
         }
@@ -385,8 +436,8 @@ contract EpochLedger is IDisputedLedger, EIP712 {
     }
 
     /// @inheritdoc IDisputedLedger
-    /// @dev The history ends before these epochs from now on, and no epoch up to the newest of them is ever posted
-    ///      again. What was claimed stays claimed, and what was granted counts as granted.
+    /// @dev After this the history ends before these epochs, and no epoch up to the newest of them can be posted again.
+    ///      Paid points stay paid, and granted points stay granted. A live posting is dropped.
     function recall(FinalEpoch[] calldata newestFirst) external onlyVerifier {
         requireFinal(newestFirst);
         FinalEpoch calldata oldest = newestFirst[newestFirst.length - 1];
@@ -394,14 +445,16 @@ contract EpochLedger is IDisputedLedger, EIP712 {
         _history = oldest.previousHistory;
         _live.finalBlock = uint40(oldest.previousBlock);
         emit EpochsRecalled(oldest.root.epoch, oldest.root.baseRoot);
+        // The distributor makes no external calls.
+        // slither-disable-next-line reentrancy-no-eth
         distributor.goBack(oldest.root.baseRoot);
         _drop();
     }
 
     /// @inheritdoc IDisputedLedger
-    /// @dev The statement itself may be true: without a quorum it waits for more signatures in `post`. It stays live,
-    ///      so that a true one loses no time, and a false one can still be proven false to those who are left. In an
-    ///      epoch that is not the auditor's, its place is another's, whose signature stays.
+    /// @dev The statement may be true, so the posting stays live and can get more signatures by `post`: a true one is
+    ///      not delayed, and a false one can still be proven false, which slashes the remaining signers. In an epoch of
+    ///      another auditor at the same place nothing is removed, because the bit is that auditor's signature.
     function strike(address auditor, uint64 epoch) external onlyVerifier {
         if (!isAuditorIn(auditor, epoch)) return;
         uint64 bit = uint64(1 << (_tenures[auditor].place - 1));
@@ -411,12 +464,15 @@ contract EpochLedger is IDisputedLedger, EIP712 {
         emit SignatureStruck(epoch, auditor);
     }
 
-    /// @notice The accounts whose signatures count in the current epoch, by place: ascending until one is replaced.
+    /// @notice Return the auditors of the current epoch, by place.
+    /// @return The accounts; they ascend until one is replaced.
     function auditors() external view returns (address[] memory) {
         return auditorsIn(currentEpoch().toUint64());
     }
 
-    /// @notice The accounts whose signatures count in an epoch, by place, as far as it is announced.
+    /// @notice Return the auditors of an epoch, by place, according to the announcements so far.
+    /// @param epoch The epoch.
+    /// @return found The accounts.
     function auditorsIn(uint64 epoch) public view returns (address[] memory found) {
         found = _auditors;
         for (uint256 i = 0; i < found.length; ++i) {
@@ -435,32 +491,36 @@ contract EpochLedger is IDisputedLedger, EIP712 {
         return tenure.fromEpoch <= epoch && epoch < tenure.untilEpoch;
     }
 
-    /// @notice Every announcement that was not withdrawn, ascending by activation.
+    /// @notice Return all announcements that were not withdrawn, ascending by activation.
     function successions() external view returns (Succession[] memory) {
         return _successions;
     }
 
-    /// @notice The epoch that the ledger's clock shows: 0 before the first has begun.
+    /// @notice Return the epoch at the time of the block; 0 before the start of epoch 0.
     function currentEpoch() public view returns (uint256) {
         return block.timestamp < genesisSeconds ? 0 : (block.timestamp - genesisSeconds) / epochSeconds;
     }
 
-    /// @notice What auditors sign to announce a successor (EIP-712), bound to this chain and this contract.
+    /// @notice Return what auditors sign to announce a change.
+    /// @param succession The change.
+    /// @return The EIP-712 digest, bound to this chain and this contract.
     function successionDigest(Succession memory succession) public view returns (bytes32) {
         return _hashTypedDataV4(keccak256(abi.encode(SUCCESSION_TYPEHASH, succession)));
     }
 
-    /// @notice What auditors sign to withdraw an announcement.
+    /// @notice Return what auditors sign to withdraw an announcement.
+    /// @param number Number of the announcement.
+    /// @return The EIP-712 digest, bound to this chain and this contract.
     function withdrawalDigest(uint64 number) public view returns (bytes32) {
         return _hashTypedDataV4(keccak256(abi.encode(WITHDRAWAL_TYPEHASH, number)));
     }
 
-    /// @notice The lowest epoch that can still become final: 0 before the first, else the last one plus 1.
+    /// @notice Return the lowest epoch that can still become final: the last final one plus 1, 0 before the first.
     function nextEpoch() external view returns (uint64) {
         return _live.nextEpoch;
     }
 
-    /// @notice Where the records of final epochs begin.
+    /// @notice Return the newest final epoch, from which all records can be read backwards.
     /// @return history Hash of the data of the newest `EpochFinal`; `EMPTY_HISTORY` if there is none.
     /// @return finalBlock Block of that event.
     function lastFinal() external view returns (bytes32 history, uint64 finalBlock) {
@@ -472,15 +532,12 @@ contract EpochLedger is IDisputedLedger, EIP712 {
         return _rootOf(_requireLive());
     }
 
-    /// @notice The posting that may still be challenged.
-    /// @return root Of no meaning if there is none.
-    /// @return postedAt Seconds; zero if there is none.
-    /// @return signers Bit i: the auditor at place i of `auditorsIn(epoch)` signed it.
+    /// @inheritdoc IDisputedLedger
     function live() external view override returns (EpochRoot memory root, uint64 postedAt, uint64 signers) {
         return (_rootOf(_live), _live.postedAt, _live.signers);
     }
 
-    /// @notice What names a statement for ever, whoever signs it and in which turn.
+    /// @inheritdoc IDisputedLedger
     function epochRootDigest(EpochRoot memory root) public view returns (bytes32) {
         return _hashTypedDataV4(_hashOf(root));
     }
@@ -505,10 +562,13 @@ contract EpochLedger is IDisputedLedger, EIP712 {
 
     function _requireLive() private view returns (Posting memory posting) {
         posting = _live;
+        // Zero means that nothing is live; no block has this timestamp.
+        // slither-disable-next-line incorrect-equality
         if (posting.postedAt == 0) revert NothingLive();
     }
 
-    /// @dev Reverts unless the one is an auditor, and no change of it is announced, and the other never was one.
+    /// @dev Replace an auditor. Reverts unless the leaving account is an auditor without an announced replacement and
+    ///      the entering account never was an auditor.
     function _replace(Succession calldata succession) private {
         (address leaving, address entering) = (succession.leaving, succession.entering);
         uint8 place = _tenures[leaving].place;
@@ -522,7 +582,7 @@ contract EpochLedger is IDisputedLedger, EIP712 {
         _auditors[place - 1] = entering;
     }
 
-    /// @dev At most one change is announced, so a step or two back.
+    /// @dev Return the auditor of a place in an epoch, by following the predecessors of the newest one.
     function _holder(uint256 index, uint64 epoch) private view returns (address holder) {
         holder = _auditors[index];
         while (epoch < _tenures[holder].fromEpoch) {
@@ -530,7 +590,7 @@ contract EpochLedger is IDisputedLedger, EIP712 {
         }
     }
 
-    /// @dev A `Tenure` as it lies in its slot, the first field lowest: to read it field by field costs more.
+    /// @dev Return the slot of a `Tenure`, first field in the lowest bits, since reading single fields costs more gas.
     function _packed(address account) private view returns (uint256 tenure) {
         Tenure storage found = _tenures[account];
         assembly ("memory-safe") {
@@ -538,7 +598,7 @@ contract EpochLedger is IDisputedLedger, EIP712 {
         }
     }
 
-    /// @dev Ascending signers make a repeated one impossible without any bookkeeping.
+    /// @dev Return a bit for each bonded auditor that signed. The ascending order excludes repeated signers.
     function _signers(bytes32 digest, bytes[] calldata signatures, uint256 epoch)
         private
         view
@@ -554,7 +614,7 @@ contract EpochLedger is IDisputedLedger, EIP712 {
             previous = signer;
             if (vault.bonded(signer) < auditorBond) continue;
             unchecked {
-                signers |= uint64(1 << (uint8(tenure >> 160) - 1)); // a place is not 0 here
+                signers |= uint64(1 << (uint8(tenure >> 160) - 1)); // an auditor's place is at least 1
                 ++counted;
             }
         }
@@ -575,17 +635,20 @@ contract EpochLedger is IDisputedLedger, EIP712 {
         }
     }
 
-    /// @dev With a quorum of its own: what was struck needs no more than the honest auditors' signatures.
+    /// @dev The call must carry a quorum by itself, so the signatures of the honest auditors suffice after any strike.
     function _addSigners(EpochRoot calldata root, uint32 turn, bytes[] calldata signatures) private {
         uint64 before = _live.signers;
         uint64 signers = before | _signers(approvalDigest(root, turn), signatures, root.epoch);
+        // Slither takes these bits for a timestamp, too.
+        // slither-disable-next-line incorrect-equality
         if (signers == before) revert OtherPostingLive(root.epoch);
         if (_count(before) < quorum) _live.open -= 1;
         _live.signers = signers;
         emit EpochPosted(root, signers, uint256(_live.postedAt) + challengeSeconds);
     }
 
-    /// @dev Nobody who can explain a posting leaves it lying for an epoch after its window. It can be posted again.
+    /// @dev Drop a posting that was not made final for one epoch after its window: nobody could confirm it. The same
+    ///      statement can be posted again.
     function _dropExpired() private {
         uint64 epoch = _live.epoch;
         if (block.timestamp < uint256(_live.postedAt) + challengeSeconds + epochSeconds) revert OtherPostingLive(epoch);
@@ -600,7 +663,7 @@ contract EpochLedger is IDisputedLedger, EIP712 {
         _live.cumulativeRoot = root == 0 ? NO_ROOT : root;
     }
 
-    /// @dev Nothing becomes final while a posting is live: what it was to add to is still the base.
+    /// @dev No epoch becomes final while a posting is live, so the last final root is still its base root.
     function _rootOf(Posting memory posting) private view returns (EpochRoot memory) {
         return _rootOf(posting, distributor.cumulativeRoot());
     }

@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-/// @notice What auditors agree an epoch's contributions to be. They sign it with the turn in which it was
-///         proposed (EIP-712): in another turn an auditor may sign another statement, in one turn never two.
+/// @notice The statement that auditors sign about an epoch (EIP-712), together with the turn in which it was proposed.
+///         In one turn an auditor may sign one statement; in a later turn it may sign another one.
 struct EpochRoot {
     uint64 epoch;
-    /// The cumulative root that this one adds to: the last final epoch's, zero before the first.
+    /// The cumulative root of the last final epoch, to which this epoch adds; zero before the first final epoch.
     bytes32 baseRoot;
-    /// Root of the tree of every account's points of this epoch; see `SumTree`.
+    /// Root of the tree of all accounts' points of this epoch; see `SumTree`.
     bytes32 contributionRoot;
-    /// Root of the tree of every account's points of all epochs up to this one.
+    /// Root of the tree of all accounts' points of all epochs up to this one.
     bytes32 cumulativeRoot;
     /// Sum of the points of this epoch.
     uint256 total;
-    /// SHA-256 of the archive from which everyone can recompute the roots.
+    /// SHA-256 of the archive from which both roots can be recomputed.
     bytes32 archiveDigest;
 }
 
-/// @notice What became final: the data of an `EpochFinal` event, whose hash is in the next one's or in the state.
+/// @notice The record of a final epoch: the data of its `EpochFinal` event. The hash of the newest record is in the
+///         ledger's state, that of every other record is in the record after it.
 struct FinalEpoch {
     EpochRoot root;
     uint64 signers;
@@ -26,53 +27,77 @@ struct FinalEpoch {
     uint64 previousBlock;
 }
 
-/// @title The side of the epoch ledger that the verifier of fraud proofs works with.
+/// @title The part of the epoch ledger that the fraud verifier uses.
 interface IDisputedLedger {
-    /// @notice The posting that may still be challenged; reverts if there is none.
+    /// @notice Return the statement of the live posting.
+    /// @return The statement that can still be challenged or is not made final yet.
+    /// @custom:reverts NothingLive if there is no live posting.
     function liveRoot() external view returns (EpochRoot memory);
 
-    /// @notice The posting that may still be challenged, when it was posted and who signed it; see the ledger.
+    /// @notice Return the live posting: the one that can still be challenged or is not made final yet.
+    /// @return root Its statement; without meaning if there is no live posting.
+    /// @return postedAt Unix time of the posting in seconds; zero if there is no live posting.
+    /// @return signers Bit i is set if the auditor at place i of `auditorsIn(root.epoch)` signed it.
     function live() external view returns (EpochRoot memory root, uint64 postedAt, uint64 signers);
 
-    /// @notice What names a statement for ever, whoever signs it and in which turn.
+    /// @notice Return the digest that identifies a statement, independent of signers and turn.
+    /// @param root The statement.
+    /// @return Its EIP-712 digest, bound to this chain and this contract.
     function epochRootDigest(EpochRoot calldata root) external view returns (bytes32);
 
-    /// @notice How long a posting can be challenged, in seconds.
+    /// @notice Return the length of the challenge window of a posting, in seconds.
     function challengeSeconds() external view returns (uint256);
 
-    /// @notice What an auditor must have bonded for its signature to count, in the token's smallest unit.
+    /// @notice Return the bond that an auditor needs for its signatures to count, in the token's smallest unit.
     function auditorBond() external view returns (uint256);
 
-    /// @notice Keep the live posting from becoming final until `release`: a question waits for its answer. Only for
-    ///         the verifier of fraud proofs.
+    /// @notice Prevent the live posting from becoming final until `release`, because a question is open.
+    /// @custom:reverts OnlyVerifier if the caller is not the fraud verifier.
+    /// @custom:reverts NothingLive if there is no live posting.
     function hold() external;
 
-    /// @notice Take back one `hold`. Only for the verifier of fraud proofs.
+    /// @notice Undo one `hold`.
+    /// @custom:reverts OnlyVerifier if the caller is not the fraud verifier.
     function release() external;
 
-    /// @notice What an auditor signs (EIP-712), bound to this chain and this contract.
+    /// @notice Return what an auditor signs to approve a statement.
+    /// @param root The statement.
+    /// @param turn The turn in which it was proposed.
+    /// @return The EIP-712 digest, bound to this chain and this contract.
     function approvalDigest(EpochRoot calldata root, uint32 turn) external view returns (bytes32);
 
-    /// @notice Whether an account's signatures count in any epoch: what it signed for two can be proven for ever.
+    /// @notice Whether an account is or was an auditor of any epoch, or is announced as one. Two signatures of such an
+    ///         account in one turn can be proven at any time.
+    /// @param account The account.
     function isAuditor(address account) external view returns (bool);
 
-    /// @notice Whether an account's signatures count in an epoch, as far as it is announced.
+    /// @notice Whether an account's signatures count in an epoch, according to the announcements so far.
+    /// @param account The account.
+    /// @param epoch The epoch.
     function isAuditorIn(address account, uint64 epoch) external view returns (bool);
 
-    /// @notice Drop the live posting for ever. Only for the verifier of fraud proofs.
-    /// @return signers Whose signatures it carried.
+    /// @notice Reject the live posting: it is dropped, and its statement can never be posted again.
+    /// @return signers The auditors whose signatures it carried.
+    /// @custom:reverts OnlyVerifier if the caller is not the fraud verifier.
+    /// @custom:reverts NothingLive if there is no live posting.
     function reject() external returns (address[] memory signers);
 
-    /// @notice Require that these epochs are the last final ones.
-    /// @param newestFirst Without a gap.
-    /// @return name Hash of the oldest of them, which no other epoch has.
+    /// @notice Require that the given epochs are the newest final ones.
+    /// @param newestFirst Their records, newest first and without a gap.
+    /// @return name Hash of the oldest given record, which identifies that epoch's posting.
+    /// @custom:reverts NotFinal if they are not, or if none is given.
     function requireFinal(FinalEpoch[] calldata newestFirst) external view returns (bytes32 name);
 
-    /// @notice Go on from the root that the oldest of the last final epochs added to. Only for the verifier of fraud
-    ///         proofs.
+    /// @notice Recall the newest final epochs: the ledger continues from the root to which the oldest of them added.
+    /// @param newestFirst Their records, newest first and without a gap.
+    /// @custom:reverts OnlyVerifier if the caller is not the fraud verifier.
+    /// @custom:reverts NotFinal if they are not the newest final epochs.
     function recall(FinalEpoch[] calldata newestFirst) external;
 
-    /// @notice Take one auditor's signature from an epoch's live posting, if it is there; without a quorum the
-    ///         posting waits for others. Only for the verifier of fraud proofs.
+    /// @notice Remove an auditor's signature from the live posting of an epoch, if it is there. A posting that has no
+    ///         quorum after that cannot become final until other signatures are added.
+    /// @param auditor The auditor that signed two statements in one turn.
+    /// @param epoch The epoch of these statements.
+    /// @custom:reverts OnlyVerifier if the caller is not the fraud verifier.
     function strike(address auditor, uint64 epoch) external;
 }

@@ -6,23 +6,24 @@ import {SafeERC20} from "@openzeppelin/contracts/token/ERC20/utils/SafeERC20.sol
 import {Address} from "@openzeppelin/contracts/utils/Address.sol";
 import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
 
-/// @title Gives newcomers of a test network a few tokens and the coin to pay their first transactions.
-/// @notice Anyone may call it for anyone: a newcomer without coin cannot call it for itself.
-///         It serves no contracts, which could make whoever calls it pay for any amount of gas.
-///         It runs dry rather than being refilled by a privileged role: whoever likes sends it more.
+/// @title Gives newcomers of a test network tokens, and coins for the gas of their first transactions.
+/// @notice Anyone may call it for any account, because a newcomer without coins cannot call it. It does not serve
+///         contracts: a receiving contract could consume all gas of the caller. No account has a special role; anyone
+///         can refill it by a transfer, and it refuses calls while it is empty.
 contract Faucet {
     using SafeERC20 for IERC20;
 
-    /// @notice Pause between two drips to one address.
+    /// @notice Shortest time between two drips to one account, in seconds.
     uint256 public constant INTERVAL = 1 days;
 
+    /// @notice The token that is given.
     IERC20 public immutable token;
-    /// @notice Tokens per drip, in the smallest unit; less when the faucet holds less.
+    /// @notice Tokens per drip, in the smallest unit; fewer if the faucet holds fewer.
     uint256 public immutable tokensPerDrip;
-    /// @notice Wei per drip; less when the faucet holds less.
+    /// @notice Wei per drip; fewer if the faucet holds fewer.
     uint256 public immutable weiPerDrip;
 
-    /// @notice When an address may be served next, in seconds; 0 if it never was.
+    /// @notice Unix time in seconds from which an account may be served again; 0 if it never was.
     mapping(address account => uint256 seconds_) public nextDripAt;
 
     event Dripped(address indexed account, uint256 tokens, uint256 weiAmount);
@@ -31,15 +32,23 @@ contract Faucet {
     error Empty();
     error HasCode(address account);
 
+    /// @param token_ The token that is given.
+    /// @param tokensPerDrip_ Tokens per drip, in the smallest unit.
+    /// @param weiPerDrip_ Wei per drip.
     constructor(IERC20 token_, uint256 tokensPerDrip_, uint256 weiPerDrip_) payable {
         token = token_;
         tokensPerDrip = tokensPerDrip_;
         weiPerDrip = weiPerDrip_;
     }
 
+    /// @notice Accept coins from anyone.
     receive() external payable {}
 
-    /// @notice Send `account` one drip.
+    /// @notice Send an account one drip.
+    /// @param account Receiver, an account without code.
+    /// @custom:reverts HasCode if the receiver is a contract.
+    /// @custom:reverts TooEarly if it was served less than `INTERVAL` ago.
+    /// @custom:reverts Empty if the faucet holds neither tokens nor coins.
     function drip(address payable account) external {
         if (account.code.length != 0) revert HasCode(account);
         uint256 nextAt = nextDripAt[account];
@@ -48,7 +57,7 @@ contract Faucet {
         uint256 coin = Math.min(weiPerDrip, address(this).balance);
         bool holdsSome = tokens != 0 || coin != 0;
         if (!holdsSome) revert Empty();
-        // Written before anything is sent: a receiver that calls back is refused.
+        // Written before the transfers, so that a call back from a receiver is refused.
         nextDripAt[account] = block.timestamp + INTERVAL;
         emit Dripped(account, tokens, coin);
         if (tokens != 0) token.safeTransfer(account, tokens);

@@ -3,24 +3,24 @@ pragma solidity 0.8.37;
 
 import {RewardDistributor} from "./RewardDistributor.sol";
 
-/// @title Which node keys an account speaks for.
-/// @notice An account claims an Ed25519 node key until a time of its choosing. A key proves nothing here: the
-///         EVM cannot check Ed25519 cheaply, so several accounts may claim one key, and a claim blocks nobody.
-///         Clients count the one claim that the node's own certificate names and both keys signed.
-/// @dev Bindings are kept by account, never by key, which is what makes squatting pointless. No owner.
+/// @title Records which node keys each account claims.
+/// @notice An account claims an Ed25519 node key until a time of its choice. A claim proves nothing about the key,
+///         because verifying an Ed25519 signature in the EVM is expensive: several accounts may claim the same key.
+///         Clients only count the claim of the account that the node's certificate names, which both keys signed.
+/// @dev Claims are stored by account, not by key, so claiming another node's key has no effect on that node. No owner.
 contract NodeRegistry {
-    /// @notice Live nodes per account. Bounds what one account can occupy in everyone's peer lists.
+    /// @notice Most node keys that an account can claim at a time. It bounds an account's share of the peer lists.
     uint256 public constant MAX_LIVE_NODES = 4;
 
     struct Binding {
         bytes32 nodeKey;
-        /// Seconds; the binding is live while the clock is below it. 0 in a free place.
+        /// Unix time in seconds at which the claim ends; 0 if the place is free.
         uint64 notAfter;
     }
 
-    /// @notice Remembers since which epoch an account is registered: what bounds its first claim.
+    /// @notice The distributor that records when an account was enrolled, which bounds what it can be paid.
     RewardDistributor public immutable distributor;
-    /// @notice Block in which the registry came to be: a reader of its events starts there.
+    /// @notice Block of the deployment, from which clients read events.
     uint256 public immutable deploymentBlock = block.number;
 
     mapping(address account => Binding[MAX_LIVE_NODES]) private _bindings;
@@ -33,11 +33,18 @@ contract NodeRegistry {
     error TooManyNodes(address account);
     error NotRegistered(address account, bytes32 nodeKey);
 
+    /// @param distributor_ The distributor of the swarm's ledger.
     constructor(RewardDistributor distributor_) {
         distributor = distributor_;
     }
 
-    /// @notice Claim `nodeKey` for the sender until `notAfter` (seconds), or change the end of its live claim.
+    /// @notice Claim a node key for the sender, or change the end of the sender's claim on it. The first claim enrols
+    ///         the sender with the distributor.
+    /// @param nodeKey Ed25519 public key of the node, not zero.
+    /// @param notAfter Unix time in seconds at which the claim ends.
+    /// @custom:reverts EmptyNodeKey if the key is zero.
+    /// @custom:reverts AlreadyExpired if the end is not in the future.
+    /// @custom:reverts TooManyNodes if the sender has `MAX_LIVE_NODES` other claims.
     function register(bytes32 nodeKey, uint64 notAfter) external {
         if (nodeKey == 0) revert EmptyNodeKey();
         if (notAfter <= block.timestamp) revert AlreadyExpired(notAfter);
@@ -46,7 +53,9 @@ contract NodeRegistry {
         distributor.enrol(msg.sender);
     }
 
-    /// @notice End the sender's claim on `nodeKey` now.
+    /// @notice End the sender's claim on a node key.
+    /// @param nodeKey The node key; the claim may have expired already.
+    /// @custom:reverts NotRegistered if the sender has no such claim.
     function revoke(bytes32 nodeKey) external {
         Binding[MAX_LIVE_NODES] storage places = _bindings[msg.sender];
         for (uint256 i = 0; i < MAX_LIVE_NODES; ++i) {
@@ -59,7 +68,9 @@ contract NodeRegistry {
         revert NotRegistered(msg.sender, nodeKey);
     }
 
-    /// @notice Whether `account` claims `nodeKey` at this moment.
+    /// @notice Whether an account claims a node key at the time of the block.
+    /// @param account The account.
+    /// @param nodeKey The node key.
     function isLive(address account, bytes32 nodeKey) external view returns (bool) {
         Binding[MAX_LIVE_NODES] storage places = _bindings[account];
         for (uint256 i = 0; i < MAX_LIVE_NODES; ++i) {
@@ -68,7 +79,9 @@ contract NodeRegistry {
         return false;
     }
 
-    /// @notice The node keys that `account` claims at this moment.
+    /// @notice Return the node keys that an account claims at the time of the block.
+    /// @param account The account.
+    /// @return keys At most `MAX_LIVE_NODES` keys, in any order.
     function liveNodes(address account) external view returns (bytes32[] memory keys) {
         Binding[MAX_LIVE_NODES] storage places = _bindings[account];
         keys = new bytes32[](MAX_LIVE_NODES);
@@ -76,13 +89,13 @@ contract NodeRegistry {
         for (uint256 i = 0; i < MAX_LIVE_NODES; ++i) {
             if (places[i].notAfter > block.timestamp) keys[count++] = places[i].nodeKey;
         }
-        // Only shortens the array that was just allocated.
+        // Shortens the array that was just allocated.
         assembly ("memory-safe") {
             mstore(keys, count)
         }
     }
 
-    /// @dev The key's own place if the account has one, else the first that is free or has expired.
+    /// @dev Return the place of the account's claim on the key, or the first place that is free or expired.
     function _place(address account, bytes32 nodeKey) private view returns (uint256 free) {
         Binding[MAX_LIVE_NODES] storage places = _bindings[account];
         free = MAX_LIVE_NODES;

@@ -102,6 +102,20 @@ contract ReplacementTest is Swarm {
         same(signers, 7, "places");
     }
 
+    /// Signatures that are added after the change are those of the epoch's own auditors, too.
+    function test_signatures_are_added_by_the_epochs_own_auditors() external {
+        replaceOne();
+        EpochRoot memory last = statement(FIRST - 1, [uint256(1), 0, 0, 0], none);
+        vm.warp(afterEpoch(FIRST) + 1);
+        post(last, three(keys[0], keys[2], keys[3]));
+        bytes[] memory mixed = signedBy(three(keys[0], keys[2], NEW), ledger.approvalDigest(last, TURN));
+        vm.expectPartialRevert(EpochLedger.NotAuditor.selector);
+        ledger.post(last, TURN, mixed);
+        post(last, three(keys[0], keys[1], keys[2]));
+        (,, uint64 signers) = ledger.live();
+        same(signers, 15, "places");
+    }
+
     function test_the_first_place_changes_its_holder_like_any_other() external {
         announce(replacement(0, FIRST, auditors[0], vm.addr(NEW)), three(keys[0], keys[1], keys[2]));
         check(ledger.auditorsIn(FIRST - 1)[0] == auditors[0], "before");

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from eth_abi.abi import encode
 from eth_account.signers.local import LocalAccount
 from eth_utils import to_checksum_address
 from support.ledger import DEPLOYER, ServedChain, address, keys
@@ -22,7 +23,6 @@ ATTESTERS: Final = tuple(sorted((keys(4), keys(5)), key=address))
 _ARTIFACTS: Final = (
     Path(__file__).parents[1] / "chain/node_modules/@ethereum-attestation-service/eas-contracts/artifacts"
 )
-_NOBODY: Final = to_checksum_address(bytes(20))
 _NOTHING: Final = bytes(32)
 
 
@@ -32,6 +32,7 @@ class Eas:
 
     chain: ServedChain
     address: Account
+    registry: Account
     schema: Digest
     other: Digest
     after_block: int
@@ -47,9 +48,12 @@ class Eas:
         *,
         schema: Digest | None = None,
         expiration_seconds: int = 0,
+        revocable: bool = True,
+        refers_to: Digest | None = None,
     ) -> Digest:
         """Attest an account, and return the uid."""
-        data = (to_checksum_address(recipient), expiration_seconds, True, _NOTHING, b"", 0)
+        referred = bytes(refers_to or _NOTHING)
+        data = (to_checksum_address(recipient), expiration_seconds, revocable, referred, b"", 0)
         receipt = self._send(attester, "attest", (bytes(schema or self.schema), data))
         return self.uids(receipt.block)[-1]
 
@@ -62,11 +66,38 @@ class Eas:
         """Revoke an attestation."""
         self._send(attester, "revoke", (bytes(schema or self.schema), (bytes(uid), 0)))
 
+    def signed_for(self, attester: LocalAccount, recipient: Account) -> tuple[Any, ...]:
+        """Return a request that anyone may send: the attester signs it for an account (EIP-712)."""
+        nonce = self._view("getNonce", attester.address)
+        typehash, separator = self._view("getAttestTypeHash"), self._view("getDomainSeparator")
+        deadline = 2**63
+        types = ("bytes32", "address", "bytes32", "address", "uint64", "bool", "bytes32", "bytes32")
+        words = (typehash, attester.address, bytes(self.schema), to_checksum_address(recipient), 0, True)
+        struct = encode(
+            (*types, "uint256", "uint256", "uint64"),
+            (*words, _NOTHING, Web3.keccak(b""), 0, nonce, deadline),
+        )
+        signed = attester.unsafe_sign_hash(Web3.keccak(b"\x19\x01" + separator + Web3.keccak(struct)))
+        signature = (signed.v, signed.r.to_bytes(32, "big"), signed.s.to_bytes(32, "big"))
+        data = (to_checksum_address(recipient), 0, True, _NOTHING, b"", 0)
+        return (bytes(self.schema), data, signature, attester.address, deadline)
+
+    def attest_by_delegation(self, sender: LocalAccount, request: tuple[Any, ...]) -> Digest:
+        """Send a request that an attester signed, and return the uid."""
+        receipt = self._send(sender, "attestByDelegation", request)
+        return self.uids(receipt.block)[-1]
+
     def uids(self, block: int) -> list[Digest]:
         """Return the uids in the service's events of a block."""
         where = {"address": to_checksum_address(self.address), "fromBlock": block, "toBlock": block}
         logs = self.chain.rpc.ask(lambda web3: web3.eth.get_logs(where))  # type: ignore[arg-type]
         return [Digest(bytes(log["data"])) for log in logs]
+
+    def _view(self, function: str, *arguments: object) -> Any:
+        where, abi = to_checksum_address(self.address), _artifact("EAS")["abi"]
+        return self.chain.rpc.ask(
+            lambda web3: web3.eth.contract(where, abi=abi).functions[function](*arguments).call()
+        )
 
     def _send(self, signer: LocalAccount, function: str, *arguments: object) -> tx.Receipt:
         contract = _contract("EAS", self.address)
@@ -81,7 +112,24 @@ def deploy_eas(chain: ServedChain) -> Eas:
     registry = _create(chain, "SchemaRegistry")
     service = _create(chain, "EAS", to_checksum_address(registry))
     schema, other = (_register(chain, registry, text) for text in ("bool isMember", "string remark"))
-    return Eas(chain, service, schema, other, chain.engine.head.block_number)
+    return Eas(chain, service, registry, schema, other, chain.engine.head.block_number)
+
+
+def schema_with(eas: Eas, resolver: Account | None, *, revocable: bool) -> Digest:
+    """Register another schema, and return its uid."""
+    return _register(eas.chain, eas.registry, "bool isGuest", resolver=resolver, revocable=revocable)
+
+
+def deploy_resolver(eas: Eas) -> Account:
+    """Deploy a resolver that comes with the service: its owner says whether attestations can be revoked."""
+    return _create(eas.chain, "resolver/examples/RevocationResolver", to_checksum_address(eas.address))
+
+
+def set_revocation(eas: Eas, resolver: Account, *, allowed: bool) -> None:
+    """Let attestations of the resolver's schemas be revoked, or not."""
+    artifact = _artifact("resolver/examples/RevocationResolver")
+    contract = Web3().eth.contract(address=to_checksum_address(resolver), abi=artifact["abi"])
+    eas.chain.send(DEPLOYER, resolver, bytes.fromhex(contract.encode_abi("setRevocation", (allowed,))[2:]))
 
 
 def _create(chain: ServedChain, name: str, *arguments: object) -> Account:
@@ -93,10 +141,18 @@ def _create(chain: ServedChain, name: str, *arguments: object) -> Account:
     return created
 
 
-def _register(chain: ServedChain, registry: Account, text: str) -> Digest:
-    data = _contract("SchemaRegistry", registry).encode_abi("register", (text, _NOBODY, True))
+def _register(
+    chain: ServedChain,
+    registry: Account,
+    text: str,
+    *,
+    resolver: Account | None = None,
+    revocable: bool = True,
+) -> Digest:
+    where = to_checksum_address(resolver or Account(bytes(20)))
+    data = _contract("SchemaRegistry", registry).encode_abi("register", (text, where, revocable))
     chain.send(DEPLOYER, registry, bytes.fromhex(data[2:]))
-    packed = text.encode() + bytes(20) + b"\x01"
+    packed = text.encode() + bytes(resolver or bytes(20)) + bytes([revocable])
     return Digest(Web3.keccak(packed))
 
 
@@ -105,5 +161,5 @@ def _contract(name: str, at: Account) -> Any:
 
 
 def _artifact(name: str) -> Any:
-    path = _ARTIFACTS / f"contracts/{name}.sol/{name}.json"
+    path = _ARTIFACTS / f"contracts/{name}.sol/{name.rpartition('/')[2]}.json"
     return json.loads(path.read_text(encoding="utf-8"))

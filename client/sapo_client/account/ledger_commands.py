@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sapo_client.account.bonds import bond_facts
 from sapo_client.account.ledger_session import Consent, LedgerSession, format_time, open_session, run
+from sapo_client.account.payouts import claim_fields, payout_facts, require_receiver
 from sapo_client.config import Config
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.keystore import Identity
@@ -24,8 +25,7 @@ from sapo_client.observe.plain import to_json
 from sapo_client.paths import DataDir
 from sapo_protocol import merkle
 from sapo_protocol.contributions import Proposal, cumulative_entries, earned_points
-from sapo_protocol.errors import LocalProtocolError
-from sapo_protocol.identifiers import Account, ContentId, Digest, NodeId
+from sapo_protocol.identifiers import ContentId, Digest, NodeId
 
 if TYPE_CHECKING:
     from sapo_client.ledger.fraud import FraudProof
@@ -80,13 +80,6 @@ def finalise(config: Config, consent: Consent) -> dict[str, Any]:
         return run(_finalise, session, consent)
 
 
-def payout(config: Config, address: str, consent: Consent) -> dict[str, Any]:
-    """Set, announce or apply the address that claims are paid to, and wait for it."""
-    receiver = _address(address)
-    with open_session(config) as session:
-        return run(_payout, session, receiver, consent)
-
-
 def explain(config: Config, epoch: int) -> dict[str, Any]:
     """Return which own rollouts of an epoch counted, and why others did not."""
     with open_session(config) as session:
@@ -126,6 +119,7 @@ async def _status(session: LedgerSession) -> dict[str, Any]:
         "points granted": granted,
         "points claimed": claimed,
         "claimable": None if granted is None else granted - claimed,
+        **await payout_facts(session),
         "waits for": "; ".join(session.missing(missing)) if missing else None,
         "tokens": await session.ledger.balance() / 10**18,
         **await _treasury_facts(session),
@@ -186,11 +180,8 @@ async def _claim(session: LedgerSession, consent: Consent) -> dict[str, Any]:
     if granted <= before:
         raise await _nothing_to_claim(session, granted, before)
     await _require_covered(session, granted - before)
-    words = {
-        "points": granted - before,
-        "points in all": granted,
-        "paid to": str(await session.ledger.payout()),
-    }
+    payee = await session.ledger.payout()
+    words = {"points": granted - before, "points in all": granted, **claim_fields(payee)}
     follows = "everything is paid that is granted when it is sent"
     paying = (await session.ledger.contracts()).distributor
     consent(
@@ -202,6 +193,7 @@ async def _claim(session: LedgerSession, consent: Consent) -> dict[str, Any]:
     )
 
     async def submit() -> None:  # an epoch that becomes final meanwhile makes the proof stale
+        await require_receiver(session, payee.receiver)
         grant = await _grant(session)
         await session.ledger.claim(grant.points, grant.proof)
 
@@ -214,6 +206,7 @@ async def _claim(session: LedgerSession, consent: Consent) -> dict[str, Any]:
         "account": str(session.account),
         "points claimed": claimed - before,
         "points claimed in all": claimed,
+        "paid to": str((await session.ledger.payout()).receiver),
         "tokens": await session.ledger.balance() / 10**18,
     }
 
@@ -322,67 +315,6 @@ async def _challenge(session: LedgerSession, epoch: int, consent: Consent) -> di
         "proofs": ", ".join(proof.FUNCTION for proof in proofs),
         "tokens earned": (await session.ledger.balance() - before) / 10**18,
     }
-
-
-async def _payout(session: LedgerSession, receiver: Account, consent: Consent) -> dict[str, Any]:
-    await session.ledger.check()
-    announced, announced_at = await session.ledger.payout_change()
-    before = await session.ledger.payout()
-    if before == receiver:
-        raise SapoError(
-            f"claims are already paid to {receiver}", hint="nothing to do", exit_code=ExitCode.LEDGER
-        )
-    is_announced = announced == receiver
-    if is_announced and time.time() < announced_at:
-        raise SapoError(
-            f"claims can be paid to {receiver} from {format_time(announced_at)}",
-            hint="run the same command again after that time",
-            exit_code=ExitCode.LEDGER,
-        )
-    function = "applyPayout" if is_announced else "setPayout"
-    paying, words = (await session.ledger.contracts()).distributor, {"claims go to": str(receiver)}
-    follows = "it takes effect at once for a first address or after its delay, otherwise in seven days"
-    consent(
-        [
-            statements.describe_transaction(
-                f"RewardDistributor.{function}",
-                session.signer,
-                contract=paying,
-                fields=words,
-                follows=follows,
-            )
-        ]
-    )
-
-    async def submit() -> None:
-        if is_announced:
-            await session.ledger.apply_payout()
-        else:
-            await session.ledger.set_payout(receiver, instead_of=before, announced_seconds=announced_at)
-
-    async def is_done() -> bool:
-        known = await session.ledger.payout(), (await session.ledger.payout_change())[0]
-        return known[0] == receiver or (known[1] == receiver and not is_announced)
-
-    await session.submit_and_wait("payout address", submit, is_done)
-    announced, effective_seconds = await session.ledger.payout_change()
-    return {
-        "account": str(session.account),
-        "claims go to": str(await session.ledger.payout()),
-        "announced": str(announced) if effective_seconds else None,
-        "from": format_time(effective_seconds) if effective_seconds else None,
-    }
-
-
-def _address(text: str) -> Account:
-    try:
-        return Account.from_hex(text)
-    except LocalProtocolError as error:
-        raise SapoError(
-            f"{text!r} is not an account",
-            hint="an account is 0x and 40 hexadecimal digits",
-            exit_code=ExitCode.USAGE,
-        ) from error
 
 
 async def _fraud(session: LedgerSession, root: EpochRoot) -> FraudProof | None:

@@ -76,9 +76,9 @@ def payout(
     address: Annotated[str, typer.Argument(metavar="ADDRESS", help="Account that claims are paid to.")],
 ) -> None:
     """Pay claims to ADDRESS: at once for the first address, a change seven days after its announcement."""
-    from sapo_client.account import ledger_commands
+    from sapo_client.account import payouts
 
-    _print(options, ledger_commands.payout(options.account_config(), address, options.ask))
+    _print(options, payouts.payout(options.account_config(), address, options.ask))
 
 
 @command(app)

@@ -247,6 +247,8 @@ def _found(
     _check_quorum(common, terms)
     manifest = founding.finished()
     if manifest is None:
+        for concern in founding.concerns():
+            common.output.warn(concern)
         wanted = founding.quote()
         require_coins(wanted, founder.account)
         asker(common, yes)([_statement(wanted, founder.account)])

@@ -134,9 +134,19 @@ class Founding:
             SapoError: the founding was started with other settings, or on another chain, or the chain
                 has no such schema of attestations.
         """
-        self._require_service()
+        self.concerns()  # raises without the schema
         with self._open() as (wanted, outbox):
             return quote(self._rpc, self._founder, wanted, mined=len(outbox.entries(EntryState.CONFIRMED)))
+
+    def concerns(self) -> tuple[str, ...]:
+        """Return what a founder should know about the required attestations, before anything is paid.
+
+        Raises:
+            SapoError: the chain has no such schema of attestations.
+        """
+        if self._terms.eas is None:
+            return ()
+        return require_service(self._rpc, self._terms.eas.gate(after_block=0)).concerns
 
     def carry_out(self, suite: Suite) -> Manifest:
         """Deploy all contracts, and return the manifest of a swarm with these tasks.
@@ -144,7 +154,7 @@ class Founding:
         Raises:
             SapoError: a transaction fails, or is not mined in time; it can be resumed.
         """
-        self._require_service()
+        self.concerns()  # raises without the schema
         with self._open() as (wanted, outbox):
             deployment = contracts.deploy(self._rpc, Deployer(self._founder, outbox), wanted)
             _write(self._folder / DEPLOYMENT_FILE, _to_json(asdict(deployment)))
@@ -180,11 +190,6 @@ class Founding:
         if self._terms.eas is not None:
             return self._terms.eas.gate(after_block=self._rpc.survey())
         return gate_of(deployment.account_bond, self._terms.bond, wanted.account_exit_seconds)
-
-    def _require_service(self) -> None:
-        """Raise unless the chain has the schema of the required attestations."""
-        if self._terms.eas is not None:
-            require_service(self._rpc, self._terms.eas.gate(after_block=0))
 
     @contextmanager
     def _open(self) -> Iterator[tuple[contracts.LedgerTerms, Outbox]]:

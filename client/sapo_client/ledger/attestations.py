@@ -66,6 +66,32 @@ _REGISTRY_ABI: Final = [_view("getSchema", "bytes32", _SCHEMA)]
 
 
 @dataclass(frozen=True, slots=True)
+class AttestationSchema:
+    """A schema as it is registered with the service, where nothing of it ever changes.
+
+    Attributes:
+        resolver: the contract that is called for each attestation and revocation; none if there is none.
+    """
+
+    uid: Digest
+    resolver: Account | None
+    is_revocable: bool
+
+    @property
+    def concerns(self) -> tuple[str, ...]:
+        """Return what a founder should know about a gate that asks for this schema."""
+        found = []
+        if self.resolver is not None:
+            found.append(
+                f"the contract {self.resolver} resolves the schema: its owner can refuse attestations,"
+                " and can keep attesters from revoking them"
+            )
+        if not self.is_revocable:
+            found.append("attestations of the schema cannot be revoked: an account counts until they expire")
+        return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
 class _Block:
     digest: Digest
     seconds: int
@@ -97,10 +123,10 @@ class AttestationService:
         self._gate = gate
         self._recipients = None if only is None else _word(only)
 
-    def has_schema(self) -> bool:
-        """Whether the gate's schema is registered with the service."""
+    def schema(self) -> AttestationSchema | None:
+        """Return the gate's schema; none if the service does not have it."""
 
-        def ask(web3: Web3, block: BlockIdentifier) -> Digest:
+        def ask(web3: Web3, block: BlockIdentifier) -> AttestationSchema:
             service = web3.eth.contract(address=to_checksum_address(self._gate.contract), abi=_SERVICE_ABI)
             try:
                 place = service.functions.getSchemaRegistry().call(block_identifier=block)
@@ -108,10 +134,13 @@ class AttestationService:
                 found = registry.functions.getSchema(bytes(self._gate.schema)).call(block_identifier=block)
             except (BadFunctionCallOutput, ContractLogicError) as error:
                 raise self._no_service() from error
-            return Digest(found[0])
+            uid, resolver, is_revocable, _ = found
+            return AttestationSchema(
+                Digest(uid), _unless_zero(Account.from_hex(resolver)), bool(is_revocable)
+            )
 
         found = self._rpc.read(ask, "the schema of the attestations")
-        return any(found) and found == self._gate.schema  # zeros stand for a schema that is not there
+        return found if any(found.uid) and found.uid == self._gate.schema else None  # zeros: not registered
 
     def attestations(self, uids: Sequence[Digest]) -> tuple[Attestation | None, ...]:
         """Return the attestations with these uids as they are now; None for one that does not count for the
@@ -322,17 +351,23 @@ def attestations_of(rpc: Rpc, gate: EasGate, account: Account) -> int:
     return AttestationHistory(rpc, gate, only=account).at(rpc.survey()).get(account, 0)
 
 
-def require_service(rpc: Rpc, gate: EasGate) -> None:
-    """Raise unless the service behind a manifest's gate knows the gate's schema.
+def require_service(rpc: Rpc, gate: EasGate) -> AttestationSchema:
+    """Return the gate's schema; raise unless the service behind a manifest's gate has it.
 
     Raises:
         LedgerError: it does not, or is none.
     """
-    if not AttestationService(rpc, gate).has_schema():
+    schema = AttestationService(rpc, gate).schema()
+    if schema is None:
         raise LedgerError(
             f"the attestation service at {gate.contract} knows no schema {gate.schema}",
             hint="ask whoever gave you the manifest for the right one",
         )
+    return schema
+
+
+def _unless_zero(account: Account) -> Account | None:
+    return account if any(account) else None
 
 
 def _word(account: Account) -> Any:

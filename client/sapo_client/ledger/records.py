@@ -132,6 +132,25 @@ class ContractAddresses:
 
 
 @dataclass(frozen=True, slots=True)
+class PayoutAddress:
+    """The address that an account's claims are paid to.
+
+    Attributes:
+        announced: the address that was announced last and is not applied; none if there is none.
+        from_seconds: from when any account may apply it, Unix seconds; 0 if none is announced.
+    """
+
+    receiver: Account
+    announced: Account | None = None
+    from_seconds: int = 0
+
+    @property
+    def is_changing(self) -> bool:
+        """Whether another address is announced."""
+        return self.announced not in (None, self.receiver)
+
+
+@dataclass(frozen=True, slots=True)
 class ChainLook:
     """Result of one query of the chain's state.
 

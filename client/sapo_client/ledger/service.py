@@ -30,6 +30,7 @@ from sapo_client.ledger.records import (
     ContractAddresses,
     EpochRecord,
     LedgerStatus,
+    PayoutAddress,
     Stake,
 )
 from sapo_client.ledger.rpc import Rpc
@@ -269,13 +270,13 @@ class LedgerClient:
         """Return the tokens that an account (this one if none is named) holds, in the smallest unit."""
         return await self._in_thread(lambda: self._pay_side()[1].balance(account or self._account))
 
-    async def payout(self) -> Account:
-        """Return the address that this account's claims go to."""
-        return await self._in_thread(lambda: self._pay_side()[0].payout(self._account))
+    async def payout(self) -> PayoutAddress:
+        """Return the address that this account's claims go to, and the one that was announced."""
+        return await self._in_thread(lambda: terms.read_payout(self._pay_side()[0], self._account))
 
-    async def payout_change(self) -> tuple[Account, int]:
-        """Return the payout address that this account announced and when it may count; zeros if none."""
-        return await self._in_thread(lambda: self._pay_side()[0].payout_change(self._account))
+    async def contract_name(self, account: Account) -> str | None:
+        """Return which of the contracts in this package the code at an address is; None if none of them."""
+        return await self._in_thread(lambda: terms.contract_name(self._rpc, account))
 
     def status(self) -> LedgerStatus:
         """Return the state of this node's transactions, without a query."""
@@ -354,28 +355,26 @@ class LedgerClient:
         call = Call(distributor.address, distributor.claim(self._account, cumulative, proof))
         await self._enqueue("claim", f"{cumulative}:{fingerprint}", call)
 
-    async def set_payout(self, payout: Account, *, instead_of: Account, announced_seconds: int) -> None:
+    async def set_payout(self, payout: Account, *, instead_of: PayoutAddress) -> None:
         """Queue a new payout address: the first one counts at once, every later one is only announced.
 
         Args:
-            instead_of: where they went when this was requested, and what distinguishes the request from a
-                later one: it must not be read again after the chain has it, for the same address would be
-                announced then.
-            announced_seconds: from when an address that was announced by then may count; 0 if none was.
+            instead_of: what counted when this was requested, and what distinguishes the request from a later
+                one: it must not be read again after the chain has it, for the same address would be announced
+                then.
         """
         distributor, _ = await self._in_thread(self._pay_side)
         call = Call(distributor.address, distributor.set_payout(payout))
-        key = await self._in_thread(
-            lambda: self._outbox.key_after("payout", f"{payout}:{instead_of}:{announced_seconds}")
-        )
+        request = f"{payout}:{instead_of.receiver}:{instead_of.from_seconds}"
+        key = await self._in_thread(lambda: self._outbox.key_after("payout", request))
         await self._enqueue("payout", key, call)
 
     async def apply_payout(self) -> None:
         """Queue the application of the announced payout address."""
         distributor, _ = await self._in_thread(self._pay_side)
-        payout, effective_seconds = await self.payout_change()
+        found = await self.payout()
         call = Call(distributor.address, distributor.apply_payout(self._account))
-        await self._enqueue("payout", f"apply {payout}:{effective_seconds}", call)
+        await self._enqueue("payout", f"apply {found.announced}:{found.from_seconds}", call)
 
     async def bond(self, amount: int, *, gate: bool = False) -> bool:
         """Queue a deposit of tokens as this account's bond; false while an earlier one is pending.

@@ -7,10 +7,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from sapo_client.ledger.artifact import LEDGER_VERSION
+from eth_utils import to_checksum_address
+
+from sapo_client.ledger.artifact import CONTRACTS, EARLIER, LEDGER_VERSION, load
 from sapo_client.ledger.contract import Contract, Distributor, EpochLedgerContract, Registry
 from sapo_client.ledger.errors import LedgerError
-from sapo_client.ledger.records import EpochRecord
+from sapo_client.ledger.records import EpochRecord, PayoutAddress
+from sapo_client.ledger.rpc import Rpc
 from sapo_protocol.identifiers import Account
 from sapo_protocol.manifest import Manifest
 
@@ -113,6 +116,20 @@ def bonded(ledger: EpochLedgerContract, auditors: Iterable[Account]) -> frozense
     """Return the auditors whose bond suffices now, so that a posting may carry their signatures."""
     vault, needed = ledger.vault(), ledger.auditor_bond()
     return frozenset(auditor for auditor in auditors if vault.bonded(auditor) >= needed)
+
+
+def contract_name(rpc: Rpc, account: Account) -> str | None:
+    """Return which contract of this package, in any version, the code at an address is; None if none."""
+    where = to_checksum_address(account)
+    code = rpc.agree(lambda web3: bytes(web3.eth.get_code(where)), f"the code at {where}")
+    known = ((name, version) for name in CONTRACTS for version in (LEDGER_VERSION, *EARLIER.get(name, ())))
+    return next((name for name, version in known if load(name, version).is_code(code)), None)
+
+
+def read_payout(distributor: Distributor, account: Account) -> PayoutAddress:
+    """Return the address that an account's claims go to, and the one that was announced."""
+    announced, from_seconds = distributor.payout_change(account)
+    return PayoutAddress(distributor.payout(account), announced if any(announced) else None, from_seconds)
 
 
 @dataclass(frozen=True, slots=True)

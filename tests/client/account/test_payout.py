@@ -13,8 +13,9 @@ from support.auditor_harness import WORKERS, AuditorHarness, World, agree, refus
 from support.ledger import STRANGER, address
 from support.nodes import until
 
-from sapo_client.account.ledger_commands import payout
+from sapo_client.account.payouts import payout
 from sapo_client.errors import SapoError
+from sapo_client.ledger.records import PayoutAddress
 from sapo_protocol.identifiers import Account
 from sapo_verification.jail.checkers import CheckerPool
 
@@ -68,7 +69,7 @@ def test_an_announced_address_is_applied(harness: AuditorHarness) -> None:
 async def test_a_repeated_payout_request_announces_nothing_once_the_chain_has_it(
     harness: AuditorHarness,
 ) -> None:
-    submit = partial(harness.ledger.set_payout, BOB.account, instead_of=ALICE.account, announced_seconds=0)
+    submit = partial(harness.ledger.set_payout, BOB.account, instead_of=PayoutAddress(ALICE.account))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(harness.ledger.run)
         for _ in range(2):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.eas import ATTESTERS, deploy_eas
+from support.eas import ATTESTERS, deploy_eas, schema_with
 from support.ledger import AUDITORS, DEPLOYER, STRANGER, ServedChain, address
 
 from sapo_client.errors import ExitCode, SapoError
@@ -93,6 +93,10 @@ def test_a_swarm_with_an_attestation_gate_is_founded_with_a_registered_schema_on
     for step in (begun.quote, lambda: begun.carry_out(SUITE)):
         with pytest.raises(LedgerError, match="knows no schema"):
             step()
+    lasting = EasTerms(eas.address, schema_with(eas, None, revocable=False), attesters)
+    assert begin(chain, tmp_path / "lasting", replace(TERMS, eas=lasting)).concerns() == (
+        "attestations of the schema cannot be revoked: an account counts until they expire",
+    )
     before = chain.engine.head.block_number
     terms = replace(TERMS, eas=EasTerms(eas.address, eas.schema, attesters))
     manifest = begin(chain, tmp_path / "swarm", terms).carry_out(SUITE)

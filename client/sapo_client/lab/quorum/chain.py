@@ -30,6 +30,7 @@ from sapo_protocol.merkle import Entries
 GENESIS_SECONDS: Final = 1_700_000_000
 EPOCH_SECONDS: Final = 600
 CHALLENGE_SECONDS: Final = challenge_seconds(EPOCH_SECONDS)
+_EXPIRY_SECONDS: Final = CHALLENGE_SECONDS + EPOCH_SECONDS
 
 TOKEN: Final = 10**18
 BOND_EXIT_SECONDS: Final = 14 * EPOCH_SECONDS
@@ -114,6 +115,8 @@ class SimulatedChain:
         """Return the chain's current state; it is read again after every transaction."""
         if self._state is None:
             last, live = self._history.last(), self.ledger.live()
+            if live is not None and self.now_seconds >= live.posted_at_seconds + _EXPIRY_SECONDS:
+                live = None  # as a node's auditor does: the next posting replaces it
             bonded = [a for a in self._terms.auditors if self.vault.bonded(a) >= self._terms.auditor_bond]
             self._state = ChainState(
                 last=last.root if last else None,
