@@ -1,9 +1,10 @@
 """Evidence by family of whether a policy that others' text has changed keeps what it knew before.
 
-Two policies answer the same fresh tasks. Over all tasks a gain in some families hides the loss of another one,
-and who teaches those may spoil this. All evidence here is the money of gamblers who bet on the outcomes
-(Waudby-Smith and Ramdas 2024): while the hypothesis that they bet against is true they cannot expect a gain,
-so the probability that they ever have 1/p times their stake is at most p, however often one looks (Ville 1939).
+Two policies answer the same fresh tasks. Over all tasks a gain in some families hides the loss of another
+one, and who teaches those may spoil this. All evidence here consists of e-processes: the capital of bets
+against a hypothesis (Waudby-Smith and Ramdas 2024). While the hypothesis is true no gain can be expected, so
+the probability that the capital ever is 1/p times the stake is at most p, however often one looks (Ville
+1939).
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ KEPT_PART: Final = 0.5
 """Part of what the old policy can do in a family that the new one has to keep."""
 
 LOSS_STAKES: Final = (0.2, 0.4)
-"""Parts of the money on each task, for gamblers who bet that more than half was lost; below a half."""
+"""Parts of the capital that are bet on each task, if the bet is that more than half was lost; below 1/2."""
 
 KEPT_STAKES: Final = (0.2, 0.5, 0.8)
-"""The same for those who bet that more than half is kept; below 1."""
+"""The same if the bet is that more than half is kept; below 1."""
 
 FALSE_WAITS: Final = 0.05
 """Probability with which a policy that keeps a half of a family is said to have lost it, at most."""
@@ -63,14 +64,15 @@ ByFamily = Mapping[int, Comparison]
 """Results by family, as an index of the suite."""
 
 
-class _Money:
-    """Money of the gamblers on one hypothesis in one family.
+class _Capital:
+    """Capital of the bets against one hypothesis in one family.
 
-    The first of each stake begins with the first comparison and others with later ones, for a policy may
+    The first bet of each stake begins with the first comparison and others with later ones, for a policy may
     change; together they begin with at most 1.
 
     Args:
-        most: beyond it they keep nothing, so that a later change is soon seen.
+        stakes: parts of the capital that are bet on each outcome.
+        most: bound of the capital, so that a later change is soon seen.
     """
 
     def __init__(self, stakes: Sequence[float], most: float) -> None:
@@ -83,29 +85,29 @@ class _Money:
         """Bet on one more comparison.
 
         Args:
-            outcomes: each with how often it came; a gambler who stakes s on one of x gets 1 + s x of it back.
+            outcomes: each with its number; an outcome x multiplies the capital of stake s by 1 + s x.
         """
         self._comparisons += 1
         begun = 1.0 / (self._comparisons * (self._comparisons + 1))  # of all that ever begin: adds up to 1
         found = list(outcomes)
         for place, stake in enumerate(self._stakes):
-            money = self._each[place] + begun
+            capital = self._each[place] + begun
             for value, times in found:
-                money *= (1.0 + stake * value) ** times
-            self._each[place] = min(self._most, money)
+                capital *= (1.0 + stake * value) ** times
+            self._each[place] = min(self._most, capital)
 
     @property
     def mean(self) -> float:
-        """What became of a stake of 1 over all gamblers."""
+        """The capital, as a multiple of what was staked."""
         return sum(self._each) / len(self._each)
 
 
 class Losses:
     """Evidence, family by family, that a new policy is right less than half as often as the old one.
 
-    Each task pays 1 where the old one alone is right, and takes 1 where both are and 2 where the new one alone
-    is: in the mean nothing or less while the new one is right at least half as often. Gamblers keep no more
-    than it takes to be sure: one that learns it again is soon cleared.
+    The outcome of a task is 1 where the old one alone is right, -1 where both are and -2 where the new one
+    alone is: 0 or less in the mean while the new one is right at least half as often. The capital is bounded
+    by what it takes to be sure: one that learns it again is soon cleared.
 
     Args:
         families: number of families in the suite.
@@ -114,17 +116,17 @@ class Losses:
 
     def __init__(self, families: int, doubt: float = FALSE_WAITS) -> None:
         self._sure = 1.0 / doubt
-        self._money = [_Money(LOSS_STAKES, len(LOSS_STAKES) * self._sure) for _ in range(families)]
+        self._capital = [_Capital(LOSS_STAKES, len(LOSS_STAKES) * self._sure) for _ in range(families)]
 
     def learn(self, latest: ByFamily) -> None:
         """Take notice of one more comparison."""
         for family, each in latest.items():
-            self._money[family].bet(((1.0, each.lost), (-1.0, each.both), (-2.0, each.won)))
+            self._capital[family].bet(((1.0, each.lost), (-1.0, each.both), (-2.0, each.won)))
 
     @property
     def spoilt(self) -> list[int]:
         """The families in which the new policy has surely lost more than half."""
-        return [family for family, money in enumerate(self._money) if money.mean >= self._sure]
+        return [family for family, each in enumerate(self._capital) if each.mean >= self._sure]
 
 
 class BestLevels:
@@ -165,8 +167,8 @@ class Kept:
     def __init__(self, families: int, best: BestLevels) -> None:
         self._best = best
         most = (1.0 / FALSE_KEEPS) ** 2  # so that one wrong answer more does not take a finding back
-        self._of_old = [_Money(KEPT_STAKES, most) for _ in range(families)]
-        self._of_best = [_Money(KEPT_STAKES, most) for _ in range(families)]
+        self._of_old = [_Capital(KEPT_STAKES, most) for _ in range(families)]
+        self._of_best = [_Capital(KEPT_STAKES, most) for _ in range(families)]
         self.results = dict.fromkeys(range(families), NO_TASKS)
 
     def learn(self, latest: ByFamily) -> None:

@@ -167,8 +167,8 @@ class Promotion:
     def _drawn_families(self) -> _Families:
         """Return the families of a comparison's tasks.
 
-        Of a candidate that is better than the policy, half of the tasks are of families that it may have lost:
-        in a suite of thirty a round has two of each, and it would be long until all are known to be kept.
+        If a candidate is better than the policy, half of the tasks are of families that it may have lost: in
+        a suite of thirty a round has two of each, and it would take long until all are known to be kept.
         """
         unproven = self._kept.unproven if self._is_better else []
         further = self._tasks // 2 if unproven else 0

@@ -120,7 +120,7 @@ def test_half_taken_again_and_again_ends_at_half_of_the_best_level(tmp_path: Pat
     trial = Trial(tmp_path, {})
     level = 0.8
     for gained in (0.05, 0.3, 0.55):
-        others = {each: (gained, gained + 0.25) for each in GAINED}
+        others = dict.fromkeys(GAINED, (gained, gained + 0.25))
         trial.learner.chances = {KNOWN: (level, 0.57 * level), **others}
         if trial.rounds_until(30) is None:
             break
