@@ -25,7 +25,7 @@ from sapo_protocol.tasks import Task
 from sapo_verification.jail.messages import Checked
 
 TASKS: Final = 64
-ROUNDS: Final = 100
+ROUNDS: Final = 60
 ALIKE: Final = 0.7
 """Part of the tasks on which both are right or wrong together, as of a policy and its canary's shadow."""
 
