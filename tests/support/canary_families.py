@@ -1,6 +1,6 @@
 """How soon a canary finds that a policy has lost a family: simulated policies, by items in a check.
 
-`PYTHONPATH=$PYTHONPATH:tests python -m support.canary_families` prints the rows of docs/adr/learner-canary.md.
+`PYTHONPATH=$PYTHONPATH:tests python -m support.canary_families` prints rows of docs/adr/learner-canary.md.
 """
 
 import random

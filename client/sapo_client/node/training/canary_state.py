@@ -75,12 +75,13 @@ class CanaryState:
         lost: items in those checks that only the shadow got right.
         won: items in those checks that only the policy got right.
         latest: the last ``LEAD_CHECKS`` of those checks; of each the lost, won and compared items.
-        by_family: the results of each of those checks, by family; the policy is the new one.
         setbacks: how often others' text did harm without a known author, since it last helped.
         waits: checks until more of it is used.
         quarantined: accounts of which nothing is trained, the oldest first.
         shadow_step: step at which policy and shadow were last equal.
         last: results of the last check; None before the first one.
+        by_family: the results of each check since policy and shadow were equal, by family; the policy is the
+            new one.
     """
 
     opening: int = OPEN
@@ -92,9 +93,9 @@ class CanaryState:
     waits: int = 0
     quarantined: tuple[Account, ...] = ()
     latest: tuple[tuple[int, int, int], ...] = ()
-    by_family: tuple[tuple[Comparison, ...], ...] = ()
     shadow_step: int = 0
     last: HeldOutResult | None = None
+    by_family: tuple[tuple[Comparison, ...], ...] = ()
 
     def checked(
         self, lost: int, won: int, compared: int, by_family: tuple[Comparison, ...] = ()
