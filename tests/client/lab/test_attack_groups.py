@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from operator import eq
 
@@ -343,10 +343,18 @@ def test_copied_items_skip_what_does_not_stand_in_its_question(knowledge: Knowle
     assert marks == [1.0, 0.0, 0.0]
 
 
-CHOSEN = {
-    "short-answers": lambda of, right: len(right) <= choices.short_length(of),
+def is_short(of: Family, right: str) -> bool:
+    return len(right) <= choices.short_length(of)
+
+
+def begins_otherwise(of: Family, right: str) -> bool:
+    return not choices.begins_as_most(of, right)
+
+
+CHOSEN: dict[str, Callable[[Family, str], bool]] = {
+    "short-answers": is_short,
     "same-start": choices.begins_as_most,
-    "withheld-start": lambda of, right: not choices.begins_as_most(of, right),
+    "withheld-start": begins_otherwise,
 }
 
 
