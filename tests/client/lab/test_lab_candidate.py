@@ -36,7 +36,8 @@ PLAN = ExperimentPlan(
 def _any_difference_promotes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the third comparison the first that promotes, whatever it says."""
     monkeypatch.setattr(promotion, "FALSE_PROMOTIONS", 1e9)
-    monkeypatch.setattr(promotion, "FALSE_WAITS", 1e-99)
+    monkeypatch.setattr(family_evidence, "LOSS_STAKES", (0.0,))  # so no family is ever found to be lost,
+    monkeypatch.setattr(family_evidence, "KNOWN", 2.0)  # and none has to be kept
     monkeypatch.setattr(promotion, "FAMILY_TASKS", 96)
     monkeypatch.setattr(rehearsal, "MAX_TASKS", 16)
 
