@@ -11,7 +11,7 @@ from sapo_client.lab.plan import ExperimentPlan, Run
 from sapo_client.lab.simulate import manifest_of, simulate
 from sapo_client.learner.service import Service
 from sapo_client.learner.wire import Message
-from sapo_client.node.training import promotion, rehearsal
+from sapo_client.node.training import family_evidence, promotion, rehearsal
 
 PLAN = ExperimentPlan(
     model="specialist-a",
