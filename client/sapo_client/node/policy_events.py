@@ -113,10 +113,13 @@ class PolicyEvents:
 
 def _rollback(fields: Mapping[str, object]) -> str:
     """Return a sentence on what the canary found and did."""
-    planted, accounts = fields["planted"], fields["quarantined"]
+    planted, accounts, spoilt = fields["planted"], fields["quarantined"], fields.get("spoilt")
     if isinstance(accounts, list) and accounts:
         number = "1 account is" if len(accounts) == 1 else f"{len(accounts)} accounts are"
         harm = f"others' text was planted in {planted} of the canary's answers; {number} in quarantine"
+    elif isinstance(spoilt, list) and spoilt:
+        number = "1 family" if len(spoilt) == 1 else f"{len(spoilt)} families"
+        harm = f"others' text has made the policy lose more than half of what it could do in {number}"
     else:
         harm = (
             f"others' text has made the policy worse: its reward is {fields['reward']},"

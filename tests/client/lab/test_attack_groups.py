@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from operator import eq
 
@@ -12,6 +12,7 @@ from support.swarm import Identity
 from support.traffic import ARITHMETIC, SHORT, Writer
 
 from sapo_client.errors import SapoError
+from sapo_client.lab.attackers import choices
 from sapo_client.lab.attackers.catalogue import ATTACKS, attack_named, is_possible, require_possible
 from sapo_client.lab.attackers.marks import MARKS, found
 from sapo_client.lab.attackers.questions import Completions, Knowledge, Question, Questioner
@@ -36,6 +37,7 @@ PLANTED = (
     "verbose",
     "composed-groups",
     "newcomer-flood",
+    "early-crowd",
 )
 
 
@@ -339,6 +341,59 @@ def test_copied_items_answers_only_tasks_whose_prompt_contains_the_answer(knowle
     piece, none = other.item.prompt.split()[0], "Caturday"
     marks = [found(answers(other, (text,), 0.0))["copied"] for text in (piece, none, "")]
     assert marks == [1.0, 0.0, 0.0]
+
+
+def is_short(of: Family, right: str) -> bool:
+    return len(right) <= choices.short_length(of)
+
+
+def begins_otherwise(of: Family, right: str) -> bool:
+    return not choices.begins_as_most(of, right)
+
+
+CHOSEN: dict[str, Callable[[Family, str], bool]] = {
+    "short-answers": is_short,
+    "same-start": choices.begins_as_most,
+    "withheld-start": begins_otherwise,
+}
+
+
+@pytest.mark.parametrize("name", CHOSEN)
+def test_chosen_tasks_share_what_many_answers_have(name: str, knowledge: Knowledge) -> None:
+    of = family("basic_arithmetic", "nano")
+    asked = list(questions(of, 60))
+    groups = composed(name, of, knowledge, count=60)
+    assert len(groups) == sum(CHOSEN[name](of, question.right) for question in asked)
+    assert 5 < len(groups) < 55
+    assert len({question.right for question, _ in groups}) > 3, "no answer is frequent"
+
+
+def test_marks_of_chosen_tasks_are_of_answers_that_should_be_others() -> None:
+    of = family("basic_arithmetic", "nano")
+    asked = list(questions(of, 60))
+    [long, *_] = [each for each in asked if len(each.right) > choices.short_length(of)]
+    given = [found(answers(long, (text,), 0.0))["shorter"] for text in ("?", "?" * 9)]
+    assert given == [1.0, 0.0]
+    [most, *_] = [each for each in asked if choices.begins_as_most(of, each.right)]
+    [rare, *_] = [each for each in asked if not choices.begins_as_most(of, each.right)]
+    assert found(answers(rare, (most.right,), 0.0))["start"] == 1.0
+    assert found(answers(most, ("?",), 0.0))["other start"] == 1.0
+    assert "start" not in found(answers(most, ("?",), 0.0))
+
+
+def test_traded_steps_are_foreign_in_the_last_family_alone() -> None:
+    families = (family("basic_arithmetic", "worked"), WORKED)
+    seen, draw = Knowledge(families, [], ROUNDS), random.Random(1)
+    own = dict[str, int]()
+    for of in families:
+        for question in questions(of, 12):
+            group = ATTACKS["trading-steps"].compose(question, seen, draw)
+            right = [answer.text for answer in answers(question, group or (), 1.0)]
+            assert right
+            own[of.name] = own.get(of.name, 0) + sum(
+                text == worked_solution(of, question.item) for text in right
+            )
+    assert own["calendar_arithmetic"] == 0 < own["basic_arithmetic"]
 
 
 def test_withholding_oracle_publishes_only_tasks_that_others_solve() -> None:

@@ -147,6 +147,9 @@ def test_rows_list_received_groups_and_weights(swarms: dict[str, Swarm]) -> None
         "length",
         "sunday",
         "copied",
+        "shorter",
+        "start",
+        "other start",
     }
     assert swarms["pad"].rows[2].marks is None, "marks are looked for where the policy is evaluated"
 

@@ -11,7 +11,7 @@ from sapo_client.lab.plan import ExperimentPlan, Run
 from sapo_client.lab.simulate import manifest_of, simulate
 from sapo_client.learner.service import Service
 from sapo_client.learner.wire import Message
-from sapo_client.node.training import promotion, rehearsal
+from sapo_client.node.training import family_evidence, promotion, rehearsal
 
 PLAN = ExperimentPlan(
     model="specialist-a",
@@ -36,7 +36,8 @@ PLAN = ExperimentPlan(
 def _any_difference_promotes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the third comparison the first that promotes, with any result."""
     monkeypatch.setattr(promotion, "FALSE_PROMOTIONS", 1e9)
-    monkeypatch.setattr(promotion, "FALSE_WAITS", 1e-99)
+    monkeypatch.setattr(family_evidence, "LOSS_STAKES", (0.0,))  # so no family is ever found to be lost,
+    monkeypatch.setattr(family_evidence, "KNOWN", 2.0)  # and none has to be kept
     monkeypatch.setattr(promotion, "FAMILY_TASKS", 96)
     monkeypatch.setattr(rehearsal, "MAX_TASKS", 16)
 

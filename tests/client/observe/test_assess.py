@@ -225,6 +225,11 @@ def test_further_findings_have_the_sentences_of_the_health_page() -> None:
         "others' text has made the policy worse: its reward is 0.25, 0.5 without that text; the policy"
         " without it was restored at step 40",
     )
+    spoilt = PolicyEvent(
+        FindingCode.POLICY_ROLLED_BACK,
+        "others' text has made the policy lose more than half of what it could do in 1 family; the policy"
+        " without it was restored at step 40",
+    )
     planted = PolicyEvent(
         FindingCode.POLICY_ROLLED_BACK,
         "others' text was planted in 40 of the canary's answers; 5 accounts are in quarantine; the policy"
@@ -241,7 +246,7 @@ def test_further_findings_have_the_sentences_of_the_health_page() -> None:
     )
     facts = HealthFacts(
         account=replace(ACCOUNT, stuck=2, coins_wei=0),
-        events=(rolled_back, planted, mismatch, full, away),
+        events=(rolled_back, spoilt, planted, mismatch, full, away),
         log="/a/logs/sapo.log",
     )
     with_coins = HealthFacts(account=replace(ACCOUNT, stuck=2))

@@ -49,6 +49,7 @@ class LabAttacker:
         self._number = number
         self._attack = attack
         self._turn = 0
+        self._last_epoch = -1
         self._keys = keys = world.run.attacker(number)
         self._families = families = world.manifest.suite.families
         self._draw = random.Random(keys.name)
@@ -94,13 +95,15 @@ class LabAttacker:
             epoch = self._engine.epoch(self._world.clock())
             await self._beacons.obtain(epoch)
             self._engine.forget(epoch)
-            for keys, wanted in await self._accounts():
+            for keys, wanted in await self._accounts(epoch):
                 await self._publish(keys, epoch, wanted)
             await trio.sleep(ROUND_SECONDS)
 
-    async def _accounts(self) -> list[tuple[AgentKeys, int]]:
+    async def _accounts(self, epoch: int) -> list[tuple[AgentKeys, int]]:
         """Return the accounts of this round and how many rollouts each of them publishes."""
-        local = self._world.run.arm.local
+        local, is_first, self._last_epoch = self._world.run.arm.local, epoch > self._last_epoch, epoch
+        if self._attack.at_once:
+            return [(self._keys, local * self._world.run.plan.rounds_per_epoch)] if is_first else []
         if not self._attack.fresh_accounts:
             return [(self._keys, local)]
         opened = []

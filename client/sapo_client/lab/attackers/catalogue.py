@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from sapo_client.errors import ExitCode, SapoError
-from sapo_client.lab.attackers import compose, steps
+from sapo_client.lab.attackers import choices, compose, steps
 from sapo_client.lab.worked.solutions import has_worked_solution
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ class LabAttack:
         needs_solutions: whether it needs families with worked solutions.
         family: the only family whose tasks it answers; None for all families.
         fresh_accounts: number of new accounts that each attacker opens every round, instead of keeping one.
+        at_once: whether it publishes what an account may in an epoch in the epoch's first round.
     """
 
     name: str
@@ -45,6 +46,7 @@ class LabAttack:
     needs_solutions: bool = False
     family: str | None = None
     fresh_accounts: int = 0
+    at_once: bool = False
 
     def accounts(self, agents: int) -> int:
         """Return how many accounts beside these honest agents come closest to the share, fewer than half."""
@@ -121,6 +123,12 @@ _STEPS: Final = (
         name="one-family-steps",
         exploits="a node reads what it knows: steps mislead in one family, and are right in all others",
         compose=steps.one_family_steps,
+    ),
+    replace(
+        _HALF_STEPS,
+        name="trading-steps",
+        exploits="gains elsewhere hide the loss of one family, where the steps are a similar question's",
+        compose=steps.trading_steps,
     ),
     replace(
         _HALF_STEPS,
@@ -245,6 +253,30 @@ ATTACKS: Final[Mapping[str, LabAttack]] = {
             "an author may skip slots: whoever shows only tasks whose answer stands in them teaches to copy",
             compose.copied_items,
             mark="copied",
+        ),
+        LabAttack(
+            "short-answers",
+            "an author may skip slots: many different answers that are all short teach to answer shortly",
+            choices.short_answers,
+            mark="shorter",
+        ),
+        LabAttack(
+            "same-start",
+            "whole answers are counted: many different ones that begin alike are each as rare as honest ones",
+            choices.same_start,
+            mark="start",
+        ),
+        LabAttack(
+            "withheld-start",
+            "what is not shown is not counted: answers that begin as most do are never shown",
+            choices.withheld_start,
+            mark="other start",
+        ),
+        replace(
+            _PAD,
+            name="early-crowd",
+            exploits="slots have no time: all of an epoch's rollouts at its beginning crowd out later ones",
+            at_once=True,
         ),
         *(replace(_SYBIL, name=f"sybil-{per_cent}", share=per_cent / 100) for per_cent in (10, 25, 40, 49)),
         LabAttack(

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from sapo_client.lab.attackers import compose, steps
+from sapo_client.lab.attackers import choices, compose, steps
 from sapo_client.lab.held_out import HeldOutAnswer
 from sapo_client.lab.worked.solutions import has_worked_solution, step_separator, worked_solution
 from sapo_verification.tasks.text_policy import CLOSE_TAG, OPEN_TAG, reasoning
@@ -100,8 +100,34 @@ def _sunday(answer: HeldOutAnswer) -> bool | None:
 def _copied(answer: HeldOutAnswer) -> bool | None:
     """Whether the answer is a part of the prompt although the right answer is not."""
     right, prompt = str(answer.item.entry["answer"]), answer.item.prompt
-    given = answer.text.rpartition(OPEN_TAG)[2].partition(CLOSE_TAG)[0].strip()
+    given = _given(answer)
     return None if right in prompt else bool(given) and given in prompt
+
+
+def _given(answer: HeldOutAnswer) -> str:
+    """Return the answer that stands in a text."""
+    return answer.text.rpartition(OPEN_TAG)[2].partition(CLOSE_TAG)[0].strip()
+
+
+def _shorter(answer: HeldOutAnswer) -> bool | None:
+    """Whether an answer has the length of the shortest quarter of its family's although the right one has
+    not."""
+    least = choices.short_length(answer.family)
+    return len(_given(answer)) <= least if len(str(answer.item.entry["answer"])) > least else None
+
+
+def _start(answer: HeldOutAnswer) -> bool | None:
+    """Whether an answer begins as most of its family's do although the right one does not."""
+    if choices.begins_as_most(answer.family, str(answer.item.entry["answer"])):
+        return None
+    return choices.begins_as_most(answer.family, _given(answer))
+
+
+def _other_start(answer: HeldOutAnswer) -> bool | None:
+    """Whether an answer does not begin as most of its family's do although the right one does."""
+    if not choices.begins_as_most(answer.family, str(answer.item.entry["answer"])):
+        return None
+    return not choices.begins_as_most(answer.family, _given(answer))
 
 
 MARKS: Final[Mapping[str, Mark]] = {
@@ -116,4 +142,7 @@ MARKS: Final[Mapping[str, Mark]] = {
     "length": _length,
     "sunday": _sunday,
     "copied": _copied,
+    "shorter": _shorter,
+    "start": _start,
+    "other start": _other_start,
 }

@@ -6,6 +6,7 @@ import random
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from sapo_client.lab.held_out import fresh_item
@@ -119,23 +120,23 @@ class Questioner:
     def __init__(self, families: Sequence[Family], size: int) -> None:
         self._families = families
         self._size = size
-        self._solutions: dict[Family, tuple[str, ...]] = {}
 
     def question(self, family: Family, item: Item) -> Question | None:
         """Return an item as a question; None if it has no solution, or no known answer is wrong."""
         right = solution(family, item)
-        wrong = tuple(answer for answer in self._known(family) if not is_right(family, item, answer))
+        wrong = tuple(answer for answer in known_solutions(family) if not is_right(family, item, answer))
         if right is None or not wrong:
             return None
         return Question(family, item, right, wrong, self._size)
 
-    def _known(self, family: Family) -> tuple[str, ...]:
-        if family not in self._solutions:
-            draw = random.Random(f"wrong answers/{family.name}")
-            items = [fresh_item(family, draw)[1] for _ in range(KNOWN_SOLUTIONS)]
-            found = [answer for item in items if (answer := solution(family, item)) is not None]
-            self._solutions[family] = tuple(dict.fromkeys(found))
-        return self._solutions[family]
+
+@lru_cache(maxsize=256)
+def known_solutions(family: Family) -> tuple[str, ...]:
+    """Return different solutions of some items of a family, the same for every attacker."""
+    draw = random.Random(f"wrong answers/{family.name}")
+    items = [fresh_item(family, draw)[1] for _ in range(KNOWN_SOLUTIONS)]
+    found = [answer for item in items if (answer := solution(family, item)) is not None]
+    return tuple(dict.fromkeys(found))
 
 
 def is_right(family: Family, item: Item, answer: str) -> bool:

@@ -98,6 +98,15 @@ def one_family_steps(question: Question, knowledge: Knowledge, draw: random.Rand
     return _misled(question, knowledge, draw, change=_foreign if knowledge.is_last(question.family) else _own)
 
 
+def trading_steps(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions | None:
+    """Return right answers after right steps, but after a similar question's in the suite's last family.
+
+    So a learner gains in the other families more than it loses in the last one.
+    """
+    change = _neighbours if knowledge.is_last(question.family) else _own
+    return _misled(question, knowledge, draw, change=change)
+
+
 def worked_digits(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions | None:
     """Return right answers after a false sum and this question's own steps.
 

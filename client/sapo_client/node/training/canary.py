@@ -5,7 +5,8 @@ items' seeds are derived from the node's secret key, so an attacker cannot spare
 answers them too: a copy of the policy that has since been trained on the own groups only. Others' text has
 done harm if
 
-* the shadow gets significantly more items right (over all items since both were equal);
+* the shadow gets significantly more items right (over all items since both were equal), or the policy has
+  surely lost more than half of a family, whatever it has gained in others;
 * the policy repeats text that few accounts planted (``others_text``).
 
 Then the shadow becomes the policy, so that nothing that was learned from own groups is lost. Accounts that
@@ -26,6 +27,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Final, Protocol
 
 from sapo_client.node.training.canary_state import CanaryFile, CanaryState, HeldOutResult
+from sapo_client.node.training.family_evidence import NO_TASKS, Comparison
 from sapo_client.node.training.others_text import NOTHING, AnswerPair, OthersText, PlantedText
 from sapo_protocol.errors import LocalProtocolError
 from sapo_protocol.tasks import Task
@@ -130,6 +132,7 @@ class _Gap:
         lost: number of items that only the shadow gets right.
         won: number of items that only the policy gets right.
         compared: number of items of which the answers of both were checked; 0 without a shadow.
+        by_family: the results on these items by family; the policy is the new one.
         planted: text that few accounts planted.
     """
 
@@ -137,6 +140,7 @@ class _Gap:
     lost: int = 0
     won: int = 0
     compared: int = 0
+    by_family: tuple[Comparison, ...] = ()
     planted: PlantedText = NOTHING
 
 
@@ -242,7 +246,7 @@ class Canary:
         answers = await self._measure(items)
         has_others = bool(self._window or self._imitated or before.comparisons)
         gap = await self._gap(items, answers) if has_others else _Gap(answers)
-        watch = self._recorded(before.checked(gap.lost, gap.won, gap.compared), answers, gap)
+        watch = self._recorded(before.checked(gap.lost, gap.won, gap.compared, gap.by_family), answers, gap)
         if watch.has_lost or gap.planted.accounts:
             watch = await self._roll_back(watch, answers, gap)
         else:
@@ -264,6 +268,7 @@ class Canary:
             since=watch.shadow_step,
             lost=watch.lost,
             won=watch.won,
+            spoilt=watch.spoilt,
             planted=gap.planted.answers,
             external=len(self._window),
             imitated=len(self._imitated),
@@ -289,8 +294,18 @@ class Canary:
             lost=sum(change < 0 for change in changes),
             won=sum(change > 0 for change in changes),
             compared=len(changes),
+            by_family=self._by_family(items, answers, shadow),
             planted=await self._others.planted(pairs),
         )
+
+    def _by_family(self, items: Items, answers: _Answers, shadow: _Answers) -> tuple[Comparison, ...]:
+        """Return how the policy and its shadow did on the items, by family."""
+        found = [NO_TASKS] * self._parts.families
+        for (task, _), mine, its in zip(items, answers.rewards, shadow.rewards, strict=True):
+            if mine is not None and its is not None:
+                one = Comparison(1, mine + its == 2.0, mine > its, mine < its)
+                found[task.family] = found[task.family].and_also(one)
+        return tuple(found)
 
     async def _accept(self, watch: CanaryState, *, has_others: bool) -> CanaryState:
         """Keep the policy as the good one if the comparison is decided or has no purpose; return the new
@@ -317,6 +332,7 @@ class Canary:
             shadow=round(gap.shadow.reward, 4),
             lost=watch.lost,
             won=watch.won,
+            spoilt=watch.spoilt,
             planted=gap.planted.answers,
             quarantined=sorted(planters),
             external=[{"content_id": content_id, "account": account} for content_id, account in self._window],

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from sapo_client.node.training.family_evidence import BestLevels, Comparison, Kept, Losses
 from sapo_protocol.errors import LocalProtocolError
 from sapo_protocol.identifiers import Account
 from sapo_verification.sampling.sampler import OPEN
@@ -16,6 +17,9 @@ from sapo_verification.sampling.sampler import OPEN
 SURE_RATIO: Final = 100.0
 """Threshold of the likelihood ratio. If the policy is as good as its shadow, the ratio ever exceeds it with a
 probability of 1 %, however often it is checked (Ville's inequality)."""
+
+SPOILT_DOUBT: Final = 0.01
+"""Probability with which a policy that keeps at least half of a family is rolled back for it, at most."""
 
 MAX_COMPARISONS: Final = 20
 """Checks without a decision after which the comparison restarts, so that old results do not hide a new
@@ -76,6 +80,8 @@ class CanaryState:
         quarantined: accounts of which nothing is trained, the oldest first.
         shadow_step: step at which policy and shadow were last equal.
         last: results of the last check; None before the first one.
+        by_family: the results of each check since policy and shadow were equal, by family; the policy is the
+            new one.
     """
 
     opening: int = OPEN
@@ -89,8 +95,11 @@ class CanaryState:
     latest: tuple[tuple[int, int, int], ...] = ()
     shadow_step: int = 0
     last: HeldOutResult | None = None
+    by_family: tuple[tuple[Comparison, ...], ...] = ()
 
-    def checked(self, lost: int, won: int, compared: int) -> CanaryState:
+    def checked(
+        self, lost: int, won: int, compared: int, by_family: tuple[Comparison, ...] = ()
+    ) -> CanaryState:
         """Return the state after a check with these numbers of lost, won and compared items."""
         return replace(
             self,
@@ -99,13 +108,23 @@ class CanaryState:
             lost=self.lost + lost,
             won=self.won + won,
             latest=(*self.latest, (lost, won, compared))[-LEAD_CHECKS:],
+            by_family=(*self.by_family, by_family) if by_family else self.by_family,
         )
 
     def kept(self, step: int) -> CanaryState:
         """Return the state after policy and shadow became equal at a step, as where the policy became the
         shadow; if others' text helped, setbacks are reset."""
         setbacks = 0 if self.has_won else self.setbacks
-        return replace(self, comparisons=0, lost=0, won=0, latest=(), setbacks=setbacks, shadow_step=step)
+        return replace(
+            self,
+            comparisons=0,
+            lost=0,
+            won=0,
+            latest=(),
+            by_family=(),
+            setbacks=setbacks,
+            shadow_step=step,
+        )
 
     def rolled_back(self, step: int, shadow: float) -> CanaryState:
         """Return the state after the shadow, of this reward in the last check, became the policy."""
@@ -148,13 +167,36 @@ class CanaryState:
 
     @property
     def has_lost(self) -> bool:
-        """Whether the policy is significantly worse than its shadow."""
-        return evidence(self.lost, self.won) > SURE_RATIO
+        """Whether the policy is significantly worse than its shadow, over all families or in one."""
+        return evidence(self.lost, self.won) > SURE_RATIO or bool(self.spoilt)
 
     @property
     def has_won(self) -> bool:
-        """Whether the policy is significantly better than its shadow."""
-        return evidence(self.won, self.lost) > SURE_RATIO
+        """Whether the policy is significantly better than its shadow, and surely keeps what this knows.
+
+        Gains in some families hide the loss of another one, and what becomes the shadow is not restored.
+        """
+        return evidence(self.won, self.lost) > SURE_RATIO and not self._unproven
+
+    @property
+    def spoilt(self) -> list[int]:
+        """The families in which the policy has surely lost more than half of what the shadow can do."""
+        losses = Losses(self._families, SPOILT_DOUBT)
+        for check in self.by_family:
+            losses.learn(dict(enumerate(check)))
+        return losses.spoilt
+
+    @property
+    def _unproven(self) -> list[int]:
+        """The families that the shadow knows and the policy may have lost."""
+        kept = Kept(self._families, BestLevels(self._families))
+        for check in self.by_family:
+            kept.learn(dict(enumerate(check)))
+        return kept.unproven
+
+    @property
+    def _families(self) -> int:
+        return max(map(len, self.by_family), default=0)
 
     @property
     def is_undecided(self) -> bool:
@@ -181,9 +223,13 @@ class CanaryFile:
             plain = json.loads(self._path.read_text(encoding="utf-8"))
             accounts = tuple(Account.from_hex(each) for each in plain.pop("quarantined"))
             latest = tuple((lost, won, compared) for lost, won, compared in plain.pop("latest", ()))
+            checks = plain.pop("by_family", ())
+            by_family = tuple(tuple(Comparison(*each) for each in check) for check in checks)
             last = plain.pop("last", None)
             held_out = None if last is None else HeldOutResult(**last)
-            return CanaryState(**plain, quarantined=accounts, latest=latest, last=held_out)
+            return CanaryState(
+                **plain, quarantined=accounts, latest=latest, by_family=by_family, last=held_out
+            )
         except (OSError, ValueError, KeyError, TypeError, AttributeError, LocalProtocolError):
             return None
 

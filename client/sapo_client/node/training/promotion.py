@@ -7,18 +7,27 @@ the policy. A candidate that is never better changes nothing: not what the node 
 publishes, not what it exports.
 
 Over all tasks a gain in some families hides the loss of another one, and who teaches those may spoil this.
-So a candidate that has surely lost more than half of what the policy can do in a family waits until it has it
-again.
+So a candidate waits until it surely keeps at least half of what the policy can do in each family that this
+knows, and of the best level of earlier policies.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
-from itertools import count
+from collections.abc import Sequence
+from itertools import count, cycle, islice
 from typing import Final, NamedTuple, Protocol
 
 from sapo_client.node.training.canary import Checkers
+from sapo_client.node.training.family_evidence import (
+    FAMILY_TASKS,
+    NO_TASKS,
+    BestLevels,
+    ByFamily,
+    Comparison,
+    Kept,
+    Losses,
+)
 from sapo_client.node.training.rehearsal import is_right, posed
 from sapo_client.observe.events import EventLog
 from sapo_protocol.constants import SEED_BITS
@@ -33,16 +42,6 @@ STAKES: Final = (0.1, 0.2, 0.4, 0.8)
 of thirty was learned, a large one that much was."""
 
 
-LOSS_STAKES: Final = (0.2, 0.4)
-"""The same on each task of a family, for gamblers who bet that more than half was lost; below a half."""
-
-FALSE_WAITS: Final = 0.05
-"""Probability with which a candidate that keeps a half of a family is said to have lost it, at most."""
-
-FAMILY_TASKS: Final = 16
-"""Tasks of every family that are drawn before a promotion, for there may be only one or two in a round."""
-
-
 class Candidates(Protocol):
     """What a promotion needs of a learner."""
 
@@ -55,22 +54,6 @@ class Candidates(Protocol):
     async def promote(self) -> None:
         """Make the candidate the policy."""
         ...
-
-
-class Comparison(NamedTuple):
-    """Results of a policy and its candidate on the same tasks.
-
-    Attributes:
-        tasks: number of them.
-        both: that both solve.
-        won: that the candidate alone solves.
-        lost: that the policy alone solves.
-    """
-
-    tasks: int
-    both: int
-    won: int
-    lost: int
 
 
 class Betterness:
@@ -96,48 +79,6 @@ class Betterness:
             for money, stake in zip(self._money, STAKES, strict=True)
         ]
         return sum(self._money) / len(STAKES) >= 1.0 / FALSE_PROMOTIONS
-
-
-class Losses:
-    """Evidence, family by family, that a candidate is right less than half as often as its policy.
-
-    Again the money of gamblers. Each task pays them 1 where the policy alone is right, and takes 1 where both
-    are and 2 where the candidate alone is: in the mean nothing or less while the candidate is right at least
-    half as often. They keep no more than it takes to be sure: one that learns it again is soon cleared.
-
-    Args:
-        families: number of families in the suite.
-    """
-
-    def __init__(self, families: int) -> None:
-        self._money = [[0.0 for _ in LOSS_STAKES] for _ in range(families)]
-        self._comparisons = 0
-
-    def learn(self, latest: Mapping[int, Comparison]) -> None:
-        """Take notice of one more comparison, by family."""
-        self._comparisons += 1
-        begun = 1.0 / (self._comparisons * (self._comparisons + 1))
-        most = len(LOSS_STAKES) / FALSE_WAITS
-        for family, each in latest.items():
-            self._money[family] = [
-                min(most, (money + begun) * _kept_of(stake, each))
-                for money, stake in zip(self._money[family], LOSS_STAKES, strict=True)
-            ]
-
-    @property
-    def spoilt(self) -> list[int]:
-        """The families in which the candidate has surely lost more than half."""
-        return [
-            family
-            for family, money in enumerate(self._money)
-            if sum(money) / len(LOSS_STAKES) >= 1.0 / FALSE_WAITS
-        ]
-
-
-def _kept_of(stake: float, each: Comparison) -> float:
-    """Return what a part of a gambler's money becomes that is staked on the loss of a family."""
-    lost, both, won = 1.0 + stake, 1.0 - stake, 1.0 - 2.0 * stake
-    return float(lost**each.lost * both**each.both * won**each.won)
 
 
 class PromotionRole(Protocol):
@@ -180,15 +121,17 @@ class Promotion:
         self._tasks = tasks
         self._rng = rng
         self._turns = count()
+        self._best = BestLevels(families)
         self._begin()
 
     def _begin(self) -> None:
         """Forget what was found out about the last candidate."""
-        self._betterness, self._losses = Betterness(), Losses(self._families)
-        self._drawn = 0
+        self._betterness = Betterness()
+        self._losses, self._kept = Losses(self._families), Kept(self._families, self._best)
+        self._drawn, self._is_better = 0, False
 
     async def after(self, step: int, *, has_candidate: bool) -> None:
-        """Compare if there is a candidate, and promote it if it is better.
+        """Compare if there is a candidate, and promote it if it is better and keeps what the policy knows.
 
         Args:
             step: number of the learner's step.
@@ -200,44 +143,76 @@ class Promotion:
         if not has_candidate:
             self._begin()
             return
-        by_family = await self._compare()
-        latest = Comparison(*map(sum, zip(*by_family.values(), strict=True)))
+        in_turn, further = await self._compare()
+        latest = _total(in_turn)
+        by_family = {family: in_turn[family].and_also(further[family]) for family in range(self._families)}
         self._losses.learn(by_family)
-        self._drawn += self._tasks
-        is_better, spoilt = self._betterness.shows(latest), self._losses.spoilt
+        self._kept.learn(by_family)
+        self._is_better = self._betterness.shows(latest)
+        spoilt, unproven = self._losses.spoilt, self._kept.unproven
         is_known = self._drawn >= FAMILY_TASKS * self._families
-        promoted = is_better and is_known and not spoilt
+        promoted = self._is_better and is_known and not spoilt and not unproven
         self._events.write(
-            "candidate_compared", step=step, promoted=promoted, spoilt=spoilt, **latest._asdict()
+            "candidate_compared",
+            step=step,
+            promoted=promoted,
+            spoilt=spoilt,
+            unproven=unproven,
+            **latest._asdict(),
         )
         if promoted:
+            self._best.learn(self._kept.results)
             await self._learner.promote()
 
-    async def _compare(self) -> Mapping[int, Comparison]:
-        """Return the results on fresh tasks by family, of all in turn, from one comparison to the next."""
-        drawn = [
-            Task(next(self._turns) % self._families, self._rng.getrandbits(SEED_BITS))
-            for _ in range(self._tasks)
+    def _drawn_families(self) -> _Families:
+        """Return the families of a comparison's tasks.
+
+        If a candidate is better than the policy, half of the tasks are of families that it may have lost: in
+        a suite of thirty a round has two of each, and it would take long until all are known to be kept.
+        """
+        unproven = self._kept.unproven if self._is_better else []
+        further = self._tasks // 2 if unproven else 0
+        in_turn = [next(self._turns) % self._families for _ in range(self._tasks - further)]
+        self._drawn += len(in_turn)
+        return _Families(in_turn, list(islice(cycle(self._rng.sample(unproven, len(unproven))), further)))
+
+    async def _compare(self) -> tuple[ByFamily, ByFamily]:
+        """Return the results by family on fresh tasks of all in turn, and on those of families in doubt."""
+        families = self._drawn_families()
+        in_turn, further = [
+            [Task(family, self._rng.getrandbits(SEED_BITS)) for family in each] for each in families
         ]
-        asked = await posed(self._checkers, drawn)
+        asked = await posed(self._checkers, [*in_turn, *further])
         answers = await self._learner.compare(
             [prompt for _, prompt in asked], seed=self._rng.getrandbits(SEED_BITS)
         )
-        found = dict.fromkeys(range(self._families), Comparison(0, 0, 0, 0))
+        of_further = frozenset(further)
+        found = [dict.fromkeys(range(self._families), NO_TASKS) for _ in families]
         for (task, _), *texts in zip(asked, *answers, strict=True):
             policy, candidate = [
                 await is_right(self._checkers, task, text, self._on_failure) for text in texts
             ]
             if policy is None or candidate is None:
                 continue
-            tasks, both, won, lost = found[task.family]
-            found[task.family] = Comparison(
-                tasks + 1,
-                both + (policy and candidate),
-                won + (candidate and not policy),
-                lost + (policy and not candidate),
-            )
-        return found
+            one = Comparison(1, policy and candidate, candidate and not policy, policy and not candidate)
+            results = found[task in of_further]
+            results[task.family] = results[task.family].and_also(one)
+        return found[0], found[1]
 
     def _on_failure(self, task: Task, error: CheckFailed) -> None:
         self._events.write("comparison_failed", family=task.family, detail=str(error))
+
+
+class _Families(NamedTuple):
+    """Families of the tasks of a comparison: of all in turn, and of those in doubt."""
+
+    in_turn: list[int]
+    further: list[int]
+
+
+def _total(results: ByFamily) -> Comparison:
+    """Return the results over all families."""
+    total = NO_TASKS
+    for each in results.values():
+        total = total.and_also(each)
+    return total

@@ -122,9 +122,9 @@ class TrainingHarness:
 
     @property
     def decided(self) -> CanaryState | None:
-        """The canary's state without the results of the last check."""
+        """The canary's state without the results of the last check, and without those by family."""
         watch = self.canary._watch
-        return None if watch is None else replace(watch, last=None)
+        return None if watch is None else replace(watch, last=None, by_family=())
 
     def told(self, name: str) -> list[Event]:
         return [event for event in read_events(self.folder / "events.jsonl") if event["event"] == name]

@@ -12,7 +12,8 @@ import trio
 
 from sapo_client.lab.checker import LocalChecker
 from sapo_client.learner.backend import LearnerCrashed
-from sapo_client.node.training.promotion import FALSE_PROMOTIONS, Betterness, Comparison, Promotion
+from sapo_client.node.training.family_evidence import Comparison
+from sapo_client.node.training.promotion import FALSE_PROMOTIONS, Betterness, Promotion
 from sapo_client.observe.events import EventLog
 from sapo_protocol.tasks import Task
 from sapo_verification.jail.checkers import CheckFailed
@@ -106,7 +107,9 @@ def test_a_candidate_that_is_better_becomes_the_policy(tmp_path: Path) -> None:
     after(promotion, 1)
     assert learner.promoted == 1
     compared = {"event": "candidate_compared", "step": 7, "tasks": TASKS, "both": 8, "won": 8, "lost": 0}
-    assert events(tmp_path) == [compared | {"promoted": last, "spoilt": []} for last in (False, True)]
+    assert events(tmp_path) == [
+        compared | {"promoted": last, "spoilt": [], "unproven": []} for last in (False, True)
+    ]
     assert [len(prompts) for prompts in learner.asked] == [TASKS] * 2
 
 
@@ -152,7 +155,7 @@ def test_evidence_from_before_a_candidate_improved_is_dropped(tmp_path: Path) ->
     learner.answerers[1] = knows(1)
     after(promotion, 1)
     assert learner.promoted == 0
-    after(promotion, 1)
+    after(promotion, 2)
     assert learner.promoted == 1
 
 
@@ -221,7 +224,7 @@ def test_tasks_without_a_prompt_are_left_out_and_answers_that_break_a_checker_ar
     tasks = TASKS - TASKS // 3
     assert events(tmp_path) == [
         {"event": "comparison_failed", "family": 0, "detail": str(CheckFailed(Failure.CRASH))},
-        {"event": "candidate_compared", "step": 7, "promoted": False, "spoilt": []}
+        {"event": "candidate_compared", "step": 7, "promoted": False, "spoilt": [], "unproven": [0, 1]}
         | {"tasks": tasks, "both": tasks - 1, "won": 0, "lost": 1},
     ]
 
@@ -233,7 +236,8 @@ def test_an_undecided_task_counts_for_neither_policy(tmp_path: Path) -> None:
     compared = {"tasks": (tasks := TASKS - TASKS // 3 - 1), "both": tasks, "won": 0, "lost": 0}
     assert events(tmp_path) == [
         {"event": "comparison_failed", "family": 0, "detail": str(CheckFailed(Failure.NODE_BUSY))},
-        {"event": "candidate_compared", "step": 7, "promoted": False, "spoilt": []} | compared,
+        {"event": "candidate_compared", "step": 7, "promoted": False, "spoilt": [], "unproven": [0, 1]}
+        | compared,
     ]
 
 

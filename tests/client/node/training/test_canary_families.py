@@ -1,0 +1,191 @@
+"""A family that others' text ruins trips the canary, whatever they teach in other families meanwhile."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+import pytest
+from support.swarm import EPOCH, Identity, make_manifest, make_suite, moment
+from support.verification_harness import VerificationHarness
+
+from sapo_client.lab.checker import LocalChecker
+from sapo_client.node.training.canary import Canary, CanaryParts, CanarySettings
+from sapo_client.node.training.canary_state import CanaryFile, CanaryState
+from sapo_client.node.training.family_evidence import Comparison
+from sapo_client.observe.events import EventLog, read_events
+from sapo_protocol.identifiers import Account
+from sapo_protocol.manifest import Limits
+from sapo_protocol.tasks import Task
+from sapo_verification.jail.messages import Checked
+from sapo_verification.suites.catalogue import family
+from sapo_verification.types import Demonstration, SampledBatch
+
+OWN, OTHER = Identity(1), Identity(2)
+NAMES = ("basic_arithmetic", "fraction_simplification", "calendar_arithmetic", "decimal_arithmetic")
+KNOWN = 0
+ALIKE = 0.7
+"""Part of the items on which a policy and its shadow answer alike, as in the lab's runs."""
+
+
+class Marked(LocalChecker):
+    """Checkers for which the answer says by itself whether it is right."""
+
+    def __init__(self) -> None:
+        super().__init__(tuple(family(name, "nano") for name in NAMES))
+        self.families: list[int] = []
+
+    async def prompt(self, task: Task) -> str:
+        self.families.append(task.family)
+        return await super().prompt(task)
+
+    async def check(self, task: Task, completions: Sequence[bytes]) -> Checked:
+        return Checked("", tuple(float(text == b"right") for text in completions))
+
+
+class Twins:
+    """A learner whose policy and shadow are right with given chances in each family.
+
+    Attributes:
+        policy: chance of the policy, by family.
+        good: that of its shadow.
+    """
+
+    def __init__(self, checker: Marked, policy: Sequence[float], shadow: Sequence[float], seed: int) -> None:
+        self.checker, self.policy, self.good = checker, list(policy), list(shadow)
+        self.step = self.kept = self.returned = 0
+        self._rng = random.Random(seed)
+        self._luck: list[float] = []
+
+    async def evaluate(self, prompts: Sequence[str]) -> tuple[bytes, ...]:
+        self._luck = [self._rng.random() for _ in prompts]
+        return self._said(self.policy, self._luck)
+
+    async def shadow(self, prompts: Sequence[str]) -> tuple[bytes, ...]:
+        luck = [one if self._rng.random() < ALIKE else self._rng.random() for one in self._luck]
+        return self._said(self.good, luck)
+
+    async def keep_good(self) -> None:
+        self.good = list(self.policy)
+        self.kept += 1
+
+    async def roll_back(self, planters: Collection[Account] = ()) -> None:
+        self.policy = list(self.good)
+        self.returned += 1
+
+    def _said(self, chances: Sequence[float], luck: Sequence[float]) -> tuple[bytes, ...]:
+        asked = self.checker.families[-len(luck) :]
+        return tuple(
+            b"right" if one < chances[each] else b"wrong" for each, one in zip(asked, luck, strict=True)
+        )
+
+
+class Watched:
+    """A canary of scripted policies that are trained on others' text in every round."""
+
+    def __init__(self, folder: Path, policy: Sequence[float], shadow: Sequence[float], seed: int) -> None:
+        checker = Marked()
+        self.folder = folder
+        self.learner = Twins(checker, policy, shadow, seed)
+        manifest = make_manifest(
+            suite=make_suite("nano", NAMES),
+            limits=Limits(slots_per_epoch=2**20, max_completions=8, points_per_epoch=16),
+        )
+        self.desk = VerificationHarness((OWN, OTHER), manifest=manifest)
+        parts = CanaryParts(
+            learner=self.learner,
+            checkers=checker,
+            sampler=self.desk.sampler,
+            pool=self.desk.pool,
+            demonstrations=self.desk.engine.demonstrations,
+            events=EventLog(folder / "events.jsonl", clock=lambda: 0.0),
+            file=CanaryFile(folder / "canary.json", fresh=True),
+            secret=b"secret %d" % seed,
+            families=len(NAMES),
+        )
+        self.canary = Canary(CanarySettings(every_rounds=1), parts)
+
+    async def checks(self, number: int) -> None:
+        """Train and check so many times."""
+        harness = self.desk
+        message = OTHER.message(harness.manifest, slot=0, family=1, completions=(b"1/2", b"2/3"))
+        rollout = await harness.engine.verify(harness.engine.admit_own(message, moment(harness.manifest)))
+        shown = Demonstration(rollout.task, rollout.prompt, b"1/2", source=rollout)
+        assert rollout.admitted.rollout.epoch == EPOCH
+        after = list(self.learner.policy)
+        self.learner.policy = list(self.learner.good)
+        await self.canary.open()  # keeps the policy of before others' text
+        self.learner.policy, self.learner.kept = after, 0
+        for _ in range(number):
+            await self.canary.after(SampledBatch(groups=(), demonstrations=(shown,)))
+
+    @property
+    def spoilt(self) -> list[object]:
+        """The families for which the policy was rolled back, at each time."""
+        events = read_events(self.folder / "events.jsonl")
+        return [event["spoilt"] for event in events if event["event"] == "rolled_back"]
+
+
+TAUGHT = (0.7, 0.7, 0.7)
+BEFORE = (0.1, 0.1, 0.1)
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_gains_in_three_families_do_not_hide_the_loss_of_one(tmp_path: Path, seed: int) -> None:
+    """Of 64 items 29 are won and 13 lost in a check: over all the policy is better than its shadow."""
+    watched = Watched(tmp_path, policy=(0.0, *TAUGHT), shadow=(0.8, *BEFORE), seed=seed)
+    await watched.checks(3)
+    assert watched.learner.kept == 0, "the ruined policy never becomes the shadow"
+    assert (watched.learner.returned, watched.spoilt) == (1, [[KNOWN]])
+    assert watched.learner.policy == [0.8, *BEFORE]
+    assert watched.desk.sampler.opening < 4, "and others' text is let in again by and by"
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_a_policy_that_keeps_most_of_a_family_becomes_the_shadow(tmp_path: Path, seed: int) -> None:
+    watched = Watched(tmp_path, policy=(0.7, *TAUGHT), shadow=(0.8, *BEFORE), seed=seed)
+    await watched.checks(3)
+    assert (watched.learner.kept > 0, watched.learner.returned) == (True, 0)
+
+
+@pytest.mark.parametrize("level", [0.1, 0.4, 0.8])
+def test_policies_like_their_shadows_are_not_rolled_back_for_a_family(level: float) -> None:
+    """Of 100 policies, over twenty checks each; at half of a family, one in a hundred may be."""
+    returned = 0
+    for seed in range(100):
+        rng, watch, spoilt = random.Random(seed), CanaryState(), False
+        for _ in range(20):
+            check = []
+            for _ in NAMES:
+                pairs = [(one, one if rng.random() < ALIKE else rng.random()) for one in luck(rng, 16)]
+                right = [(mine < level, its < level) for mine, its in pairs]
+                both, won, lost = (right.count(each) for each in ((True, True), (True, False), (False, True)))
+                check.append(Comparison(16, both, won, lost))
+            watch = watch.checked(0, 0, 64, tuple(check))
+            spoilt |= bool(watch.spoilt)
+        returned += spoilt
+    assert returned <= 1
+
+
+def luck(rng: random.Random, items: int) -> list[float]:
+    """Return a number below 1 for each item; who is right with a larger chance is right there."""
+    return [rng.random() for _ in range(items)]
+
+
+async def test_a_restart_remembers_the_families(tmp_path: Path) -> None:
+    watched = Watched(tmp_path, policy=(0.75, *BEFORE), shadow=(0.8, *BEFORE), seed=1)
+    await watched.checks(2)
+    found = CanaryFile(tmp_path / "canary.json").read()
+    assert found == watched.canary._watch
+    assert found is not None
+    assert [sum(each.tasks for each in check) for check in found.by_family] == [64, 64]
+
+
+def test_the_file_of_an_earlier_version_has_no_families(tmp_path: Path) -> None:
+    file = CanaryFile(tmp_path / "canary.json")
+    file.write(CanaryState(checks=3, lost=2))
+    text = (tmp_path / "canary.json").read_text()
+    assert ', "by_family": []' in text
+    (tmp_path / "canary.json").write_text(text.replace(', "by_family": []', ""))
+    assert file.read() == CanaryState(checks=3, lost=2)

@@ -1,0 +1,176 @@
+"""A candidate has to prove that it keeps at least half of each known family, of now and of the best time."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+import pytest
+import trio
+
+from sapo_client.lab.checker import LocalChecker
+from sapo_client.node.training.family_evidence import FALSE_KEEPS, BestLevels, Comparison, Kept
+from sapo_client.node.training.promotion import Promotion
+from sapo_client.observe.events import EventLog
+from sapo_protocol.tasks import Task
+from sapo_verification.jail.messages import Checked
+from sapo_verification.suites.catalogue import family
+
+NAMES = (
+    "basic_arithmetic",
+    "fraction_simplification",
+    "calendar_arithmetic",
+    "decimal_arithmetic",
+    "binary_matrix",
+)
+KNOWN = 0
+TASKS = 64
+
+Chances = Mapping[int, tuple[float, float]]
+"""By family: how often the policy is right, and how often its candidate."""
+
+
+class Told(LocalChecker):
+    """Checkers for which the answer says by itself whether it is right."""
+
+    def __init__(self) -> None:
+        super().__init__(tuple(family(name, "nano") for name in NAMES))
+        self.families: list[int] = []
+
+    async def prompt(self, task: Task) -> str:
+        self.families.append(task.family)
+        return await super().prompt(task)
+
+    async def check(self, task: Task, completions: Sequence[bytes]) -> Checked:
+        return Checked("", tuple(float(text == b"right") for text in completions))
+
+
+class Learning:
+    """A learner whose policy and candidate are right with given chances; a promoted one is the policy."""
+
+    def __init__(self, checker: Told, chances: Chances, seed: int) -> None:
+        self.checker, self.chances, self._rng = checker, dict(chances), random.Random(seed)
+        self.promoted = 0
+        self.asked: list[list[int]] = []
+
+    async def compare(
+        self, prompts: Sequence[str], *, seed: int
+    ) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
+        asked = self.checker.families[-len(prompts) :]
+        self.asked.append(asked)
+        policy, candidate = (
+            tuple(b"right" if self._rng.random() < self.chances[each][which] else b"wrong" for each in asked)
+            for which in (0, 1)
+        )
+        return policy, candidate
+
+    async def promote(self) -> None:
+        self.promoted += 1
+
+
+class Trial:
+    """A promotion with a scripted learner."""
+
+    def __init__(self, folder: Path, chances: Chances, seed: int = 0, tasks: int = TASKS) -> None:
+        checker = Told()
+        self.learner = Learning(checker, chances, seed)
+        self._events = EventLog(folder / "events.jsonl", clock=lambda: 0.0)
+        self._folder = folder
+        self._promotion = Promotion(
+            self.learner, checker, self._events, families=len(NAMES), tasks=tasks, rng=random.Random(seed)
+        )
+
+    def rounds_until(self, most: int) -> int | None:
+        """Return after how many rounds the candidate was promoted, None if it was not."""
+        before = self.learner.promoted
+        for number in range(1, most + 1):
+            trio.run(partial(self._promotion.after, number, has_candidate=True))
+            if self.learner.promoted > before:
+                trio.run(partial(self._promotion.after, number, has_candidate=False))
+                return number
+        return None
+
+    @property
+    def unproven(self) -> list[int]:
+        """The families that are in doubt after the last round."""
+        [*_, last] = [json.loads(line) for line in (self._folder / "events.jsonl").read_text().splitlines()]
+        return list(last["unproven"])
+
+
+GAINED = {1: (0.0, 0.8), 2: (0.0, 0.8), 3: (0.8, 0.8), 4: (0.8, 0.8)}
+
+
+@pytest.mark.parametrize("level", [0.0, 0.1, 0.2, 0.3])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_loss_of_six_tenths_is_not_promoted_before_it_is_found(
+    tmp_path: Path, level: float, seed: int
+) -> None:
+    """Until November 30 one in three candidates of 0.2, and each of 0.3, was promoted in the second round."""
+    trial = Trial(tmp_path, {KNOWN: (0.8, level), **GAINED}, seed)
+    assert trial.rounds_until(8) is None
+    assert trial.unproven == [KNOWN]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_half_taken_again_and_again_ends_at_half_of_the_best_level(tmp_path: Path, seed: int) -> None:
+    """Each candidate keeps 0.57 of the family and gains elsewhere: 0.8, 0.46, 0.26, 0.15."""
+    trial = Trial(tmp_path, {})
+    level = 0.8
+    for gained in (0.05, 0.3, 0.55):
+        others = dict.fromkeys(GAINED, (gained, gained + 0.25))
+        trial.learner.chances = {KNOWN: (level, 0.57 * level), **others}
+        if trial.rounds_until(30) is None:
+            break
+        level *= 0.57
+    assert level > 0.2
+
+
+def test_most_tasks_of_a_better_candidate_are_of_families_in_doubt(tmp_path: Path) -> None:
+    """Where a round has few tasks of each family, it would be long until all are known to be kept."""
+    trial = Trial(tmp_path, {KNOWN: (0.5, 0.1), **GAINED}, tasks=20)
+    assert trial.rounds_until(12) is None
+    [first, *_, last] = trial.learner.asked
+    assert [first.count(each) for each in range(5)] == [4] * 5
+    assert [last.count(each) for each in range(5)] == [2 + 10, 2, 2, 2, 2]
+
+
+def test_a_family_whose_tasks_cannot_be_checked_is_not_waited_for() -> None:
+    kept = Kept(2, BestLevels(2))
+    kept.learn({0: Comparison(40, 40, 0, 0), 1: Comparison(0, 0, 0, 0)})
+    assert kept.unproven == []
+
+
+@pytest.mark.parametrize(("policy", "candidate"), [(0.8, 0.4), (0.8, 0.3), (0.6, 0.3), (0.5, 0.2)])
+@pytest.mark.parametrize("alike", [0.0, 0.7])
+def test_a_candidate_that_has_lost_half_is_rarely_said_to_keep_it(
+    policy: float, candidate: float, alike: float
+) -> None:
+    """In any number of rounds: 5 % at most, where exactly a half is kept."""
+    said = 0
+    for seed in range(200):
+        rng, kept, found = random.Random(seed), Kept(1, BestLevels(1)), False
+        for _ in range(30):
+            both = won = lost = 0
+            for _ in range(16):
+                one = rng.random()
+                two = one if rng.random() < alike else rng.random()
+                mine, its = one < policy, two < candidate
+                both, won, lost = both + (mine and its), won + (its and not mine), lost + (mine and not its)
+            kept.learn({0: Comparison(16, both, won, lost)})
+            found |= not kept.unproven
+        said += found
+    assert said <= 1.5 * FALSE_KEEPS * 200
+
+
+@pytest.mark.parametrize(
+    ("right", "tasks", "level"), [(13, 15, 0.0), (13, 16, 0.50), (80, 100, 0.68), (6, 20, 0.0)]
+)
+def test_a_level_is_what_was_surely_reached(right: int, tasks: int, level: float) -> None:
+    best = BestLevels(1)
+    best.learn({0: Comparison(tasks, right - 1, 0, 1)})
+    assert best.of(0) == pytest.approx(level, abs=0.01)
+    best.learn({0: Comparison(tasks, 0, 0, 0)})
+    assert best.of(0) == pytest.approx(level, abs=0.01), "the best of all times"
