@@ -368,6 +368,7 @@ class Rounds:
             gradient_norm=report.gradient_norm,
             external_weight=round(report.external_weight, 4),
             halvings=report.halvings,
+            undone=report.rolled_back,
             ranks=report.ranks,
             mismatch=report.mismatch,
             masked=report.masked,
