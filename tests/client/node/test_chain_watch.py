@@ -1,5 +1,5 @@
-"""Findings that need time: a chain without new blocks, epochs that nobody settles, rounds that are not shared,
-and steps that are undone."""
+"""Findings that need time: a chain without new blocks, epochs that nobody settles, rounds that are not
+shared, and steps that are undone."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from pathlib import Path
 import trio
 from support.health_chain import begin_with_chain
 from support.health_trial import Begin, require_row
-from support.nodes import PATIENCE_SECONDS, manifest_of
+from support.ledger import BOB, address
+from support.nodes import manifest_of
 from trio.testing import MockClock
 
+from sapo_client.observe.assessments.steps import STEPS
 from sapo_protocol.suite import Suite
 
 EPOCH_SECONDS = 3600
@@ -20,7 +22,7 @@ EPOCH_SECONDS = 3600
 async def test_a_chain_that_stops_after_making_blocks_steadily(
     mock_clock: MockClock, begin: Begin, weekdays: Suite, tmp_path: Path
 ) -> None:
-    """As an endpoint that is stuck, or its chain; one that makes blocks only with transactions is not told."""
+    """As a stuck endpoint does; a chain that makes blocks only with transactions is not reported."""
     on_chain = begin_with_chain(begin, weekdays, tmp_path)
     trial, account = on_chain.trial, on_chain.trial.home.identity.account
     async with trio.open_nursery() as nursery:
@@ -51,7 +53,7 @@ async def test_blocks_that_are_never_settled_explain_why_nothing_is_shared(
     on_chain = begin_with_chain(begin, weekdays, tmp_path, confirmations=900)
     trial = on_chain.trial
     async with trio.open_nursery() as nursery:
-        await on_chain.send_coins(trial.home.identity.account)
+        await on_chain.send_coins(address(BOB))  # not to the node: its registration would be a late block
         await trial.start(nursery)
         trial.pass_by(30)
         await trial.until_status(lambda _: bool(trial.home.events("training_privately")))
@@ -89,13 +91,19 @@ async def test_a_swarm_whose_auditors_are_gone(
     on_chain.chain.close()
 
 
-async def test_steps_whose_loss_is_not_finite(mock_clock: MockClock, begin: Begin, weekdays: Suite) -> None:
-    """The first step at this rate makes the weights useless, and each following one is undone."""
-    trial = begin(manifest_of(weekdays, epoch_seconds=36_000), learner={"learning_rate": 1e37})
+async def test_steps_that_are_undone(mock_clock: MockClock, begin: Begin, weekdays: Suite) -> None:
+    """A node's own last step, reported undone; what undoes one is in the tests of the trainer."""
+    trial = begin(manifest_of(weekdays, epoch_seconds=36_000))
     async with trio.open_nursery() as nursery:
-        await trial.start(nursery)
-        with trio.fail_after(PATIENCE_SECONDS):
-            told = await trial.until_told("steps_undone")
+        node = await trial.start(nursery)
+        await trial.rounds(2)
+        step = {**trial.home.events("step")[-1], "undone": True}
+        for name in ("time", "seq", "event"):
+            del step[name]
+        for _ in range(STEPS):
+            node._context.events.write("step", **step)
+        told = await trial.until_told("steps_undone")
         assert all(told.everywhere.values()), told
-        require_row(told.row())
+        await trial.rounds(STEPS)
+        await trial.until_over("steps_undone")
         await trial.stop()
