@@ -49,6 +49,8 @@ def check_disk(data: DataDir) -> Check:
     folder = next(path for path in (data.root, *data.root.absolute().parents) if path.exists())
     free = shutil.disk_usage(folder).free
     found = f"{free / GIB:.1f} GiB free for {data.root}"
+    if not folder.is_dir():
+        return Check("disk", "fail", f"{folder} is not a folder", "choose another directory with --data-dir")
     if not os.access(folder, os.W_OK | os.X_OK):
         return Check("disk", "fail", f"{folder} is not writable", "choose another directory with --data-dir")
     if free < NO_DISK_BYTES:
@@ -203,7 +205,7 @@ def check_advantage(data: DataDir) -> Iterator[Check]:
     if not groups:
         return
     share = 1 - skipped / groups
-    found = f"{share:.0%} of the first {groups} groups had right and wrong answers"
+    found = f"{share * 100:.0f} % of the first {groups} groups had right and wrong answers"
     if share >= FEW_TEACH:
         yield Check("advantage", "ok", found)
     else:

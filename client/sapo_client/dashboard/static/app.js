@@ -9,7 +9,7 @@ const REFRESH = { swarm: 20_000, overview: 20_000, rollouts: 10_000, peers: 15_0
 
 const main = document.getElementById("main"), tabs = document.getElementById("tabs");
 const state = document.getElementById("state"), health = document.getElementById("health");
-const swarm = document.getElementById("swarm"), pick = document.getElementById("node");
+const spoken = document.getElementById("spoken"), swarm = document.getElementById("swarm"), pick = document.getElementById("node");
 
 const page = { about: null, node: null, panels: {}, section: "", chosen: "", stream: null, timer: 0 };
 
@@ -27,8 +27,22 @@ function fail(error) {
   health.replaceChildren(finding("error", text, hint));
 }
 
+/** A sentence in which commands and options, such as `sapo status` and --rpc, are not broken over lines. */
+function sentence(text) {
+  return text.split(/(`[^`]+`|--[a-z][a-z-]*)/).map((part, place) => (place % 2 ? el("code", {}, part.replaceAll("`", "")) : part));
+}
+
 function finding(level, text, hint) {
-  return el("div", { class: `finding ${level}` }, el("b", {}, text), hint ? el("p", { class: "small" }, hint) : null);
+  return el("div", { class: `finding ${level}` }, el("b", {}, ...sentence(text)), hint ? el("p", { class: "small" }, ...sentence(hint)) : null);
+}
+
+/** Tell a screen reader which findings there are, once: their figures change at every assessment. */
+function announce(findings) {
+  const key = findings.map((each) => `${each.level} ${each.code}`).join();
+  if (spoken.dataset.key === key) return;
+  const before = spoken.dataset.key;
+  spoken.dataset.key = key;
+  spoken.textContent = findings.map((each) => `${each.level}: ${each.text}`).join(". ") || (before ? "nothing is wrong" : "");
 }
 
 function status(report) {
@@ -43,6 +57,7 @@ function status(report) {
     const whose = page.about.nodes.length > 1 ? `${page.node}: ` : "";
     health.replaceChildren(...report.findings.map((each) => finding(each.level, whose + each.text, each.hint)));
   }
+  announce(report.findings);
   page.panels.overview.status(report);
 }
 
