@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from sapo_client.config import Config
     from sapo_client.learner.loading.weights import UnusedWeights
     from sapo_client.learner.sizing.fit import LearnerFit
+    from sapo_client.learner.sizing.presets import SuiteLevel
 
 State = Literal["ok", "warn", "fail"]
 GIB = 1024**3
@@ -150,9 +151,27 @@ def check_model(config: Config) -> Iterator[Check]:
     planned, parts = found.estimate.peak / GIB, found.estimate.in_words()
     plan = f"{planned:.1f} GiB planned, {found.free / GIB:.1f} free; {parts}"
     yield Check("memory", "ok" if found.fits else "fail", plan, "" if found.fits else found.hint)
+    yield from _check_window(shape.window, tokens, found.level)
     if tokens < wanted:
         hint = f"answers of level {found.level} take up to {wanted}: leave learner.max_new_tokens unset"
         yield Check("completions", "warn", f"at most {tokens} tokens", hint)
+
+
+def _check_window(window: int | None, tokens: int, level: SuiteLevel) -> Iterator[Check]:
+    """Check that the model's context window has room for a usual prompt and an answer.
+
+    Args:
+        window: longest text of the model in tokens; None if it has no limit.
+        tokens: of the longest answer.
+    """
+    from sapo_client.learner.sizing.presets import PROMPT_TOKENS
+
+    if window is None or window >= tokens + PROMPT_TOKENS[level]:
+        return
+    left = max(0, window - tokens)
+    found = f"{window} tokens; beside an answer of {tokens} they leave {left} for a prompt"
+    hint = f"prompts of level {level} usually take {PROMPT_TOKENS[level]}: take a model with a longer window"
+    yield Check("window", "warn" if left else "fail", found, f"{hint}, or lower learner.max_new_tokens")
 
 
 def _fit(config: Config, tokens: int) -> LearnerFit:

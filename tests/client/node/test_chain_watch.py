@@ -14,6 +14,7 @@ from support.nodes import manifest_of
 from trio.testing import MockClock
 
 from sapo_client.observe.assessments.steps import STEPS
+from sapo_client.observe.health import INTERVAL_SECONDS
 from sapo_protocol.suite import Suite
 
 EPOCH_SECONDS = 3600
@@ -102,6 +103,7 @@ async def test_steps_that_are_undone(mock_clock: MockClock, begin: Begin, weekda
             del step[name]
         for _ in range(STEPS):
             node._context.events.write("step", **step)
+        trial.pass_by(INTERVAL_SECONDS)  # it is assessed before the next steps
         told = await trial.until_told("steps_undone")
         assert all(told.everywhere.values()), told
         await trial.rounds(STEPS)

@@ -1,6 +1,6 @@
 """A month of a node in virtual time: what happens to it, and what health says of that and of quiet days.
 
-Real parts: the node with its learner process, an embedded chain over HTTP, a peer, contracts that are settled.
+Real parts: the node with its learner process, an embedded chain over HTTP, a peer, settled contracts.
 A day is an epoch. The table is in docs/operator-trial.md; with ``SAPO_WRITE_MONTH`` set it is written there.
 """
 
