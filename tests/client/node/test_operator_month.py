@@ -21,14 +21,17 @@ import trio
 from support.health_chain import ChainTrial, begin_with_chain
 from support.health_trial import Begin, HealthTrial, without_figures
 from support.ledger import ServedChain
+from support.nodes import LOOK_SECONDS, PATIENCE_SECONDS
 from trio.testing import MockClock
 
 from sapo_client.ledger.chain.errors import RpcError
+from sapo_client.node.app import NodeApp
 from sapo_client.observe.control_client import ControlClient
 from sapo_client.swarm.simulated.memory import MemoryTransport
 from sapo_protocol.suite import Suite
 
 DAY_SECONDS: Final = 86_400
+STRIDE_SECONDS: Final = 20.0
 MONTH_DAYS: Final = 32  # a registration and its certificates are renewed in it
 PAGE: Final = Path(__file__).parents[3] / "docs/operator-trial.md"
 MARK: Final = "<!-- the month -->\n"
@@ -52,8 +55,11 @@ class RateLimited:
 class Month:
     """A node and its swarm, day by day."""
 
-    def __init__(self, on_chain: ChainTrial) -> None:
+    def __init__(self, on_chain: ChainTrial, node: NodeApp, nursery: trio.Nursery) -> None:
         self.on_chain = on_chain
+        self.node = node
+        self.peer = trio.CancelScope()
+        self._nursery = nursery
         self.trial: HealthTrial = on_chain.trial
         self.day = 0
         self.rows: list[str] = []
@@ -65,6 +71,27 @@ class Month:
     def account(self) -> Any:
         """The node's account."""
         return self.trial.home.identity.account
+
+    async def meet(self, name: str) -> None:
+        """Connect a peer, until its scope is cancelled."""
+        peer = MemoryTransport(self.trial.hub, name, on_bug=_raise)
+        self.peer = trio.CancelScope()
+
+        async def run(task_status: trio.TaskStatus[None]) -> None:
+            with self.peer:
+                async with trio.open_nursery() as nursery:
+                    await nursery.start(peer.run)
+                    task_status.started()
+                    await trio.sleep_forever()
+
+        await self._nursery.start(run)
+        await peer.connect(self.trial.home.address)
+
+    async def elapse(self, seconds: float) -> None:
+        """Let timers run on, in steps after each of which a round ends, as on a machine that works."""
+        for _ in range(int(seconds // STRIDE_SECONDS)):
+            self.trial.pass_by(STRIDE_SECONDS)
+            await self.trial.rounds(1)
 
     async def codes(self) -> set[str]:
         """Return the codes of all findings of a new assessment."""
@@ -112,6 +139,9 @@ class Month:
         client = ControlClient(self.trial.home.data)
         await trio.to_thread.run_sync(partial(client.pause, paused=True))
         await self.trial.until_status(lambda now: now["state"] == "paused")
+        with trio.fail_after(PATIENCE_SECONDS):
+            while self.node._learner.call is not None:
+                await trio.sleep(LOOK_SECONDS)
         self.trial.pass_by(seconds)
         await trio.to_thread.run_sync(partial(client.pause, paused=False))
 
@@ -137,20 +167,18 @@ def answering(chain: ServedChain, methods: Any) -> Iterator[None]:
 
 async def network(month: Month) -> None:
     """Peers are lost and found; the address of the chain is limited, then another chain's."""
-    trial, chain = month.trial, month.on_chain.chain
-    trial.hub.partition(["peer"])
-    trial.pass_by(40)
-    await month.told("all peers lost", "no_peers")
-    trial.hub.heal()
+    chain = month.on_chain.chain
+    month.peer.cancel()
+    await month.elapse(40)
+    await month.told("the last peer is lost", "no_peers")
+    await month.meet("second")
     await month.over("no_peers")
     await month.quiet_days(4)
 
     with answering(chain, RateLimited()):
-        trial.pass_by(40)
-        await trio.sleep(1)
-        trial.pass_by(60)
+        await month.elapse(120)
         await month.told("the RPC provider limits requests", "chain_silent")
-    trial.pass_by(40)
+    await month.elapse(40)
     await month.over("chain_silent")
     await month.quiet_days(6)
 
@@ -181,6 +209,7 @@ async def machine(month: Month) -> None:
 
     trial.home.signal_learner(signal.SIGKILL)
     await month.told("the kernel ends the learner (out of memory)", "learner_restarted")
+    await trial.rounds(2)
     await month.paused(3700)
     await month.over("learner_restarted")
     await month.quiet_days(12)
@@ -214,13 +243,11 @@ def write(rows: list[str]) -> None:
 async def test_a_month(mock_clock: MockClock, begin: Begin, weekdays: Suite, tmp_path: Path) -> None:
     on_chain = begin_with_chain(begin, weekdays, tmp_path, epoch_seconds=DAY_SECONDS)
     trial = on_chain.trial
-    peer = MemoryTransport(trial.hub, "peer", on_bug=_raise)
     async with trio.open_nursery() as nursery:
         await on_chain.send_coins(trial.home.identity.account)
-        await trial.start(nursery)
-        await nursery.start(peer.run)
-        await peer.connect(trial.home.address)
-        month = Month(on_chain)
+        node = await trial.start(nursery)
+        month = Month(on_chain, node, nursery)
+        await month.meet("first")
         await trial.until_status(lambda now: now["ledger"]["registered"])
         await month.quiet_days(3)
         for happens in (network, clocks, machine, swarm):

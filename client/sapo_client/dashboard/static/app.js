@@ -1,6 +1,6 @@
 // The page: sections by the address's fragment, one live stream, and the health of the node that is shown.
 
-import { el, get } from "./dom.js";
+import { announce, el, get, sentence } from "./dom.js";
 import { Ledger, Log, Overview, Peers, Rollouts, Settings } from "./panels.js";
 import { Swarm } from "./swarm.js";
 
@@ -27,22 +27,8 @@ function fail(error) {
   health.replaceChildren(finding("error", text, hint));
 }
 
-/** A sentence in which commands and options, such as `sapo status` and --rpc, are not broken over lines. */
-function sentence(text) {
-  return text.split(/(`[^`]+`|--[a-z][a-z-]*)/).map((part, place) => (place % 2 ? el("code", {}, part.replaceAll("`", "")) : part));
-}
-
 function finding(level, text, hint) {
   return el("div", { class: `finding ${level}` }, el("b", {}, ...sentence(text)), hint ? el("p", { class: "small" }, ...sentence(hint)) : null);
-}
-
-/** Tell a screen reader which findings there are, once: their figures change at every assessment. */
-function announce(findings) {
-  const key = findings.map((each) => `${each.level} ${each.code}`).join();
-  if (spoken.dataset.key === key) return;
-  const before = spoken.dataset.key;
-  spoken.dataset.key = key;
-  spoken.textContent = findings.map((each) => `${each.level}: ${each.text}`).join(". ") || (before ? "nothing is wrong" : "");
 }
 
 function status(report) {
@@ -57,7 +43,7 @@ function status(report) {
     const whose = page.about.nodes.length > 1 ? `${page.node}: ` : "";
     health.replaceChildren(...report.findings.map((each) => finding(each.level, whose + each.text, each.hint)));
   }
-  announce(report.findings);
+  announce(spoken, report.findings);
   page.panels.overview.status(report);
 }
 
