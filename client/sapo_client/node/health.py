@@ -188,6 +188,14 @@ class HealthWatch:
         self._progressed = trio.current_time()
         self._resumes_epoch = None
 
+    @property
+    def waits_for_epoch(self) -> int | None:
+        """The epoch with which the next round begins, if all slots of the present one are used."""
+        epoch, context = self._resumes_epoch, self._context
+        if epoch is None or epoch_start_seconds(context.manifest, epoch) <= context.clock():
+            return None
+        return epoch
+
     async def look_before_start(self) -> None:
         """Look at the chain once, if there is one: what the other services do follows from its time."""
         if self._context.manifest.has_chain:
@@ -436,6 +444,8 @@ class HealthWatch:
                 self._paused = False
             case "quota_used", {"until_epoch": int(epoch)}:
                 self._resumes_epoch = epoch
+                next_round = f"the next round begins with epoch {epoch}"
+                self._show(f"all slots of epoch {epoch - 1} are used: {next_round}")
             case "published", {"peers": int(reached)}:
                 alone = not self._context.transport.peers()
                 self._unheard = 0 if reached or alone else self._unheard + 1

@@ -42,6 +42,11 @@ function heldOutTexts(held) {
   return [share(held.reward), `${first}; ${lead} over own answers alone`];
 }
 
+function roundText({ round, state, waits_for_epoch: next }) {
+  const done = round ? `round ${count(round)} of this start` : "no round has ended yet";
+  return state === "running" && next ? `${done}; the next one begins with epoch ${count(next)}, for all slots of this one are used` : done;
+}
+
 function changeText(change) {
   if (!change) return "";
   return `; new terms from epoch ${count(change.activation_epoch)} on` + (change.trouble === null ? "" : ", which this node cannot follow yet");
@@ -134,7 +139,7 @@ export class Overview {
     const even = report.refused.no_signal ?? 0, refused = sum(report.refused) - even, arrived = refused + report.accepted;
     tiles.reward.set(share(report.reward), report.reward_start === null ? "" : `${share(report.reward_start)} in the first round`);
     tiles.heldOut.set(...heldOutTexts(report.held_out));
-    tiles.step.set(count(report.step), report.round ? `round ${count(report.round)} of this start` : "no round has ended yet");
+    tiles.step.set(count(report.step), roundText(report));
     tiles.epoch.set(count(report.epoch), `up for ${span(report.uptime_seconds)}${changeText(report.change)}`);
     this.shareTiles(report);
     if (!report.alone) tiles.refused.set(arrived ? percent(refused / arrived) : "–", arrived ? `${count(refused)} of ${count(arrived)}; ${count(even)} without advantage` : "nothing has arrived yet");
