@@ -30,9 +30,10 @@ async def test_a_machine_that_sleeps_over_the_end_of_an_epoch_goes_on_at_once(
         said = trial.terminal + trial.capsys.readouterr().err
         assert "all slots of epoch 0 are used: the next round begins with epoch 1\n" in said
 
+        before = (await trial.home.get("status"))["round"]
         trial.suspend(EPOCH_SECONDS)
         trial.pass_by(10)
-        await trial.until_status(lambda status: status["round"] >= 3)
+        await trial.until_status(lambda status: status["round"] > before)
         assert [event["epoch"] for event in trial.home.events("step")][-1] == 1
         assert "no_round" not in await trial.codes()
         await trial.stop()
