@@ -196,7 +196,7 @@ def _flatten_empty(section: str) -> Flat:
 def _parse_text(annotation: Any, text: str) -> Any:
     """Parse an environment variable by the type of its setting."""
     if get_origin(annotation) is tuple:
-        return text.replace(",", " ").split()
+        return _parse_list(text)
     wanted = {annotation, *get_args(annotation)}  # an optional number is a number here
     if not wanted & {int, float, bool}:
         return text
@@ -204,6 +204,17 @@ def _parse_text(annotation: Any, text: str) -> Any:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         return text  # validation refuses it and names the expected type
+
+
+def _parse_list(text: str) -> list[str]:
+    """Return the values in a variable: separated by commas or spaces, or a list as in the file."""
+    if text.lstrip().startswith("["):
+        try:
+            values = tomllib.loads(f"value = {text}")["value"]
+        except tomllib.TOMLDecodeError:
+            return [text]  # validation refuses it
+        return [str(value) for value in values]
+    return text.replace(",", " ").split()
 
 
 def _require_known(name: str, where: str) -> None:

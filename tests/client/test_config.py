@@ -199,7 +199,15 @@ def test_every_setting_is_described() -> None:
     assert [name for name, info in fields().items() if not info.description] == []
 
 
-@pytest.mark.parametrize("text", ["localhost:8545", '["http://127.0.0.1:8545"]', "http:///", "ws://a"])
+@pytest.mark.parametrize(
+    "text", ["http://a,http://b", "http://a http://b", " http://a , http://b", '["http://a", "http://b"]']
+)
+def test_a_variable_of_several_values(text: str) -> None:
+    config = resolve(environment={"SAPO_LEDGER__RPC_URLS": text}, user_file=False).config
+    assert config.ledger.rpc_urls == ("http://a", "http://b")
+
+
+@pytest.mark.parametrize("text", ["localhost:8545", '["http://127.0.0.1:8545"', "http:///", "ws://a"])
 def test_an_endpoint_that_is_no_web_address_is_refused(text: str) -> None:
     refused = refusal(environment={"SAPO_LEDGER__RPC_URLS": text})
     assert refused.text == (

@@ -128,11 +128,16 @@ class HealthTrial:
     capsys: pytest.CaptureFixture[str]
     wall_base: float
     skew: float = 0.0
+    suspended: float = 0.0
     terminal: str = ""
 
     def now(self) -> float:
         """The node's wall clock."""
-        return self.wall_base + self.clock.current_time() + self.skew
+        return self.wall_base + self.steady() + self.skew
+
+    def steady(self) -> float:
+        """A clock that nobody sets and that goes on while the machine sleeps."""
+        return self.clock.current_time() + self.suspended
 
     async def start(self, nursery: trio.Nursery, *, rate: float = 1.0, **options: Any) -> NodeApp:
         """Start the node; return once its control API answers.
@@ -142,7 +147,7 @@ class HealthTrial:
         """
         assert trio.lowlevel.current_clock() is self.clock
         self.clock.rate = rate
-        node = self.home.node(self.hub, clock=self.now, steady=self.clock.current_time, **options)
+        node = self.home.node(self.hub, clock=self.now, steady=self.steady, **options)
         nursery.start_soon(node.run)
         await until(self.home.data.control_address.exists)
         return node
@@ -160,6 +165,10 @@ class HealthTrial:
     def pass_by(self, seconds: float) -> None:
         """Let time pass for the whole node."""
         self.clock.jump(seconds)
+
+    def suspend(self, seconds: float) -> None:
+        """Let the machine sleep: timers stand still, as those of the monotonic clock do, and time passes."""
+        self.suspended += seconds
 
     async def rounds(self, count: int) -> None:
         """Wait for more rounds."""

@@ -122,7 +122,9 @@ class ServedChain:
     ) -> None:
         self.now_seconds = float(NOW_SECONDS)
         genesis = Genesis(chain_id, tuple(sorted(map(address, FUNDED))))
-        self.engine = kind(path, genesis, now=lambda: self.now_seconds)
+        self.clock: Callable[[], float] = lambda: 0.0
+        """A clock that runs; the chain's time is the later one of it and ``now_seconds``."""
+        self.engine = kind(path, genesis, now=lambda: max(self.now_seconds, self.clock()))
         self._methods = Methods(self.engine)
         self._server = _EndableServer(self._methods, port)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)

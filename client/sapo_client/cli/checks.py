@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from sapo_client.config import Config
     from sapo_client.learner.loading.weights import UnusedWeights
     from sapo_client.learner.sizing.fit import LearnerFit
+    from sapo_client.learner.sizing.presets import SuiteLevel
 
 State = Literal["ok", "warn", "fail"]
 GIB = 1024**3
@@ -49,6 +50,8 @@ def check_disk(data: DataDir) -> Check:
     folder = next(path for path in (data.root, *data.root.absolute().parents) if path.exists())
     free = shutil.disk_usage(folder).free
     found = f"{free / GIB:.1f} GiB free for {data.root}"
+    if not folder.is_dir():
+        return Check("disk", "fail", f"{folder} is not a folder", "choose another directory with --data-dir")
     if not os.access(folder, os.W_OK | os.X_OK):
         return Check("disk", "fail", f"{folder} is not writable", "choose another directory with --data-dir")
     if free < NO_DISK_BYTES:
@@ -148,9 +151,27 @@ def check_model(config: Config) -> Iterator[Check]:
     planned, parts = found.estimate.peak / GIB, found.estimate.in_words()
     plan = f"{planned:.1f} GiB planned, {found.free / GIB:.1f} free; {parts}"
     yield Check("memory", "ok" if found.fits else "fail", plan, "" if found.fits else found.hint)
+    yield from _check_window(shape.window, tokens, found.level)
     if tokens < wanted:
         hint = f"answers of level {found.level} take up to {wanted}: leave learner.max_new_tokens unset"
         yield Check("completions", "warn", f"at most {tokens} tokens", hint)
+
+
+def _check_window(window: int | None, tokens: int, level: SuiteLevel) -> Iterator[Check]:
+    """Check that the model's context window has room for a usual prompt and an answer.
+
+    Args:
+        window: longest text of the model in tokens; None if it has no limit.
+        tokens: of the longest answer.
+    """
+    from sapo_client.learner.sizing.presets import PROMPT_TOKENS
+
+    if window is None or window >= tokens + PROMPT_TOKENS[level]:
+        return
+    left = max(0, window - tokens)
+    found = f"{window} tokens; beside an answer of {tokens} they leave {left} for a prompt"
+    hint = f"prompts of level {level} usually take {PROMPT_TOKENS[level]}: take a model with a longer window"
+    yield Check("window", "warn" if left else "fail", found, f"{hint}, or lower learner.max_new_tokens")
 
 
 def _fit(config: Config, tokens: int) -> LearnerFit:
@@ -203,7 +224,7 @@ def check_advantage(data: DataDir) -> Iterator[Check]:
     if not groups:
         return
     share = 1 - skipped / groups
-    found = f"{share:.0%} of the first {groups} groups had right and wrong answers"
+    found = f"{share * 100:.0f} % of the first {groups} groups had right and wrong answers"
     if share >= FEW_TEACH:
         yield Check("advantage", "ok", found)
     else:

@@ -59,12 +59,14 @@ def check_suite(manifest: Manifest) -> Check:
 
 def check_genesis(manifest: Manifest) -> Check:
     """Check that the swarm has started, by this machine's clock."""
+    from sapo_client.observe.findings import duration_text
+
     ahead = manifest.genesis_seconds - time.time()
     if ahead > 0:
         return Check(
             "genesis", "warn", f"the swarm starts in {ahead:.0f} s", "wait, or set this machine's clock"
         )
-    return Check("genesis", "ok", f"the swarm started {-ahead / 3600:.1f} h ago")
+    return Check("genesis", "ok", f"the swarm started {duration_text(-ahead)} ago")
 
 
 def check_peers(config: Config, manifest: Manifest) -> Iterator[Check]:
@@ -128,7 +130,8 @@ def check_running(data: DataDir) -> Iterator[Check]:
         status = StatusReport.model_validate_json(ControlClient(data).get_text("status"))
     except (SapoError, ValidationError):
         return  # no node of this version runs here, so there is nobody to connect to
-    yield _check_reachable(status)
+    if not status.alone:
+        yield _check_reachable(status)
     if status.islands is not None:
         yield _check_islands(status.islands)
 

@@ -226,6 +226,7 @@ def _status_rows(report: StatusReport) -> list[tuple[str, Any]]:
         *([] if report.alone else [("addresses", report.addresses)]),
         ("model", f"{report.model} on {report.device}"),
         ("round", f"{report.round} (epoch {report.epoch}, step {report.step})"),
+        *_waiting_rows(report),
         ("reward", f"{cell_reward(report.reward)} now, {cell_reward(report.reward_start)} at the start"),
         *_held_out_rows(report.held_out),
         *_exchange_rows(report),
@@ -246,6 +247,13 @@ def _held_out_rows(held_out: HeldOutReport | None) -> list[tuple[str, str]]:
         made = f"a copy trained on own answers alone since step {copy.step}"
         rows.append(("lead", f"{lead} over {made} ({cell_reward(copy.reward)})"))
     return rows
+
+
+def _waiting_rows(report: StatusReport) -> list[tuple[str, str]]:
+    epoch = report.waits_for_epoch
+    if report.state != "running" or epoch is None:
+        return []
+    return [("next round", f"with epoch {epoch}: all slots of epoch {epoch - 1} are used")]
 
 
 def _ledger_rows(report: StatusReport) -> list[tuple[str, Any]]:

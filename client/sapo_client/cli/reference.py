@@ -26,6 +26,8 @@ CONFIGURATION_INTRODUCTION = """\
 # Configuration
 
 Flags win over environment variables, these over the file, and the file over the defaults.
+A variable of several values, such as `SAPO_LEDGER__RPC_URLS`, has them separated by commas or spaces, or
+as in the file: `["https://a.example", "https://b.example"]`; the flag of one is repeated.
 `sapo config init` writes the file, `sapo config show --origin` shows where each value comes from,
 and `sapo config schema` prints a JSON schema for editors. Unknown names are refused.
 

@@ -255,12 +255,21 @@ def _fetched(address: str, fetch: Fetch) -> bytes:
     try:
         return fetch(address)
     except (OSError, ValueError) as error:
-        why = f"it answers {error.code}" if isinstance(error, urllib.error.HTTPError) else str(error)
         raise SapoError(
-            f"cannot download {address}: {why}",
+            f"cannot download {_short(address)}: {_why(error)}",
             hint="check the address and the connection, or ask whoever invited you for the file",
             exit_code=ExitCode.NETWORK,
         ) from error
+
+
+def _why(error: OSError | ValueError) -> str:
+    """Return why a download failed, without the names of exceptions."""
+    if isinstance(error, urllib.error.HTTPError):
+        return f"it answers {error.code}"
+    if isinstance(error, urllib.error.URLError):  # urllib packs the system's error into its own
+        cause = error.reason
+        return (cause.strerror if isinstance(cause, OSError) else None) or str(cause)
+    return str(error)
 
 
 def _read(path: Path) -> bytes:
@@ -280,7 +289,7 @@ def _unpacked(packed: str) -> str:
         content = unpacker.decompress(urlsafe_b64decode(packed + "=" * (-len(packed) % 4)), MAX_BYTES)
         text = content.decode()
     except (binascii.Error, zlib.error, ValueError) as error:
-        raise _refuse(f"the manifest in the link is damaged: {error}") from error
+        raise _refuse("the manifest in the link is cut off or damaged") from error
     if unpacker.unconsumed_tail or not unpacker.eof:
         raise _refuse("the manifest in the link is cut off or too large")
     return text

@@ -2,14 +2,16 @@
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Final, TypeVar
 from urllib.parse import urlsplit
 
 import requests
 from eth_abi.exceptions import DecodingError
 from web3 import Web3
-from web3.exceptions import BadResponseFormat, TooManyRequests
+from web3.exceptions import BadResponseFormat, TooManyRequests, Web3RPCError
 
 from sapo_client.ledger.answers import MAX_ANSWER_BYTES, BadAnswer, StrictProvider
 
@@ -34,6 +36,12 @@ _UNREACHABLE: Final = (
     DecodingError,
 )
 """Failures of the endpoint. A refusal by the chain itself is an answer."""
+
+
+_LIMIT_EXCEEDED: Final = -32005
+"""The code of EIP-1474 with which providers refuse further requests; some also results that are too long."""
+
+_LIMITED: Final = "it refuses further requests for now: too many were made"
 
 
 class Unanswered(Exception):
@@ -124,8 +132,9 @@ class RpcEndpoint:
         """
         try:
             answer = question(self._web3)
-        except _UNREACHABLE as error:
-            reason = str(error) if isinstance(error, BadAnswer) else type(error).__name__
+        except (*_UNREACHABLE, Web3RPCError) as error:
+            if (reason := _reason(error)) is None:
+                raise
             self._fell_silent(reason)
             raise Unanswered(reason) from error
         self._answered()
@@ -171,6 +180,35 @@ class RpcEndpoint:
         if trouble != before:
             self._report(f"{self.name}: {trouble or 'works again'}")
         return trouble
+
+
+def _reason(error: Exception) -> str | None:
+    """Return why an endpoint gave no answer; None for a refusal by the chain, which is an answer."""
+    if isinstance(error, BadAnswer):
+        return str(error)
+    if isinstance(error, TooManyRequests):
+        return _LIMITED
+    if isinstance(error, Web3RPCError):
+        return _LIMITED if _limits_requests((error.rpc_response or {}).get("error")) else None
+    if isinstance(error, requests.HTTPError) and error.response is not None:
+        status = error.response.status_code
+        if status == HTTPStatus.TOO_MANY_REQUESTS:
+            return _LIMITED
+        with suppress(ValueError):
+            return f"HTTP {status} {HTTPStatus(status).phrase}"
+        return f"HTTP {status}"
+    return type(error).__name__
+
+
+def _limits_requests(error: object) -> bool:
+    """Whether the error object of a JSON-RPC answer refuses further requests, of whatever kind."""
+    if not isinstance(error, dict):
+        return False
+    code, message = error.get("code"), str(error.get("message")).lower()
+    is_about_results = "result" in message or "logs" in message
+    return code == HTTPStatus.TOO_MANY_REQUESTS or (
+        code == _LIMIT_EXCEEDED and "request" in message and not is_about_results
+    )
 
 
 def connect(

@@ -16,11 +16,13 @@ import trio
 
 from sapo_client.ledger.errors import LedgerError
 from sapo_client.ledger.records import ChainLook
+from sapo_client.node.chain_watch import BlockWatch, PrivateWatch, SettlementWatch, StepWatch
 from sapo_client.node.checks import Checks
 from sapo_client.node.own_groups import OwnGroups
 from sapo_client.node.policy_events import PolicyEvents
 from sapo_client.node.router_report import router_report
 from sapo_client.node.runtime.signed_ahead import epoch_signed_ahead
+from sapo_client.observe.assessments.chain import ChainFacts
 from sapo_client.observe.clock import SignedAheadFacts
 from sapo_client.observe.findings import HealthFinding
 from sapo_client.observe.health import (
@@ -29,7 +31,6 @@ from sapo_client.observe.health import (
     AccountFacts,
     BondFacts,
     CallFacts,
-    ChainFacts,
     ChangeFacts,
     HealthFacts,
     IslandFacts,
@@ -154,6 +155,10 @@ class HealthWatch:
         self._policy = PolicyEvents(context.data.checkpoints)
         self._own_groups = OwnGroups()
         self._checks = Checks()
+        self._steps = StepWatch()
+        self._blocks = BlockWatch()
+        self._private = PrivateWatch()
+        self._settlement = SettlementWatch(context.manifest, context.clock)
         self._durations: deque[float] = deque(maxlen=_ROUNDS)
         self._messages: deque[_Messages] = deque()
         self._printed = PrintedFindings()
@@ -182,6 +187,14 @@ class HealthWatch:
         self._durations.append(summary.round_seconds)
         self._progressed = trio.current_time()
         self._resumes_epoch = None
+
+    @property
+    def waits_for_epoch(self) -> int | None:
+        """The epoch with which the next round begins, if all slots of the present one are used."""
+        epoch, context = self._resumes_epoch, self._context
+        if epoch is None or epoch_start_seconds(context.manifest, epoch) <= context.clock():
+            return None
+        return epoch
 
     async def look_before_start(self) -> None:
         """Look at the chain once, if there is one: what the other services do follows from its time."""
@@ -231,6 +244,7 @@ class HealthWatch:
             self._trouble, self._looked = str(error), None
         else:
             self._trouble, self._answered = None, trio.current_time()
+            self._blocks.looked(self._chain.chain_seconds)
             self._count_unregistered(self._answered)
             ahead = self._view.clock_ahead_seconds
             watch.compared(jump, ahead_seconds=ahead, agrees=self._view.clock_agrees)
@@ -298,9 +312,12 @@ class HealthWatch:
             events=self._policy.recent(),
             own_groups=self._own_groups.facts(),
             checks=self._checks.facts(),
+            steps=self._steps.facts(),
             clock=self._context.clock_watch.facts(),
             signed_ahead=self._signed_ahead_facts(),
             chain=self._chain_facts() if has_chain else None,
+            settlement=self._settlement.facts() if self._uses_ledger and self._trouble is None else None,
+            private=self._private.facts(),
             account=self._account_facts() if self._uses_ledger else None,
             bond=self._bond(),
             change=self._change(),
@@ -349,6 +366,7 @@ class HealthWatch:
             usable=not all(end.on_wrong_chain for end in endpoints),
             epoch_seconds=self._context.manifest.epoch_seconds,
             clock_ahead_seconds=self._view.clock_ahead_seconds,
+            stalled_seconds=self._blocks.stalled_seconds,
         )
 
     def _account_facts(self) -> AccountFacts:
@@ -416,9 +434,9 @@ class HealthWatch:
 
     def _note(self, event: str, fields: Mapping[str, object]) -> None:
         """Record an event of the node."""
-        self._policy.note(event, fields)
-        self._own_groups.note(event, fields)
-        self._checks.note(event, fields)
+        watches = self._policy, self._own_groups, self._checks, self._steps, self._private, self._settlement
+        for watch in watches:
+            watch.note(event, fields)
         match event, fields:
             case "paused", _:
                 self._paused = True
@@ -426,6 +444,8 @@ class HealthWatch:
                 self._paused = False
             case "quota_used", {"until_epoch": int(epoch)}:
                 self._resumes_epoch = epoch
+                next_round = f"the next round begins with epoch {epoch}"
+                self._show(f"all slots of epoch {epoch - 1} are used: {next_round}")
             case "published", {"peers": int(reached)}:
                 alone = not self._context.transport.peers()
                 self._unheard = 0 if reached or alone else self._unheard + 1

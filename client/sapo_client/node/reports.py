@@ -92,6 +92,7 @@ class Reports:
             pool_age=None if (last := rounds.last) is None else last.pool_age,
             batch_age=None if last is None else last.age,
             ranks=None if last is None else last.ranks,
+            waits_for_epoch=self.health.waits_for_epoch,
             peers=len(context.transport.peers()),
             reachable=context.transport.reachability().value,
             router=router_report(context.transport.router()),

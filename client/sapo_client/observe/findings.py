@@ -35,6 +35,7 @@ class FindingCode(StrEnum):
     POLICY_ROLLED_BACK = "policy_rolled_back"
     POLICY_RESET = "policy_reset"
     SAMPLER_MISMATCH = "sampler_mismatch"
+    STEPS_UNDONE = "steps_undone"
     OWN_WITHHELD = "own_withheld"
     NO_ADVANTAGE = "no_advantage"
     FAMILIES_SKIPPED = "families_skipped"
@@ -52,6 +53,9 @@ class FindingCode(StrEnum):
     TRANSACTION_STUCK = "transaction_stuck"
     WRONG_CHAIN = "wrong_chain"
     CHAIN_SILENT = "chain_silent"
+    CHAIN_STALLED = "chain_stalled"
+    NOT_SETTLED = "not_settled"
+    NOT_SHARING = "not_sharing"
     CLOCK_OFF = "clock_off"
     CLOCK_JUMPED = "clock_jumped"
     SIGNED_AHEAD = "signed_ahead"
@@ -83,3 +87,14 @@ class HealthFinding:
     def line(self) -> str:
         """Return the finding as one line of text."""
         return f"{self.level}: {self.text} ({self.code}); {self.hint}"
+
+
+def duration_text(seconds: float) -> str:
+    """Return a duration as text."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    if seconds < 600:
+        return f"{seconds:.0f} s"
+    if seconds < 2 * 3600:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.0f} h"

@@ -13,6 +13,16 @@ from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from sapo_client.observe.assessments.chain import (
+    CHAIN_SECONDS,
+    ChainFacts,
+    PrivateFacts,
+    SettlementFacts,
+    assess_chain,
+    assess_private,
+    assess_settlement,
+)
+from sapo_client.observe.assessments.steps import StepFacts, assess_steps
 from sapo_client.observe.checks import CheckFacts, assess_checks
 from sapo_client.observe.clock import ClockFacts, SignedAheadFacts, assess_clock, assess_signed_ahead
 from sapo_client.observe.findings import (
@@ -21,6 +31,7 @@ from sapo_client.observe.findings import (
     FindingCode,
     FindingLevel,
     HealthFinding,
+    duration_text,
 )
 from sapo_client.observe.own_groups import OwnGroupFacts, assess_own_groups
 from sapo_client.observe.storage import (
@@ -49,12 +60,6 @@ REMEMBERED_SECONDS: Final = 3600.0
 
 WAITED_SECONDS: Final = 150.0
 """How long a waiting part of the node is reported after its last failure; it retries within a minute."""
-
-CHAIN_SECONDS: Final = 60.0
-"""The chain is reported as silent after this time: a busy endpoint misses a query or two."""
-
-CLOCK_SECONDS: Final = 10.0
-"""A larger difference to the chain's clock is reported; peers tolerate this much at an epoch's boundary."""
 
 REFUSED_SHARE: Final = 0.5
 REFUSED_MESSAGES: Final = 20
@@ -122,28 +127,6 @@ class PolicyEvent:
     code: FindingCode
     text: str
     count: int = 1
-
-
-@dataclass(frozen=True, slots=True)
-class ChainFacts:
-    """The chain, as seen through the RPC endpoints.
-
-    Attributes:
-        silent_seconds: since an endpoint last answered.
-        trouble: why none answers.
-        wrong: descriptions of the endpoints that serve another chain.
-        usable: whether any endpoint serves the right chain.
-        epoch_seconds: length of an epoch.
-        clock_ahead_seconds: lead of this machine's clock over the chain's, negative if it is behind; none if
-            unknown.
-    """
-
-    silent_seconds: float
-    trouble: str | None
-    wrong: tuple[str, ...]
-    usable: bool
-    epoch_seconds: int
-    clock_ahead_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,9 +227,12 @@ class HealthFacts:
     events: tuple[PolicyEvent, ...] = ()
     own_groups: OwnGroupFacts = field(default_factory=OwnGroupFacts)
     checks: CheckFacts = field(default_factory=CheckFacts)
+    steps: StepFacts = field(default_factory=StepFacts)
     clock: ClockFacts | None = None
     signed_ahead: SignedAheadFacts | None = None
     chain: ChainFacts | None = None
+    settlement: SettlementFacts | None = None
+    private: PrivateFacts | None = None
     account: AccountFacts | None = None
     bond: BondFacts | None = None
     change: ChangeFacts | None = None
@@ -266,9 +252,11 @@ def assess(facts: HealthFacts) -> tuple[HealthFinding, ...]:
         *(_event(event, facts.log) for event in facts.events),
         *assess_own_groups(facts.own_groups),
         *assess_checks(facts.checks),
+        *assess_steps(facts.steps),
         *(assess_clock(facts.clock) if facts.clock else ()),
         *(assess_signed_ahead(facts.signed_ahead) if facts.signed_ahead else ()),
-        *(_chain(facts.chain) if facts.chain else ()),
+        *(assess_chain(facts.chain) if facts.chain else ()),
+        *(assess_settlement(facts.settlement) if facts.settlement else ()),
         *(_account(facts.account) if facts.account else ()),
         *(_bond(facts.bond) if facts.bond else ()),
         *(_change(facts.change) if facts.change else ()),
@@ -278,6 +266,8 @@ def assess(facts: HealthFacts) -> tuple[HealthFinding, ...]:
         *(_peers(facts.peers) if facts.peers else ()),
         *(_islands(facts.islands) if facts.islands else ()),
     ]
+    if facts.private is not None:
+        found += assess_private(facts.private, found)
     return tuple(sorted(found, key=lambda finding: finding.level is not FindingLevel.ERROR))
 
 
@@ -293,11 +283,11 @@ def _rounds(facts: HealthFacts) -> Iterator[HealthFinding]:
     hint = f"the other findings say why; if there are none, look into {facts.log}"
     if rounds.usual_seconds is None:
         if rounds.silent_seconds > rounds.start_seconds:
-            text = f"no round has ended since the start, {_time(rounds.silent_seconds)} ago"
+            text = f"no round has ended since the start, {duration_text(rounds.silent_seconds)} ago"
             yield HealthFinding(FindingCode.NO_ROUND, FindingLevel.ERROR, text, hint)
     elif rounds.silent_seconds > max(QUIET_SECONDS, SLOW_FACTOR * rounds.usual_seconds):
-        usual = _time(rounds.usual_seconds)
-        text = f"no round has ended for {_time(rounds.silent_seconds)}; a round usually takes {usual}"
+        usual = duration_text(rounds.usual_seconds)
+        text = f"no round has ended for {duration_text(rounds.silent_seconds)}; a round usually takes {usual}"
         yield HealthFinding(FindingCode.NO_ROUND, FindingLevel.ERROR, text, hint)
 
 
@@ -307,10 +297,10 @@ def _call(facts: HealthFacts) -> Iterator[HealthFinding]:
         return
     if call.seconds > max(QUIET_SECONDS, SLOW_FACTOR * call.usual_seconds):
         text = (
-            f"the learner has not answered the call {call.name} for {_time(call.seconds)};"
-            f" {_time(call.usual_seconds)} are usual"
+            f"the learner has not answered the call {call.name} for {duration_text(call.seconds)};"
+            f" {duration_text(call.usual_seconds)} are usual"
         )
-        hint = f"nothing: it is killed and restarted after {_time(call.deadline_seconds)}"
+        hint = f"nothing: it is killed and restarted after {duration_text(call.deadline_seconds)}"
         yield HealthFinding(FindingCode.LEARNER_HUNG, FindingLevel.ERROR, text, hint)
 
 
@@ -342,27 +332,6 @@ _EVENT_HINTS: Final = {
     FindingCode.DISK_FULL: "the node retries automatically; nothing new is stored until there is space",
     FindingCode.SERVICE_FAILED: "it is restarted automatically; if it happens again, report {log}",
 }
-
-
-def _chain(chain: ChainFacts) -> Iterator[HealthFinding]:
-    if chain.wrong:
-        level = FindingLevel.WARNING if chain.usable else FindingLevel.ERROR
-        hint = "name an endpoint of the manifest's chain with --rpc"
-        yield HealthFinding(FindingCode.WRONG_CHAIN, level, "; ".join(chain.wrong), hint)
-    if chain.usable and chain.trouble is not None and chain.silent_seconds >= CHAIN_SECONDS:
-        level = FindingLevel.ERROR if chain.silent_seconds >= chain.epoch_seconds else FindingLevel.WARNING
-        text = f"the chain has not answered for {_time(chain.silent_seconds)}: {chain.trouble}"
-        hint = (
-            "check the RPC endpoint, or name another one with --rpc; from the next epoch on this node trains"
-            " alone until the chain is back, and nothing is shared or paid"
-        )
-        yield HealthFinding(FindingCode.CHAIN_SILENT, level, text, hint)
-    ahead = chain.clock_ahead_seconds
-    if ahead is not None and abs(ahead) > CLOCK_SECONDS:
-        side = "ahead of" if ahead > 0 else "behind"
-        text = f"this machine's clock is at least {_time(abs(ahead))} {side} the chain's"
-        hint = "set the clock, for example with NTP; if it is right, the RPC endpoint is behind its chain"
-        yield HealthFinding(FindingCode.CLOCK_OFF, FindingLevel.ERROR, text, hint)
 
 
 def _account(account: AccountFacts) -> Iterator[HealthFinding]:
@@ -403,7 +372,7 @@ def _bond(bond: BondFacts) -> Iterator[HealthFinding]:
             hint = f"ask {whom} to attest the account; the attestation counts from the next epoch on"
         yield HealthFinding(FindingCode.NO_BOND, FindingLevel.ERROR, text, hint)
     if bond.unread_seconds is not None and bond.unread_seconds >= CHAIN_SECONDS:
-        since = _time(bond.unread_seconds)
+        since = duration_text(bond.unread_seconds)
         text = f"the accounts' {thing}s of this epoch could not be read for {since}: {bond.trouble}"
         hint = (
             f"name another RPC endpoint with --rpc; until then the last known {thing}s count here, and an"
@@ -434,7 +403,7 @@ def _peers(peers: PeerFacts) -> Iterator[HealthFinding]:
             known = "the bootstrap address leads to none"
         if peers.bootstrap > 1:
             known = f"none of the {peers.bootstrap} bootstrap addresses leads to one"
-        text = f"no peer has been connected for {_time(peers.alone_seconds)}; {known}"
+        text = f"no peer has been connected for {duration_text(peers.alone_seconds)}; {known}"
         yield HealthFinding(FindingCode.NO_PEERS, FindingLevel.WARNING, text, hint)
     if peers.connected and peers.unheard >= UNHEARD_ROLLOUTS:
         text = f"the last {peers.unheard} rollouts reached none of the {peers.connected} connected peers"
@@ -458,7 +427,7 @@ def _islands(islands: IslandFacts) -> Iterator[HealthFinding]:
     since = islands.unknown_seconds
     if since is None or since < CHAIN_SECONDS:
         return
-    text = f"the swarm's number of islands has not been known for {_time(since)}"
+    text = f"the swarm's number of islands has not been known for {duration_text(since)}"
     if islands.last_count is None:
         level, what = FindingLevel.ERROR, "so this node is on none and shares nothing"
     else:
@@ -467,17 +436,6 @@ def _islands(islands: IslandFacts) -> Iterator[HealthFinding]:
             f"so this node continues with {islands.last_count}, the last known one",
         )
     yield HealthFinding(FindingCode.ISLANDS_UNKNOWN, level, f"{text}, {what}", ISLANDS_HINT)
-
-
-def _time(seconds: float) -> str:
-    """Return a duration as text."""
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    if seconds < 600:
-        return f"{seconds:.0f} s"
-    if seconds < 2 * 3600:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.0f} h"
 
 
 class HealthReport(BaseModel):

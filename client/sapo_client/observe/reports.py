@@ -116,6 +116,7 @@ class StatusReport(_Report):
     )
     batch_age: float | None = None  # steps since the last batch's own groups were sampled, mean
     ranks: int | None = None  # processes that computed the last step
+    waits_for_epoch: int | None = None  # with which the next round begins; none: rounds go on
     peers: int
     reachable: Literal["unknown", "reachable", "unreachable"] = "unknown"  # whether peers can connect to it
     router: RouterReport | None = None  # none: it is not asked to forward a port

@@ -333,6 +333,37 @@ def test_a_new_list_keeps_the_focus(chrome: Chrome, link: str) -> None:
     assert found == [["BODY", "b", "z", "v", "BODY", "BODY", "other"], True]
 
 
+def test_findings_are_spoken_once_and_commands_stay_whole(chrome: Chrome, link: str) -> None:
+    """Their figures change every ten seconds, which would interrupt a reader of the page each time."""
+    with window(chrome):
+        chrome.get(link)
+        found = chrome.execute_async_script(
+            """
+            const [done] = arguments;
+            (async () => {
+            const { announce, el, sentence } = await import(new URL("dom.js", location).href);
+            const spoken = el("p"), said = [];
+            const observer = new MutationObserver(() => {});
+            observer.observe(spoken, { childList: true, characterData: true, subtree: true });
+            const say = (...findings) => {
+              announce(spoken, findings);
+              said.push([spoken.textContent, observer.takeRecords().length > 0]);
+            };
+            say();
+            say({ level: "warning", code: "no_peers", text: "no peer for 40 s" });
+            say({ level: "warning", code: "no_peers", text: "no peer for 50 s" });
+            say();
+            const shown = el("p", {}, ...sentence("see `sapo peers`; or take --rpc, not -- this"));
+            done([said, shown.innerHTML, document.querySelector("#health").ariaLive]);
+            })();
+            """
+        )
+        assert complaints(chrome) == []
+    said = [["", False], ["warning: no peer for 40 s", True], ["warning: no peer for 40 s", False]]
+    shown = "see <code>sapo peers</code>; or take <code>--rpc</code>, not -- this"
+    assert found == [[*said, ["nothing is wrong", True]], shown, None]
+
+
 def test_with_reduced_motion_nothing_moves(chrome: Chrome, link: str) -> None:
     with window(chrome):
         motion = [{"name": "prefers-reduced-motion", "value": "reduce"}]

@@ -101,6 +101,12 @@ def packed(content: bytes) -> str:
 ID = MANIFEST.swarm_id
 
 
+def test_an_address_that_cannot_be_reached_is_named_without_exceptions() -> None:
+    with pytest.raises(SapoError) as caught:
+        read_invitation("http://127.0.0.1:9/swarm.json")
+    assert caught.value.text == "cannot download http://127.0.0.1:9/swarm.json: Connection refused"
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -114,6 +120,7 @@ ID = MANIFEST.swarm_id
         (f"sapo://{ID}?at=https://a&at=https://b", "not at all or twice"),
         (f"sapo://{ID}?manifest=%%%", "cut off|damaged"),
         (f"sapo://{ID}?manifest=AAAA", "cut off|damaged"),
+        (f"sapo://{ID}?manifest=AAAAA", "in the link is cut off or damaged$"),
         (f"sapo://{ID}?manifest={packed(b'{}')}", "not a manifest"),
         (f"sapo://{ID}?manifest={packed(b'x' * (MAX_BYTES + 1))}", "cut off or too large"),
         (link(FULL)[:-20], "cut off|damaged"),

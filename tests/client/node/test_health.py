@@ -6,17 +6,14 @@ import resource
 import signal
 import socket
 import sqlite3
-import time
-from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import pytest
 import trio
+from support.health_chain import begin_with_chain
 from support.health_trial import Begin, HealthTrial, Told, require_failure, require_row
-from support.ledger import BOB, Contracts, ServedChain, found
+from support.ledger import ServedChain
 from support.nodes import LOOK_SECONDS, PATIENCE_SECONDS, manifest_of, until
 from support.policies import make_policy_folder
 from support.swarm import Identity
@@ -29,7 +26,6 @@ from sapo_client.observe.reports import kept_status
 from sapo_client.swarm.peer_id import peer_id_from_key
 from sapo_client.swarm.simulated.memory import MemoryTransport
 from sapo_protocol.errors import RemoteProtocolError
-from sapo_protocol.identifiers import Account
 from sapo_protocol.rules import Rule
 from sapo_protocol.suite import Suite
 from sapo_protocol.topics import rollouts_topic
@@ -323,47 +319,6 @@ async def test_a_last_checkpoint_that_takes_too_long_is_reported(
     )
     assert [event["why"] for event in trial.home.events("checkpoint_failed")] == [told]
     assert f"warning: {told}\n" in trial.terminal + trial.capsys.readouterr().err
-
-
-@dataclass
-class ChainTrial:
-    """A node of a swarm with a chain whose clock is the node's, but for the node's skew."""
-
-    trial: HealthTrial
-    contracts: Contracts
-
-    @property
-    def chain(self) -> ServedChain:
-        """The chain, with its clock set."""
-        self.contracts.chain.now_seconds = self.trial.now() - self.trial.skew
-        return self.contracts.chain
-
-    async def blocks_until(self, holds: Callable[[list[str]], bool]) -> None:
-        """Let the chain make a block every 40 seconds until a condition holds for the findings."""
-        with trio.fail_after(3600):
-            while not holds(await self.trial.codes()):
-                await self.send_coins(self.trial.home.identity.account)
-                self.trial.pass_by(40)
-                await trio.sleep(1)  # of the mock clock: the node looks at the chain
-
-    async def send_coins(self, to: Account) -> None:
-        """Send a coin in a new block."""
-        await trio.to_thread.run_sync(partial(self.chain.send, BOB, to, b"", value_wei=10**18))
-
-
-def begin_with_chain(begin: Begin, weekdays: Suite, folder: Path, **ledger: object) -> ChainTrial:
-    """Return a node of a swarm on an embedded chain, which serves over HTTP."""
-    genesis, epoch = int(time.time()) - 60, 36_000
-    limits = manifest_of(weekdays).limits
-    contracts = found(
-        folder / "chain.sqlite",
-        genesis_seconds=genesis,
-        epoch_seconds=epoch,
-        points_cap=limits.points_per_epoch,
-    )
-    manifest = contracts.manifest(suite=weekdays, genesis_seconds=genesis, epoch_seconds=epoch, limits=limits)
-    trial = begin(manifest, ledger={"rpc_urls": (contracts.chain.url,), **ledger})
-    return ChainTrial(trial, contracts)
 
 
 async def test_a_node_with_a_chain(

@@ -8,6 +8,8 @@ from itertools import chain
 import pytest
 from support.health_trial import require_row, without_figures
 
+from sapo_client.observe.assessments.chain import ChainFacts, PrivateFacts, SettlementFacts
+from sapo_client.observe.assessments.steps import StepFacts
 from sapo_client.observe.checks import CheckFacts
 from sapo_client.observe.clock import SignedAheadFacts
 from sapo_client.observe.findings import FindingCode, FindingLevel, HealthFinding
@@ -15,7 +17,6 @@ from sapo_client.observe.health import (
     AccountFacts,
     BondFacts,
     CallFacts,
-    ChainFacts,
     ChangeFacts,
     HealthFacts,
     IslandFacts,
@@ -175,6 +176,41 @@ def test_a_machine_that_is_too_slow_for_its_checks(checks: int, undecided: int, 
     assert codes(facts) == found * [("node_busy", "warning")]
 
 
+@pytest.mark.parametrize(
+    ("steps", "undone", "found"),
+    [
+        (15, 15, []),
+        (16, 4, []),
+        (16, 5, [("steps_undone", "warning")]),
+        (16, 16, [("steps_undone", "error")]),
+    ],
+)
+def test_training_steps_that_are_undone(steps: int, undone: int, found: list[tuple[str, str]]) -> None:
+    assert codes(HealthFacts(steps=StepFacts(steps, undone))) == found
+
+
+def test_a_chain_without_new_blocks_warns_first_and_is_an_error_after_an_epoch() -> None:
+    ages = (299, 301, 601)
+    found = [codes(HealthFacts(chain=replace(CHAIN, stalled_seconds=age))) for age in ages]
+    assert found == [[], [("chain_stalled", "warning")], [("chain_stalled", "error")]]
+    silent = replace(CHAIN, stalled_seconds=400.0, silent_seconds=61.0, trouble="ConnectionError")
+    assert codes(HealthFacts(chain=silent)) == [("chain_silent", "warning")]
+
+
+@pytest.mark.parametrize(("epochs", "last"), [(5, None), (6, None), (6, 40)])
+def test_epochs_that_nobody_makes_final(epochs: int, last: int | None) -> None:
+    found = codes(HealthFacts(settlement=SettlementFacts(epochs, last)))
+    assert found == ([("not_settled", "warning")] if epochs > 5 else [])
+
+
+def test_rounds_that_are_not_shared_are_explained_once() -> None:
+    private = PrivateFacts(121.0, "no beacon for epoch 3 yet: the block before it is not settled yet")
+    silent = replace(CHAIN, silent_seconds=61.0, trouble="ConnectionError")
+    assert codes(HealthFacts(private=replace(private, seconds=119.0))) == []
+    assert codes(HealthFacts(private=private)) == [("not_sharing", "error")]
+    assert codes(HealthFacts(private=private, chain=silent)) == [("chain_silent", "warning")]
+
+
 def test_errors_come_first() -> None:
     facts = HealthFacts(
         events=(PolicyEvent(FindingCode.LEARNER_RESTARTED, "the learner was restarted"),),
@@ -265,7 +301,9 @@ def test_further_findings_have_the_sentences_of_the_health_page() -> None:
     own = (assess(HealthFacts(own_groups=each)) for each in (SOLVED, UNSEEN, NARROW, late, other))
     slow = assess(HealthFacts(checks=CheckFacts(64, 20)))
     upgraded = assess(HealthFacts(replaced="sapo-swarm 1.0 runs here, and 1.1 was installed in its place"))
-    rare = chain.from_iterable((*by_gate, *unknown, *unreached, *own, slow, upgraded))
+    some = assess(HealthFacts(steps=StepFacts(16, 5)))
+    unsettled = (assess(HealthFacts(settlement=SettlementFacts(7, last))) for last in (40, None))
+    rare = chain.from_iterable((*by_gate, *unknown, *unreached, *own, *unsettled, some, slow, upgraded))
     for finding in (*assess(facts), *assess(with_coins), *changed, *rare):
         require_row(row(finding))
 

@@ -1,6 +1,6 @@
 // The page: sections by the address's fragment, one live stream, and the health of the node that is shown.
 
-import { el, get } from "./dom.js";
+import { announce, el, get, sentence } from "./dom.js";
 import { Ledger, Log, Overview, Peers, Rollouts, Settings } from "./panels.js";
 import { Swarm } from "./swarm.js";
 
@@ -9,7 +9,7 @@ const REFRESH = { swarm: 20_000, overview: 20_000, rollouts: 10_000, peers: 15_0
 
 const main = document.getElementById("main"), tabs = document.getElementById("tabs");
 const state = document.getElementById("state"), health = document.getElementById("health");
-const swarm = document.getElementById("swarm"), pick = document.getElementById("node");
+const spoken = document.getElementById("spoken"), swarm = document.getElementById("swarm"), pick = document.getElementById("node");
 
 const page = { about: null, node: null, panels: {}, section: "", chosen: "", stream: null, timer: 0 };
 
@@ -28,7 +28,7 @@ function fail(error) {
 }
 
 function finding(level, text, hint) {
-  return el("div", { class: `finding ${level}` }, el("b", {}, text), hint ? el("p", { class: "small" }, hint) : null);
+  return el("div", { class: `finding ${level}` }, el("b", {}, ...sentence(text)), hint ? el("p", { class: "small" }, ...sentence(hint)) : null);
 }
 
 function status(report) {
@@ -43,6 +43,7 @@ function status(report) {
     const whose = page.about.nodes.length > 1 ? `${page.node}: ` : "";
     health.replaceChildren(...report.findings.map((each) => finding(each.level, whose + each.text, each.hint)));
   }
+  announce(spoken, report.findings);
   page.panels.overview.status(report);
 }
 

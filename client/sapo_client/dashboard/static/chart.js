@@ -12,7 +12,7 @@ export class Chart {
     this.series = [];
     this.marks = [];
     this.at = null;
-    this.tip = el("div", { class: "tip", hidden: true });
+    this.tip = el("div", { class: "tip", role: "status", hidden: true });
     this.plot = svg("svg", { role: "img", tabindex: "0", "aria-label": this.options.label });
     this.legend = el("ul", { class: "legend" });
     this.element = el("div", { class: "chart" }, this.plot, this.tip, this.options.legend === false ? null : this.legend);
@@ -62,7 +62,7 @@ export class Chart {
       ...this.series.flatMap((each) => this.paint(each)),
       this.cursor,
     );
-    if (!this.series.length) this.plot.append(svg("text", { x: width / 2, y: height / 2, "text-anchor": "middle" }, "no data yet"));
+    if (!this.series.length) this.plot.append(svg("text", { x: width / 2, y: height / 2, "text-anchor": "middle", class: "none" }, "no data yet"));
   }
 
   axes(top, from, to) {

@@ -81,3 +81,17 @@ export function span(seconds) {
   if (seconds < 172800) return `${Math.round(seconds / 3600)} h`;
   return `${Math.round(seconds / 86400)} days`;
 }
+
+/** A sentence in which commands and options, such as `sapo status` and --rpc, are not broken over lines. */
+export function sentence(text) {
+  return text.split(/(`[^`]+`|--[a-z][a-z-]*)/).map((part, place) => (place % 2 ? el("code", {}, part.replaceAll("`", "")) : part));
+}
+
+/** Tell a screen reader which findings there are, once: their figures change at every assessment. */
+export function announce(spoken, findings) {
+  const key = findings.map((each) => `${each.level} ${each.code}`).join();
+  if (spoken.dataset.key === key) return;
+  const before = spoken.dataset.key;
+  spoken.dataset.key = key;
+  spoken.textContent = findings.map((each) => `${each.level}: ${each.text}`).join(". ") || (before ? "nothing is wrong" : "");
+}

@@ -42,6 +42,11 @@ function heldOutTexts(held) {
   return [share(held.reward), `${first}; ${lead} over own answers alone`];
 }
 
+function roundText({ round, state, waits_for_epoch: next }) {
+  const done = round ? `round ${count(round)} of this start` : "no round has ended yet";
+  return state === "running" && next ? `${done}; the next one begins with epoch ${count(next)}, for all slots of this one are used` : done;
+}
+
 function changeText(change) {
   if (!change) return "";
   return `; new terms from epoch ${count(change.activation_epoch)} on` + (change.trouble === null ? "" : ", which this node cannot follow yet");
@@ -134,10 +139,10 @@ export class Overview {
     const even = report.refused.no_signal ?? 0, refused = sum(report.refused) - even, arrived = refused + report.accepted;
     tiles.reward.set(share(report.reward), report.reward_start === null ? "" : `${share(report.reward_start)} in the first round`);
     tiles.heldOut.set(...heldOutTexts(report.held_out));
-    tiles.step.set(count(report.step), `round ${count(report.round)} of this start`);
+    tiles.step.set(count(report.step), roundText(report));
     tiles.epoch.set(count(report.epoch), `up for ${span(report.uptime_seconds)}${changeText(report.change)}`);
     this.shareTiles(report);
-    if (!report.alone) tiles.refused.set(arrived ? percent(refused / arrived) : "–", `${count(refused)} of ${count(arrived)}; ${count(even)} without advantage`);
+    if (!report.alone) tiles.refused.set(arrived ? percent(refused / arrived) : "–", arrived ? `${count(refused)} of ${count(arrived)}; ${count(even)} without advantage` : "nothing has arrived yet");
     tiles.points.set(report.ledger.enabled ? count(report.ledger.points) : "–", report.ledger.enabled ? (report.ledger.registered ? "registered" : "not registered") : "no ledger");
   }
 
@@ -149,7 +154,7 @@ export class Overview {
       rollouts.set(count(report.shared), "none of them shared");
       this.tiles.refused.set("–", "nothing arrives");
     } else {
-      peers.set(count(report.peers), `${count(report.pool)} rollouts in the pool${islandsText(report.islands)}`);
+      peers.set(count(report.peers), `${count(report.pool)} ${report.pool === 1 ? "rollout" : "rollouts"} in the pool${islandsText(report.islands)}`);
       rollouts.set(count(report.shared), `${count(report.accepted)} accepted from others`);
     }
   }
@@ -278,17 +283,21 @@ export class Rollouts {
       el("div", { class: "part" }, el("h3", {}, each.own ? "What became of it" : "Why it was used or not"), el("p", {}, why(each))),
       el("div", { class: "part" }, el("h3", {}, "Prompt"), each.prompt === null ? el("p", { class: "muted" }, "Not derived yet: a prompt is derived here when the rollout is verified.") : el("pre", { class: "text", tabindex: "0" }, each.prompt)),
       el("div", { class: "part" }, el("h3", {}, `${each.answers.length} answers`), ...each.answers.map((answer) => el("div", { class: "answer" },
-        answer.reward === null ? el("b", { class: "word plain", title: "not scored" }, "·") : answer.reward > 0 ? el("b", { class: "word good", title: "right" }, "✓") : el("b", { class: "word bad", title: "wrong" }, "✕"),
+        answer.reward === null ? sign("·", "plain", "not scored") : answer.reward > 0 ? sign("✓", "good", "right") : sign("✕", "bad", "wrong"),
         el("pre", { class: "text", tabindex: "0" }, answer.text)))),
       el("div", { class: "part" }, el("h3", {}, "Verification"), stages(each.stages)));
   }
 }
 
+/** A mark that a screen reader calls by its meaning. */
+function sign(text, kind, meaning) {
+  return el("b", { class: `word ${kind}`, title: meaning, role: "img", "aria-label": meaning }, text);
+}
+
 function stages(results) {
   const mark = { true: ["✓", "good", "passed"], false: ["✕", "bad", "failed"], null: ["·", "plain", "not checked"] };
   return el("ol", { class: "stages" }, ...results.map((stage) => {
-    const [sign, kind, meaning] = mark[String(stage.passed)];
-    return el("li", {}, el("b", { class: `word ${kind}`, title: meaning }, sign), el("span", {}, `${stage.stage} ${stage.name}`),
+    return el("li", {}, sign(...mark[String(stage.passed)]), el("span", {}, `${stage.stage} ${stage.name}`),
       el("span", { class: "muted" }, stage.rule ? `${stage.rule}: ` : "", stage.detail));
   }));
 }

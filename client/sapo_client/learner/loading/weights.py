@@ -134,6 +134,8 @@ def unreadable(name: str, error: BaseException, *, hint: str) -> SapoError:
         why = f"{damaged[0]} is damaged: {why}"
     if why.startswith("Error no file") and not _shards(folder) and (others := _other_weights(folder)):
         why = f"it has no model.safetensors, but {some(others)}"
+        if (folder / "model.safetensors").is_dir():
+            why = "its model.safetensors is a folder, not a file"
         hint = "give the weights as transformers' save_pretrained() writes them; other formats are not read"
     elif why.startswith("Weights only load failed"):
         why = "its file of weights (.bin) holds more than tensors, and such a file can run code"

@@ -42,6 +42,9 @@ from sapo_verification.types import (
 _TREND_ROUNDS = 20
 """Rounds over which the status line's trend is computed."""
 
+_CLOCK_SECONDS: Final = 5.0
+"""Interval of reading the clock while the node waits for an epoch."""
+
 _SLOW_FACTOR: Final = 4.0
 """A round that takes this many times as long as the median of the last rounds is logged."""
 
@@ -189,8 +192,11 @@ class Rounds:
     async def _wait_for_epoch(self, epoch: int, draining: trio.Event) -> None:
         parts = self._parts
         parts.telemetry.events.write("quota_used", until_epoch=epoch)
-        with trio.move_on_after(max(0.0, epoch_start_seconds(parts.manifest, epoch) - parts.clock())):
-            await draining.wait()
+        start_seconds = epoch_start_seconds(parts.manifest, epoch)
+        # in short waits: timers stand still while the machine sleeps, and the clock may be set
+        while (left := start_seconds - parts.clock()) > 0 and not draining.is_set():
+            with trio.move_on_after(min(left, _CLOCK_SECONDS)):
+                await draining.wait()
 
     def _take_ahead(self) -> tuple[list[tuple[Slot, Generation]], list[Slot]]:
         """Return the groups that were sampled during the last step, and the slots whose groups were lost."""
@@ -368,6 +374,7 @@ class Rounds:
             gradient_norm=report.gradient_norm,
             external_weight=round(report.external_weight, 4),
             halvings=report.halvings,
+            undone=report.rolled_back,
             ranks=report.ranks,
             mismatch=report.mismatch,
             masked=report.masked,

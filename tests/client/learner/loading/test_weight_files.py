@@ -40,6 +40,11 @@ def pickle_code(folder: Path) -> None:
     torch.save({"x": Spoiled(folder / "ran")}, folder / "pytorch_model.bin")
 
 
+def folder_instead(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    (folder / "model.safetensors").mkdir()
+
+
 FILES: dict[str, tuple[Callable[[Path], None], str, str]] = {
     "Mistral's format": (
         named("consolidated.safetensors"),
@@ -52,6 +57,7 @@ FILES: dict[str, tuple[Callable[[Path], None], str, str]] = {
         "it has no model.safetensors, but model.safetensors, a link to a missing file",
         OTHERS,
     ),
+    "a folder of that name": (folder_instead, "its model.safetensors is a folder, not a file", OTHERS),
     "code": (
         pickle_code,
         "its file of weights (.bin) holds more than tensors, and such a file can run code",

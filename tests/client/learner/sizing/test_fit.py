@@ -1,5 +1,6 @@
 """Checks before a learner starts: memory, versions, chat templates, gated models."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -128,6 +129,26 @@ def test_the_doctor_plans_a_model_of_a_folder(tmp_path: Path, chat: bool, state:
     assert list(check_model(Config(data_dir=tmp_path))) == [], "a packaged policy"
 
 
+@pytest.mark.parametrize(
+    ("window", "tokens", "state", "left"), [(8, None, "fail", 0), (70, 8, "warn", 62), (72, 8, None, 0)]
+)
+def test_the_doctor_says_that_a_window_has_no_room(
+    tmp_path: Path, window: int, tokens: int | None, state: str | None, left: int
+) -> None:
+    folder = make_policy_folder(tmp_path / "model")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "max_position_embeddings": window}))
+    learner = LearnerConfig(model=str(folder), device="cpu", max_new_tokens=tokens)
+    found = [
+        (each.state, each.detail)
+        for each in check_model(Config(data_dir=tmp_path, learner=learner))
+        if each.name == "window"
+    ]
+    answer = tokens or 16
+    text = f"{window} tokens; beside an answer of {answer} they leave {left} for a prompt"
+    assert found == ([] if state is None else [(state, text)])
+
+
 def test_the_share_of_groups_with_an_advantage_is_read_from_the_first_steps(tmp_path: Path) -> None:
     data = DataDir(tmp_path).create()
     assert list(check_advantage(data)) == []
@@ -135,12 +156,12 @@ def test_the_share_of_groups_with_an_advantage_is_read_from_the_first_steps(tmp_
         for skipped in (8, 7, 8):
             log.write("step", groups=8, skipped=skipped)
     [few] = check_advantage(data)
-    assert (few.state, few.detail) == ("warn", "4% of the first 24 groups had right and wrong answers")
+    assert (few.state, few.detail) == ("warn", "4 % of the first 24 groups had right and wrong answers")
     with EventLog(data.events) as log:
         for _ in range(20):
             log.write("step", groups=8, skipped=0)
     [many] = check_advantage(data)
-    assert (many.state, many.detail) == ("ok", "78% of the first 104 groups had right and wrong answers")
+    assert (many.state, many.detail) == ("ok", "78 % of the first 104 groups had right and wrong answers")
 
 
 def test_installed_versions_outside_the_requirements_are_named() -> None:

@@ -1,0 +1,1 @@
+"""Health findings of one subject each: pure functions from facts to findings."""
