@@ -96,6 +96,13 @@ class Transport(Protocol):
     async def publish(self, topic: str, data: bytes) -> int:
         """Send a message; return the number of receiving peers, 0 if not connected yet: then try again."""
 
+    def relay(self, topic: str, data: bytes, came_from: str) -> None:
+        """Forward a message of another node that was ignored when it came, and is accepted now.
+
+        Args:
+            came_from: the peer that sent it.
+        """
+
     def subscribe(self, topic: str, validator: Validator) -> None:
         """Pass each new message that others send on `topic` to `validator`; forward those it accepts."""
 

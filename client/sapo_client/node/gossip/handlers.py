@@ -18,12 +18,14 @@ from sapo_client.node.gossip.catch_up import CatchUp
 from sapo_client.node.gossip.catch_up_server import CatchUpServer
 from sapo_client.node.gossip.certificate_quotas import CertificateQuotas
 from sapo_client.node.gossip.committer import Committer
+from sapo_client.node.gossip.early import EarlyMessages
 from sapo_client.node.gossip.islands import IslandKeeper
 from sapo_client.node.gossip.list_uploads import ListUploads
 from sapo_client.node.gossip.own_certificate import OwnCertificate
 from sapo_client.node.gossip.publisher import Publisher
 from sapo_client.node.gossip.sync import PeerSync
 from sapo_client.node.gossip.unintroduced import UnintroducedMessages
+from sapo_client.node.gossip.waiting_messages import Waiting
 from sapo_client.node.runtime.beacons import Beacons
 from sapo_client.node.runtime.clock import Clock
 from sapo_client.node.runtime.paid_accounts import FinalRootsBefore, PaidAccounts
@@ -120,6 +122,7 @@ class GossipHandlers:
         )
         self.hears_contributions = False
         self._unintroduced = UnintroducedMessages()
+        self._early = EarlyMessages(clock, self._receive_waiting)
         self._certificate_quotas = CertificateQuotas(swarm_id)
         self._ignored = FirstArrivals()
         self._located: set[Account] = set()
@@ -173,6 +176,7 @@ class GossipHandlers:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._islands.run)
             nursery.start_soon(self._publisher.run)
+            nursery.start_soon(self._early.run)
             nursery.start_soon(self._committer.run)
             nursery.start_soon(self._sync.run)
             nursery.start_soon(self._catch_up.run)
@@ -280,12 +284,14 @@ class GossipHandlers:
         if received.unknown is not None and live:
             self._sync.ask_for(received.unknown, forwarder)
             self._unintroduced.add(topic, message, forwarder, received.unknown, now_seconds)
+        if received.begins_seconds is not None and live:
+            self._early.add(topic, message, forwarder, received.begins_seconds)
         if isinstance(received.admitted, Certificate) and live:
             self._certificate_quotas.count(received.admitted.account, now_seconds)
         if isinstance(received.admitted, Certificate):
             self._sync.has_come(received.admitted.node)
             for waiting in self._unintroduced.take(received.admitted.node, now_seconds):
-                self._receive(waiting.topic, waiting.message, waiting.forwarder)
+                self._receive_waiting(waiting)
         if received.proof is not None:
             self._publisher.queue_proof(received.proof, received.islands)
         if isinstance(received.admitted, AdmittedRollout):
@@ -293,6 +299,17 @@ class GossipHandlers:
             if live:
                 self.records.heard(received.admitted, forwarder)
         return received
+
+    def _receive_waiting(self, waiting: Waiting[NodeId] | Waiting[float]) -> None:
+        """Decide on a message that was ignored when it came.
+
+        Honest peers do not forward what they ignore, so whoever sent what no node accepts is to blame.
+        """
+        received = self._receive(waiting.topic, waiting.message, waiting.forwarder)
+        if received.verdict is Verdict.ACCEPT:
+            self._transport.relay(waiting.topic, waiting.message, waiting.forwarder)
+        elif received.verdict is Verdict.REJECT:
+            self._transport.blame(waiting.forwarder)
 
     def _learn_origin(self, admitted: AdmittedRollout, forwarder: str) -> None:
         """Record an author's network, once per run, if its own node sent its rollout."""

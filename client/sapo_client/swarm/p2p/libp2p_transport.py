@@ -238,6 +238,11 @@ class Libp2pTransport:
         self._intake.remember_own(topic, data, trio.current_time())
         return self._gossip.send(topic, data)
 
+    def relay(self, topic: str, data: bytes, came_from: str) -> None:
+        """Forward a message that was ignored when it came, and is accepted now."""
+        if self._intake.accept_late(topic, data, trio.current_time()):
+            self._gossip.relay(topic, data, came_from)
+
     def subscribe(self, topic: str, validator: Validator) -> None:
         """Pass each new message on `topic` to `validator`; forward those it accepts."""
         self._intake.subscribe(topic, validator)

@@ -211,6 +211,11 @@ class MemoryTransport:
         self._intake.remember_own(topic, data, trio.current_time())
         return self._forward(topic, data, came_from=self.peer_id)
 
+    def relay(self, topic: str, data: bytes, came_from: str) -> None:
+        """Forward a message that was ignored when it came, and is accepted now."""
+        if self._intake.accept_late(topic, data, trio.current_time()):
+            self._forward(topic, data, came_from=came_from)
+
     def subscribe(self, topic: str, validator: Validator) -> None:
         """Pass each new message on `topic` to `validator`; forward those it accepts."""
         self._intake.subscribe(topic, validator)
