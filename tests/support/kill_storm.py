@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from support.eight import AUDITORS, EPOCH_SECONDS, WORKERS, Eight, eight
+from support.events import number
 
 from sapo_client.testnet import bringup
 from sapo_client.testnet.processes import kill_group, sapo, spawn, wait_until
@@ -30,19 +31,21 @@ from sapo_protocol.rollout import parse_rollout
 
 EVERYBODY: Final = (*AUDITORS, *WORKERS)
 CHAIN: Final = "chain"
-MEAN_SECONDS: Final = 5.0
-"""Between two kills."""
-
 QUIET_EPOCHS: Final = 5
 """After the storm, until the last epoch of it was settled."""
 
 
 @dataclass
 class Storm:
-    """Kills processes of a swarm and starts them again."""
+    """Kills processes of a swarm and starts them again.
+
+    Attributes:
+        mean_seconds: between two kills.
+    """
 
     net: Eight
     rng: random.Random
+    mean_seconds: float
     kills: Counter[str] = field(default_factory=Counter)
     down: dict[str, float] = field(default_factory=dict)
 
@@ -60,11 +63,11 @@ class Storm:
     def blow(self, seconds: float) -> None:
         """Kill a process every few seconds, and start it again after up to ten."""
         end = time.monotonic() + seconds
-        strike = time.monotonic() + self.rng.expovariate(1 / MEAN_SECONDS)
+        strike = time.monotonic() + self.rng.expovariate(1 / self.mean_seconds)
         while (now := time.monotonic()) < end:
             if now >= strike:
                 self._strike(now)
-                strike = now + self.rng.expovariate(1 / MEAN_SECONDS)
+                strike = now + self.rng.expovariate(1 / self.mean_seconds)
             self._revive(now)
             time.sleep(0.05)
         self._revive(float("inf"))
@@ -112,7 +115,7 @@ def contents(paths: Iterable[Path], net: Eight) -> dict[tuple[Any, ...], set[byt
 
 def told(net: Eight, *kinds: str) -> dict[str, int]:
     """Return how many events of some kinds all nodes wrote."""
-    return dict(Counter(event["event"] for name in EVERYBODY for event in net.events(name, *kinds)))
+    return dict(Counter(str(event["event"]) for name in EVERYBODY for event in net.events(name, *kinds)))
 
 
 def twice_published(net: Eight) -> list[tuple[str, int, int]]:
@@ -120,7 +123,8 @@ def twice_published(net: Eight) -> list[tuple[str, int, int]]:
     found: dict[tuple[str, int, int], set[str]] = defaultdict(set)
     for name in EVERYBODY:
         for event in net.events(name, "published"):
-            found[name, event["epoch"], event["slot"]].add(event["content_id"])
+            place = (name, int(number(event["epoch"])), int(number(event["slot"])))
+            found[place].add(str(event["content_id"]))
     return [place for place, ids in found.items() if len(ids) > 1]
 
 
@@ -128,7 +132,7 @@ def claimed(net: Eight, rng: random.Random) -> dict[str, list[Any]]:
     """Claim for every worker, killed twice on the way; return the tokens after each whole claim."""
     found: dict[str, list[Any]] = {}
     for name in WORKERS:
-        config = ("--config", str(net.member(name).home.config), "--json")
+        config = ("--config", str(net.member(name).home.config), "--yes", "--json")
         for _ in range(2):
             child = subprocess.Popen(
                 sapo("ledger", "claim", *config), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
@@ -194,11 +198,12 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
     parser.add_argument("--seconds", type=float, default=600)
+    parser.add_argument("--every", type=float, default=5.0, help="mean seconds between two kills")
     parser.add_argument("--seed", type=int, default=7)
     options = parser.parse_args()
     rng = random.Random(options.seed)
     with eight(options.folder, quorum=None, lie="") as net:
-        storm = Storm(net, rng)
+        storm = Storm(net, rng, options.every)
         net.fund(*AUDITORS)
         for name in EVERYBODY:
             storm.start(name)
