@@ -23,6 +23,7 @@ from sapo_client.node.gossip.islands import IslandKeeper
 from sapo_client.node.gossip.list_uploads import ListUploads
 from sapo_client.node.gossip.own_certificate import OwnCertificate
 from sapo_client.node.gossip.publisher import Publisher
+from sapo_client.node.gossip.ratings import auditor_of
 from sapo_client.node.gossip.sync import PeerSync
 from sapo_client.node.gossip.unintroduced import UnintroducedMessages
 from sapo_client.node.gossip.waiting_messages import Waiting
@@ -341,9 +342,7 @@ class GossipHandlers:
         return self.uploads.response(peer_id, known)
 
     def _is_auditor(self, peer_id: str) -> bool:
-        key, engine = key_from_peer_id(peer_id), self._engine
-        accounts = engine.certificates.accounts_of(NodeId(key)) if key is not None else ()
-        return any(account in engine.islands.everywhere for account in accounts)
+        return auditor_of(self._engine, peer_id) is not None
 
     async def _repeat_certificate(self) -> None:
         while True:
