@@ -171,6 +171,10 @@ def report(net: Eight, storm: Storm, rng: random.Random) -> dict[str, Any]:
         "pay": pay,
         "tokens_before": before,
         "claims": claimed(net, rng),
+        "owed": {
+            name: sum(net.paid(root.epoch)[net.account(name)] for root in net.final_roots())
+            for name in WORKERS
+        },
         "events": told(
             net,
             "service_failed",

@@ -124,11 +124,12 @@ class Transport(Protocol):
     def vouch(self, earned: Iterable[str], bonded: Iterable[str] = ()) -> None:
         """Keep connection places for these peers and for no others: their accounts are trusted, or bonded."""
 
-    def expect(self, quota_per_second: float) -> None:
+    def expect(self, quota_per_second: float, *, knows_all: bool = True) -> None:
         """Set each connection's rate limits from the quotas of all accounts on the subscribed topics.
 
         Args:
             quota_per_second: messages that these accounts may send, all together.
+            knows_all: false while some of them may be unknown; then who exceeds the limits has no penalty.
         """
 
     def seek(self, found: Iterable[FoundPeer], short: Mapping[int, Shortage] = NOTHING_SHORT) -> None:

@@ -89,9 +89,9 @@ class GossipService(Pubsub):
         message = rpc_pb2.Message(data=data, topicIDs=[topic])
         self.router.forward(message, came_from=ID.from_base58(came_from))
 
-    def expect(self, quota_per_second: float) -> None:
+    def expect(self, quota_per_second: float, *, knows_all: bool = True) -> None:
         """Set each peer's rate limits from the quotas of all accounts on the subscribed topics."""
-        self._meter.expect(quota_per_second, trio.current_time())
+        self._meter.expect(quota_per_second, trio.current_time(), knows_all=knows_all)
         self._pace.expect(quota_per_second, trio.current_time())
 
     # Reading

@@ -283,9 +283,9 @@ class Libp2pTransport:
         """Keep places for these peers, and dial them first."""
         self._vouched.replace(earned, bonded)
 
-    def expect(self, quota_per_second: float) -> None:
+    def expect(self, quota_per_second: float, *, knows_all: bool = True) -> None:
         """Set each connection's rate limits from the quotas of all accounts on the subscribed topics."""
-        self._gossip.expect(quota_per_second)
+        self._gossip.expect(quota_per_second, knows_all=knows_all)
 
     def seek(self, found: Iterable[FoundPeer], short: Mapping[int, Shortage] = NOTHING_SHORT) -> None:
         """Add the signed addresses of these peers, and dial some of the peers in addition to the usual

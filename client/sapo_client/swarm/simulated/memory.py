@@ -247,9 +247,9 @@ class MemoryTransport:
     def vouch(self, earned: Iterable[str], bonded: Iterable[str] = ()) -> None:
         """Do nothing: the links of this swarm are those that `connect` opened, without a limit."""
 
-    def expect(self, quota_per_second: float) -> None:
+    def expect(self, quota_per_second: float, *, knows_all: bool = True) -> None:
         """Let each connection bring what follows from the quotas of all accounts that are heard here."""
-        self._meter.expect(quota_per_second, trio.current_time())
+        self._meter.expect(quota_per_second, trio.current_time(), knows_all=knows_all)
         self._pace.expect(quota_per_second, trio.current_time())
 
     def seek(self, found: Iterable[FoundPeer], short: Mapping[int, Shortage] = NOTHING_SHORT) -> None:
