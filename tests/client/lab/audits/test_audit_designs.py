@@ -59,4 +59,4 @@ def test_islands_stay_as_they_are_where_all_accounts_are_counted_or_many_are_dra
     terms = IslandTerms(most_accounts=64, least_accounts=24, period_epochs=4, most_islands=1024)
     rng = np.random.default_rng(0)
     assert changes(terms, 100, 1, rng, epochs=200) == changes(terms, 100_000, 32, rng, epochs=200) == 0.0
-    assert changes(terms, 100, 16, rng, epochs=200) > 0.1
+    assert 0.01 < changes(terms, 100, 16, rng, epochs=200) < 0.1
