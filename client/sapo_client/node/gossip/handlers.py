@@ -55,7 +55,7 @@ from sapo_verification.engine import Engine
 from sapo_verification.types import AdmittedRollout
 
 _REPEAT_SECONDS: Final = 60.0
-"""Interval of publishing the own certificate again, for nodes that have joined beyond the direct peers."""
+"""Interval of publishing the own certificate again, for peers that could not accept it before."""
 
 
 class GossipHandlers:
