@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import trio
 
@@ -39,6 +39,7 @@ from sapo_protocol.envelope import Kind, open_payload, parse_envelope
 from sapo_protocol.errors import RemoteProtocolError, Verdict
 from sapo_protocol.identifiers import Account, NodeId
 from sapo_protocol.requests import parse_request
+from sapo_protocol.rules import Rule
 from sapo_protocol.topics import (
     certificates_protocol,
     certificates_topic,
@@ -123,7 +124,7 @@ class GossipHandlers:
         )
         self.hears_contributions = False
         self._unintroduced = UnintroducedMessages()
-        self._early = EarlyMessages(clock, self._receive_waiting)
+        self._early = EarlyMessages(clock, engine.standing.is_known, self._receive_waiting)
         self._certificate_quotas = CertificateQuotas(swarm_id)
         self._ignored = FirstArrivals()
         self._located: set[Account] = set()
@@ -287,6 +288,8 @@ class GossipHandlers:
             self._unintroduced.add(topic, message, forwarder, received.unknown, now_seconds)
         if received.begins_seconds is not None and live:
             self._early.add(topic, message, forwarder, received.begins_seconds)
+        if received.rule is Rule.AUTHOR_BONDED and live:
+            self._early.add_without_bond(topic, message, forwarder, self._engine.epoch(now_seconds))
         if isinstance(received.admitted, Certificate) and live:
             self._certificate_quotas.count(received.admitted.account, now_seconds)
         if isinstance(received.admitted, Certificate):
@@ -301,7 +304,7 @@ class GossipHandlers:
                 self.records.heard(received.admitted, forwarder)
         return received
 
-    def _receive_waiting(self, waiting: Waiting[NodeId] | Waiting[float]) -> None:
+    def _receive_waiting(self, waiting: Waiting[Any]) -> None:
         """Decide on a message that was ignored when it came.
 
         Honest peers do not forward what they ignore, so whoever sent what no node accepts is to blame.

@@ -14,7 +14,7 @@ from typing import Final
 import pytest
 import trio
 from support.gossip_harness import UNPACED, GossipHarness
-from support.swarm import EPOCH, Identity, make_manifest
+from support.swarm import EPOCH, Identity, make_chain_manifest, make_manifest
 from trio.testing import MockClock
 
 from sapo_client.node.gossip.early import MAX_EARLY_SECONDS
@@ -22,10 +22,13 @@ from sapo_client.swarm.peer_id import peer_id_from_key
 from sapo_client.swarm.simulated.memory import MemoryHub, MemoryTransport
 from sapo_protocol.envelope import Kind, SignedEnvelope
 from sapo_protocol.epochs import epoch_start_seconds
-from sapo_protocol.identifiers import ContentId
+from sapo_protocol.identifiers import Account, ContentId
+from sapo_protocol.manifest import Manifest
+from sapo_protocol.terms.gate import BondGate
 from sapo_protocol.topics import rollouts_topic
 
 MANIFEST = make_manifest()
+GATED = make_chain_manifest(version=2, gate=BondGate(Account(b"\x04" * 20), unit=100, exit_seconds=2**32))
 ALICE, BOB, CAROL, DAVE = (Identity(number) for number in range(1, 5))
 BEGIN: Final = epoch_start_seconds(MANIFEST, EPOCH)
 TOPIC = rollouts_topic(MANIFEST.swarm_id)
@@ -43,6 +46,7 @@ class Line:
 
     root: Path
     errors: Mapping[Identity, float]
+    manifest: Manifest = MANIFEST
 
     def __post_init__(self) -> None:
         self.hub = MemoryHub()
@@ -52,7 +56,7 @@ class Line:
         def now() -> float:
             return BEGIN - LEAD_SECONDS + trio.current_time() + error
 
-        return GossipHarness(self.hub, who, MANIFEST, self.root / str(who.number), clock=now)
+        return GossipHarness(self.hub, who, self.manifest, self.root / str(who.number), clock=now)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -67,7 +71,7 @@ class Line:
             nodes = list(self.nodes.values())
             for node in nodes:
                 for who in self.nodes:
-                    if not node.knows(who):
+                    if not node.knows(who) and self.manifest.gate is None:
                         node.certificates.admit(who.certificate(MANIFEST).to_bytes(), node.now())
             yield
             nursery.cancel_scope.cancel()
@@ -187,6 +191,31 @@ async def test_a_rollout_that_waited_for_its_certificate_is_forwarded_too(
         assert len(bob.events("refused")) == 1
         assert line.lacking([sealed.content_id]) == {2: 0, 3: 0}
         nursery.cancel_scope.cancel()
+
+
+async def test_a_newly_bonded_account_loses_nothing_where_bonds_are_read_late(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    """Bob reads the epoch's bonds five seconds after its begin; neither he nor Carol had her rollouts."""
+    line = Line(tmp_path, {ALICE: 0.0, BOB: 0.0, CAROL: 0.0}, GATED)
+    bonds = {who.account: 100 for who in (BOB, CAROL)}
+    for node in line.nodes.values():
+        node.engine.standing.learn(EPOCH - 1, bonds)
+    async with line.running():
+        for who in (BOB, CAROL):
+            node = line.nodes[who]
+            node.certificates.standing.exempt = frozenset({ALICE.account})
+            if not node.knows(ALICE):
+                node.certificates.admit(ALICE.certificate(GATED).to_bytes(), node.now())
+        await trio.sleep(BEGIN - line.nodes[ALICE].now())
+        for who in (ALICE, CAROL):
+            line.nodes[who].engine.standing.learn(EPOCH, bonds | {ALICE.account: 100})
+        ids = [(await line.nodes[ALICE].publish(slot=slot)).content_id for slot in range(3)]
+        await trio.sleep(5)
+        assert line.lacking(ids) == {1: 0, 2: 3, 3: 3}
+        line.nodes[BOB].engine.standing.learn(EPOCH, bonds | {ALICE.account: 100})
+        await trio.sleep(5)
+        assert (line.lacking(ids), line.blamed()) == ({1: 0, 2: 0, 3: 0}, [])
 
 
 def _raise(error: Exception) -> None:
