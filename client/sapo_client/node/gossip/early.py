@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import trio
 
-from sapo_client.node.gossip.waiting_messages import Waiting, WaitingMessages
+from sapo_client.node.gossip.waiting_messages import WaitingMessage, WaitingMessages
 from sapo_client.node.runtime.clock import CHAIN_AHEAD_SECONDS, Clock
 
 MAX_EARLY_SECONDS: Final = CHAIN_AHEAD_SECONDS
@@ -48,7 +48,7 @@ class EarlyMessages:
     """
 
     def __init__(
-        self, clock: Clock, knows_bonds: Callable[[int], bool], receive: Callable[[Waiting[Any]], None]
+        self, clock: Clock, knows_bonds: Callable[[int], bool], receive: Callable[[WaitingMessage[Any]], None]
     ) -> None:
         self._clock = clock
         self._knows_bonds = knows_bonds
@@ -86,7 +86,7 @@ class EarlyMessages:
                     await trio.lowlevel.checkpoint()  # a thousand of them take most of a second
             self._came = trio.Event()
 
-    def _take(self) -> tuple[Waiting[_Begin], ...]:
+    def _take(self) -> tuple[WaitingMessage[_Begin], ...]:
         now_seconds = self._clock()
 
         def has_come(begin: _Begin) -> bool:

@@ -26,7 +26,7 @@ from sapo_client.node.gossip.publisher import Publisher
 from sapo_client.node.gossip.ratings import auditor_of
 from sapo_client.node.gossip.sync import PeerSync
 from sapo_client.node.gossip.unintroduced import UnintroducedMessages
-from sapo_client.node.gossip.waiting_messages import Waiting
+from sapo_client.node.gossip.waiting_messages import WaitingMessage
 from sapo_client.node.runtime.beacons import Beacons
 from sapo_client.node.runtime.clock import Clock
 from sapo_client.node.runtime.paid_accounts import FinalRootsBefore, PaidAccounts
@@ -304,7 +304,7 @@ class GossipHandlers:
                 self.records.heard(received.admitted, forwarder)
         return received
 
-    def _receive_waiting(self, waiting: Waiting[Any]) -> None:
+    def _receive_waiting(self, waiting: WaitingMessage[Any]) -> None:
         """Decide on a message that was ignored when it came.
 
         Honest peers do not forward what they ignore, so whoever sent what no node accepts is to blame.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from sapo_client.node.gossip.waiting_messages import Waiting, WaitingMessages
+from sapo_client.node.gossip.waiting_messages import WaitingMessage, WaitingMessages
 from sapo_protocol.identifiers import NodeId
 
 MAX_OF_A_FORWARDER: Final = 16
@@ -29,6 +29,6 @@ class UnintroducedMessages(WaitingMessages[NodeId]):
             most_of_a_forwarder=MAX_OF_A_FORWARDER, most_bytes=MAX_BYTES, kept_seconds=KEPT_SECONDS
         )
 
-    def take(self, node: NodeId, now_seconds: float) -> tuple[Waiting[NodeId], ...]:
+    def take(self, node: NodeId, now_seconds: float) -> tuple[WaitingMessage[NodeId], ...]:
         """Remove and return the messages of a node, oldest first."""
         return self.take_if(lambda awaited: awaited == node, now_seconds)

@@ -18,7 +18,7 @@ Awaited = TypeVar("Awaited")
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting(Generic[Awaited]):
+class WaitingMessage(Generic[Awaited]):
     """A message that waits.
 
     Attributes:
@@ -47,7 +47,7 @@ class WaitingMessages(Generic[Awaited]):
         self._most_of_a_forwarder = most_of_a_forwarder
         self._most_bytes = most_bytes
         self._kept_seconds = kept_seconds
-        self._waiting: OrderedDict[bytes, Waiting[Awaited]] = OrderedDict()
+        self._waiting: OrderedDict[bytes, WaitingMessage[Awaited]] = OrderedDict()
         self._forwarders: dict[bytes, set[str]] = {}
         self._of: dict[str, OrderedDict[bytes, None]] = {}
         self._bytes: Counter[str] = Counter()
@@ -66,7 +66,7 @@ class WaitingMessages(Generic[Awaited]):
             self._drop_oldest(forwarder)
         if identity not in self._waiting:
             expires_seconds = now_seconds + self._kept_seconds
-            self._waiting[identity] = Waiting(topic, message, forwarder, awaited, expires_seconds)
+            self._waiting[identity] = WaitingMessage(topic, message, forwarder, awaited, expires_seconds)
             self._forwarders[identity] = set()
             self._all_bytes += len(message)
         self._forwarders[identity].add(forwarder)
@@ -77,7 +77,7 @@ class WaitingMessages(Generic[Awaited]):
 
     def take_if(
         self, has_come: Callable[[Awaited], bool], now_seconds: float
-    ) -> tuple[Waiting[Awaited], ...]:
+    ) -> tuple[WaitingMessage[Awaited], ...]:
         """Remove and return the messages that wait for what has come, oldest first."""
         self._give_up(now_seconds)
         found = [identity for identity, waiting in self._waiting.items() if has_come(waiting.awaited)]
@@ -90,7 +90,7 @@ class WaitingMessages(Generic[Awaited]):
                 return
             self._remove(oldest)
 
-    def _remove(self, identity: bytes) -> Waiting[Awaited]:
+    def _remove(self, identity: bytes) -> WaitingMessage[Awaited]:
         waiting = self._waiting[identity]
         for forwarder in tuple(self._forwarders[identity]):
             self._drop(identity, forwarder)
