@@ -481,7 +481,8 @@ class MeshNode:
         self._mesh.get(topic, {}).pop(peer_id, None)
 
     def _drop(self, peer_id: str) -> None:
-        if self._peers.pop(peer_id, None) is not None:
+        if peer_id in self._peers:
+            del self._peers[peer_id]
             self._ended_seconds[peer_id] = self._network.queue.now_seconds
             self._arrived_seconds.pop(peer_id, None)
             self._outbound.left(peer_id)
