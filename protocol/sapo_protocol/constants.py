@@ -79,6 +79,10 @@ PAID_EPOCHS: Final = 12
 """Epochs from which the number of islands is derived. Few enough that their contributions are still exchanged
 (``CONTRIBUTION_EPOCHS``) when a node that has just joined needs them."""
 
+MERGED_EPOCHS: Final = 6
+"""Final epochs of few paid accounts in a row after which islands merge: half of those that are counted. If
+one was enough, accounts that are paid in every second epoch alone would make all others move in each."""
+
 CONTRIBUTIONS_PER_TURN: Final = 2
 """Of one account, kind, epoch and turn: one is honest, and the second proves that the first is not."""
 

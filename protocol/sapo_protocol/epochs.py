@@ -18,6 +18,18 @@ from sapo_protocol.manifest import Manifest
 from sapo_protocol.rules import Rule
 
 
+class NotBegun(RemoteProtocolError):
+    """Refusal of a message of an epoch that has not begun by the receiver's clock.
+
+    Attributes:
+        begins_seconds: Unix time from which on it is not refused for that.
+    """
+
+    def __init__(self, epoch: int, begins_seconds: float) -> None:
+        super().__init__(Rule.EPOCH_BEGUN, f"epoch {epoch} has not begun")
+        self.begins_seconds = begins_seconds
+
+
 def epoch_at(manifest: Manifest, now_seconds: float) -> int:
     """Return the epoch of a moment.
 
@@ -45,9 +57,8 @@ def require_current(manifest: Manifest, epoch: int, now_seconds: float) -> None:
     Raises:
         RemoteProtocolError: ``EPOCH_FUTURE`` or ``EPOCH_PAST``.
     """
+    require_begun(manifest, epoch, now_seconds)
     since_start = now_seconds - epoch_start_seconds(manifest, epoch)
-    if since_start < -CLOCK_SLACK_SECONDS:
-        raise RemoteProtocolError(Rule.EPOCH_BEGUN, f"epoch {epoch} has not begun")
     if since_start >= (1 + EPOCH_WINDOW) * manifest.epoch_seconds + CLOCK_SLACK_SECONDS:
         raise RemoteProtocolError(Rule.ROLLOUT_IN_TIME, f"epoch {epoch} is over")
 
@@ -56,10 +67,11 @@ def require_begun(manifest: Manifest, epoch: int, now_seconds: float) -> None:
     """Raise unless the epoch has begun.
 
     Raises:
-        RemoteProtocolError: ``EPOCH_FUTURE``.
+        NotBegun: it has not.
     """
-    if now_seconds + CLOCK_SLACK_SECONDS < epoch_start_seconds(manifest, epoch):
-        raise RemoteProtocolError(Rule.EPOCH_BEGUN, f"epoch {epoch} has not begun")
+    begins_seconds = epoch_start_seconds(manifest, epoch) - CLOCK_SLACK_SECONDS
+    if now_seconds < begins_seconds:
+        raise NotBegun(epoch, begins_seconds)
 
 
 def require_over(manifest: Manifest, epoch: int, now_seconds: float) -> None:

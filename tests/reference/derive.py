@@ -151,10 +151,13 @@ def island_count(islands: dict[str, Any] | None, paid: list[int], one_in: int = 
         constant: int = islands["count"]
         return constant
     now = 1
-    for place, accounts in enumerate(one_in * found for found in paid):
+    all_accounts = [one_in * found for found in paid]
+    for place, accounts in enumerate(all_accounts):
         while accounts > islands["most_accounts"] * now and now < islands["most_islands"]:
             now += now
-        while place > 0 and accounts < islands["least_accounts"] * now and now > 1:
+        last_six = all_accounts[: place + 1][-6:]
+        few = islands["least_accounts"]
+        while len(last_six) == 6 and now > 1 and all(one < few * now for one in last_six):
             now //= 2
     return now
 

@@ -59,6 +59,7 @@ class Eight:
     setup: SwarmSetup
     deployer: Identity
     lie: str
+    chain: ChildProcess
     children: dict[str, ChildProcess] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -169,7 +170,7 @@ def eight(folder: Path, *, quorum: int | None, lie: str) -> Iterator[Eight]:
         bringup.write_settings(settings, layout, setup)
         for member in members:
             _set_up_answers(member, url)
-        net = Eight(setup, deployer, lie)
+        net = Eight(setup, deployer, lie, chain)
         net.fund(*WORKERS)
         stack.callback(lambda: stop(net.children.values(), PATIENCE_SECONDS))
         yield net

@@ -161,9 +161,11 @@ def _numbers() -> Iterator[Case]:
         yield case("the last known number", island, None if island == 1 else "R6.7", now, two)
         rule = None if island == 0 else "R6.7"
         yield case("it for another", island, rule, mallorys, two, certificates=("mallory",))
-        one_again: Paid = ((2, (3,)), (3, (3, 1)))
+        one_again: Paid = ((2, (3,)), (3, (3, 1, 1, 1, 1, 1, 1)))
         yield case("one island again", island, rule, now, one_again)
         yield case("two islands before", island, None if island == 1 else "R6.7", before, one_again)
+        few_epochs: Paid = ((3, (3, 1, 1, 1, 1, 1)),)
+        yield case("two islands still", island, None if island == 1 else "R6.7", now, few_epochs)
         kept: Paid = ((3, (3, 2)),)
         yield case("two islands for two", island, None if island == 1 else "R6.7", now, kept)
     later: Paid = ((4, (5,)),)

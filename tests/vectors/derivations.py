@@ -143,7 +143,7 @@ def island_counts() -> list[dict[str, Any]]:
     """Return numbers of islands after some final epochs."""
     terms = IslandTerms(most_accounts=64, least_accounts=24, period_epochs=144, most_islands=64)
     constant = replace(terms, count=8)
-    steady = [100] * 12
+    steady, few = [100] * 12, [47] * 6
     cases = [
         (terms, paid)
         for paid in (
@@ -157,6 +157,15 @@ def island_counts() -> list[dict[str, Any]]:
             [64, 65],
             [65, 48, 47],
             [65, 64, 48],
+            [65, *few[1:]],
+            [65, *few],
+            [65, *few, 47],
+            [*few, 65, *few[1:]],
+            [*few, 65, *few],
+            [65, *few[1:], 48, *few],
+            [300, *few],
+            [300, *few, 0],
+            [48, 66, 47, 90, 47, 90],
             [300, 192, 191, 96, 95, 47, 0],
             [0, 10**6, 0],
             [10**9, *steady[1:]],

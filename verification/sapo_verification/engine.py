@@ -21,7 +21,7 @@ from typing import Final
 
 from sapo_protocol.constants import CONTRIBUTION_EPOCHS, EPOCH_WINDOW
 from sapo_protocol.envelope import parse_envelope
-from sapo_protocol.epochs import epoch_at, epoch_start_seconds
+from sapo_protocol.epochs import NotBegun, epoch_at, epoch_start_seconds
 from sapo_protocol.equivocation import open_proof
 from sapo_protocol.errors import Reason, RemoteProtocolError, Verdict
 from sapo_protocol.identifiers import Account, ContentId
@@ -470,7 +470,8 @@ class Engine:
             islands = self.islands.proof_islands(rollout.account, rollout.epoch, came.now_seconds)
             return Received(verdict(error.reason), error.rule, proof=proof, islands=islands)
         unknown = error.node if isinstance(error, NotIntroduced) else None
-        return Received(verdict(error.reason), error.rule, unknown=unknown)
+        begins = error.begins_seconds if isinstance(error, NotBegun) else None
+        return Received(verdict(error.reason), error.rule, unknown=unknown, begins_seconds=begins)
 
     def _prove(self, message: bytes, first: ContentId, now_seconds: float) -> bytes | None:
         """Prove that an admitted content and a later message are an equivocation.

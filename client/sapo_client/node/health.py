@@ -74,8 +74,8 @@ _BEFORE_START_SECONDS: Final = 10.0
 _WINDOW_SECONDS: Final = 300.0
 """Window in which refused messages are counted."""
 
-_UNKNOWN_AT_FIRST: Final = (str(Reason.CERTIFICATE_UNKNOWN), str(Reason.TERMS_UNKNOWN))
-"""Reasons that say what this node does not know yet."""
+_USUAL_AT_FIRST: Final = tuple(map(str, (Reason.CERTIFICATE_UNKNOWN, Reason.TERMS_UNKNOWN, Reason.SEEN)))
+"""Reasons that say what this node does not know yet, or had before a restart."""
 
 _ROUNDS: Final = 20
 """Rounds whose median duration counts as normal."""
@@ -411,15 +411,15 @@ class HealthWatch:
     def _count_messages(self, now: float) -> tuple[_Messages, _Messages]:
         """Return the counts of messages at the start of the window and now.
 
-        A node that has just joined receives messages before their authors' certificates, and before it has
-        read the ledger's announcements. This is normal, so these messages are left out, also later while the
-        window includes them.
+        A node that has just joined receives messages before their authors' certificates, before it has read
+        the ledger's announcements, and once more what it had before a restart. This is normal, so these
+        messages are left out, also later while the window includes them.
         """
         telemetry = self._context.telemetry
         reasons = Counter({str(reason): count for reason, count in telemetry.refusals.items()})
         self._joined = now if self._joined is None else self._joined
         if now - self._joined <= _WINDOW_SECONDS:
-            self._early = Counter({reason: reasons[reason] for reason in _UNKNOWN_AT_FIRST})
+            self._early = Counter({reason: reasons[reason] for reason in _USUAL_AT_FIRST})
         reasons.subtract(self._early)
         refused = telemetry.messages_refused - self._early.total()
         self._messages.append(_Messages(now, telemetry.accepted, refused, reasons))

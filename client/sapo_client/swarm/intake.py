@@ -161,6 +161,15 @@ class Intake:
         self._seen.add(identity, now_seconds)
         return True
 
+    def accept_late(self, topic: str, data: bytes, now_seconds: float) -> bool:
+        """Accept a message that was ignored before; return whether to forward it."""
+        identity = message_id(topic, data)
+        if topic not in self._validators or self._seen.has(identity, now_seconds):
+            return False
+        self._counters.accepted += 1
+        self._seen.add(identity, now_seconds)
+        return True
+
     def process(self, topic: str, data: bytes, forwarder: str, now_seconds: float) -> bool:
         """Process one message; return whether to forward it: it is new and was accepted."""
         validator = self._validators.get(topic)

@@ -96,6 +96,8 @@ class TransportLimits:
     max_buffered_bytes_per_connection: int = 4 * 2**20
     outbound_queue: int = 512  # RPCs waiting for one slow peer ...
     outbound_bytes: int = 2 * 2**20  # ... and their bytes: 400 messages of 5 KiB, 15 of the largest
+    forwarded_share: float = 7 / 8  # of the queue, for others' messages; the rest is for own ones
+    control_bytes: int = 512 * 1024  # more, for own messages and RPCs without any, so that the mesh is kept
     seen_messages: int = 65_536  # ids of 32 bytes: about 10 MiB with their bookkeeping
     seen_seconds: float = 120.0  # gossipsub's usual memory; older copies are caught by the epoch window
     ignored_seconds: float = 5.0  # an ignored message may become acceptable: a forwarder is heard again then

@@ -98,14 +98,20 @@ class Meter:
         self._buckets: OrderedDict[str, _Buckets] = OrderedDict()
         self._rates_for: Callable[[float], ConnectionRates] = limits.rates_for
         self._rates = self._rates_for(0.0)
+        self._knows_all = True
 
     @property
     def proves_flood(self) -> bool:
         """Whether a peer that exceeds its rates is certainly no honest relay."""
-        return self._rates.proves_flood
+        return self._rates.proves_flood and self._knows_all
 
-    def expect(self, quota_per_second: float, now_seconds: float) -> None:
-        """Set every peer's rates from the messages per second that all accounts together may send."""
+    def expect(self, quota_per_second: float, now_seconds: float, *, knows_all: bool = True) -> None:
+        """Set every peer's rates from the messages per second that all accounts together may send.
+
+        Args:
+            knows_all: false while some of these accounts may be unknown; then nothing proves a flood.
+        """
+        self._knows_all = knows_all
         rates = self._rates_for(quota_per_second)
         if rates == self._rates:
             return

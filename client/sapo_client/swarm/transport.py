@@ -96,6 +96,13 @@ class Transport(Protocol):
     async def publish(self, topic: str, data: bytes) -> int:
         """Send a message; return the number of receiving peers, 0 if not connected yet: then try again."""
 
+    def relay(self, topic: str, data: bytes, came_from: str) -> None:
+        """Forward a message of another node that was ignored when it came, and is accepted now.
+
+        Args:
+            came_from: the peer that sent it.
+        """
+
     def subscribe(self, topic: str, validator: Validator) -> None:
         """Pass each new message that others send on `topic` to `validator`; forward those it accepts."""
 
@@ -117,11 +124,12 @@ class Transport(Protocol):
     def vouch(self, earned: Iterable[str], bonded: Iterable[str] = ()) -> None:
         """Keep connection places for these peers and for no others: their accounts are trusted, or bonded."""
 
-    def expect(self, quota_per_second: float) -> None:
+    def expect(self, quota_per_second: float, *, knows_all: bool = True) -> None:
         """Set each connection's rate limits from the quotas of all accounts on the subscribed topics.
 
         Args:
             quota_per_second: messages that these accounts may send, all together.
+            knows_all: false while some of them may be unknown; then who exceeds the limits has no penalty.
         """
 
     def seek(self, found: Iterable[FoundPeer], short: Mapping[int, Shortage] = NOTHING_SHORT) -> None:

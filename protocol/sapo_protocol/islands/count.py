@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from sapo_protocol.constants import PAID_EPOCHS
+from sapo_protocol.constants import MERGED_EPOCHS, PAID_EPOCHS
 from sapo_protocol.contributions import Proposal
 from sapo_protocol.terms.islands import IslandTerms
 
@@ -33,7 +33,8 @@ def island_count(terms: IslandTerms | None, paid: Sequence[int] = (), one_in: in
     """Return the number of islands, a power of two.
 
     It doubles and halves along the given epochs, with hysteresis: a number of accounts between both bounds
-    changes nothing. It begins with the fewest islands that the oldest of these epochs fits on.
+    changes nothing, and it halves only after several epochs of few accounts in a row. It begins with the
+    fewest islands that the oldest of these epochs fits on.
 
     Args:
         terms: of the manifest; without any there is one island.
@@ -45,10 +46,10 @@ def island_count(terms: IslandTerms | None, paid: Sequence[int] = (), one_in: in
     if terms.count is not None:
         return terms.count
     count = 1
-    for number, found in enumerate(paid):
-        accounts = one_in * found
-        while count < terms.most_islands and accounts > terms.most_accounts * count:
+    for behind, found in enumerate(paid, 1):
+        while count < terms.most_islands and one_in * found > terms.most_accounts * count:
             count *= 2
-        while number and count > 1 and accounts < terms.least_accounts * count:
+        highest = one_in * max(paid[max(0, behind - MERGED_EPOCHS) : behind])
+        while behind >= MERGED_EPOCHS and count > 1 and highest < terms.least_accounts * count:
             count //= 2
     return count

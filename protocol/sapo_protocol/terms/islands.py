@@ -19,8 +19,8 @@ class IslandTerms:
 
     Attributes:
         most_accounts: paid accounts to an island above which the number of islands doubles.
-        least_accounts: paid accounts to an island below which it halves; at most half of the above, or a
-            swarm would halve at once what it has doubled.
+        least_accounts: paid accounts to an island below which it halves, after some epochs; at most half of
+            the above, or a swarm would halve again what it has doubled.
         period_epochs: epochs for which an account has one home, and a node one island to visit.
         most_islands: never more; a power of two.
         count: a constant number of islands instead, a power of two; a swarm without a chain needs one.

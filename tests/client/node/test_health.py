@@ -151,16 +151,20 @@ async def test_rollouts_received_before_certificates_never_count(
         await trial.stop()
 
 
-async def test_messages_received_before_the_announcements_never_count(
-    mock_clock: MockClock, begin: Begin, weekdays: Suite
+@pytest.mark.parametrize("rule", [Rule.TERMS_KNOWN, Rule.ROLLOUT_NEW])
+async def test_messages_that_are_usual_at_the_start_never_count(
+    rule: Rule, mock_clock: MockClock, begin: Begin, weekdays: Suite
 ) -> None:
-    """As when `make demo` starts: the first node's rollouts arrive while the others still read the chain."""
+    """As when `make demo` starts: the first node's rollouts arrive while the others still read the chain.
+
+    And as after a restart: peers announce what this node had. A node that had been killed warned of it.
+    """
     trial = begin(manifest_of(weekdays, epoch_seconds=36_000))
     async with trio.open_nursery() as nursery:
         node = await trial.start(nursery)
         await trial.rounds(1)
         for _ in range(2 * REFUSED_MESSAGES):
-            refused = RemoteProtocolError(Rule.TERMS_KNOWN, "the announcements were not read yet")
+            refused = RemoteProtocolError(rule, "as usual")
             node._context.telemetry.message_refused(refused, b"", "peer")
         for seconds in (INTERVAL_SECONDS, 250):
             trial.pass_by(seconds)

@@ -7,11 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sapo_protocol.constants import CONTRIBUTION_EPOCHS, EPOCH_WINDOW, PAID_EPOCHS
+from sapo_protocol.constants import CONTRIBUTION_EPOCHS, EPOCH_WINDOW, MERGED_EPOCHS, PAID_EPOCHS
 from sapo_protocol.islands.count import counted_epochs, first_counted, island_count
 from sapo_protocol.terms.islands import IslandTerms
 
 TERMS = IslandTerms(most_accounts=64, least_accounts=24, period_epochs=144, most_islands=64)
+
+FEW = [47] * MERGED_EPOCHS
+"""Too few accounts for two islands, for so many epochs that these merge."""
 
 paid_accounts = st.lists(st.integers(0, 10**6), max_size=40)
 
@@ -24,10 +27,13 @@ paid_accounts = st.lists(st.integers(0, 10**6), max_size=40)
         ([65], 2),
         ([64, 129], 4),
         ([65, 48], 2),
-        ([65, 47], 1),
-        ([65, 47, 64], 1),
+        ([65, 47], 2),
+        ([65, *FEW[1:]], 2),
+        ([65, *FEW], 1),
+        ([65, *FEW, 64], 1),
+        ([65, *FEW[1:], 48, *FEW[1:]], 2),
         ([10**9], 64),
-        ([10**9, 0], 1),
+        ([10**9, *FEW], 1),
     ],
 )
 def test_the_count_doubles_above_and_halves_below_its_bounds(paid: list[int], count: int) -> None:
@@ -66,11 +72,11 @@ def test_a_joining_node_can_get_all_counted_proposals() -> None:
 
 
 @given(paid_accounts.filter(bool))
-def test_accounts_per_island_are_within_bounds_after_the_newest_epoch(paid: list[int]) -> None:
-    count, newest = island_count(TERMS, paid), paid[-1]
-    assert newest <= TERMS.most_accounts * count or count == TERMS.most_islands
-    one_epoch = len(paid) == 1
-    assert newest >= TERMS.least_accounts * count or count == 1 or one_epoch
+def test_accounts_per_island_are_within_bounds_after_the_newest_epochs(paid: list[int]) -> None:
+    count, latest = island_count(TERMS, paid), paid[-MERGED_EPOCHS:]
+    assert latest[-1] <= TERMS.most_accounts * count or count == TERMS.most_islands
+    is_young = len(paid) < MERGED_EPOCHS
+    assert max(latest) >= TERMS.least_accounts * count or count == 1 or is_young
 
 
 @given(st.integers(65, 128), st.lists(st.integers(48, 128), max_size=PAID_EPOCHS - 1))
@@ -87,10 +93,22 @@ def test_a_steady_number_has_the_fewest_islands_that_hold_it(accounts: int) -> N
 @given(st.lists(st.booleans(), min_size=1, max_size=80))
 def test_one_account_more_or_less_changes_the_count_at_most_twice_in_a_window(spikes: list[bool]) -> None:
     """The attacker adds one paid account to as many as just fit on an island, or takes it away, at will."""
-    paid = [64 + spike for spike in spikes]
+    assert changes([64 + spike for spike in spikes]) <= 2 * (len(spikes) // (PAID_EPOCHS + 1) + 1)
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=80))
+def test_many_accounts_more_or_less_change_it_rarely(spikes: list[bool]) -> None:
+    """The attacker has half as many accounts as the honest ones. With them paid in every second epoch the
+    number of islands changed in each: an honest account moved in 61 of a hundred epochs, not in 22 or fewer.
+    """
+    paid = [360 + 180 * spike for spike in spikes]
+    assert changes(paid) <= 2 * (len(spikes) // (MERGED_EPOCHS + 1) + 1)
+
+
+def changes(paid: list[int]) -> int:
+    """Return how often the number of islands changes while these are paid, an epoch each."""
     counts = []
     for epoch in range(2, len(paid) + 2):
         counted = counted_epochs(range(epoch - 1), epoch)
         counts.append(island_count(TERMS, [paid[one] for one in counted]))
-    changes = sum(before != after for before, after in pairwise(counts))
-    assert changes <= 2 * (len(paid) // (PAID_EPOCHS + 1) + 1)
+    return sum(before != after for before, after in pairwise(counts))

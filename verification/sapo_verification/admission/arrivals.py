@@ -27,6 +27,7 @@ class Received:
         proof: a message to be published, which proves the equivocation that this message completed, if any.
         islands: those on whose topics the proof is published.
         unknown: the author of the message, if this node lacks its certificate.
+        begins_seconds: Unix time from which on the message's epoch is accepted, if it has not begun.
     """
 
     verdict: Verdict
@@ -35,6 +36,7 @@ class Received:
     proof: bytes | None = None
     islands: tuple[int, ...] = (0,)
     unknown: NodeId | None = None
+    begins_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -315,8 +315,9 @@ class SimulatedNode:
         """Validate the messages again that waited for a certificate, as a node does."""
         if isinstance(received.admitted, Certificate):
             for waiting in self._unintroduced.take(received.admitted.node, self._clock()):
-                if (validate := self._validators.get(waiting.topic)) is not None:
-                    validate(waiting.message, waiting.forwarder)
+                validate = self._validators.get(waiting.topic)
+                if validate and validate(waiting.message, waiting.forwarder) is Verdict.ACCEPT:
+                    self.transport.relay(waiting.topic, waiting.message, waiting.forwarder)
 
     def _ask_for(self, node: NodeId, forwarder: str) -> None:
         """Request the certificate of an unknown author from the forwarder; it arrives a round trip later."""

@@ -1,7 +1,9 @@
 """Server side of catch-up: ids of rollouts, and rollouts by their ids, within limits of upload.
 
 Peer ids are free, so the limits are per network. Peers that are vouched for, or that this node dialled, have
-a separate limit, which other peers, however many, cannot use up.
+a separate limit, which other peers, however many, cannot use up. Auditors have one each: accounts are paid
+what auditors have heard of, so who puts them off takes others' pay. They are few, and one of them may be an
+attacker, too.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from typing import Final
 import trio
 
 from sapo_client.node.gossip.list_uploads import MAX_NETWORKS, network_of_peer, peer_of, response_within
-from sapo_client.node.gossip.ratings import Ratings
+from sapo_client.node.gossip.ratings import Ratings, auditor_of
 from sapo_client.node.runtime.clock import Clock
 from sapo_client.swarm.limits import Rate
 from sapo_client.swarm.rate_limit import KeyedBuckets, TokenBucket
@@ -38,6 +40,9 @@ UPLOAD: Final = Rate(per_second=256 * 1024, burst=4 * 2**20)
 UPLOAD_TO_NETWORK: Final = Rate(per_second=128 * 1024, burst=2 * 2**20)
 """Limit for one network: 30 rollouts of 4 KiB per second, 500 at once."""
 
+UPLOAD_TO_AUDITOR: Final = Rate(per_second=256 * 1024, burst=4 * 2**20)
+"""Limit for one auditor: with those of three nodes an island's epoch comes in a minute."""
+
 MIN_COST: Final = 1024
 """Least bytes charged for a requested rollout, held or not, since the look-up costs time."""
 
@@ -55,10 +60,10 @@ _FRAMING: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class _Upload:
-    """The upload limits of one peer: that of its kind, and that of its network."""
+    """The upload limits of one peer: that of its kind, and that of its network, if that counts."""
 
     together: TokenBucket
-    networks: KeyedBuckets
+    networks: KeyedBuckets | None
     network: str
 
     def take(self, size_bytes: int) -> bool:
@@ -66,7 +71,7 @@ class _Upload:
         now_seconds = trio.current_time()
         if self.together.available(now_seconds) < size_bytes:
             return False
-        is_within = self.networks.take(self.network, now_seconds, size_bytes)
+        is_within = self.networks is None or self.networks.take(self.network, now_seconds, size_bytes)
         return is_within and self.together.take(size_bytes, now_seconds)
 
 
@@ -79,6 +84,7 @@ class CatchUpServer:
         self._clock = clock
         self._ratings = Ratings(engine.certificates, engine.reputation)
         self._uploads: dict[bool, TokenBucket] = {}
+        self._auditors: dict[Account, TokenBucket] = {}
         self._networks = KeyedBuckets(UPLOAD_TO_NETWORK, MAX_NETWORKS)
 
     def serve(self) -> None:
@@ -133,6 +139,9 @@ class CatchUpServer:
         return response_within(newest, lambda envelope: upload.take(len(envelope)))
 
     def _upload_to(self, peer_id: str) -> _Upload:
+        if (auditor := auditor_of(self._engine, peer_id)) is not None:
+            own = TokenBucket(UPLOAD_TO_AUDITOR, trio.current_time())
+            return _Upload(self._auditors.setdefault(auditor, own), None, "")
         peer = peer_of(self._transport, peer_id)
         is_chosen = peer is not None and peer.direction is Direction.OUTBOUND
         is_preferred = is_chosen or self._ratings.vouches_for_peer(peer_id, self._engine.epoch(self._clock()))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import trio
 
@@ -18,12 +18,15 @@ from sapo_client.node.gossip.catch_up import CatchUp
 from sapo_client.node.gossip.catch_up_server import CatchUpServer
 from sapo_client.node.gossip.certificate_quotas import CertificateQuotas
 from sapo_client.node.gossip.committer import Committer
+from sapo_client.node.gossip.early import EarlyMessages
 from sapo_client.node.gossip.islands import IslandKeeper
 from sapo_client.node.gossip.list_uploads import ListUploads
 from sapo_client.node.gossip.own_certificate import OwnCertificate
 from sapo_client.node.gossip.publisher import Publisher
+from sapo_client.node.gossip.ratings import auditor_of
 from sapo_client.node.gossip.sync import PeerSync
 from sapo_client.node.gossip.unintroduced import UnintroducedMessages
+from sapo_client.node.gossip.waiting_messages import WaitingMessage
 from sapo_client.node.runtime.beacons import Beacons
 from sapo_client.node.runtime.clock import Clock
 from sapo_client.node.runtime.paid_accounts import FinalRootsBefore, PaidAccounts
@@ -36,6 +39,7 @@ from sapo_protocol.envelope import Kind, open_payload, parse_envelope
 from sapo_protocol.errors import RemoteProtocolError, Verdict
 from sapo_protocol.identifiers import Account, NodeId
 from sapo_protocol.requests import parse_request
+from sapo_protocol.rules import Rule
 from sapo_protocol.topics import (
     certificates_protocol,
     certificates_topic,
@@ -52,7 +56,7 @@ from sapo_verification.engine import Engine
 from sapo_verification.types import AdmittedRollout
 
 _REPEAT_SECONDS: Final = 60.0
-"""Interval of publishing the own certificate again, for nodes that have joined beyond the direct peers."""
+"""Interval of publishing the own certificate again, for peers that could not accept it before."""
 
 
 class GossipHandlers:
@@ -120,6 +124,7 @@ class GossipHandlers:
         )
         self.hears_contributions = False
         self._unintroduced = UnintroducedMessages()
+        self._early = EarlyMessages(clock, engine.standing.is_known, self._receive_waiting)
         self._certificate_quotas = CertificateQuotas(swarm_id)
         self._ignored = FirstArrivals()
         self._located: set[Account] = set()
@@ -173,6 +178,7 @@ class GossipHandlers:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._islands.run)
             nursery.start_soon(self._publisher.run)
+            nursery.start_soon(self._early.run)
             nursery.start_soon(self._committer.run)
             nursery.start_soon(self._sync.run)
             nursery.start_soon(self._catch_up.run)
@@ -280,12 +286,16 @@ class GossipHandlers:
         if received.unknown is not None and live:
             self._sync.ask_for(received.unknown, forwarder)
             self._unintroduced.add(topic, message, forwarder, received.unknown, now_seconds)
+        if received.begins_seconds is not None and live:
+            self._early.add(topic, message, forwarder, received.begins_seconds)
+        if received.rule is Rule.AUTHOR_BONDED and live:
+            self._early.add_without_bond(topic, message, forwarder, self._engine.epoch(now_seconds))
         if isinstance(received.admitted, Certificate) and live:
             self._certificate_quotas.count(received.admitted.account, now_seconds)
         if isinstance(received.admitted, Certificate):
             self._sync.has_come(received.admitted.node)
             for waiting in self._unintroduced.take(received.admitted.node, now_seconds):
-                self._receive(waiting.topic, waiting.message, waiting.forwarder)
+                self._receive_waiting(waiting)
         if received.proof is not None:
             self._publisher.queue_proof(received.proof, received.islands)
         if isinstance(received.admitted, AdmittedRollout):
@@ -293,6 +303,17 @@ class GossipHandlers:
             if live:
                 self.records.heard(received.admitted, forwarder)
         return received
+
+    def _receive_waiting(self, waiting: WaitingMessage[Any]) -> None:
+        """Decide on a message that was ignored when it came.
+
+        Honest peers do not forward what they ignore, so whoever sent what no node accepts is to blame.
+        """
+        received = self._receive(waiting.topic, waiting.message, waiting.forwarder)
+        if received.verdict is Verdict.ACCEPT:
+            self._transport.relay(waiting.topic, waiting.message, waiting.forwarder)
+        elif received.verdict is Verdict.REJECT:
+            self._transport.blame(waiting.forwarder)
 
     def _learn_origin(self, admitted: AdmittedRollout, forwarder: str) -> None:
         """Record an author's network, once per run, if its own node sent its rollout."""
@@ -324,9 +345,7 @@ class GossipHandlers:
         return self.uploads.response(peer_id, known)
 
     def _is_auditor(self, peer_id: str) -> bool:
-        key, engine = key_from_peer_id(peer_id), self._engine
-        accounts = engine.certificates.accounts_of(NodeId(key)) if key is not None else ()
-        return any(account in engine.islands.everywhere for account in accounts)
+        return auditor_of(self._engine, peer_id) is not None
 
     async def _repeat_certificate(self) -> None:
         while True:

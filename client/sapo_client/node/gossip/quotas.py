@@ -5,6 +5,8 @@ from __future__ import annotations
 from itertools import islice
 from typing import Final
 
+import trio
+
 from sapo_client.node.runtime.clock import Clock
 from sapo_client.swarm.limits import TransportLimits
 from sapo_client.swarm.transport import Transport
@@ -18,6 +20,11 @@ SHORTEST_EPOCH_SECONDS: Final = 600
 thousand groups in a minute, and a limit that allowed it would not stop a flood."""
 
 
+LEARNING_SECONDS: Final = 120.0
+"""Time after the start, and after an island was joined, for which nobody is taken for a flooder: peers are
+asked for their certificates then, and what unknown accounts send is more than this node expects."""
+
+
 class HeardQuotas:
     """Sets the transport's limit from the number of rollouts that the relevant accounts may send.
 
@@ -29,15 +36,22 @@ class HeardQuotas:
         self._engine = engine
         self._transport = transport
         self._clock = clock
-        self._told_for: tuple[int, bool, int, frozenset[int]] | None = None
+        self._told_for: tuple[int, bool, int, frozenset[int], bool] | None = None
+        self._carried: frozenset[int] = frozenset()
+        self._learns_until_seconds = 0.0
 
     def look(self) -> None:
         """Update the transport's limit if anything that it depends on has changed."""
         engine, epoch = self._engine, self._engine.epoch(self._clock())
-        rests_on = epoch, engine.standing.is_known(epoch), len(engine.certificates), engine.islands.carried
+        carried, now_seconds = engine.islands.carried, trio.current_time()
+        if carried - self._carried:
+            self._learns_until_seconds = now_seconds + LEARNING_SECONDS
+        self._carried = carried
+        knows_all = now_seconds >= self._learns_until_seconds
+        rests_on = epoch, engine.standing.is_known(epoch), len(engine.certificates), carried, knows_all
         if rests_on != self._told_for:
             self._told_for = rests_on
-            self._transport.expect(self.per_second())
+            self._transport.expect(self.per_second(), knows_all=knows_all)
 
     def per_second(self) -> float:
         """Return how many rollouts per second they may send, all together.

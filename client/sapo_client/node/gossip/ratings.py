@@ -17,6 +17,7 @@ import trio
 from sapo_client.swarm.peer_id import key_from_peer_id, peer_id_from_key
 from sapo_protocol.identifiers import Account, NodeId
 from sapo_verification.admission.certificates import CertificateStore
+from sapo_verification.engine import Engine
 from sapo_verification.reputation.evidence import PRIOR_BAD, PRIOR_GOOD, Reputation
 
 BANNED: Final = -15.0
@@ -40,6 +41,13 @@ class Vouched:
 
     earned: frozenset[str]
     bonded: frozenset[str]
+
+
+def auditor_of(engine: Engine, peer_id: str) -> Account | None:
+    """Return the account of an auditor at work that a peer's node belongs to; None if it is no auditor's."""
+    key = key_from_peer_id(peer_id)
+    accounts = engine.certificates.accounts_of(NodeId(key)) if key is not None else ()
+    return next((account for account in accounts if account in engine.islands.everywhere), None)
 
 
 class Ratings:

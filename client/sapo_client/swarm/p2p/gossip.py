@@ -84,9 +84,14 @@ class GossipService(Pubsub):
         """Queue our own message; return for how many peers."""
         return self.router.forward(rpc_pb2.Message(data=data, topicIDs=[topic]), came_from=None)
 
-    def expect(self, quota_per_second: float) -> None:
+    def relay(self, topic: str, data: bytes, came_from: str) -> None:
+        """Forward a message that a peer sent some time ago."""
+        message = rpc_pb2.Message(data=data, topicIDs=[topic])
+        self.router.forward(message, came_from=ID.from_base58(came_from))
+
+    def expect(self, quota_per_second: float, *, knows_all: bool = True) -> None:
         """Set each peer's rate limits from the quotas of all accounts on the subscribed topics."""
-        self._meter.expect(quota_per_second, trio.current_time())
+        self._meter.expect(quota_per_second, trio.current_time(), knows_all=knows_all)
         self._pace.expect(quota_per_second, trio.current_time())
 
     # Reading

@@ -238,6 +238,11 @@ class Libp2pTransport:
         self._intake.remember_own(topic, data, trio.current_time())
         return self._gossip.send(topic, data)
 
+    def relay(self, topic: str, data: bytes, came_from: str) -> None:
+        """Forward a message that was ignored when it came, and is accepted now."""
+        if self._intake.accept_late(topic, data, trio.current_time()):
+            self._gossip.relay(topic, data, came_from)
+
     def subscribe(self, topic: str, validator: Validator) -> None:
         """Pass each new message on `topic` to `validator`; forward those it accepts."""
         self._intake.subscribe(topic, validator)
@@ -278,9 +283,9 @@ class Libp2pTransport:
         """Keep places for these peers, and dial them first."""
         self._vouched.replace(earned, bonded)
 
-    def expect(self, quota_per_second: float) -> None:
+    def expect(self, quota_per_second: float, *, knows_all: bool = True) -> None:
         """Set each connection's rate limits from the quotas of all accounts on the subscribed topics."""
-        self._gossip.expect(quota_per_second)
+        self._gossip.expect(quota_per_second, knows_all=knows_all)
 
     def seek(self, found: Iterable[FoundPeer], short: Mapping[int, Shortage] = NOTHING_SHORT) -> None:
         """Add the signed addresses of these peers, and dial some of the peers in addition to the usual

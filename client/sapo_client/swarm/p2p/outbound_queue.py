@@ -7,7 +7,6 @@ of the largest messages, for each of its peer ids.
 from __future__ import annotations
 
 import math
-from typing import Final
 
 import trio
 from libp2p.pubsub.pb import rpc_pb2
@@ -16,22 +15,15 @@ from libp2p.pubsub.rpc_queue import PriorityQueue, RpcQueue
 from sapo_client.swarm.limits import TransportLimits
 from sapo_client.swarm.rate_limit import MIN_SLEEP_SECONDS, SendingPace
 
-CONTROL_BYTES: Final = 512 * 1024
-"""Additional bytes for RPCs without messages, so that the mesh is maintained while messages wait, and for
-messages with priority."""
-
-
-_FORWARDED_SHARE: Final = 7 / 8
-"""Part of the queue that messages without priority may take; the rest is for own messages."""
-
 
 class OutboundQueue(PriorityQueue):
     """Queue that refuses what does not fit; an RPC must not change while it waits."""
 
     def __init__(self, limits: TransportLimits) -> None:
         super().__init__(limits.outbound_queue)
-        self._most_forwarded = math.ceil(_FORWARDED_SHARE * limits.outbound_queue)
+        self._most_forwarded = math.ceil(limits.forwarded_share * limits.outbound_queue)
         self._most_bytes = limits.outbound_bytes
+        self._control_bytes = limits.control_bytes
         self._bytes = 0
 
     @staticmethod
@@ -47,7 +39,7 @@ class OutboundQueue(PriorityQueue):
         if rpc.publish and not priority and len(self) >= self._most_forwarded:
             return False
         size = rpc.ByteSize()
-        most_bytes = self._most_bytes + (0 if rpc.publish and not priority else CONTROL_BYTES)
+        most_bytes = self._most_bytes + (0 if rpc.publish and not priority else self._control_bytes)
         if self._bytes + size > most_bytes or not super().push(rpc, priority):
             return False
         self._bytes += size

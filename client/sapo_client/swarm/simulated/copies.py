@@ -14,6 +14,16 @@ class Way(Enum):
     REQUESTED = "on request after an announcement"
 
 
+@dataclass(slots=True)
+class Traffic:
+    """What one node sent and received, in bytes and messages."""
+
+    sent_bytes: int = 0
+    received_bytes: int = 0
+    copies: int = 0
+    repaired: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class SentCopy:
     """One copy of a message between two nodes.

@@ -211,6 +211,11 @@ class MemoryTransport:
         self._intake.remember_own(topic, data, trio.current_time())
         return self._forward(topic, data, came_from=self.peer_id)
 
+    def relay(self, topic: str, data: bytes, came_from: str) -> None:
+        """Forward a message that was ignored when it came, and is accepted now."""
+        if self._intake.accept_late(topic, data, trio.current_time()):
+            self._forward(topic, data, came_from=came_from)
+
     def subscribe(self, topic: str, validator: Validator) -> None:
         """Pass each new message on `topic` to `validator`; forward those it accepts."""
         self._intake.subscribe(topic, validator)
@@ -242,9 +247,9 @@ class MemoryTransport:
     def vouch(self, earned: Iterable[str], bonded: Iterable[str] = ()) -> None:
         """Do nothing: the links of this swarm are those that `connect` opened, without a limit."""
 
-    def expect(self, quota_per_second: float) -> None:
+    def expect(self, quota_per_second: float, *, knows_all: bool = True) -> None:
         """Let each connection bring what follows from the quotas of all accounts that are heard here."""
-        self._meter.expect(quota_per_second, trio.current_time())
+        self._meter.expect(quota_per_second, trio.current_time(), knows_all=knows_all)
         self._pace.expect(quota_per_second, trio.current_time())
 
     def seek(self, found: Iterable[FoundPeer], short: Mapping[int, Shortage] = NOTHING_SHORT) -> None:

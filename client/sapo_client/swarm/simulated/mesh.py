@@ -1,6 +1,7 @@
 """A gossip mesh of bounded degree in virtual time, for simulations of many nodes in one process.
 
-Intake, scores and rate limits are those of the real transport; what is simulated is what libp2p does: links
+Intake, scores, rate limits and the pace of sending are those of the real transport (but of control messages,
+which are not limited here); what is simulated is what libp2p does: links
 with latency that lose packets, an uplink that sends one message after another, a mesh of bounded degree in
 each topic, announcements (IHAVE) of what did not come, and requests for what was announced (IWANT). Control
 messages about the mesh itself (GRAFT and PRUNE) take no time, but their bytes are counted.
@@ -25,11 +26,12 @@ from sapo_client.swarm.discipline import Discipline
 from sapo_client.swarm.intake import Intake, message_id
 from sapo_client.swarm.limits import TransportLimits
 from sapo_client.swarm.peer_score import PeerScores
-from sapo_client.swarm.rate_limit import TokenBucket
+from sapo_client.swarm.rate_limit import Meter
 from sapo_client.swarm.requested import Requested
-from sapo_client.swarm.simulated.copies import SentCopy, Way
+from sapo_client.swarm.simulated.copies import SentCopy, Traffic, Way
 from sapo_client.swarm.simulated.events import EventQueue
 from sapo_client.swarm.simulated.memory import LinkConditions
+from sapo_client.swarm.simulated.outbound import PacedOutbound
 from sapo_client.swarm.supply import Supply
 from sapo_client.swarm.transport import BugReport, Validator
 from sapo_client.swarm.upload_budget import FEWEST_NEIGHBOURS, UploadBudget
@@ -72,16 +74,6 @@ class MeshDegrees:
     wanted: int = 6
     fewest: int = 4
     most: int = 9
-
-
-@dataclass(slots=True)
-class Traffic:
-    """What one node sent and received, in bytes and messages."""
-
-    sent_bytes: int = 0
-    received_bytes: int = 0
-    copies: int = 0
-    repaired: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +132,7 @@ class MeshNode:
     Args:
         accepts_inbound: false behind a NAT: others cannot open connections to it.
         relays: false for a node that accepts messages and forwards none.
+        limits: its own ones, for an attacker that keeps none.
     """
 
     def __init__(
@@ -150,17 +143,21 @@ class MeshNode:
         on_bug: BugReport,
         accepts_inbound: bool = True,
         relays: bool = True,
+        limits: TransportLimits | None = None,
     ) -> None:
         self.peer_id = peer_id
         self.accepts_inbound = accepts_inbound
         self.relays = relays
         self.traffic = Traffic()
         self._network = network
-        limits = network.limits
+        limits = limits or network.limits
         self.counters = TransportCounters()
         self.discipline = Discipline(PeerScores(limits.score), self.counters, self.disconnect, limits.score)
         self._intake = Intake(limits, self.discipline, self.counters, on_bug)
-        self._peers: dict[str, TokenBucket] = {}
+        self._meter = Meter(limits)
+        self._outbound = PacedOutbound(network.queue, limits)
+        self._least_bytes = limits.least_rpc_bytes
+        self._peers: dict[str, None] = {}
         self._ended_seconds: dict[str, float] = {}
         self._arrived_seconds: dict[str, float] = {}
         self._mesh: dict[str, dict[str, None]] = {}
@@ -210,8 +207,7 @@ class MeshNode:
             return False
         if not (self._may_add(peer_id) and other._may_add(self.peer_id)):
             return False
-        for node, name in ((self, peer_id), (other, self.peer_id)):
-            node._peers[name] = TokenBucket(self._network.limits.messages, self._network.queue.now_seconds)
+        self._peers[peer_id] = other._peers[self.peer_id] = None
         for topic in self._mesh:
             if topic in other._mesh:
                 self._introduce(peer_id, topic)
@@ -259,6 +255,16 @@ class MeshNode:
             self._send(peer_id, message, Way.OWN)
         return len(receivers)
 
+    def expect(self, quota_per_second: float) -> None:
+        """Set the rates of each peer from the quotas of all accounts on the subscribed topics."""
+        self._meter.expect(quota_per_second, self._network.queue.now_seconds)
+        self._outbound.expect(quota_per_second)
+
+    def relay(self, topic: str, data: bytes, came_from: str) -> None:
+        """Forward a message that was ignored when it came, and is accepted now."""
+        if self._intake.accept_late(topic, data, self._network.queue.now_seconds):
+            self._accept(MeshMessage(topic, data, message_id(topic, data)), came_from)
+
     def count_request(self, peer_id: str, sent_bytes: int, received_bytes: int) -> None:
         """Count a request to a peer and its answer on both sides."""
         for node, sent, received in (
@@ -272,6 +278,12 @@ class MeshNode:
     # Messages
 
     def _send(self, peer_id: str, message: MeshMessage, way: Way) -> None:
+        """Queue a message for a peer; what does not fit is dropped."""
+        send = partial(self._transmit, peer_id, message, way)
+        taken = self._outbound.push(peer_id, len(message.data), send, is_own=way is Way.OWN)
+        self.counters.dropped_before_sending += not taken
+
+    def _transmit(self, peer_id: str, message: MeshMessage, way: Way) -> None:
         size = len(message.data) + _FRAME_BYTES
         self.traffic.sent_bytes += size
         self._budget.sent(size)
@@ -309,18 +321,21 @@ class MeshNode:
 
     def _receive(self, sender: str, message: MeshMessage, left_seconds: float) -> None:
         """Take a copy; what left its sender before the connection ended still arrives."""
-        bucket = self._peers.get(sender)
-        if bucket is None and self._ended_seconds.get(sender, -1.0) < left_seconds:
+        if sender not in self._peers and self._ended_seconds.get(sender, -1.0) < left_seconds:
             return
         now_seconds = self._network.queue.now_seconds
         self.traffic.received_bytes += len(message.data) + _FRAME_BYTES
         self.traffic.copies += 1
-        if bucket is not None and not bucket.take(1, now_seconds):
-            self.discipline.note_flood(sender, now_seconds)
-        elif self._intake.process(message.topic, message.data, sender, now_seconds) and self.relays:
+        if not self._meter.take(sender, 1, max(len(message.data), self._least_bytes), now_seconds):
+            self.discipline.note_flood(sender, now_seconds, proven=self._meter.proves_flood)
+        elif self._intake.process(message.topic, message.data, sender, now_seconds):
+            self._accept(message, sender)
+
+    def _accept(self, message: MeshMessage, sender: str) -> None:
+        if self.relays:
             self._windows[0][message.identity] = message
             self._supply.came(message.topic, message.identity, sender)
-            due = now_seconds + self._network.handling_seconds
+            due = self._network.queue.now_seconds + self._network.handling_seconds
             self._network.queue.at(due, lambda: self._forward(message, sender))
 
     def _forward(self, message: MeshMessage, came_from: str) -> None:
@@ -466,9 +481,11 @@ class MeshNode:
         self._mesh.get(topic, {}).pop(peer_id, None)
 
     def _drop(self, peer_id: str) -> None:
-        if self._peers.pop(peer_id, None) is not None:
+        if peer_id in self._peers:
+            del self._peers[peer_id]
             self._ended_seconds[peer_id] = self._network.queue.now_seconds
             self._arrived_seconds.pop(peer_id, None)
+            self._outbound.left(peer_id)
             self._requested.left(peer_id)
         self._intake.forget_peer(peer_id)
         for mesh in self._mesh.values():

@@ -59,4 +59,4 @@ def test_the_number_of_islands_changes_only_where_few_accounts_are_drawn() -> No
     terms = IslandTerms(most_accounts=64, least_accounts=24, period_epochs=4, most_islands=1024)
     rng = np.random.default_rng(0)
     assert changes(terms, 100, 1, rng, epochs=200) == changes(terms, 100_000, 32, rng, epochs=200) == 0.0
-    assert changes(terms, 100, 16, rng, epochs=200) > 0.1
+    assert 0.01 < changes(terms, 100, 16, rng, epochs=200) < 0.1

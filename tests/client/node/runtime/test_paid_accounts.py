@@ -120,8 +120,8 @@ async def test_without_final_epochs_there_is_one_island(node: Node) -> None:
 async def test_islands_follow_the_accounts_with_points_in_final_epochs(node: Node) -> None:
     for epoch, paid in ((EPOCH - 5, 9), (EPOCH - 4, 5), (EPOCH - 3, 3)):
         node.settle(epoch, paid)()
-    await node.paid.learn([EPOCH])  # four islands for nine, kept by five? 5 < 2 * 4, so two; 3 < 2 * 2: one
-    assert node.islands.count(EPOCH) == 1
+    await node.paid.learn([EPOCH])  # four islands for nine: two epochs of few accounts merge none
+    assert node.islands.count(EPOCH) == 4
     assert node.harness.events("islands")[0]["paid"] == [9, 5, 3]
 
 

@@ -15,7 +15,7 @@ from libp2p.pubsub.rpc_queue import RpcQueue
 from sapo_client.swarm.intake import message_id
 from sapo_client.swarm.limits import TransportLimits
 from sapo_client.swarm.p2p.message_cache import MAX_BYTES
-from sapo_client.swarm.p2p.outbound_queue import CONTROL_BYTES, OutboundQueue
+from sapo_client.swarm.p2p.outbound_queue import OutboundQueue
 from sapo_client.swarm.peer_id import peer_id_from_key
 from sapo_protocol.constants import MAX_ENVELOPE_BYTES
 
@@ -107,7 +107,7 @@ def test_it_holds_what_fits_in_order_and_no_more(course: list[tuple[int, bool] |
         else:
             rpc, priority = _rpc(step[0]), step[1]
             waiting = held[True] + held[False]
-            most = 200 + CONTROL_BYTES * priority
+            most = 200 + LIMITS.control_bytes * priority
             fits = len(waiting) < 4 and sum(each.ByteSize() for each in waiting) + rpc.ByteSize() <= most
             assert queue.push(rpc, priority) == fits
             held[priority] += [rpc] * fits
@@ -122,4 +122,4 @@ def test_control_messages_are_bounded_too() -> None:
     rpc = rpc_pb2.RPC(control=control)
     while queue.push(rpc, priority=True):
         pass
-    assert len(queue) == (LIMITS.outbound_bytes + CONTROL_BYTES) // rpc.ByteSize()
+    assert len(queue) == (LIMITS.outbound_bytes + LIMITS.control_bytes) // rpc.ByteSize()
