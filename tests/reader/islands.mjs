@@ -3,6 +3,7 @@ import { bigOf } from "./encoding.mjs";
 import { H, tag } from "./hashes.mjs";
 
 const EPOCHS_THAT_COUNT = 12n;
+const EPOCHS_OF_FEW = 6; // in a row, before islands merge
 
 function numberOf(digest) {
   return bigOf(digest.subarray(0, 8));
@@ -46,11 +47,13 @@ export function paidAccounts(final, epoch) {
 
 // K from the numbers of paid accounts of the final epochs that count, oldest first.
 export function islandCount(islands, paid, oneIn) {
+  const accounts = paid.map((each) => each * oneIn);
   let count = 1n;
-  paid.forEach((accounts, at) => {
-    const counted = accounts * oneIn;
-    while (counted > islands.mostAccounts * count && count < islands.mostIslands) count *= 2n;
-    while (at > 0 && counted < islands.leastAccounts * count && count > 1n) count /= 2n;
+  accounts.forEach((newest, at) => {
+    while (newest > islands.mostAccounts * count && count < islands.mostIslands) count *= 2n;
+    const lately = accounts.slice(Math.max(0, at + 1 - EPOCHS_OF_FEW), at + 1);
+    const areFew = () => lately.every((each) => each < islands.leastAccounts * count);
+    while (lately.length === EPOCHS_OF_FEW && count > 1n && areFew()) count /= 2n;
   });
   return count;
 }

@@ -30,12 +30,8 @@ from sapo_client.learner.ranks.group import ALONE, RankGroup
 from sapo_client.learner.ranks.sampling import Replica, open_generator
 from sapo_client.learner.seeds import sampling_seed
 from sapo_client.learner.settings import LearnerSettings
+from sapo_client.learner.sizing import precision
 from sapo_client.learner.sizing.fit import require_weights_fit, with_fitting_tokens
-from sapo_client.learner.sizing.precision import (
-    require_equal_types,
-    require_float32_without_adapters,
-    type_names,
-)
 from sapo_client.learner.sizing.skeleton import require_trainable
 from sapo_client.learner.trainer import Trainer
 from sapo_client.learner.wire import HAPPENED, Message
@@ -48,7 +44,6 @@ _DROPPED_MOMENTS: Final = (
     "the checkpoint was written with another learner.optimizer: the weights go on from it, the optimizer's"
     " moments start at zero"
 )
-
 
 _NOTHING: Final = Completion((), (), "")
 """The completion for a prompt that is refused."""
@@ -116,9 +111,10 @@ class Service:
         if ranks.size == 1:  # several ranks shard the weights, and plan their memory after loading
             require_weights_fit(settings)
         require_trainable(settings.model, settings.lora_rank)
-        base = require_float32_without_adapters(settings.base, settings.lora_rank)
+        base = precision.require_float32_without_adapters(settings.base, settings.lora_rank)
         policy = load_policy(settings.model, settings.device, base=base, on_host=ranks.size > 1)
-        require_equal_types(ranks.exchange(type_names(base, settings.bfloat16, policy.device)))
+        types = precision.type_names(base, settings.bfloat16, policy.device)
+        precision.require_equal_types(ranks.exchange(types))
         policy.require_room(settings.max_new_tokens)
         self._policy = policy.with_adapters(settings.lora_rank) if settings.lora_rank else policy
         # vLLM has weights of its own

@@ -22,7 +22,9 @@ WITH = "processor : 1\nmodel name : x\nflags\t\t: fpu avx512f avx512_bf16 avx512
         ("", False),
     ],
 )
-def test_bfloat16_needs_the_flag_on_every_core(cpuinfo: str, expected: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bfloat16_needs_the_flag_on_every_core(
+    cpuinfo: str, expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("ONEDNN_MAX_CPU_ISA")
     assert has_bfloat16(cpuinfo) is expected
 
