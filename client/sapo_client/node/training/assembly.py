@@ -17,6 +17,7 @@ from sapo_client.node.training.canary import Canary, CanaryParts, CanarySettings
 from sapo_client.node.training.canary_state import CanaryFile
 from sapo_client.node.training.doppelganger import Doppelganger, DoppelgangerParts
 from sapo_client.node.training.judge_client import JudgeClient
+from sapo_client.node.training.level_file import LevelFile
 from sapo_client.node.training.promotion import NoPromotion, Promotion, PromotionRole
 from sapo_client.node.training.rationalise import Rationaliser
 from sapo_client.node.training.rehearsal import Rehearsal
@@ -180,6 +181,9 @@ def _promotion(context: NodeContext, checkers: CheckerPool, learner: Backend) ->
         families=len(context.manifest.suite.families),
         tasks=tasks,
         rng=context.rng,
+        file=LevelFile(
+            context.data.learner / "levels.json", context.manifest.suite.families, fresh=context.fresh
+        ),
     )
 
 

@@ -189,7 +189,7 @@ class CanaryState:
     @property
     def _unproven(self) -> list[int]:
         """The families that the shadow knows and the policy may have lost."""
-        kept = Kept(self._families, BestLevels(self._families))
+        kept = Kept(self._families, BestLevels([0.0] * self._families))
         for check in self.by_family:
             kept.learn(dict(enumerate(check)))
         return kept.unproven

@@ -136,11 +136,16 @@ class BestLevels:
     of them take everything.
 
     Args:
-        families: number of families in the suite.
+        levels: by family; zeros before any was measured.
     """
 
-    def __init__(self, families: int) -> None:
-        self._best = [0.0] * families
+    def __init__(self, levels: Sequence[float]) -> None:
+        self._best = list(levels)
+
+    @property
+    def levels(self) -> tuple[float, ...]:
+        """All levels, by family."""
+        return tuple(self._best)
 
     def learn(self, results: ByFamily) -> None:
         """Take notice of what an old policy could do before a new one took its place."""
@@ -190,16 +195,27 @@ class Kept:
         tasks, both, _, lost = self.results[family]
         if not tasks:
             return False  # none of its tasks could be checked, and never may be
-        if self._best.of(family) and self._of_best[family].mean < 1.0 / FALSE_KEEPS:
+        wanted = KEPT_PART * self._best.of(family)
+        # a policy that surely has less itself, such as a shadow after a rollback, is not waited for
+        if _upper_bound(both + lost, tasks) >= wanted > 0.0 and not _is_sure(self._of_best[family]):
             return True
-        return both + lost >= KNOWN * tasks and self._of_old[family].mean < 1.0 / FALSE_KEEPS
+        return both + lost >= KNOWN * tasks and not _is_sure(self._of_old[family])
+
+
+def _is_sure(capital: _Capital) -> bool:
+    return capital.mean >= 1.0 / FALSE_KEEPS
 
 
 def _lower_bound(right: int, tasks: int) -> float:
-    """Return a share of right answers that is surely not too high (Wilson 1927); 0 below ``KNOWN``."""
+    """Return a share of right answers that is surely not too high; 0 below ``KNOWN``, and of few tasks."""
     if tasks < FAMILY_TASKS:
         return 0.0
+    found = 1.0 - _upper_bound(tasks - right, tasks)
+    return found if found >= KNOWN else 0.0
+
+
+def _upper_bound(right: int, tasks: int) -> float:
+    """Return a share of right answers that is surely not too low (Wilson 1927)."""
     share, deviations = right / tasks, SURE_DEVIATIONS**2 / tasks
     error = SURE_DEVIATIONS * sqrt(share * (1.0 - share) / tasks + deviations / (4.0 * tasks))
-    found = (share + deviations / 2.0 - error) / (1.0 + deviations)
-    return found if found >= KNOWN else 0.0
+    return (share + deviations / 2.0 + error) / (1.0 + deviations)

@@ -28,6 +28,7 @@ from sapo_client.node.training.family_evidence import (
     Kept,
     Losses,
 )
+from sapo_client.node.training.level_file import LevelFile
 from sapo_client.node.training.rehearsal import is_right, posed
 from sapo_client.observe.events import EventLog
 from sapo_protocol.constants import SEED_BITS
@@ -102,6 +103,7 @@ class Promotion:
         families: number of families in the suite.
         tasks: answered by each of both after a round.
         rng: draws them; others cannot predict them.
+        file: of the best levels; None: they end with this object.
     """
 
     def __init__(
@@ -113,6 +115,7 @@ class Promotion:
         families: int,
         tasks: int,
         rng: random.Random,
+        file: LevelFile | None = None,
     ) -> None:
         self._learner = learner
         self._checkers = checkers
@@ -121,7 +124,8 @@ class Promotion:
         self._tasks = tasks
         self._rng = rng
         self._turns = count()
-        self._best = BestLevels(families)
+        self._file = file
+        self._best = BestLevels([0.0] * families if file is None else file.read())
         self._begin()
 
     def _begin(self) -> None:
@@ -162,6 +166,8 @@ class Promotion:
         )
         if promoted:
             self._best.learn(self._kept.results)
+            if self._file is not None:
+                self._file.write(self._best.levels)
             await self._learner.promote()
 
     def _drawn_families(self) -> _Families:

@@ -13,11 +13,12 @@ import trio
 
 from sapo_client.lab.checker import LocalChecker
 from sapo_client.node.training.family_evidence import FALSE_KEEPS, BestLevels, Comparison, Kept
+from sapo_client.node.training.level_file import LevelFile
 from sapo_client.node.training.promotion import Promotion
 from sapo_client.observe.events import EventLog
 from sapo_protocol.tasks import Task
 from sapo_verification.jail.messages import Checked
-from sapo_verification.suites.catalogue import family
+from sapo_verification.suites.catalogue import family, suite
 
 NAMES = (
     "basic_arithmetic",
@@ -74,13 +75,26 @@ class Learning:
 class Trial:
     """A promotion with a scripted learner."""
 
-    def __init__(self, folder: Path, chances: Chances, seed: int = 0, tasks: int = TASKS) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        chances: Chances,
+        seed: int = 0,
+        tasks: int = TASKS,
+        file: LevelFile | None = None,
+    ) -> None:
         checker = Told()
         self.learner = Learning(checker, chances, seed)
         self._events = EventLog(folder / "events.jsonl", clock=lambda: 0.0)
         self._folder = folder
         self._promotion = Promotion(
-            self.learner, checker, self._events, families=len(NAMES), tasks=tasks, rng=random.Random(seed)
+            self.learner,
+            checker,
+            self._events,
+            families=len(NAMES),
+            tasks=tasks,
+            rng=random.Random(seed),
+            file=file,
         )
 
     def rounds_until(self, most: int) -> int | None:
@@ -128,6 +142,48 @@ def test_half_taken_again_and_again_ends_at_half_of_the_best_level(tmp_path: Pat
     assert level > 0.2
 
 
+@pytest.mark.parametrize("left", [0.0, 0.1])
+@pytest.mark.parametrize("seed", range(5))
+def test_a_policy_that_lost_a_family_otherwise_is_not_kept_from_promotions(
+    tmp_path: Path, left: float, seed: int
+) -> None:
+    """An account that taught a family plants text: the policy becomes its shadow, which never knew it.
+
+    No candidate can have half of the best level then, until somebody else shows the family.
+    """
+    trial = Trial(tmp_path, {KNOWN: (0.6, 0.8), **GAINED}, seed)
+    assert trial.rounds_until(30) is not None
+    trial.learner.chances = {KNOWN: (left, left), 1: (0.0, 0.8), 2: (0.0, 0.8), 3: (0.8, 0.8), 4: (0.8, 0.8)}
+    assert trial.rounds_until(30) is not None
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_best_levels_bound_promotions_over_a_restart(tmp_path: Path, fresh: bool) -> None:
+    """The second candidate keeps 0.6 of what its policy can do, but a third of the best level."""
+    path, families = tmp_path / "levels.json", suite("nano", NAMES).families
+    before = Trial(tmp_path, {KNOWN: (0.8, 0.8), **GAINED}, file=LevelFile(path, families))
+    assert before.rounds_until(30) is not None
+    after = Trial(tmp_path, {KNOWN: (0.45, 0.27), **GAINED}, file=LevelFile(path, families, fresh=fresh))
+    assert (after.rounds_until(60) is not None) is fresh
+
+
+def test_stored_levels_are_of_the_familys_name_and_level(tmp_path: Path) -> None:
+    path, families = tmp_path / "levels.json", suite("nano", NAMES).families
+    LevelFile(path, families).write([0.1, 0.2, 0.3, 0.4, 0.5])
+    assert LevelFile(path, families[::-1]).read() == [0.5, 0.4, 0.3, 0.2, 0.1]
+    assert LevelFile(path, suite("full", NAMES[:2]).families).read() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"a": ', "[1.0"])
+def test_damaged_levels_are_those_before_any_was_measured(tmp_path: Path, text: str) -> None:
+    path, families = tmp_path / "levels.json", suite("nano", NAMES).families
+    path.write_text(text)
+    assert LevelFile(path, families).read() == [0.0] * len(families)
+    for wrong in ("null", '"1"', "-1", "1.5", "NaN", "[]"):
+        path.write_text(f'{{"{NAMES[0]}/nano": {wrong}}}')
+        assert LevelFile(path, families).read() == [0.0] * len(families)
+
+
 def test_most_tasks_of_a_better_candidate_are_of_families_in_doubt(tmp_path: Path) -> None:
     """Where a round has few tasks of each family, it would be long until all are known to be kept."""
     trial = Trial(tmp_path, {KNOWN: (0.5, 0.1), **GAINED}, tasks=20)
@@ -138,7 +194,7 @@ def test_most_tasks_of_a_better_candidate_are_of_families_in_doubt(tmp_path: Pat
 
 
 def test_a_family_whose_tasks_cannot_be_checked_is_not_waited_for() -> None:
-    kept = Kept(2, BestLevels(2))
+    kept = Kept(2, BestLevels([0.0] * 2))
     kept.learn({0: Comparison(40, 40, 0, 0), 1: Comparison(0, 0, 0, 0)})
     assert kept.unproven == []
 
@@ -151,7 +207,7 @@ def test_a_candidate_that_has_lost_half_is_rarely_said_to_keep_it(
     """In any number of rounds: 5 % at most, where exactly a half is kept."""
     said = 0
     for seed in range(200):
-        rng, kept, found = random.Random(seed), Kept(1, BestLevels(1)), False
+        rng, kept, found = random.Random(seed), Kept(1, BestLevels([0.0])), False
         for _ in range(30):
             both = won = lost = 0
             for _ in range(16):
@@ -169,7 +225,7 @@ def test_a_candidate_that_has_lost_half_is_rarely_said_to_keep_it(
     ("right", "tasks", "level"), [(13, 15, 0.0), (13, 16, 0.50), (80, 100, 0.68), (6, 20, 0.0)]
 )
 def test_a_level_is_what_was_surely_reached(right: int, tasks: int, level: float) -> None:
-    best = BestLevels(1)
+    best = BestLevels([0.0])
     best.learn({0: Comparison(tasks, right - 1, 0, 1)})
     assert best.of(0) == pytest.approx(level, abs=0.01)
     best.learn({0: Comparison(tasks, 0, 0, 0)})

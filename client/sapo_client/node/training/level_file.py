@@ -1,0 +1,50 @@
+"""File of the best levels by family, beside the checkpoints of the policy that had them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from sapo_protocol.suite import Family
+
+
+class LevelFile:
+    """Best levels of a suite's families, which bound what many promotions may lose together.
+
+    Args:
+        path: of the file.
+        families: of the suite, in its order.
+        fresh: a new policy is started, so stored levels are ignored.
+    """
+
+    def __init__(self, path: Path, families: Sequence[Family], *, fresh: bool = False) -> None:
+        self._path = path
+        # a successor of the terms may have other families, or the same in another order
+        self._names = [f"{family.name}/{family.level}" for family in families]
+        self._fresh = fresh
+
+    def read(self) -> list[float]:
+        """Return the levels in the suite's order; 0 for those that are not stored, or damaged."""
+        found = {} if self._fresh else self._stored()
+        return [_level(found.get(name)) for name in self._names]
+
+    def _stored(self) -> dict[str, object]:
+        try:
+            stored = json.loads(self._path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return stored if isinstance(stored, dict) else {}
+
+    def write(self, levels: Sequence[float]) -> None:
+        """Replace the stored levels atomically."""
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        writing = self._path.with_suffix(".writing")
+        writing.write_text(json.dumps(dict(zip(self._names, levels, strict=True))) + "\n", encoding="utf-8")
+        writing.replace(self._path)
+        self._fresh = False
+
+
+def _level(stored: object) -> float:
+    """Return a stored level if it is one, from 0 to 1."""
+    return float(stored) if isinstance(stored, (int, float)) and 0.0 <= stored <= 1.0 else 0.0
