@@ -19,6 +19,8 @@ from sapo_client.learner.service import Service
 from sapo_client.node.runtime.backends import learner_settings
 from sapo_client.paths import DataDir
 
+pytestmark = pytest.mark.usefixtures("without_bfloat16")  # logits are compared in float32
+
 PROMPT = "12 + 7 =\n"
 GROUP = {
     "prompt": PROMPT,

@@ -4,6 +4,5 @@ import pytest
 
 
 @pytest.fixture(autouse=True)
-def without_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Limit oneDNN to instructions below bfloat16's, in learner processes that a test starts, too."""
-    monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "AVX512_CORE")
+def _in_float32(without_bfloat16: None) -> None:
+    """Learner processes that a test starts do so, too."""
