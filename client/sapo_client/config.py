@@ -230,7 +230,7 @@ class LearnerConfig(_Section):
         default="auto",
         pattern=r"^(auto|float32|bfloat16|float16|nf4)$",
         description="data type of the model under adapters (lora_rank), which is frozen: auto (16 bits on"
-        " a GPU, and on a CPU that has bfloat16), float32, bfloat16, float16 or nf4 (4 bits)",
+        " CUDA), float32, bfloat16, float16 or nf4 (4 bits)",
     )
     optimizer: str = Field(
         default="adamw",

@@ -42,8 +42,8 @@ class LearnerSettings:
         fresh: start from ``model`` although checkpoints exist; they are moved aside.
         bfloat16: whether training, and on a CPU sampling, computes matrix products in bfloat16; None: where
             the hardware has bfloat16, and in float16 on a GPU that has only that.
-        base: data type of the model under adapters, which is frozen; ``auto``: the hardware's 16-bit type, or
-            float32 if it has none; without adapters it is float32.
+        base: data type of the model under adapters, which is frozen; ``auto``: 16 bits on CUDA, float32
+            on a CPU; without adapters it is float32.
         optimizer: ``adamw``, or ``adamw8bit`` with moments in 8 bits.
         lora_rank: rank of low-rank adapters, which are trained instead of the model; 0 for none.
         gradient_checkpointing: save each layer's input only and recompute its activations: slower, much less

@@ -166,8 +166,7 @@ class Intake:
         identity = message_id(topic, data)
         if topic not in self._validators or self._seen.has(identity, now_seconds):
             return False
-        self._counters.accepted += 1
-        self._seen.add(identity, now_seconds)
+        self._seen.add(identity, now_seconds)  # it was counted when it came, as ignored
         return True
 
     def process(self, topic: str, data: bytes, forwarder: str, now_seconds: float) -> bool:

@@ -96,16 +96,18 @@ class CertificateStore:
         self._displaced = DisplacedCertificates(self._connection)
 
     def restore(self, now_seconds: float) -> int:
-        """Admit the stored certificates again; return how many are still valid. The others are deleted.
+        """Admit the stored certificates again; return how many there are. Expired and invalid ones are
+        deleted, displaced ones as well.
 
-        So are displaced ones that are not valid now.
+        Those that are valid later are kept: the clock may be behind now, and the messages of an own earlier
+        key, which nobody else has, are worth nothing without its certificate.
         """
-        self._displaced.restore(lambda envelope: self._open(envelope, now_seconds))
+        self._displaced.restore(lambda envelope: self._open(envelope, now_seconds, is_stored=True))
         for node, account, envelope in _rows(self._connection):
             if (node, account) in self._entries:
                 continue
             try:
-                self.admit(envelope, now_seconds)
+                self._admit(envelope, now_seconds, None, is_stored=True)
             except RemoteProtocolError:
                 self._delete((node, account))
         return len(self)
@@ -122,12 +124,15 @@ class CertificateStore:
         Raises:
             RemoteProtocolError: with the reason that decides the verdict.
         """
+        return self._admit(data, now_seconds, heard, is_stored=False)
+
+    def _admit(self, data: bytes, now_seconds: float, heard: Heard, *, is_stored: bool) -> Certificate:
         envelope = parse_envelope(data, self._manifest.swarm_id)
         if heard is not None or self.standing.has_gate:
             account = parse_certificate(open_payload(envelope, Kind.CERTIFICATE)).account
             self.islands.require_certificate(account, now_seconds, heard)
             self.standing.require_now(account, now_seconds)
-        certificate = self._open(data, now_seconds)
+        certificate = self._open(data, now_seconds, is_stored=is_stored)
         self._insert(certificate, data, now_seconds)
         return certificate
 
@@ -186,15 +191,19 @@ class CertificateStore:
         """Return the accounts that have certified a node's key."""
         return tuple(self._accounts.get(node, ()))
 
-    def _open(self, data: bytes, now_seconds: float) -> Certificate:
+    def _open(self, data: bytes, now_seconds: float, *, is_stored: bool) -> Certificate:
         """Return the certificate in a message.
+
+        Args:
+            is_stored: it was admitted before, so it may become valid later.
 
         Raises:
             RemoteProtocolError: it is not valid, or not now.
         """
         envelope = parse_envelope(data, self._manifest.swarm_id)
         certificate = open_certificate(envelope, self._manifest.binding_domain)
-        if not certificate.covers(now_seconds):
+        is_early = is_stored and now_seconds < certificate.not_before_seconds
+        if not (is_early or certificate.covers(now_seconds)):
             raise RemoteProtocolError(Rule.CERTIFICATE_COUNTS, "the certificate is not valid now")
         return certificate
 

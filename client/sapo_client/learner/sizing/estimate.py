@@ -27,7 +27,7 @@ from sapo_client.learner.settings import LearnerSettings
 from sapo_client.learner.sizing.half_precision import saved_costs
 from sapo_client.learner.sizing.head import HeadKind, head_kind
 from sapo_client.learner.sizing.optimizers import MOMENT_BYTES
-from sapo_client.learner.sizing.precision import BaseName, base_type, product_type
+from sapo_client.learner.sizing.precision import BaseName, product_type
 from sapo_client.learner.sizing.skeleton import (
     ModelShape,
     NoForwardPass,
@@ -208,12 +208,11 @@ def _copies(settings: LearnerSettings) -> int:
 def _weights(shape: ModelShape, settings: LearnerSettings, device: str) -> float:
     """Return the bytes of the base; without adapters it is float32."""
     name = settings.base if settings.lora_rank else "float32"
-    on_cpu = base_type(name, torch.device("cpu")).itemsize
-    if name == "nf4":
-        rest = on_cpu if device == "cpu" else BASE_BYTES["bfloat16"]
-        return BASE_BYTES["nf4"] * shape.matrices + rest * (shape.parameters - shape.matrices)
     if name == "auto":
-        return (on_cpu if device == "cpu" else BASE_BYTES["bfloat16"]) * shape.parameters
+        name = "float32" if device == "cpu" else "bfloat16"
+    if name == "nf4":
+        rest = BASE_BYTES["float32" if device == "cpu" else "bfloat16"]
+        return BASE_BYTES["nf4"] * shape.matrices + rest * (shape.parameters - shape.matrices)
     return BASE_BYTES[name] * shape.parameters
 
 

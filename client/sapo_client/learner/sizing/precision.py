@@ -39,9 +39,12 @@ def device_half_type(device: torch.device) -> torch.dtype | None:
 def base_type(name: BaseName, device: torch.device) -> torch.dtype:
     """Return the data type of a frozen base; with ``nf4``, of its layers that are not quantised.
 
-    ``auto`` is the device's 16-bit type, and float32 where it has none.
+    ``auto`` is the device's 16-bit type on CUDA, and float32 on a CPU, where a smaller base takes more memory
+    at the peak (docs/known-defects.md).
     """
-    return _TYPES[name] if name in _TYPES else device_half_type(device) or torch.float32
+    if name in _TYPES:
+        return _TYPES[name]
+    return (device_half_type(device) if device.type == "cuda" else None) or torch.float32
 
 
 def product_type(device: torch.device, bfloat16: bool | None) -> torch.dtype | None:
@@ -91,7 +94,9 @@ def sampling_type(device: torch.device, bfloat16: bool | None) -> torch.dtype | 
 
 def engine_type(device: torch.device) -> str:
     """Return vLLM's name of the type that its engine computes in."""
-    return str(device_half_type(device) or torch.float32).removeprefix("torch.")
+    if device.type == "cpu":
+        return "float32"
+    return str(device_half_type(device)).removeprefix("torch.")
 
 
 def loading_options(name: BaseName, device: torch.device) -> dict[str, Any]:

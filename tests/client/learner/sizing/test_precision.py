@@ -60,23 +60,22 @@ def multiplies(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_the_processor_decides_the_types_of_a_cpu(multiplies: bool) -> None:
-    own, products = (torch.bfloat16, torch.bfloat16) if multiplies else (torch.float32, None)
+    products = torch.bfloat16 if multiplies else None
     expected: dict[BaseName, torch.dtype] = {
-        "auto": own,
+        "auto": torch.float32,
         "float32": torch.float32,
         "bfloat16": torch.bfloat16,
         "float16": torch.float16,
-        "nf4": own,
+        "nf4": torch.float32,
     }
     assert {name: base_type(name, CPU) for name in expected} == expected
     assert [product_type(CPU, choice) for choice in (None, False, True)] == [products, None, torch.bfloat16]
-    assert engine_type(CPU) == str(own).removeprefix("torch.")
+    assert engine_type(CPU) == "float32"
 
 
 def test_the_plan_counts_the_types_of_the_processor(tmp_path: Path, multiplies: bool) -> None:
-    """Unset types are those of the processor; a base in bfloat16 takes half the memory."""
     unset = LearnerSettings("bundled", tmp_path, device="cpu", lora_rank=4)
-    named = replace(unset, base="bfloat16" if multiplies else "float32", bfloat16=multiplies)
+    named = replace(unset, base="float32", bfloat16=multiplies)
     load = Workload(groups=2, completions=4, prompt_tokens=64, new_tokens=64, sampled_groups=2)
     plans = [estimate_memory(settings, load, "cpu") for settings in (unset, named)]
     assert plans[0] == plans[1]
@@ -97,7 +96,8 @@ def test_unset_types_are_those_of_the_processor(tmp_path: Path, multiplies: bool
     settings = LearnerSettings("bundled", tmp_path, device="cpu", lora_rank=4, max_new_tokens=4)
     trainer = Service(settings)._trainer
     frozen = {each.dtype for each in trainer.policy.model.parameters() if not each.requires_grad}
-    assert frozen == {torch.bfloat16 if multiplies else torch.float32}
+    assert frozen == {torch.float32}
+    assert trainer._gradients._scale.value == 1.0  # type: ignore[attr-defined]
     assert {parameter.dtype for parameter in trainer.parameters} == {torch.float32}
     report = trainer.step([GROUP])
     assert report.gradient_norm > 0
@@ -115,7 +115,7 @@ def test_ranks_whose_hardware_has_different_types_are_refused(monkeypatch: pytes
     with pytest.raises(SapoError) as caught:
         require_equal_types(names)
     assert str(caught.value) == (
-        "the learner's ranks have different data types: torch.bfloat16 with products in torch.bfloat16, and"
+        "the learner's ranks have different data types: torch.float32 with products in torch.bfloat16, and"
         " torch.float32 with products in the parameters' own"
     )
     assert "learner.base" in caught.value.hint
