@@ -10,7 +10,7 @@ the probability that the capital ever is 1/p times the stake is at most p, howev
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from math import sqrt
+from math import inf, sqrt
 from typing import Final, NamedTuple
 
 KEPT_PART: Final = 0.5
@@ -64,8 +64,8 @@ ByFamily = Mapping[int, Comparison]
 """Results by family, as an index of the suite."""
 
 
-class _Capital:
-    """Capital of the bets against one hypothesis in one family.
+class Capital:
+    """Capital of the bets against one hypothesis.
 
     The first bet of each stake begins with the first comparison and others with later ones, for a policy may
     change; together they begin with at most 1.
@@ -75,7 +75,7 @@ class _Capital:
         most: bound of the capital, so that a later change is soon seen.
     """
 
-    def __init__(self, stakes: Sequence[float], most: float) -> None:
+    def __init__(self, stakes: Sequence[float], most: float = inf) -> None:
         self._stakes = stakes
         self._most = most
         self._each = [0.0 for _ in stakes]
@@ -116,7 +116,7 @@ class Losses:
 
     def __init__(self, families: int, doubt: float = FALSE_WAITS) -> None:
         self._sure = 1.0 / doubt
-        self._capital = [_Capital(LOSS_STAKES, len(LOSS_STAKES) * self._sure) for _ in range(families)]
+        self._capital = [Capital(LOSS_STAKES, len(LOSS_STAKES) * self._sure) for _ in range(families)]
 
     def learn(self, latest: ByFamily) -> None:
         """Take notice of one more comparison."""
@@ -172,8 +172,8 @@ class Kept:
     def __init__(self, families: int, best: BestLevels) -> None:
         self._best = best
         most = (1.0 / FALSE_KEEPS) ** 2  # so that one wrong answer more does not take a finding back
-        self._of_old = [_Capital(KEPT_STAKES, most) for _ in range(families)]
-        self._of_best = [_Capital(KEPT_STAKES, most) for _ in range(families)]
+        self._of_old = [Capital(KEPT_STAKES, most) for _ in range(families)]
+        self._of_best = [Capital(KEPT_STAKES, most) for _ in range(families)]
         self.results = dict.fromkeys(range(families), NO_TASKS)
 
     def learn(self, latest: ByFamily) -> None:
@@ -202,7 +202,7 @@ class Kept:
         return both + lost >= KNOWN * tasks and not _is_sure(self._of_old[family])
 
 
-def _is_sure(capital: _Capital) -> bool:
+def _is_sure(capital: Capital) -> bool:
     return capital.mean >= 1.0 / FALSE_KEEPS
 
 

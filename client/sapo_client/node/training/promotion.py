@@ -24,6 +24,7 @@ from sapo_client.node.training.family_evidence import (
     NO_TASKS,
     BestLevels,
     ByFamily,
+    Capital,
     Comparison,
     Kept,
     Losses,
@@ -68,18 +69,12 @@ class Betterness:
     """
 
     def __init__(self) -> None:
-        self._money = [0.0 for _ in STAKES]
-        self._comparisons = 0
+        self._capital = Capital(STAKES)
 
     def shows(self, latest: Comparison) -> bool:
         """Whether the candidate is surely better, now that it was compared once more."""
-        self._comparisons += 1
-        begun = 1.0 / (self._comparisons * (self._comparisons + 1))  # of all that ever begin: adds up to 1
-        self._money = [
-            (money + begun) * (1.0 + stake) ** latest.won * (1.0 - stake) ** latest.lost
-            for money, stake in zip(self._money, STAKES, strict=True)
-        ]
-        return sum(self._money) / len(STAKES) >= 1.0 / FALSE_PROMOTIONS
+        self._capital.bet(((1.0, latest.won), (-1.0, latest.lost)))
+        return self._capital.mean >= 1.0 / FALSE_PROMOTIONS
 
 
 class PromotionRole(Protocol):

@@ -7,19 +7,16 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import pytest
+from support.self_scored import SelfScored
 from support.swarm import EPOCH, Identity, make_manifest, make_suite, moment
 from support.verification_harness import VerificationHarness
 
-from sapo_client.lab.checker import LocalChecker
 from sapo_client.node.training.canary import Canary, CanaryParts, CanarySettings
 from sapo_client.node.training.canary_state import CanaryFile, CanaryState
 from sapo_client.node.training.family_evidence import Comparison
 from sapo_client.observe.events import EventLog, read_events
 from sapo_protocol.identifiers import Account
 from sapo_protocol.manifest import Limits
-from sapo_protocol.tasks import Task
-from sapo_verification.jail.messages import Checked
-from sapo_verification.suites.catalogue import family
 from sapo_verification.types import Demonstration, SampledBatch
 
 OWN, OTHER = Identity(1), Identity(2)
@@ -27,21 +24,6 @@ NAMES = ("basic_arithmetic", "fraction_simplification", "calendar_arithmetic", "
 KNOWN = 0
 ALIKE = 0.7
 """Part of the items on which a policy and its shadow answer alike, as in the lab's runs."""
-
-
-class Marked(LocalChecker):
-    """Checkers for which the answer says by itself whether it is right."""
-
-    def __init__(self) -> None:
-        super().__init__(tuple(family(name, "nano") for name in NAMES))
-        self.families: list[int] = []
-
-    async def prompt(self, task: Task) -> str:
-        self.families.append(task.family)
-        return await super().prompt(task)
-
-    async def check(self, task: Task, completions: Sequence[bytes]) -> Checked:
-        return Checked("", tuple(float(text == b"right") for text in completions))
 
 
 class Twins:
@@ -52,7 +34,9 @@ class Twins:
         good: that of its shadow.
     """
 
-    def __init__(self, checker: Marked, policy: Sequence[float], shadow: Sequence[float], seed: int) -> None:
+    def __init__(
+        self, checker: SelfScored, policy: Sequence[float], shadow: Sequence[float], seed: int
+    ) -> None:
         self.checker, self.policy, self.good = checker, list(policy), list(shadow)
         self.step = self.kept = self.returned = 0
         self._rng = random.Random(seed)
@@ -85,7 +69,7 @@ class Watched:
     """A canary of scripted policies that are trained on others' text in every round."""
 
     def __init__(self, folder: Path, policy: Sequence[float], shadow: Sequence[float], seed: int) -> None:
-        checker = Marked()
+        checker = SelfScored(NAMES)
         self.folder = folder
         self.learner = Twins(checker, policy, shadow, seed)
         manifest = make_manifest(

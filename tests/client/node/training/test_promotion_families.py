@@ -8,14 +8,11 @@ from pathlib import Path
 
 import pytest
 import trio
+from support.self_scored import SelfScored
 
-from sapo_client.lab.checker import LocalChecker
 from sapo_client.node.training.family_evidence import FALSE_WAITS, Comparison, Losses
 from sapo_client.node.training.promotion import Promotion
 from sapo_client.observe.events import EventLog
-from sapo_protocol.tasks import Task
-from sapo_verification.jail.messages import Checked
-from sapo_verification.suites.catalogue import family
 
 NAMES = ("basic_arithmetic", "fraction_simplification", "calendar_arithmetic", "decimal_arithmetic")
 TASKS = 64
@@ -29,25 +26,10 @@ GAINED = dict.fromkeys(range(1, len(NAMES)), (0.1, 0.6))
 """What others teach in the other families."""
 
 
-class Scripted(LocalChecker):
-    """Checkers for which the answer says by itself whether it is right."""
-
-    def __init__(self) -> None:
-        super().__init__(tuple(family(name, "nano") for name in NAMES))
-        self.families: list[int] = []
-
-    async def prompt(self, task: Task) -> str:
-        self.families.append(task.family)
-        return await super().prompt(task)
-
-    async def check(self, task: Task, completions: Sequence[bytes]) -> Checked:
-        return Checked("", tuple(float(text == b"right") for text in completions))
-
-
 class Pupil:
     """A learner whose policy and candidate are right with given chances in each family."""
 
-    def __init__(self, checker: Scripted, chances: Chances, seed: int) -> None:
+    def __init__(self, checker: SelfScored, chances: Chances, seed: int) -> None:
         self.checker, self.chances, self._rng = checker, dict(chances), random.Random(seed)
         self.promoted = 0
         self._done = 0
@@ -69,7 +51,7 @@ class Pupil:
 
 
 def compared(folder: Path, chances: Chances, seed: int = 0, tasks: int = TASKS) -> tuple[Promotion, Pupil]:
-    checker = Scripted()
+    checker = SelfScored(NAMES)
     pupil = Pupil(checker, chances, seed)
     events = EventLog(folder / "events.jsonl", clock=lambda: 0.0)
     promotion = Promotion(pupil, checker, events, families=len(NAMES), tasks=tasks, rng=random.Random(seed))

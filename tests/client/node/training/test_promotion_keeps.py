@@ -10,15 +10,13 @@ from pathlib import Path
 
 import pytest
 import trio
+from support.self_scored import SelfScored
 
-from sapo_client.lab.checker import LocalChecker
 from sapo_client.node.training.family_evidence import FALSE_KEEPS, BestLevels, Comparison, Kept
 from sapo_client.node.training.level_file import LevelFile
 from sapo_client.node.training.promotion import Promotion
 from sapo_client.observe.events import EventLog
-from sapo_protocol.tasks import Task
-from sapo_verification.jail.messages import Checked
-from sapo_verification.suites.catalogue import family, suite
+from sapo_verification.suites.catalogue import suite
 
 NAMES = (
     "basic_arithmetic",
@@ -34,25 +32,10 @@ Chances = Mapping[int, tuple[float, float]]
 """By family: how often the policy is right, and how often its candidate."""
 
 
-class Told(LocalChecker):
-    """Checkers for which the answer says by itself whether it is right."""
-
-    def __init__(self) -> None:
-        super().__init__(tuple(family(name, "nano") for name in NAMES))
-        self.families: list[int] = []
-
-    async def prompt(self, task: Task) -> str:
-        self.families.append(task.family)
-        return await super().prompt(task)
-
-    async def check(self, task: Task, completions: Sequence[bytes]) -> Checked:
-        return Checked("", tuple(float(text == b"right") for text in completions))
-
-
 class Learning:
     """A learner whose policy and candidate are right with given chances; a promoted one is the policy."""
 
-    def __init__(self, checker: Told, chances: Chances, seed: int) -> None:
+    def __init__(self, checker: SelfScored, chances: Chances, seed: int) -> None:
         self.checker, self.chances, self._rng = checker, dict(chances), random.Random(seed)
         self.promoted = 0
         self.asked: list[list[int]] = []
@@ -83,7 +66,7 @@ class Trial:
         tasks: int = TASKS,
         file: LevelFile | None = None,
     ) -> None:
-        checker = Told()
+        checker = SelfScored(NAMES)
         self.learner = Learning(checker, chances, seed)
         self._events = EventLog(folder / "events.jsonl", clock=lambda: 0.0)
         self._folder = folder
