@@ -70,7 +70,8 @@ async def test_other_tasks_run_during_a_pass_over_thousands_of_accounts(
         vouched = await ratings.vouched(EPOCH, pairs)
         nursery.cancel_scope.cancel()
     earned = frozenset(peer_id_from_key(node) for node, _ in pairs[1:KNOWN])
-    assert (vouched, turns >= ACCOUNTS // ACCOUNTS_AT_ONCE - 1) == (Vouched(earned, frozenset()), True)
+    # The first turn of the other task starts it, and its last may come after the pass: the order is random.
+    assert (vouched, turns >= ACCOUNTS // ACCOUNTS_AT_ONCE - 2) == (Vouched(earned, frozenset()), True)
 
 
 async def test_the_database_is_read_for_known_accounts_alone_and_once(
