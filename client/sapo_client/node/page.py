@@ -137,11 +137,8 @@ class NodePage:
 
     async def _events(self, request: WebRequest) -> AsyncIterator[bytes]:
         recorder = self.reports.context.telemetry.recorder
-        last = request.headers.get("last-event-id", "")
-        number, tick = (
-            int(last) if last.isdigit() and len(last) < 16 else max(0, recorder.last - MAX_IN_A_TICK),
-            0,
-        )
+        last, tick = request.last_event(), 0
+        number = max(0, recorder.last - MAX_IN_A_TICK) if last is None else last
         while True:
             if tick % STATUS_TICKS == 0:
                 yield event("status", self.status())

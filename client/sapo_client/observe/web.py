@@ -33,8 +33,17 @@ class WebRequest:
 
     def number(self, name: str, default: int, *, most: int) -> int:
         """Return an integer parameter between 0 and `most`; the default if it is missing or invalid."""
-        text = self.argument(name)
-        return min(int(text), most) if text.isascii() and text.isdigit() and len(text) < 16 else default
+        number = _whole_number(self.argument(name))
+        return default if number is None else min(number, most)
+
+    def last_event(self) -> int | None:
+        """Return the number of the last event that a caller of a stream has; none if it names none."""
+        return _whole_number(self.headers.get("last-event-id", ""))
+
+
+def _whole_number(text: str) -> int | None:
+    """Return the number in a text of at most 15 digits, or none; `int` cannot read each digit of Unicode."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else None
 
 
 @dataclass(frozen=True, slots=True)
