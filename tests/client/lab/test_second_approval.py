@@ -72,7 +72,7 @@ class SplitWatched(Watched, SplitAndStrike):
 
 def test_honest_auditors_approve_the_live_root_once_more() -> None:
     behaviour = SplitWatched()
-    outcome = play(QuorumPlan(liars=1, epochs=6), behaviour)
+    outcome = play(QuorumPlan(liars=1, epochs=4), behaviour)
     assert settled(outcome) == (6, 0, 0, 0)
     assert behaviour.later_turns() > 0
     behaviour.assert_one_root_per_turn()
@@ -129,7 +129,7 @@ class HiddenTally(Watched, StrikeLate):
 
 def test_an_auditor_receives_the_tallies_that_the_live_posting_names() -> None:
     behaviour = HiddenTally()
-    outcome = play(QuorumPlan(liars=1, epochs=6), behaviour)
+    outcome = play(QuorumPlan(liars=1, epochs=4), behaviour)
     assert settled(outcome) == (6, 0, 0, 0)
     behaviour.assert_one_root_per_turn()
 
@@ -159,8 +159,8 @@ def test_striking_again_in_every_step_costs_bonds_and_delays_nothing() -> None:
     assert settled(outcome) == (4, 0, 0, 0)
     behaviour.assert_one_root_per_turn()
     chain = behaviour.simulation.chain
-    assert behaviour._strikes <= 3 * 4
-    assert max(chain.gas(auditor.actor.account) for auditor in behaviour.simulation.honest) < 4 * 900_000
+    assert 1 < behaviour._strikes <= 3
+    assert sum(chain.gas(auditor.actor.account) for auditor in behaviour.simulation.honest) < 800_000
 
 
 class StrikeInTheTurn(SplitWatched):
@@ -204,7 +204,7 @@ class StrikeInTheTurn(SplitWatched):
 
 def test_an_auditor_that_approved_another_root_in_the_turn_waits_for_the_next() -> None:
     behaviour = StrikeInTheTurn()
-    outcome = play(QuorumPlan(liars=1, epochs=6), behaviour)
+    outcome = play(QuorumPlan(liars=1, epochs=4), behaviour)
     assert behaviour._strikes > 0
     assert settled(outcome) == (6, 0, 0, 0)
     behaviour.assert_one_root_per_turn()

@@ -6,7 +6,8 @@ After an epoch has ended, and a grace period for messages on their way:
 2. the auditor whose turn it is proposes the settlement of the tallies it holds; if nothing is posted in time,
    the next one proposes;
 3. every auditor approves the proposal if it follows from the tallies that it names, once per turn;
-4. an auditor that holds a quorum of approvals posts the root, the proposer first.
+4. an auditor that holds a quorum of approvals posts the root, the proposer first;
+5. every auditor approves the live root again in a later turn if convictions left it without a quorum.
 
 ``agreement.py`` decides each of these steps. Nodes of other accounts only store the contributions, which
 prove their shares, and watch the postings.
