@@ -151,7 +151,7 @@ class Approval:
     """An auditor's signature on the epoch root of a proposal, and on the turn in which it signs.
 
     Attributes:
-        turn: that of the proposal, or a later one for a posting that has lost its quorum; 0 is left out of the
+        turn: that of the proposal, or a later one if the posting has lost its quorum; 0 is left out of the
             payload.
     """
 
