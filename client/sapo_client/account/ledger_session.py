@@ -160,15 +160,14 @@ class LedgerSession:
         Raises:
             LedgerError: none of them answers in time.
         """
-        with trio.move_on_after(PATIENCE_SECONDS):
-            while True:
-                try:
-                    return await read()
-                except LedgerError as error:
-                    if not error.transient:
-                        raise
-                await trio.sleep(_POLL_SECONDS)
-        return await read()
+        deadline = trio.current_time() + PATIENCE_SECONDS
+        while True:
+            try:
+                return await read()
+            except LedgerError as error:
+                if not error.transient or trio.current_time() >= deadline:
+                    raise
+            await trio.sleep(_POLL_SECONDS)
 
     async def require_current(self) -> None:
         """Raise if the endpoints are behind a transaction of this account that is settled.

@@ -73,7 +73,7 @@ class SplitWatched(Watched, SplitAndStrike):
 def test_honest_auditors_approve_the_live_root_once_more() -> None:
     behaviour = SplitWatched()
     outcome = play(QuorumPlan(liars=1, epochs=4), behaviour)
-    assert settled(outcome) == (6, 0, 0, 0)
+    assert settled(outcome) == (4, 0, 0, 0)
     assert behaviour.later_turns() > 0
     behaviour.assert_one_root_per_turn()
 
@@ -130,7 +130,7 @@ class HiddenTally(Watched, StrikeLate):
 def test_an_auditor_receives_the_tallies_that_the_live_posting_names() -> None:
     behaviour = HiddenTally()
     outcome = play(QuorumPlan(liars=1, epochs=4), behaviour)
-    assert settled(outcome) == (6, 0, 0, 0)
+    assert settled(outcome) == (4, 0, 0, 0)
     behaviour.assert_one_root_per_turn()
 
 
@@ -206,7 +206,7 @@ def test_an_auditor_that_approved_another_root_in_the_turn_waits_for_the_next() 
     behaviour = StrikeInTheTurn()
     outcome = play(QuorumPlan(liars=1, epochs=4), behaviour)
     assert behaviour._strikes > 0
-    assert settled(outcome) == (6, 0, 0, 0)
+    assert settled(outcome) == (4, 0, 0, 0)
     behaviour.assert_one_root_per_turn()
 
 

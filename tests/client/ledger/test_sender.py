@@ -1,5 +1,6 @@
 """The sender: from a request to a settled transaction, through refusals, races and outages."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -278,7 +279,7 @@ def test_signatures_that_others_have_added_do_not_delay_later_ones(
         contracts.prove(Equivocation(turn, *others, *signatures))
         contracts.bond(AUDITORS[0])
 
-    def posting(signers: list[LocalAccount], turn: int) -> bytes:
+    def posting(signers: Sequence[LocalAccount], turn: int) -> bytes:
         return ledger.post(EpochApproval(turn, root), sign(root, contracts.domain, signers, turn))
 
     contracts.post(root, sign(root, contracts.domain, AUDITORS[:3]))
