@@ -211,7 +211,7 @@ contract RecallTest is Swarm {
         }
     }
 
-    /// The ledger checks itself that these epochs are final: otherwise a defect of the verifier could change the history.
+    /// The ledger checks itself that these epochs are final: otherwise a defect of the verifier could change them.
     function test_the_ledger_recalls_only_final_epochs_also_for_the_verifier() external {
         FinalEpoch[] memory forged = _one(_settle(statement(0, had, none)));
         forged[0].signers ^= 1;
