@@ -16,13 +16,22 @@ from support.agreement_world import (
 )
 from support.swarm import Identity
 
+from sapo_client.ledger.fraud import by_signer
 from sapo_protocol import merkle, secp256k1
-from sapo_protocol.contributions import Approval, Proposal, Tally, settle
+from sapo_protocol.constants import SETTLED_EPOCHS
+from sapo_protocol.contributions import Approval, Proposal, Tally, parse_approval, settle
 from sapo_protocol.eip712 import EpochApproval, EpochRoot
 from sapo_protocol.envelope import Kind, seal
 from sapo_protocol.epochs import epoch_start_seconds
 from sapo_protocol.identifiers import ContentId, Digest
-from sapo_protocol.settlement import max_faulty, turn_to_propose
+from sapo_protocol.settlement import (
+    grace_seconds,
+    max_faulty,
+    turn_begin_seconds,
+    turn_count,
+    turn_to_propose,
+)
+from sapo_verification.signing.database import UNKNOWN_ROOT, ApprovalMark
 
 _LOOK_SECONDS = 0.5
 
@@ -158,3 +167,48 @@ def test_auditors_that_split_and_strike_prevent_no_settlement(auditors: int) -> 
     assert world.happened["posted with liars"] > 0
     assert 0 < world.strikes < 3 * epochs * len(world.liars)
     assert max(world.ages.values()) < world.manifest.epoch_seconds
+
+
+def test_after_the_deadline_the_live_root_is_approved_in_the_last_turn() -> None:
+    """A posting may lose its quorum when its epoch has no further turn; the next epoch waits for it."""
+    world = AgreementWorld(1, auditors=4, liars=1, silent=True)
+    end, domain, points = world._end(0), world.manifest.ledger_domain, tuple((a, 5) for a in EARNERS)
+    world.now = end + grace_seconds(world.manifest)
+    for author in world.honest:
+        tally = author.agreement.tally(0, points, merkle.EMPTY_ROOT, world.now)
+        for other in world.honest:
+            other.receive(tally.to_bytes())
+    liar, [first, second, third] = world.liars[0], world.honest
+    turn = next(k for k in range(4) if world.auditors[k % 4] == liar.account)
+    world.now = end + turn_begin_seconds(world.manifest, turn)
+    tallies = first.contributions.tallies(0)
+    shares = settle([*tallies.values()], {}, points_per_epoch=POINTS_CAP, epoch_budget=BUDGET)
+    proposal = Proposal(liar.node, liar.account, 0, tuple(sorted(tallies)), shares, turn)
+    envelope = world._seal(liar, proposal)
+    third.signing.approve(
+        ApprovalMark(world.manifest.swarm_id, third.identity.account, 0, turn, UNKNOWN_ROOT)
+    )
+    signed = [secp256k1.sign(liar.secret, proposal.approval(envelope.content_id).digest(domain))]
+    for auditor in world.honest:
+        auditor.receive(envelope.to_bytes())
+        step = auditor.agreement.step(world.now, world.ledger.state())
+        signed += [parse_approval(each.payload).signature for each in step.messages]
+    statement = proposal.approval(envelope.content_id)
+    world.now = epoch_start_seconds(world.manifest, SETTLED_EPOCHS + 1) + 1
+    assert world.ledger.post(world.now, statement, by_signer(statement.digest(domain), signed))
+    world.ledger._signers.discard(liar.account)
+
+    last = turn_count(world.manifest) - 1
+    messages = [
+        message
+        for auditor in world.honest
+        for message in auditor.agreement.step(world.now, world.ledger.state()).messages
+    ]
+    assert [parse_approval(each.payload).turn for each in messages] == [last] * 3
+    for auditor in world.honest:
+        for message in messages:
+            auditor.receive(message.to_bytes())
+    [posting] = second.agreement.step(world.now, world.ledger.state()).postings
+    assert posting.statement == EpochApproval(last, statement.root)
+    assert world.ledger.post(world.now, posting.statement, posting.signatures)
+    assert world.ledger.finalise(world.now + world.ledger.challenge_seconds)
