@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -14,11 +16,12 @@ from support.network import ForkingChain
 
 from sapo_client import keystore
 from sapo_client.account import ledger_commands, ledger_session
-from sapo_client.config import Config
+from sapo_client.config import Config, LedgerConfig
 from sapo_client.errors import SapoError
 from sapo_client.ledger import transactions as tx
 from sapo_client.ledger.chain.errors import REFUSED, ChainClosed, RpcError
 from sapo_client.ledger.chain.methods import Methods
+from sapo_client.ledger.chain.server import ChainServer
 from sapo_client.node.runtime.statements import SignedFields
 from sapo_protocol.contributions import Proposal, Share
 from sapo_protocol.identifiers import ContentId
@@ -176,6 +179,20 @@ class Reorganised(Faulty):
         return answer
 
 
+class Liar(Faulty):
+    """It says that the points are paid, that the nonce is far ahead, and that every receipt failed."""
+
+    def answer(self, method: str, params: list[Any]) -> object:
+        answer = super().answer(method, params)
+        if method == "eth_call" and str(params[0].get("data")).startswith(_CLAIMED):
+            return "0x" + (5).to_bytes(32, "big").hex()
+        if method == "eth_getTransactionCount":
+            return hex(1000)
+        if method == "eth_getTransactionReceipt":
+            return {**answer, "status": "0x0"} if isinstance(answer, dict) else None
+        return answer
+
+
 class Desk:
     """Alice's data directory and the chain."""
 
@@ -194,6 +211,18 @@ class Desk:
     def serve(self, faulty: Faulty) -> None:
         """Put a fault before the chain."""
         self.world.chain._server.methods = faulty  # type: ignore[assignment]
+
+    @contextmanager
+    def beside(self, faulty: Sequence[Faulty]) -> Iterator[Config]:
+        """Serve further endpoints; yield a configuration that names these before the first one."""
+        servers = [ChainServer(each, 0) for each in faulty]  # type: ignore[arg-type]
+        for server in servers:
+            Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        urls = (*(server.url for server in servers), self.world.chain.url)
+        yield self.config.model_copy(update={"ledger": LedgerConfig(rpc_urls=urls)})
+        for server in servers:
+            server.shutdown()
+            server.server_close()
 
     @property
     def methods(self) -> Methods:
@@ -227,6 +256,16 @@ def test_a_claim_is_paid_once_whatever_the_endpoint_says(desk: Desk, kind: type[
     assert desk.paid() == (5, 1)
     with pytest.raises(SapoError, match="nothing to claim: 5 points granted, 5 claimed"):
         ledger_commands.claim(desk.config, agree)
+    assert desk.paid() == (5, 1)
+
+
+def test_one_lying_endpoint_of_three_changes_nothing(desk: Desk) -> None:
+    others = [Liar(desk.methods, desk.engine), Faulty(desk.methods, desk.engine)]
+    with desk.beside(others) as config:
+        told = ledger_commands.claim(config, agree)
+        assert (told["points claimed"], told["points claimed in all"]) == (5, 5)
+        with pytest.raises(SapoError, match="nothing to claim: 5 points granted, 5 claimed"):
+            ledger_commands.claim(config, agree)
     assert desk.paid() == (5, 1)
 
 
