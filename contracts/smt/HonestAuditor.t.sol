@@ -11,8 +11,8 @@ import {StakeVault} from "../src/StakeVault.sol";
 import {Place} from "../src/SumTree.sol";
 import {Symbolic} from "./Svm.sol";
 
-/// @notice An auditor that signs one statement in a turn of an epoch, and true ones alone, never loses its bond.
-/// @dev The verifier's and the vault's states are symbolic, whole; the ledger has no live posting.
+/// @notice An auditor that signs one statement per turn of an epoch, and only true ones, never loses its bond.
+/// @dev The whole states of verifier and vault are symbolic; the ledger has no live posting.
 contract HonestAuditorCheck is Symbolic {
     uint256 private constant CAP = 16;
     address private constant HONEST = address(0xA0A0);
@@ -33,9 +33,9 @@ contract HonestAuditorCheck is Symbolic {
         svm.enableSymbolicStorage(address(vault));
     }
 
-    /// Whatever is handed in as a proof: that of two statements which it signed, two turns or two epochs are no
-    /// contradiction, and what it did not sign is not its own.
-    function check_two_honest_signatures_convict_nobody_honest(
+    /// Any input as a proof: two statements that it signed are of two turns or epochs, which is no contradiction, and a
+    /// statement that it did not sign is not attributed to it.
+    function check_no_signatures_convict_an_honest_auditor(
         EpochRoot memory one,
         EpochRoot memory two,
         uint32 turnOfOne,
@@ -56,7 +56,7 @@ contract HonestAuditorCheck is Symbolic {
         assert(left.bonded == before.bonded && left.exiting == before.exiting);
     }
 
-    /// Of a digest that is under the honest auditor's name, it signed it: nobody forges.
+    /// Signatures cannot be forged: the honest auditor signed every digest with its signature.
     function _isHonest(
         bytes32 digest,
         bytes memory signature,

@@ -5,11 +5,11 @@ import {RewardDistributor} from "../src/RewardDistributor.sol";
 import {SapoToken} from "../src/SapoToken.sol";
 import {Symbolic} from "./Svm.sol";
 
-/// @notice No more is paid than was granted, by induction: it holds at deployment, and in any state in which it holds
-///         every call keeps it. So it holds after any number of grants and claims, whatever the roots say.
-/// @dev The distributor's state is symbolic, whole, and it holds what it is asked for. This contract stands where the
-///      ledger does, which created it. Bounds: one token's unit per point, and the claim is one account's whose leaf is
-///      the root: other accounts and longer proofs only lead to other words, and the root is any word.
+/// @notice No more is paid than was granted, by induction: it holds at deployment, and every call preserves it. So it
+///         holds after any number of grants and claims, for any roots.
+/// @dev The whole state of the distributor is symbolic, and it holds enough tokens. This contract takes the place of
+///      the ledger, which created it. Bounds: one token unit per point, and one account whose leaf is the root: other
+///      accounts and longer proofs only lead to other words, and the root is any word.
 contract RewardsCheck is Symbolic {
     address private constant CLAIMANT = address(7);
 
@@ -22,13 +22,13 @@ contract RewardsCheck is Symbolic {
         token.transfer(address(distributor), 1e40);
     }
 
-    /// The beginning of the induction.
-    function check_nothing_is_paid_at_first() external view {
+    /// The base case of the induction.
+    function check_nothing_is_paid_at_deployment() external view {
         assert(distributor.paidPoints() == 0 && distributor.grantedPoints() == 0);
     }
 
-    /// A claim adds to what was paid what it adds to the account's, and not more than is left of what was granted.
-    function check_a_claim_keeps_it(uint256 cumulative) external {
+    /// A claim adds the same number to all paid points and to the account's, at most the granted points not paid yet.
+    function check_a_claim_keeps_paid_below_granted(uint256 cumulative) external {
         (uint256 paid, uint256 granted) = _anyState();
         uint256 before = distributor.claimed(CLAIMANT);
         bool done = _claim(cumulative);
@@ -39,17 +39,19 @@ contract RewardsCheck is Symbolic {
         assert(done ? distributor.claimed(CLAIMANT) == cumulative : points == 0);
     }
 
-    /// And it moves as many tokens.
-    function check_a_claim_moves_its_points_in_tokens(uint256 cumulative) external {
+    /// It transfers as many tokens.
+    function check_a_claim_transfers_the_tokens_of_its_points(uint256 cumulative) external {
         (uint256 paid,) = _anyState();
-        vm.assume(distributor.payoutOf(CLAIMANT) != address(distributor)); // it would give the tokens back
+        vm.assume(distributor.payoutOf(CLAIMANT) != address(distributor)); // it would pay itself
         _claim(cumulative);
         uint256 moved = 1e40 - token.balanceOf(address(distributor));
         assert(moved == distributor.paidPoints() - paid);
     }
 
-    /// The ledger adds to what was granted, and nobody to what was paid.
-    function check_a_grant_keeps_it(address sender, bytes32 root, uint256 points, uint32 epochs) external {
+    /// The ledger increases the granted points, and nobody the paid points.
+    function check_a_grant_keeps_paid_below_granted(address sender, bytes32 root, uint256 points, uint32 epochs)
+        external
+    {
         (uint256 paid, uint256 granted) = _anyState();
         vm.prank(sender);
         (bool done,) = address(distributor).call(abi.encodeCall(distributor.grant, (root, points, epochs)));
@@ -57,7 +59,9 @@ contract RewardsCheck is Symbolic {
         _is(paid, done ? granted + points : granted);
     }
 
-    function check_nothing_else_changes_it(address sender, address account, bytes32 root, uint256 which) external {
+    function check_other_calls_keep_paid_below_granted(address sender, address account, bytes32 root, uint256 which)
+        external
+    {
         (uint256 paid, uint256 granted) = _anyState();
         bytes memory data = abi.encodeCall(distributor.goBack, (root));
         if (which == 1) data = abi.encodeCall(distributor.enrol, (account));
@@ -69,7 +73,7 @@ contract RewardsCheck is Symbolic {
         _is(paid, granted);
     }
 
-    /// Must fail: else the checks above would hold because no claim is ever paid.
+    /// Must fail: otherwise the checks above could hold because no claim is ever paid.
     function reach_a_claim_is_paid(uint256 cumulative) external {
         (uint256 paid,) = _anyState();
         _claim(cumulative);
@@ -81,7 +85,7 @@ contract RewardsCheck is Symbolic {
         (done,) = address(distributor).call(data);
     }
 
-    /// @dev What the constructor wrote stays as it is unless it is written over: counters in slot 0, the root in 1.
+    /// @dev Overwrites what the constructor wrote: counters in slot 0, the root in slot 1.
     function _anyState() private returns (uint256 paid, uint256 granted) {
         svm.enableSymbolicStorage(address(distributor));
         vm.store(address(distributor), 0, svm.createBytes32("counters"));

@@ -36,21 +36,21 @@ class Broken:
 BROKEN = [
     Broken(
         "RewardsCheck",
-        "check_a_claim_keeps_it",
+        "check_a_claim_keeps_paid_below_granted",
         "RewardDistributor.sol",
         "if (paid > grantedPoints) revert OverGranted(paid, grantedPoints);",
         "",
     ),
     Broken(
         "RewardsCheck",
-        "check_a_grant_keeps_it",
+        "check_a_grant_keeps_paid_below_granted",
         "RewardDistributor.sol",
         "grantedPoints += points.toUint96();",
         "grantedPoints += uint96(points);",
     ),
     Broken(
         "HonestAuditorCheck",
-        "check_two_honest_signatures_convict_nobody_honest",
+        "check_no_signatures_convict_an_honest_auditor",
         "FraudVerifier.sol",
         "a.epoch != b.epoch || ",
         "",

@@ -16,13 +16,13 @@ contract AccountBondTest is Swarm {
         token.approve(address(bonds), type(uint256).max);
     }
 
-    function test_it_takes_the_swarms_token() external view {
+    function test_the_bond_contract_uses_the_ledgers_token() external view {
         check(address(bonds.token()) == address(token), "token");
         check(address(bonds.ledger()) == address(ledger), "ledger");
         same(bonds.exitSeconds(), DELAY, "delay");
     }
 
-    function testFuzz_what_goes_in_comes_out_after_the_delay(address owner, uint96 amount, uint256 part) external {
+    function testFuzz_a_deposit_can_be_withdrawn_after_the_delay(address owner, uint96 amount, uint256 part) external {
         vm.assume(owner != address(0) && owner != address(bonds) && owner != address(this));
         amount = uint96(bound(amount, 1, 1e26));
         part = bound(part, 1, amount);
@@ -47,7 +47,7 @@ contract AccountBondTest is Swarm {
         bonds.withdraw();
     }
 
-    function test_a_second_exit_makes_the_first_wait_anew() external {
+    function test_a_second_exit_restarts_the_delay() external {
         bonds.deposit(OWNER, 10);
         vm.prank(OWNER);
         bonds.requestExit(4);
@@ -63,7 +63,7 @@ contract AccountBondTest is Swarm {
         same(token.balanceOf(OWNER), 5, "both");
     }
 
-    function test_nobody_takes_out_what_is_not_his() external {
+    function test_an_exit_is_limited_to_the_own_bond() external {
         bonds.deposit(OWNER, 10);
         vm.expectPartialRevert(AccountBond.NotThatMuchBonded.selector);
         bonds.requestExit(1);
@@ -77,8 +77,8 @@ contract AccountBondTest is Swarm {
         bonds.deposit(OWNER, 0);
     }
 
-    /// A bond that comes and goes within one block counts in no block, and stays for the whole delay.
-    function test_a_bond_of_one_block_counts_in_none() external {
+    /// A bond deposited and released in one block counts in no block, and is returned after the whole delay.
+    function test_a_bond_of_a_single_block_does_not_count() external {
         bonds.deposit(OWNER, 10);
         vm.prank(OWNER);
         bonds.requestExit(10);
@@ -88,7 +88,7 @@ contract AccountBondTest is Swarm {
         bonds.withdraw();
     }
 
-    function test_every_change_is_in_the_history() external {
+    function test_the_history_contains_every_change() external {
         (bytes32 history, uint256 changedIn) = bonds.lastChange();
         check(history == bonds.EMPTY_HISTORY() && changedIn == 0, "empty");
         bonds.deposit(OWNER, 10);
@@ -112,7 +112,7 @@ contract AccountBondTest is Swarm {
         _requireHistory(keccak256(abi.encode(OWNER, uint256(0), history, block.number)));
     }
 
-    function testFuzz_a_quorum_burns_all_of_it(uint96 amount, uint256 part) external {
+    function testFuzz_a_quorum_burns_the_whole_bond(uint96 amount, uint256 part) external {
         amount = uint96(bound(amount, 1, 1e26));
         part = bound(part, 0, amount);
         bonds.deposit(OWNER, amount);
@@ -131,7 +131,7 @@ contract AccountBondTest is Swarm {
         check(bonds.accusationOf(OWNER, 0).slashed, "slashed");
     }
 
-    function test_an_auditor_accuses_once() external {
+    function test_an_auditor_accuses_an_account_once_per_epoch() external {
         bonds.deposit(OWNER, 10);
         _accuse(0);
         vm.expectPartialRevert(AccountBond.AlreadyAccused.selector);
@@ -140,8 +140,8 @@ contract AccountBondTest is Swarm {
         same(bonds.bonded(OWNER), 10, "two of three");
     }
 
-    /// Else the signatures of one quorum would burn every later bond of the account.
-    function test_an_epoch_is_punished_once() external {
+    /// Otherwise the accusations of one quorum would burn every later bond of the account.
+    function test_an_account_is_slashed_once_per_epoch() external {
         bonds.deposit(OWNER, 10);
         _accuse(0);
         _accuse(1);
@@ -152,7 +152,7 @@ contract AccountBondTest is Swarm {
         same(bonds.bonded(OWNER), 10, "the new bond");
     }
 
-    function test_accusations_of_different_epochs_do_not_add_up() external {
+    function test_accusations_of_different_epochs_are_counted_separately() external {
         bonds.deposit(OWNER, 10);
         _accuse(0);
         _accuse(1);
@@ -162,7 +162,7 @@ contract AccountBondTest is Swarm {
         same(bonds.bonded(OWNER), 10, "two and one");
     }
 
-    function testFuzz_nobody_else_accuses(address sender) external {
+    function testFuzz_only_auditors_accuse(address sender) external {
         vm.assume(!ledger.isAuditor(sender));
         bonds.deposit(OWNER, 10);
         vm.expectPartialRevert(AccountBond.NotAuditor.selector);
@@ -170,8 +170,8 @@ contract AccountBondTest is Swarm {
         bonds.accuse(OWNER, 0, PROOF);
     }
 
-    /// Else an auditor and whoever replaces it before that epoch would count as two.
-    function test_nobody_accuses_in_an_epoch_to_come() external {
+    /// Otherwise an auditor and its replacement of that epoch would count as two accusers.
+    function test_no_accusation_for_a_future_epoch() external {
         bonds.deposit(OWNER, 10);
         vm.warp(GENESIS + EPOCH - 1);
         vm.expectPartialRevert(AccountBond.NotBegun.selector);
@@ -187,7 +187,7 @@ contract AccountBondTest is Swarm {
         _accuse(0);
     }
 
-    function test_who_has_nothing_is_not_accused() external {
+    function test_an_account_without_a_bond_is_not_accused() external {
         vm.expectPartialRevert(AccountBond.NothingBonded.selector);
         _accuse(0);
     }

@@ -9,15 +9,15 @@ import {StakeVault} from "../src/StakeVault.sol";
 import {Place} from "../src/SumTree.sol";
 import {Swarm} from "./Swarm.sol";
 
-/// @notice Attackers who know the defences; each test says what they want.
+/// @notice Attacks by parties that know the contracts; each test states the aim of the attack.
 contract AttackersTest is Swarm {
     address private constant OWNER = address(0xC0FFEE);
     uint256[COUNT] private none;
     uint256[COUNT] private points = [uint256(7), 3, 1, 0];
 
     /// An auditor convicts itself of two signatures in a turn of the future while it has no bond, or less than one.
-    /// That must not make it free to sign two roots in this turn later, with its bond.
-    function test_nobody_pays_for_an_equivocation_before_it_has_a_bond() external {
+    /// It must not be able to sign two roots in this turn later without losing a bond.
+    function test_an_equivocation_without_a_whole_bond_can_be_punished_later() external {
         (EpochRoot memory a, EpochRoot memory b) = (statement(70, points, none), statement(70, none, none));
         (bytes memory ofA, bytes memory ofB) = (signature(0, a), signature(0, b));
         uint256[2] memory stakes = [uint256(0), BOND - 1];
@@ -41,8 +41,8 @@ contract AttackersTest is Swarm {
         verifier.proveEquivocation(TURN, a, b, ofA, ofB);
     }
 
-    /// A bond on its way out is a bond.
-    function test_who_is_leaving_pays_once() external {
+    /// An exiting bond counts as a bond.
+    function test_an_exiting_bond_is_slashed_once() external {
         (EpochRoot memory a, EpochRoot memory b) = (statement(70, points, none), statement(70, none, none));
         (bytes memory ofA, bytes memory ofB) = (signature(0, a), signature(0, b));
         vm.prank(auditors[0]);
@@ -52,8 +52,8 @@ contract AttackersTest is Swarm {
         same(vault.stakeOf(auditors[0]).exiting, 0, "left");
     }
 
-    /// Signatures for one ledger are nothing to another one of the same auditors, nor on another chain.
-    function test_signatures_are_not_replayed_elsewhere() external {
+    /// Signatures for one ledger are valid neither for another ledger of the same auditors nor on another chain.
+    function test_signatures_are_not_valid_for_other_ledgers_or_chains() external {
         EpochLedger other = new EpochLedger(
             EpochLedger.Terms(auditors, QUORUM, GENESIS, EPOCH, WINDOW, BUDGET, CAP, 0, token, RATE)
         );
@@ -67,9 +67,9 @@ contract AttackersTest is Swarm {
         check(!accepted, "on another chain");
     }
 
-    /// A lying quorum that sees the proof come gives up one of its own, so that the posting would fall before the proof
-    /// and the others keep their bonds. The posting stays live without its quorum, and the proof convicts them.
-    function test_a_lying_quorum_saves_nothing_by_giving_up_one_of_its_own() external {
+    /// A dishonest quorum that sees a fraud proof in the mempool strikes one of its signatures, so that the others keep
+    /// their bonds. The posting stays live without a quorum, and the proof convicts the others.
+    function test_a_dishonest_quorum_saves_no_bond_by_striking_one_signature() external {
         uint256[COUNT] memory over = [CAP + 1, 3, 1, 0];
         EpochRoot memory root = statement(0, over, none);
         EpochRoot memory other = statement(0, none, none);
@@ -91,8 +91,8 @@ contract AttackersTest is Swarm {
 
     // The gate's bonds
 
-    /// Whoever is about to be burned asks for its bond: it stays within reach until the delay is over.
-    function test_an_exit_does_not_outrun_the_quorum() external {
+    /// An account about to be slashed requests its exit: the bond can be burned until the delay is over.
+    function test_an_exiting_bond_can_still_be_burned() external {
         AccountBond bonds = _bonds(10);
         _accuse(bonds, 0, 5);
         _accuse(bonds, 1, 5);
@@ -110,8 +110,8 @@ contract AttackersTest is Swarm {
         bonds.withdraw();
     }
 
-    /// Small steps must not bring an earlier end: each exit waits for its whole delay with all before it.
-    function testFuzz_many_small_exits_are_no_shortcut(uint8[6] memory waits) external {
+    /// Each further exit restarts the delay of all exiting tokens.
+    function testFuzz_many_small_exits_do_not_shorten_the_delay(uint8[6] memory waits) external {
         AccountBond bonds = _bonds(10);
         uint256 last = block.timestamp;
         for (uint256 i = 0; i < waits.length; ++i) {
@@ -131,8 +131,8 @@ contract AttackersTest is Swarm {
         same(bonds.bonded(OWNER), 10 - waits.length, "what was not");
     }
 
-    /// Who pays dust into another account's bond neither delays its exit nor takes part in it.
-    function test_dust_of_others_delays_nobody() external {
+    /// Small deposits into another account's bond neither delay its exit nor belong to it.
+    function test_deposits_of_others_delay_no_exit() external {
         AccountBond bonds = _bonds(10);
         vm.prank(OWNER);
         bonds.requestExit(10);
@@ -147,8 +147,10 @@ contract AttackersTest is Swarm {
         same(bonds.bonded(OWNER), 1, "the dust");
     }
 
-    /// f auditors do not burn anything, however often, for whatever epochs and with whatever proofs they accuse.
-    function testFuzz_fewer_than_a_quorum_burn_nothing(uint8[12] memory epochs, bool[12] memory which) external {
+    /// f auditors burn nothing, for any number of accusations, epochs and proofs.
+    function testFuzz_fewer_accusers_than_a_quorum_burn_nothing(uint8[12] memory epochs, bool[12] memory which)
+        external
+    {
         AccountBond bonds = _bonds(10);
         for (uint256 i = 0; i < 12; ++i) {
             vm.prank(auditors[which[i] ? 3 : 1]);
@@ -159,8 +161,8 @@ contract AttackersTest is Swarm {
         same(token.balanceOf(BURNED), 0, "burned");
     }
 
-    /// One bond of an auditor does not vote twice: tokens that leave the vault wait, and each auditor has one vote.
-    function test_an_auditors_tokens_do_not_vote_for_another() external {
+    /// An auditor's bond does not count for two auditors: tokens leave the vault after a delay, and each has one vote.
+    function test_an_auditors_bond_counts_for_no_other_auditor() external {
         AccountBond bonds = _bonds(10);
         vm.prank(auditors[3]);
         vault.requestExit(BOND);
@@ -175,8 +177,8 @@ contract AttackersTest is Swarm {
         bonds.accuse(OWNER, 5, 0);
     }
 
-    /// The swarm's accounts are apart: nothing of one is burned or paid out with another's.
-    function test_one_accounts_bond_is_nothing_to_anothers() external {
+    /// No account's bond is burned or paid out together with another's.
+    function test_bonds_of_accounts_are_independent() external {
         AccountBond bonds = _bonds(10);
         bonds.deposit(PROVER, 20);
         for (uint256 i = 0; i < QUORUM; ++i) {

@@ -12,7 +12,7 @@ import {StakeVault} from "../src/StakeVault.sol";
 import {Place} from "../src/SumTree.sol";
 import {Swarm} from "./Swarm.sol";
 
-/// @notice The last second, the last point and the last signature on either side of every bound.
+/// @notice Values on both sides of every bound: seconds, points and signatures.
 contract BoundariesTest is Swarm {
     address private constant OWNER = address(0xC0FFEE);
     uint256[COUNT] private none;
@@ -20,7 +20,7 @@ contract BoundariesTest is Swarm {
 
     // Postings
 
-    function test_the_first_second_and_the_last_point_of_a_posting() external {
+    function test_a_posting_in_the_first_second_with_the_whole_budget() external {
         uint256[COUNT] memory most = [uint256(16), 16, 16, 2];
         EpochRoot memory root = statement(0, most, none);
         bytes[] memory signed = signatures(7, root);
@@ -42,7 +42,7 @@ contract BoundariesTest is Swarm {
         check(postedAt == 0 && last.cumulativeRoot == root.cumulativeRoot, "nothing is live");
     }
 
-    function test_a_point_over_the_budget_is_refused() external {
+    function test_a_total_above_the_budget_is_refused() external {
         EpochRoot memory root = statement(0, [uint256(16), 16, 16, 3], none);
         vm.warp(afterEpoch(0));
         bytes[] memory signed = signatures(7, root);
@@ -50,7 +50,7 @@ contract BoundariesTest is Swarm {
         ledger.post(root, TURN, signed);
     }
 
-    function test_a_posting_gives_way_in_one_second() external {
+    function test_a_posting_can_be_replaced_from_an_exact_second_on() external {
         uint256 postedAt = _post(statement(0, points, none));
         EpochRoot memory other = statement(1, points, none);
         bytes[] memory signed = signatures(7, other);
@@ -63,7 +63,7 @@ contract BoundariesTest is Swarm {
         same(since, postedAt + WINDOW + EPOCH, "posted anew");
     }
 
-    function test_epochs_may_be_skipped_and_never_come_back() external {
+    function test_skipped_epochs_cannot_be_posted_later() external {
         vm.warp(_post(statement(5, points, none)) + WINDOW);
         ledger.finalise();
         same(ledger.nextEpoch(), 6, "next");
@@ -84,7 +84,7 @@ contract BoundariesTest is Swarm {
         ledger.post(root, TURN, signed);
     }
 
-    function test_strangers_and_disorder_are_refused() external {
+    function test_signatures_of_strangers_or_in_wrong_order_are_refused() external {
         EpochRoot memory root = statement(0, points, none);
         vm.warp(afterEpoch(0));
         bytes[] memory signed = signatures(7, root);
@@ -101,7 +101,7 @@ contract BoundariesTest is Swarm {
         ledger.post(root, TURN, signed);
     }
 
-    /// Both sums of a statement must be right, each by itself, and the granted one on a base of its own.
+    /// Each of the two sums of a statement is checked, the cumulative one on a base that is not empty.
     function test_each_sum_is_checked() external {
         vm.warp(_post(statement(0, points, none)) + WINDOW);
         ledger.finalise();
@@ -116,8 +116,8 @@ contract BoundariesTest is Swarm {
         }
     }
 
-    /// An epoch in which nobody earned anything, before anyone ever did.
-    function test_an_epoch_of_nothing() external {
+    /// An epoch without points as the first epoch.
+    function test_an_epoch_without_points() external {
         EpochRoot memory root = statement(0, none, none);
         check(root.cumulativeRoot == 0, "the root of nothing");
         vm.warp(_post(root) + WINDOW);
@@ -136,7 +136,7 @@ contract BoundariesTest is Swarm {
 
     // Strikes and rejections
 
-    function test_a_strike_takes_one_signature_of_one_epoch() external {
+    function test_a_strike_removes_one_signature_of_one_epoch() external {
         EpochRoot memory root = statement(4, points, none);
         vm.warp(afterEpoch(4));
         ledger.post(root, TURN, signatures(15, root));
@@ -164,7 +164,7 @@ contract BoundariesTest is Swarm {
         }
     }
 
-    function test_nobody_but_the_verifier_holds_releases_or_grants() external {
+    function test_only_the_verifier_holds_and_releases_and_only_the_ledger_grants() external {
         vm.warp(_post(statement(0, points, none)));
         vm.expectPartialRevert(EpochLedger.OnlyVerifier.selector);
         ledger.hold();
@@ -177,7 +177,7 @@ contract BoundariesTest is Swarm {
         check(base == 0 && distributor.cumulativeRoot() == bytes32(uint256(7)), "what is taken over");
     }
 
-    function test_nothing_is_held_where_nothing_is_live() external {
+    function test_without_a_live_posting_nothing_is_held() external {
         vm.prank(address(verifier));
         vm.expectPartialRevert(EpochLedger.NothingLive.selector);
         ledger.hold();
@@ -185,7 +185,7 @@ contract BoundariesTest is Swarm {
 
     // Proofs and questions
 
-    function test_the_cap_is_within_the_cap() external {
+    function test_exactly_the_cap_is_no_fraud() external {
         uint256[COUNT] memory full = [CAP, 3, 1, 0];
         _post(statement(0, full, none));
         Place memory place = placeOf(full, 0);
@@ -197,7 +197,7 @@ contract BoundariesTest is Swarm {
         ledger.finalise();
     }
 
-    function test_a_strangers_two_signatures_convict_nobody() external {
+    function test_two_signatures_of_a_stranger_are_refused() external {
         (EpochRoot memory a, EpochRoot memory b) = (statement(0, points, none), statement(0, none, none));
         (uint8 v, bytes32 r, bytes32 s) = vm.sign(99, ledger.approvalDigest(a, TURN));
         bytes memory ofA = abi.encodePacked(r, s, v);
@@ -206,8 +206,8 @@ contract BoundariesTest is Swarm {
         verifier.proveEquivocation(TURN, a, b, ofA, abi.encodePacked(r, s, v));
     }
 
-    /// Two epochs, one statement twice and two auditors contradict nothing.
-    function test_what_is_no_equivocation() external {
+    /// Different epochs, one statement twice, or different auditors.
+    function test_statements_that_do_not_contradict_are_no_equivocation() external {
         EpochRoot memory a = statement(0, points, none);
         EpochRoot memory later = statement(1, none, none);
         EpochRoot memory other = statement(0, none, none);
@@ -221,7 +221,7 @@ contract BoundariesTest is Swarm {
         same(vault.bonded(auditors[0]), BOND, "bond");
     }
 
-    function test_an_equivocation_strikes_its_own_epoch_alone() external {
+    function test_an_equivocation_strikes_only_the_posting_of_its_epoch() external {
         EpochRoot memory live = statement(0, points, none);
         vm.warp(afterEpoch(0));
         ledger.post(live, TURN, signatures(15, live));
@@ -233,7 +233,7 @@ contract BoundariesTest is Swarm {
         _signed(11);
     }
 
-    function test_the_last_second_of_question_and_answer() external {
+    function test_deadlines_of_questions_and_answers_to_the_second() external {
         uint256 postedAt = _post(statement(0, points, none));
         token.approve(address(verifier), type(uint256).max);
         vm.warp(postedAt + WINDOW);
@@ -252,8 +252,7 @@ contract BoundariesTest is Swarm {
         same(ledger.nextEpoch(), 1, "an answer after its time is in time while nobody has rejected");
     }
 
-    /// Two questions wait for two answers.
-    function test_one_answer_is_not_two() external {
+    function test_each_question_needs_its_own_answer() external {
         _post(statement(0, points, none));
         _ask(0);
         _ask(1);
@@ -265,8 +264,8 @@ contract BoundariesTest is Swarm {
         ledger.finalise();
     }
 
-    /// Leaves that add up and are over the cap answer nothing: they are a proof against the posting.
-    function test_a_point_over_the_cap_is_no_answer() external {
+    /// Consistent leaves above the cap are no answer: they prove that the posting is false.
+    function test_leaves_above_the_cap_do_not_answer_a_question() external {
         uint256[COUNT] memory over = [CAP + 1, 3, 1, 0];
         _post(statement(0, over, none));
         _ask(0);
@@ -275,7 +274,7 @@ contract BoundariesTest is Swarm {
         verifier.answer(accounts[0], _nobody(), place, place);
     }
 
-    /// The bond of a question comes back once, by the rejection or by a refund.
+    /// The bond of a question is returned once, by the rejection or by a refund.
     function test_a_question_that_rejected_a_posting_is_not_refunded_again() external {
         EpochRoot memory root = statement(0, points, none);
         bytes32 posting = verifier.postingOf(ledger.epochRootDigest(root), uint64(_post(root)));
@@ -289,7 +288,7 @@ contract BoundariesTest is Swarm {
         same(token.balanceOf(address(verifier)), 0, "nothing is left");
     }
 
-    /// Who asked about a posting that was rejected by another proof has its bond back, while another one is live.
+    /// The bond of a question about a posting that another proof rejected is refunded, also while another one is live.
     function test_a_refund_while_another_posting_is_live() external {
         EpochRoot memory root = statement(0, points, none);
         uint256 postedAt = _post(root);
@@ -312,7 +311,7 @@ contract BoundariesTest is Swarm {
 
     // Claims
 
-    function test_a_claim_collects_what_is_new_and_nothing_twice() external {
+    function test_a_claim_pays_only_new_points() external {
         _settle(points);
         distributor.claim(accounts[0], 7, proofOf(points, 0));
         bytes32[] memory proof = proofOf(points, 0);
@@ -325,7 +324,7 @@ contract BoundariesTest is Swarm {
         same(distributor.grantedPoints(), 13, "granted");
     }
 
-    function test_no_point_more_than_was_granted() external {
+    function test_no_claim_above_the_granted_points() external {
         _settle([uint256(7), 0, 0, 0]);
         distributor.claim(accounts[0], 7, new bytes32[](0));
         _settle([uint256(0), 8, 0, 0]); // one granted, and seven that were paid before
@@ -337,7 +336,7 @@ contract BoundariesTest is Swarm {
         same(distributor.paidPoints(), distributor.grantedPoints(), "the last granted point");
     }
 
-    function test_no_point_over_the_cap_of_all_epochs_since_the_enrolment() external {
+    function test_no_claim_above_the_cap_of_all_epochs_since_the_enrolment() external {
         _settle([CAP, 0, 0, 0]);
         distributor.claim(accounts[0], CAP, new bytes32[](0));
         _settle([CAP, 1, 0, 0]);
@@ -349,7 +348,7 @@ contract BoundariesTest is Swarm {
         distributor.claim(accounts[0], 4 * CAP + 1, proof);
     }
 
-    function test_payout_addresses() external {
+    function test_the_life_of_a_payout_address() external {
         address first = address(0xF1);
         check(distributor.payoutOf(OWNER) == OWNER, "to itself");
         vm.prank(OWNER);
@@ -390,7 +389,7 @@ contract BoundariesTest is Swarm {
 
     // Bonds
 
-    function test_bonds_that_do_not_fit_or_are_not_there() external {
+    function test_bonds_of_the_vault_that_do_not_fit_or_do_not_exist() external {
         vm.expectPartialRevert(SafeCast.SafeCastOverflowedUintDowncast.selector);
         vault.deposit(OWNER, (1 << 96) + 1);
         vm.expectPartialRevert(StakeVault.NothingDeposited.selector);
@@ -430,8 +429,8 @@ contract BoundariesTest is Swarm {
         bonds.requestExit(1);
     }
 
-    /// A bond that is short by one counts for nothing, in a posting and in an accusation.
-    function test_a_bond_counts_from_its_last_unit() external {
+    /// A bond that is one unit too small counts neither in a posting nor in an accusation.
+    function test_a_bond_counts_once_it_is_complete() external {
         AccountBond bonds = new AccountBond(ledger, 50);
         token.approve(address(bonds), type(uint256).max);
         bonds.deposit(OWNER, 10);
@@ -448,7 +447,7 @@ contract BoundariesTest is Swarm {
         bonds.accuse(OWNER, 0, 0);
     }
 
-    /// A burned bond is a change where something counted, down to the last unit, and none where nothing did.
+    /// Burning is a change in the history if any unit counted, and none if nothing did.
     function test_what_a_burned_bond_changes() external {
         AccountBond bonds = new AccountBond(ledger, 50);
         token.approve(address(bonds), type(uint256).max);

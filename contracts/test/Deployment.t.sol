@@ -8,11 +8,11 @@ import {EpochRoot} from "../src/EpochRoot.sol";
 import {SapoToken} from "../src/SapoToken.sol";
 import {Swarm} from "./Swarm.sol";
 
-/// @notice What is fixed at deployment, and what is refused there: nothing can be mended later.
+/// @notice The terms that are fixed at deployment, and the invalid ones: nothing can be changed later.
 contract DeploymentTest is Swarm {
     uint256[COUNT] private none;
 
-    function test_everything_is_as_the_terms_say() external view {
+    function test_the_contracts_have_the_terms_of_the_deployment() external view {
         same(ledger.quorum(), QUORUM, "quorum");
         same(ledger.genesisSeconds(), GENESIS, "genesis");
         same(ledger.epochSeconds(), EPOCH, "epoch");
@@ -41,7 +41,7 @@ contract DeploymentTest is Swarm {
         check(vault.BURNED() == BURNED, "where burned tokens go");
     }
 
-    function test_nothing_has_happened_yet() external {
+    function test_the_state_after_deployment() external {
         (EpochRoot memory root, uint64 postedAt,) = ledger.live();
         check(postedAt == 0 && root.baseRoot == 0, "live");
         same(ledger.nextEpoch(), 0, "next epoch");
@@ -56,7 +56,7 @@ contract DeploymentTest is Swarm {
         ledger.finalise();
     }
 
-    /// The documentation states both types and the domain; wallets and other clients build them by themselves.
+    /// The documentation states both types and the domain, from which wallets and other clients build them.
     function test_signatures_are_over_the_documented_types() external view {
         EpochRoot memory root = EpochRoot(1, bytes32(uint256(2)), bytes32(uint256(3)), bytes32(uint256(4)), 5, bytes32(uint256(6)));
         string memory rootType = "EpochRoot(uint64 epoch,bytes32 baseRoot,bytes32 contributionRoot,bytes32 cumulativeRoot,uint256 total,bytes32 archiveDigest)";
@@ -83,7 +83,7 @@ contract DeploymentTest is Swarm {
         check(ledger.WITHDRAWAL_TYPEHASH() == kind, "type of a withdrawal");
     }
 
-    function test_who_may_be_an_auditor() external {
+    function test_auditors_must_ascend_and_be_at_most_sixty_four() external {
         EpochLedger.Terms memory terms = _terms();
         terms.auditors = new address[](65);
         for (uint160 i = 0; i < 65; ++i) {
@@ -127,8 +127,8 @@ contract DeploymentTest is Swarm {
         same(new EpochLedger(terms).epochBudget(), (1 << 32) - 1, "32 bits");
     }
 
-    /// Of several terms that are refused the first is told: whoever mends one after the other comes to an end.
-    function test_which_term_is_refused_first() external {
+    /// Of several invalid terms the first one is reported, so that they can be corrected one after the other.
+    function test_the_first_of_several_invalid_terms_is_reported() external {
         EpochLedger.Terms memory terms = _terms();
         (terms.auditors, terms.quorum) = (new address[](65), 0);
         (terms.challengeSeconds, terms.epochBudget) = (0, 1 << 32);
@@ -141,8 +141,8 @@ contract DeploymentTest is Swarm {
         _isRefused(terms, EpochLedger.BadBudget.selector);
     }
 
-    /// Every one of the sixty-four bits stands for its auditor.
-    function test_sixty_four_auditors_have_a_place_each() external {
+    /// Each of the sixty-four bits represents one auditor.
+    function test_sixty_four_auditors_have_different_places() external {
         uint256[] memory sorted = _sortedKeys(64);
         EpochLedger.Terms memory terms = _terms();
         terms.auditors = new address[](64);
@@ -172,7 +172,7 @@ contract DeploymentTest is Swarm {
         check(found.length == 2 && found[0] == terms.auditors[0] && found[1] == terms.auditors[63], "who signed");
     }
 
-    function test_the_test_token_has_one_holder() external {
+    function test_the_test_token_is_minted_to_one_holder() external {
         SapoToken coin = new SapoToken(PROVER, 1e20);
         same(coin.totalSupply(), 1e20, "supply");
         same(coin.balanceOf(PROVER), 1e20, "its holder's");

@@ -5,7 +5,7 @@ import {EpochRoot, FinalEpoch} from "../src/EpochRoot.sol";
 import {RewardDistributor} from "../src/RewardDistributor.sol";
 import {Swarm} from "./Swarm.sol";
 
-/// @notice What a claim that somebody else sends does to an account that a quorum wants to harm.
+/// @notice A claim sent by others for an account that a dishonest quorum wants to harm.
 contract DustClaimTest is Swarm {
     uint256[COUNT] private none;
     uint256[COUNT] private points = [uint256(CAP), 0, 0, 0];
@@ -14,9 +14,9 @@ contract DustClaimTest is Swarm {
         token.approve(address(verifier), type(uint256).max);
     }
 
-    /// Account 0 earned its cap in five epochs and claimed nothing. Liars hide a root in which it has one point, claim
-    /// that point for it, and the root is recalled: what it earned before is still its own.
-    function test_a_claim_out_of_a_recalled_root_does_not_lock_what_was_earned_before() external {
+    /// Account 0 earned its cap in five epochs and claimed nothing. A dishonest quorum posts a root with hidden leaves,
+    /// in which it has one point, and claims this point for it. After the recall it can still claim the earlier points.
+    function test_a_claim_from_a_recalled_root_does_not_block_earlier_points() external {
         uint256[COUNT] memory had;
         for (uint64 epoch = 0; epoch < 3; ++epoch) {
             _settle(statement(epoch, points, had));

@@ -10,7 +10,7 @@ import {Vm} from "./Vm.sol";
 
 contract EpochLedgerTest is Swarm {
     uint256[COUNT] private none;
-    /// What ends, with its challenge window, before the seconds run out of their 40 bits; posted late, too.
+    /// The last epoch whose challenge window ends within 40 bits of seconds, also if it is posted late.
     uint64 private constant LAST_EPOCH = 1e8;
 
     function testFuzz_final_only_after_the_window(uint64 epoch, uint256 late, uint256 early) external {
@@ -89,7 +89,7 @@ contract EpochLedgerTest is Swarm {
         same(recorded, signed.length < QUORUM ? 1 : signers, "signers on record");
     }
 
-    function testFuzz_a_changed_statement_is_not_what_was_signed(uint256 field, uint256 value) external {
+    function testFuzz_signatures_of_a_changed_statement_are_refused(uint256 field, uint256 value) external {
         EpochRoot memory root = statement(0, [uint256(7), 3, 1, 0], none);
         bytes[] memory signed = signatures(7, root);
         field = bound(field, 0, 4);
@@ -104,7 +104,9 @@ contract EpochLedgerTest is Swarm {
         check(!accepted, "accepted under other signatures");
     }
 
-    function testFuzz_never_before_its_end_nor_over_budget(uint64 epoch, uint256 early, uint256 total) external {
+    function testFuzz_no_posting_before_the_epochs_end_or_above_the_budget(uint64 epoch, uint256 early, uint256 total)
+        external
+    {
         epoch = uint64(bound(epoch, 0, LAST_EPOCH));
         EpochRoot memory root = statement(epoch, [uint256(7), 3, 1, 0], none);
         vm.warp(afterEpoch(epoch) - bound(early, 1, EPOCH));
@@ -118,7 +120,7 @@ contract EpochLedgerTest is Swarm {
         ledger.post(root, TURN, signed);
     }
 
-    function testFuzz_signatures_count_in_their_turn_alone(uint32 turn) external {
+    function testFuzz_signatures_count_only_for_their_turn(uint32 turn) external {
         vm.assume(turn != TURN);
         EpochRoot memory root = statement(0, [uint256(7), 3, 1, 0], none);
         bytes[] memory signed = signatures(7, root);
@@ -128,8 +130,8 @@ contract EpochLedgerTest is Swarm {
         ledger.post(root, TURN, signed);
     }
 
-    /// One signer that takes its bond out in front of a posting takes its own signature, and no other.
-    function testFuzz_signers_without_a_bond_stop_nobody(uint256 leaving) external {
+    /// A signer that withdraws its bond just before a posting invalidates only its own signature.
+    function testFuzz_signers_without_a_bond_do_not_prevent_a_posting(uint256 leaving) external {
         leaving = bound(leaving, 0, COUNT - 1);
         EpochRoot memory root = statement(0, [uint256(7), 3, 1, 0], none);
         bytes[] memory signed = signatures(15, root);
@@ -144,7 +146,7 @@ contract EpochLedgerTest is Swarm {
         same(recorded, 15 - (1 << leaving), "signers on record");
     }
 
-    /// Honest auditors sign the next epoch while one of theirs is not posted yet: no posting may come of it.
+    /// A statement of the next epoch that was signed before an earlier one was posted must not be accepted.
     function test_a_statement_signed_before_another_one_became_final_is_refused() external {
         EpochRoot memory first = statement(0, [uint256(7), 3, 1, 0], none);
         EpochRoot memory second = statement(1, [uint256(1), 2, 3, 4], [uint256(7), 3, 1, 0]);
@@ -160,7 +162,7 @@ contract EpochLedgerTest is Swarm {
         ledger.post(second, TURN, signatures(7, second));
     }
 
-    /// One auditor's signature, however often it is given, is one; and each has one place in the order.
+    /// Repeated signatures of one auditor are refused; the order of addresses excludes them.
     function testFuzz_one_signer_counts_once(uint256 repeated, uint256 other) external {
         repeated = bound(repeated, 0, COUNT - 1);
         other = bound(other, 0, COUNT - 1);
@@ -185,8 +187,8 @@ contract EpochLedgerTest is Swarm {
         ledger.post(again, TURN, signed);
     }
 
-    /// Whoever cannot explain a posting does not make it final: it must not stop everybody's pay for ever.
-    function testFuzz_a_posting_that_nobody_makes_final_gives_way(uint256 early, uint256 late) external {
+    /// A posting that nobody can verify, and so nobody makes final, must not block all later payments.
+    function testFuzz_a_posting_that_nobody_makes_final_can_be_replaced(uint256 early, uint256 late) external {
         EpochRoot memory hidden = statement(0, [uint256(7), 3, 1, 0], none);
         EpochRoot memory other = statement(1, [uint256(1), 2, 3, 4], none);
         uint256 postedAt = _post(hidden);
@@ -206,16 +208,16 @@ contract EpochLedgerTest is Swarm {
         same(distributor.grantedPoints(), 10, "what it granted, and nothing of the other");
     }
 
-    /// An honest one that waited for a slow chain is as good as before, until another one takes its place.
-    function test_a_posting_that_nobody_replaced_is_made_final_late() external {
+    /// An honest posting that expired because of a slow chain can become final until it is replaced.
+    function test_an_expired_posting_can_become_final_until_it_is_replaced() external {
         uint256 postedAt = _post(statement(0, [uint256(7), 3, 1, 0], none));
         vm.warp(postedAt + WINDOW + 5 * EPOCH);
         ledger.finalise();
         same(ledger.nextEpoch(), 1, "final");
     }
 
-    /// What was rejected is nothing to add to.
-    function test_the_base_outlasts_a_rejected_posting() external {
+    /// The next posting does not add to a rejected one.
+    function test_a_rejected_posting_does_not_change_the_base() external {
         for (uint64 epoch = 0; epoch < 2; ++epoch) {
             uint256[COUNT] memory before = [7 * uint256(epoch), 3 * epoch, epoch, 0];
             _postAndReject(statement(epoch, [uint256(7), 3, 1, 0], before));
@@ -230,7 +232,7 @@ contract EpochLedgerTest is Swarm {
         same(ledger.nextEpoch(), 2, "both are final");
     }
 
-    function testFuzz_nobody_else_rejects(address sender) external {
+    function testFuzz_only_the_verifier_rejects(address sender) external {
         vm.assume(sender != address(verifier));
         EpochRoot memory root = statement(0, [uint256(7), 3, 1, 0], none);
         vm.warp(afterEpoch(0));
@@ -243,7 +245,7 @@ contract EpochLedgerTest is Swarm {
         ledger.strike(auditors[0], 0);
     }
 
-    /// A posting that is not to last, before another one of the same epoch.
+    /// A posting that is rejected, before another one of the same epoch.
     function _postAndReject(EpochRoot memory root) private {
         EpochRoot memory other = root;
         bytes32 archive = root.archiveDigest;

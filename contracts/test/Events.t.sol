@@ -11,13 +11,13 @@ import {StakeVault} from "../src/StakeVault.sol";
 import {Place} from "../src/SumTree.sol";
 import {Swarm} from "./Swarm.sol";
 
-/// @notice Nodes follow the contracts by their events: each says what happened, to whom, and how much.
+/// @notice Nodes follow the contracts by their events: each contains the change, the account and the amount.
 contract EventsTest is Swarm {
     address private constant OWNER = address(0xC0FFEE);
     uint256[COUNT] private none;
     uint256[COUNT] private points = [uint256(7), 3, 1, 0];
 
-    function test_the_vault_tells_what_moves() external {
+    function test_the_vault_emits_an_event_for_each_change() external {
         uint256 exit = GENESIS + vault.exitSeconds();
         vm.expectEmit(address(vault));
         emit StakeVault.Deposited(OWNER, 12);
@@ -37,7 +37,7 @@ contract EventsTest is Swarm {
         vault.slash(OWNER, PROVER);
     }
 
-    function test_the_gate_tells_what_moves() external {
+    function test_the_gate_emits_an_event_for_each_change() external {
         AccountBond bonds = new AccountBond(ledger, 50);
         token.approve(address(bonds), type(uint256).max);
         bytes32 proof = keccak256("proof");
@@ -68,7 +68,7 @@ contract EventsTest is Swarm {
         }
     }
 
-    function test_the_ledger_tells_postings_and_their_end() external {
+    function test_the_ledger_emits_events_for_postings_and_their_end() external {
         EpochRoot memory root = statement(3, points, none);
         bytes[] memory signed = signatures(15, root);
         bytes32 digest = ledger.epochRootDigest(root);
@@ -101,8 +101,8 @@ contract EventsTest is Swarm {
         ledger.reject();
     }
 
-    /// What did not happen is not told.
-    function test_the_ledger_tells_nothing_else() external {
+    /// Calls without an effect emit no event.
+    function test_the_ledger_emits_no_other_events() external {
         EpochRoot memory root = statement(3, points, none);
         bytes[] memory signed = signatures(7, root);
         vm.warp(afterEpoch(3));
@@ -114,7 +114,7 @@ contract EventsTest is Swarm {
         same(vm.getRecordedLogs().length, 0, "it has not signed");
     }
 
-    function test_the_verifier_tells_what_was_proven() external {
+    function test_the_verifier_emits_an_event_for_each_proof() external {
         EpochRoot memory root = statement(3, [CAP + 1, 3, 1, 0], none);
         _post(root);
         Place memory place = placeOf([CAP + 1, 3, 1, 0], 0);
@@ -140,7 +140,7 @@ contract EventsTest is Swarm {
         verifier.proveEquivocation(TURN, a, b, ofA, ofB);
     }
 
-    function test_the_verifier_tells_questions_and_answers() external {
+    function test_the_verifier_emits_events_for_questions_and_answers() external {
         _settleFirst();
         EpochRoot memory root = statement(1, [uint256(2), 0, 4, 0], points);
         _post(root);
@@ -165,7 +165,7 @@ contract EventsTest is Swarm {
         verifier.proveHidden(accounts[0]);
     }
 
-    function test_the_distributor_tells_payout_addresses_and_the_token_tells_payments() external {
+    function test_events_for_payout_addresses_and_payments() external {
         _settleFirst();
         vm.expectEmit(address(distributor));
         emit RewardDistributor.PayoutSet(accounts[0], OWNER);
@@ -184,7 +184,7 @@ contract EventsTest is Swarm {
         same(token.balanceOf(PROVER), 7 * RATE, "paid to the payout address");
     }
 
-    function test_the_registry_tells_claims() external {
+    function test_the_registry_emits_an_event_for_each_claim() external {
         NodeRegistry registry = new NodeRegistry(distributor);
         bytes32 key = keccak256("key");
         vm.expectEmit(address(registry));

@@ -5,7 +5,7 @@ import {Faucet} from "../src/Faucet.sol";
 import {SapoToken} from "../src/SapoToken.sol";
 import {Checked} from "./Vm.sol";
 
-/// @notice A receiver that makes whoever sends it coins pay for all the gas that there is.
+/// @notice A receiver of coins that uses all the gas of the sender.
 contract Burner {
     receive() external payable {
         while (true) {}
@@ -28,7 +28,7 @@ contract FaucetTest is Checked {
         vm.deal(address(faucet), coin);
     }
 
-    function test_a_drip_is_tokens_and_coin_once_a_day() external {
+    function test_a_drip_gives_tokens_and_coins_once_a_day() external {
         check(address(faucet.token()) == address(token), "token");
         check(faucet.tokensPerDrip() == 10 && faucet.weiPerDrip() == 4, "a drip");
         same(faucet.INTERVAL(), 86_400, "a day");
@@ -47,7 +47,7 @@ contract FaucetTest is Checked {
         _has(20, 8);
     }
 
-    function test_what_is_left_is_given() external {
+    function test_a_drip_gives_the_rest_of_the_faucet() external {
         vm.expectPartialRevert(Faucet.Empty.selector);
         faucet.drip(NEWCOMER);
         _fund(3, 1);
@@ -55,7 +55,7 @@ contract FaucetTest is Checked {
         _has(3, 1);
     }
 
-    function test_tokens_alone_or_coin_alone() external {
+    function test_a_drip_of_only_tokens_or_only_coins() external {
         _fund(7, 0);
         faucet.drip(NEWCOMER);
         _has(7, 0);
@@ -65,7 +65,7 @@ contract FaucetTest is Checked {
         _has(7, 2);
     }
 
-    function test_a_single_unit_is_given_and_nothing_is_not_sent() external {
+    function test_a_drip_of_one_unit_and_none_of_zero() external {
         _fund(1, 1);
         faucet.drip(NEWCOMER);
         _has(1, 1);
@@ -80,8 +80,8 @@ contract FaucetTest is Checked {
         _has(1, 4);
     }
 
-    /// A drip calls the receiver, and whoever sends the drip pays for the gas.
-    function test_a_contract_is_not_served() external {
+    /// A drip calls the receiver, whose gas the sender of the drip pays.
+    function test_a_contract_gets_no_drip() external {
         _fund(100, 100);
         uint256 before = gasleft();
         address payable burner = payable(address(new Burner()));
@@ -92,13 +92,13 @@ contract FaucetTest is Checked {
         vm.expectPartialRevert(Faucet.HasCode.selector);
         faucet.drip(payable(address(this)));
         faucet.drip(NEWCOMER);
-        vm.etch(NEWCOMER, hex"00"); // also one that it has served just now
+        vm.etch(NEWCOMER, hex"00"); // also an account that was served before it had code
         vm.expectPartialRevert(Faucet.HasCode.selector);
         faucet.drip(NEWCOMER);
         _has(10, 4);
     }
 
-    function test_anybody_fills_it() external {
+    function test_anyone_can_fill_the_faucet() external {
         vm.deal(address(this), 9);
         (bool done,) = address(faucet).call{value: 9}("");
         check(done, "coin");

@@ -10,7 +10,7 @@ import {Swarm} from "./Swarm.sol";
 contract FraudVerifierTest is Swarm {
     uint256[COUNT] private none;
 
-    function testFuzz_an_honest_posting_convicts_nobody(
+    function testFuzz_no_proof_is_accepted_against_an_honest_posting(
         uint256[COUNT] memory before,
         uint256[COUNT] memory points,
         uint256 i
@@ -27,7 +27,7 @@ contract FraudVerifierTest is Swarm {
         verifier.proveBalance(accounts[i], had, place, has);
     }
 
-    function testFuzz_forged_places_convict_nobody(
+    function testFuzz_forged_places_are_refused(
         uint256[COUNT] memory points,
         address holder,
         uint256 value,
@@ -46,8 +46,8 @@ contract FraudVerifierTest is Swarm {
         _isNoProof(i, forged, genuine);
     }
 
-    /// An account's value is not shown by a place that is not on its way.
-    function testFuzz_another_accounts_place_convicts_nobody(uint256[COUNT] memory points, uint256 i, uint256 other)
+    /// A place that is not on the account's path does not prove its value.
+    function testFuzz_places_of_other_accounts_are_refused(uint256[COUNT] memory points, uint256 i, uint256 other)
         external
     {
         (i, other) = (bound(i, 0, COUNT - 1), bound(other, 0, COUNT - 1));
@@ -62,7 +62,7 @@ contract FraudVerifierTest is Swarm {
         check(!convicted, "convicted");
     }
 
-    function testFuzz_any_account_over_its_cap_convicts(uint256 over, uint256 i) external {
+    function testFuzz_any_account_over_its_cap_is_proven(uint256 over, uint256 i) external {
         uint256[COUNT] memory points;
         i = bound(i, 0, COUNT - 1);
         points[i] = bound(over, CAP + 1, BUDGET);
@@ -73,8 +73,8 @@ contract FraudVerifierTest is Swarm {
         _isConvicted();
     }
 
-    /// Whatever an account has, it is what it had and earned, or its signers lose their bonds.
-    function testFuzz_any_other_balance_convicts(
+    /// Any cumulative value other than the previous one plus the points costs the signers their bonds.
+    function testFuzz_any_wrong_balance_is_proven(
         uint256[COUNT] memory before,
         uint256[COUNT] memory points,
         uint256 from,
@@ -99,8 +99,8 @@ contract FraudVerifierTest is Swarm {
         _isConvicted();
     }
 
-    /// Liars choose how long the ways are; whoever proves may take them one by one.
-    function testFuzz_recorded_values_stand_for_places(
+    /// A dishonest quorum can make paths long; a prover may record the values one by one.
+    function testFuzz_recorded_values_replace_places(
         uint256[COUNT] memory before,
         uint256[COUNT] memory points,
         uint256 i,
@@ -128,8 +128,8 @@ contract FraudVerifierTest is Swarm {
         _isConvicted();
     }
 
-    /// Who records everything of an honest posting convicts nobody with it, and answers with it.
-    function testFuzz_recorded_values_are_as_good_as_shown_ones(uint256[COUNT] memory before, uint256 i) external {
+    /// The recorded values of an honest posting prove nothing against it, and answer questions.
+    function testFuzz_recorded_values_answer_like_places(uint256[COUNT] memory before, uint256 i) external {
         i = bound(i, 0, COUNT - 1);
         before = _small(before);
         before[(i + 1) % COUNT] = 5; // an empty tree needs no place
@@ -150,8 +150,8 @@ contract FraudVerifierTest is Swarm {
         same(token.balanceOf(PROVER), CAP * RATE, "earned");
     }
 
-    /// A record counts for its root and its account alone, and only what is under the root is recorded.
-    function test_false_values_are_not_recorded_and_true_ones_prove_nothing_else() external {
+    /// A record counts only for its root and account, and only a value under the root can be recorded.
+    function test_only_true_values_are_recorded_each_for_its_root_and_account() external {
         uint256[COUNT] memory points = [uint256(7), 3, 1, 0];
         uint256[COUNT] memory greedy = [CAP + 1, 3, 1, 0];
         EpochRoot memory root = statement(0, points, none);
@@ -189,7 +189,7 @@ contract FraudVerifierTest is Swarm {
         ledger.post(root, TURN, signed);
     }
 
-    /// Values that add up to more than 64 bits are under no sum, and what does not fit into a leaf is in none.
+    /// Sums and values of more than 64 bits cannot be in a tree.
     function testFuzz_sums_that_overflow_have_no_places(uint64 large, uint256 beyond) external {
         uint256[COUNT] memory points;
         points[0] = bound(large, 9, type(uint64).max);
@@ -209,14 +209,14 @@ contract FraudVerifierTest is Swarm {
         verifier.proveOverCap(accounts[0], place);
     }
 
-    // Leaves that can be had
+    // Availability of leaves
 
     function testFuzz_leaves_that_nobody_shows_reject_a_posting(uint256 i, uint256 late, uint256 early) external {
         i = bound(i, 0, COUNT - 1);
         EpochRoot memory root = statement(0, [uint256(7), 3, 1, 0], none);
         _post(root);
         uint256 askedAt = block.timestamp + bound(late, 1, WINDOW - 1);
-        vm.warp(askedAt - 1); // it is asked in the next second
+        vm.warp(askedAt - 1); // the question is asked in the next second
         uint256 had = token.balanceOf(address(this));
         _ask(i);
         same(had - token.balanceOf(address(this)), CAP * RATE, "the bond");
@@ -236,7 +236,7 @@ contract FraudVerifierTest is Swarm {
         verifier.proveHidden(accounts[i]);
     }
 
-    function testFuzz_whoever_shows_them_earns_the_bond(
+    function testFuzz_the_account_that_shows_the_leaves_gets_the_bond(
         uint256[COUNT] memory before,
         uint256[COUNT] memory points,
         uint256 i
@@ -262,8 +262,8 @@ contract FraudVerifierTest is Swarm {
         same(ledger.nextEpoch(), 2, "final");
     }
 
-    /// What is shown must be true: an account that lost its points is no answer, nor is one above its cap.
-    function testFuzz_false_leaves_are_no_answer(uint256 moved, bool isOver) external {
+    /// Leaves with lost points, or with points above the cap, are no answer.
+    function testFuzz_false_leaves_do_not_answer_a_question(uint256 moved, bool isOver) external {
         uint256[COUNT] memory before = [uint256(7), 3, 1, 0];
         _settle(before);
         uint256[COUNT] memory points = [uint256(1), 2, 0, isOver ? CAP + 1 : 1];
@@ -283,16 +283,16 @@ contract FraudVerifierTest is Swarm {
         verifier.answer(accounts[asked], places[0], places[1], places[2]);
     }
 
-    function testFuzz_nobody_asks_after_the_window(uint256 late) external {
+    function testFuzz_no_question_after_the_window(uint256 late) external {
         uint256 postedAt = _post(statement(0, [uint256(7), 3, 1, 0], none));
         vm.warp(postedAt + WINDOW + bound(late, 0, 1 << 30));
         vm.expectPartialRevert(FraudVerifier.TooLateToAsk.selector);
         verifier.ask(accounts[0]);
     }
 
-    /// A posting's name holds its second: one that a recall drops and that is posted again within it would inherit the
-    /// question.
-    function test_nobody_asks_in_the_second_of_the_posting() external {
+    /// A posting's name contains the second of its posting: one that a recall drops and that is posted again in this
+    /// second would have the same open question.
+    function test_no_question_in_the_second_of_the_posting() external {
         EpochRoot memory root = statement(0, [uint256(7), 3, 1, 0], none);
         uint256 postedAt = _post(root);
         token.approve(address(verifier), type(uint256).max);
@@ -302,8 +302,8 @@ contract FraudVerifierTest is Swarm {
         verifier.ask(accounts[0]);
     }
 
-    /// Two questions hold a posting until both are answered; one that came to nothing otherwise costs no bond.
-    function test_each_question_is_settled_by_itself() external {
+    /// A posting waits for the answers to both questions; the bond of a question about a rejected one is refunded.
+    function test_questions_are_settled_independently() external {
         uint256[COUNT] memory points = [uint256(7), 3, 1, 0];
         EpochRoot memory root = statement(0, points, none);
         uint256 postedAt = _post(root);
@@ -330,7 +330,7 @@ contract FraudVerifierTest is Swarm {
         ledger.finalise(); // nobody has asked about this posting
     }
 
-    function testFuzz_two_signatures_convict_the_signer_alone(uint64 epoch, bytes32 a, bytes32 b, uint256 i)
+    function testFuzz_two_signatures_in_a_turn_slash_only_their_signer(uint64 epoch, bytes32 a, bytes32 b, uint256 i)
         external
     {
         vm.assume(a != b);
@@ -347,8 +347,8 @@ contract FraudVerifierTest is Swarm {
         verifier.proveEquivocation(TURN, two, one, ofTwo, ofOne);
     }
 
-    /// A proposal of an earlier turn may have come to nothing: whoever signs another one later is honest.
-    function testFuzz_two_signatures_of_two_turns_convict_nobody(uint64 epoch, bytes32 a, uint32 turn) external {
+    /// An honest auditor may sign another statement in a later turn, because an earlier proposal failed.
+    function testFuzz_signatures_of_different_turns_are_no_equivocation(uint64 epoch, bytes32 a, uint32 turn) external {
         vm.assume(turn != TURN && a != 0);
         EpochRoot memory one = EpochRoot(epoch, a, a, a, 1, a);
         EpochRoot memory two = EpochRoot(epoch, a, a, 0, 1, a);
@@ -360,8 +360,8 @@ contract FraudVerifierTest is Swarm {
         same(vault.bonded(auditors[0]), BOND, "bond");
     }
 
-    /// One who bonded again does not equivocate for nothing in the next turn.
-    function test_every_turn_is_punished_by_itself() external {
+    /// An auditor that bonded again is slashed again for an equivocation in another turn.
+    function test_equivocations_of_different_turns_are_punished_separately() external {
         bytes32 a = keccak256("a");
         EpochRoot memory one = EpochRoot(7, a, a, a, 1, a);
         EpochRoot memory two = EpochRoot(7, a, a, 0, 1, a);
@@ -389,7 +389,7 @@ contract FraudVerifierTest is Swarm {
         return Place(address(0), 0, new bytes32[](0));
     }
 
-    /// A place that leads to no root of these tests: a leaf that is a tree of its own.
+    /// A place that leads to no root of these tests: a tree of one leaf.
     function _elsewhere() private pure returns (Place memory) {
         return Place(address(0xE15E), 1, new bytes32[](0));
     }

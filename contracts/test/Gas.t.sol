@@ -5,7 +5,7 @@ import {EpochRoot} from "../src/EpochRoot.sol";
 import {Place} from "../src/SumTree.sol";
 import {Swarm} from "./Swarm.sol";
 
-/// @notice What each call costs by itself, without the transaction around it; kept in `snapshots/`.
+/// @notice The gas of each call, without that of its transaction; stored in `snapshots/`.
 contract GasTest is Swarm {
     uint256[COUNT] private none;
 
@@ -52,8 +52,8 @@ contract GasTest is Swarm {
         vm.snapshotGasLastCall("fraud", "balance_of_19_steps");
     }
 
-    /// The longest way that there is: each of an account's bits parts it from another.
-    function test_gas_of_recording_the_longest_way() external {
+    /// The longest possible path: at each bit another account branches off.
+    function test_gas_of_recording_the_longest_path() external {
         Place memory place = Place(accounts[0], 1, _beside(1, 160));
         bytes32 root = distributor.rootOf(accounts[0], 1, place.proof);
         verifier.recordValue(root, accounts[0], place);

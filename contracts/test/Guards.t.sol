@@ -8,14 +8,14 @@ import {FraudVerifier} from "../src/FraudVerifier.sol";
 import {NodeRegistry} from "../src/NodeRegistry.sol";
 import {Swarm} from "./Swarm.sol";
 
-/// @notice Which error is told where two rules are broken at once: clients decide by its name whether to wait, to
-///         change what they send, or to give up.
+/// @notice Which error is reported if a call breaks two rules: clients decide by its name whether to wait, to change
+///         the call, or to give up.
 contract GuardsTest is Swarm {
     address private constant OWNER = address(0xC0FFEE);
     uint256[COUNT] private none;
     uint256[COUNT] private points = [uint256(7), 3, 1, 0];
 
-    function test_an_accusation() external {
+    function test_the_first_error_of_an_accusation() external {
         AccountBond bonds = new AccountBond(ledger, 50);
         token.approve(address(bonds), type(uint256).max);
         bonds.deposit(OWNER, 10);
@@ -31,7 +31,7 @@ contract GuardsTest is Swarm {
         bonds.accuse(OWNER, 0, 0); // by one that has accused, and slashed
     }
 
-    function test_a_posting() external {
+    function test_the_first_error_of_postings_and_questions() external {
         EpochRoot memory root = statement(0, [uint256(16), 16, 16, 3], none);
         root.baseRoot = bytes32(uint256(1));
         bytes[] memory signed = signatures(7, root);
@@ -51,8 +51,8 @@ contract GuardsTest is Swarm {
         verifier.ask(accounts[0]); // too late, and a second time
     }
 
-    /// An auditor that takes its bond back must not make its signature good for any place in a posting.
-    function test_signatures_that_do_not_count_are_in_order_all_the_same() external {
+    /// The order is checked for all signatures, also for those of auditors that have withdrawn their bond.
+    function test_signatures_without_a_bond_must_be_in_order() external {
         vm.prank(auditors[0]);
         vault.requestExit(1);
         EpochRoot memory root = statement(0, points, none);
@@ -67,7 +67,7 @@ contract GuardsTest is Swarm {
         same(signers, 14, "signers");
     }
 
-    function test_an_announcement() external {
+    function test_the_first_error_of_an_announcement() external {
         ledger.announceSuccessor(_terms(0), _signed(ledger.successionDigest(_terms(0))));
         vm.warp(GENESIS + EPOCH);
         bytes[] memory signed = _signed(ledger.successionDigest(_terms(1)));
@@ -75,7 +75,7 @@ contract GuardsTest is Swarm {
         ledger.announceSuccessor(_terms(1), signed); // beside another one, and too soon
     }
 
-    function test_a_proof_of_two_signatures() external {
+    function test_the_first_error_of_an_equivocation_proof() external {
         EpochRoot memory root = statement(0, points, none);
         (uint8 v, bytes32 r, bytes32 s) = vm.sign(99, ledger.approvalDigest(root, TURN));
         bytes memory once = abi.encodePacked(r, s, v);
@@ -83,7 +83,7 @@ contract GuardsTest is Swarm {
         verifier.proveEquivocation(TURN, root, root, once, once); // by a stranger, and no contradiction
     }
 
-    function test_a_claim_on_a_key() external {
+    function test_the_first_error_of_a_registration() external {
         NodeRegistry registry = new NodeRegistry(distributor);
         vm.expectPartialRevert(NodeRegistry.EmptyNodeKey.selector);
         registry.register(0, uint64(GENESIS)); // on none, and over

@@ -9,9 +9,9 @@ import {StakeVault} from "../src/StakeVault.sol";
 import {Place} from "../src/SumTree.sol";
 import {Swarm} from "./Swarm.sol";
 
-/// @notice One of four auditors, with coins, against the three others: it posts the true root with just a quorum of
-///         signatures, its own among them, and convicts itself at the end of the window. In the same transaction it
-///         bonds again and posts again, so that nobody else can.
+/// @notice One of four auditors attacks the three others: it posts the correct root with exactly a quorum of
+///         signatures, its own included, and proves its own equivocation at the end of the window. In the same
+///         transaction it bonds again and posts again, before anyone else can.
 contract Saboteur {
     EpochLedger private immutable ledger;
     FraudVerifier private immutable verifier;
@@ -44,9 +44,9 @@ contract LateStrikeTest is Swarm {
     uint256[COUNT] private none;
     uint256[COUNT] private points = [uint256(7), 3, 1, 0];
 
-    /// The three others answer each strike with their own signatures, in a block behind it, and make final what they
-    /// can. Whatever the saboteur pays, the epoch is final a block after its window.
-    function test_one_auditor_with_coins_delays_no_epoch() external {
+    /// After each strike the three others add their signatures in the next block, and make the posting final. Whatever
+    /// the attacker pays, the epoch is final a block after its window.
+    function test_an_auditor_that_strikes_itself_delays_no_epoch() external {
         Saboteur saboteur = new Saboteur(ledger, auditors[0], token);
         token.transfer(address(saboteur), 10 * BOND);
         EpochRoot memory root = statement(0, points, none);
@@ -67,9 +67,9 @@ contract LateStrikeTest is Swarm {
         same(block.timestamp, postedAt + WINDOW, "in time");
     }
 
-    /// Signatures are added to the live statement alone, by a quorum of its own with somebody new, and its window goes
-    /// on.
-    function test_what_is_added_to_a_posting() external {
+    /// Signatures are added only to the live statement, by a call with a quorum and at least one new signer; the window
+    /// does not restart.
+    function test_signatures_are_added_only_to_the_live_statement() external {
         EpochRoot memory root = statement(0, points, none);
         EpochRoot memory other = statement(0, none, none);
         vm.warp(afterEpoch(0));
@@ -88,8 +88,8 @@ contract LateStrikeTest is Swarm {
         same(ledger.nextEpoch(), 1, "it had a quorum all the time");
     }
 
-    /// Without its quorum a posting waits, however many it lost, and as soon as it has one it waits no more.
-    function testFuzz_a_posting_without_its_quorum_waits(uint8 lost) external {
+    /// A posting that lost any number of signatures becomes final only once it has a quorum again.
+    function testFuzz_a_posting_without_a_quorum_does_not_become_final(uint8 lost) external {
         EpochRoot memory root = statement(0, points, none);
         uint64 left = 15;
         vm.warp(afterEpoch(0));
@@ -111,8 +111,8 @@ contract LateStrikeTest is Swarm {
         same(ledger.nextEpoch(), 1, "final");
     }
 
-    /// A question stays open beside the missing signature, whichever comes first.
-    function testFuzz_a_question_and_a_missing_signature_are_waited_for(bool isAskedFirst, bool isAnsweredFirst)
+    /// Questions and missing signatures are waited for independently, in any order.
+    function testFuzz_a_posting_waits_for_an_answer_and_for_a_missing_signature(bool isAskedFirst, bool isAnsweredFirst)
         external
     {
         EpochRoot memory root = statement(0, points, none);
@@ -134,8 +134,9 @@ contract LateStrikeTest is Swarm {
         same(ledger.nextEpoch(), 1, "final");
     }
 
-    /// Two statements of an epoch do not take turns: one without a quorum gives way when every other does.
-    function test_a_posting_without_its_quorum_gives_way_an_epoch_after_its_window() external {
+    /// Two statements of an epoch cannot replace each other repeatedly: one without a quorum is replaceable only when
+    /// any other posting is.
+    function test_a_posting_without_a_quorum_can_be_replaced_an_epoch_after_its_window() external {
         EpochRoot memory root = statement(0, points, none);
         EpochRoot memory other = statement(0, none, none);
         vm.warp(afterEpoch(0));
@@ -156,7 +157,7 @@ contract LateStrikeTest is Swarm {
     function _refused(EpochRoot memory root, uint32 turn, bytes[] memory signed, bytes4 selector) private {
         (bool done, bytes memory why) = address(ledger).call(abi.encodeCall(ledger.post, (root, turn, signed)));
         bool isSo = bytes4(why) == selector;
-        // Of another turn the signatures are anybody's, in any order.
+        // Signatures of another turn recover to arbitrary accounts in any order.
         if (selector == EpochLedger.NotAuditor.selector) isSo = isSo || bytes4(why) == EpochLedger.SignerOrder.selector;
         check(!done && isSo, "refused");
     }

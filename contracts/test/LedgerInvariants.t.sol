@@ -10,8 +10,8 @@ import {Place} from "../src/SumTree.sol";
 import {Checked} from "./Vm.sol";
 import {Swarm} from "./Swarm.sol";
 
-/// @notice Auditors who post truth and lies, one honest watcher, bonds that come and go, accounts that claim; and
-///         books of its own on all of it.
+/// @notice Auditors that post true and false statements, one honest watcher, deposits, exits and claims; it keeps its
+///         own accounts of all of it.
 contract LedgerHandler is Swarm {
     enum Lie {
         None,
@@ -28,7 +28,7 @@ contract LedgerHandler is Swarm {
         uint256 postedAt;
     }
 
-    // The books
+    // The handler's accounts
     uint256[COUNT] private _granted;
     uint256[COUNT] private _claimed;
     uint256 private _finals;
@@ -41,10 +41,10 @@ contract LedgerHandler is Swarm {
     uint256 private _slashes;
     Live private _live;
 
-    /// How often each thing came to pass.
+    /// How often each outcome occurred.
     mapping(string what => uint256) public count;
 
-    // What can happen
+    // Actions
 
     function post(uint256 kind, uint256[COUNT] memory points, uint256 signers, uint256 skipped) external {
         Live memory live = _invent(Lie(kind % 3), points, uint64(_nextEpoch + skipped % 3));
@@ -64,7 +64,7 @@ contract LedgerHandler is Swarm {
         ledger.post(live.root, TURN, signed);
     }
 
-    /// The watcher is quick enough for every lie.
+    /// The watcher proves every false posting in time.
     function finalise() external {
         if (_live.postedAt == 0) {
             vm.expectPartialRevert(EpochLedger.NothingLive.selector);
@@ -127,7 +127,7 @@ contract LedgerHandler is Swarm {
         if (signatures(_live.signers, a).length < QUORUM) ++count["quorum lost"];
     }
 
-    /// More signatures of the live statement are added to it, which its window does not notice.
+    /// Signatures are added to the live statement; its window does not restart.
     function addSignatures(uint256 signers) external {
         if (_live.postedAt == 0) return;
         signers = 7 + signers % 9;
@@ -188,7 +188,7 @@ contract LedgerHandler is Swarm {
         distributor.claim(accounts[i], _granted[i], proof);
     }
 
-    /// A live posting pays nothing, true or not.
+    /// Nothing is paid from a live posting, true or false.
     function claimTooEarly(uint256 i) external {
         i %= COUNT;
         if (_live.postedAt == 0 || _live.root.cumulativeRoot == distributor.cumulativeRoot()) return;
@@ -201,7 +201,7 @@ contract LedgerHandler is Swarm {
         _to(block.timestamp + bound(seconds_, 1, 2 * EPOCH));
     }
 
-    // What must be so at any moment
+    // Invariants
 
     function verify() external view {
         _verifyBonds();
@@ -275,7 +275,7 @@ contract LedgerHandler is Swarm {
         );
     }
 
-    /// Hands in one kind of proof: it convicts if it is the lie's, else it is refused.
+    /// Submits one kind of proof: it is accepted if it fits the false statement, otherwise refused.
     function _prove(Lie rule, Lie lie, bytes4 refusal, uint256 i) private {
         if (_live.postedAt == 0) return;
         bool convicts = rule == lie;
@@ -302,7 +302,7 @@ contract LedgerHandler is Swarm {
         ++_slashes;
     }
 
-    /// Those of the signers whose signatures count.
+    /// The signers whose signatures count.
     function _bonded(uint256 signers) private view returns (uint256 bonded) {
         for (uint256 i = 0; i < COUNT; ++i) {
             if (signers & (1 << i) != 0 && vault.bonded(auditors[i]) >= BOND) bonded |= 1 << i;
@@ -329,11 +329,11 @@ contract LedgerInvariants is Checked {
         targets[0] = address(handler);
     }
 
-    function invariant_bonds_ledger_and_rewards_are_as_the_books_say() external view {
+    function invariant_bonds_ledger_and_rewards_equal_the_handlers_accounts() external view {
         handler.verify();
     }
 
-    function test_the_handler_reaches_everything() external {
+    function test_the_handler_reaches_every_outcome() external {
         uint256[4] memory points = [uint256(7), 3, 1, 0];
         handler.claim(0);
         handler.post(0, points, 0, 1);

@@ -16,7 +16,7 @@ contract NodeClaimsTest is Checked {
         registry = new NodeRegistry(new RewardDistributor(new SapoToken(address(this), 1), 1, 16));
     }
 
-    function test_what_is_no_claim() external {
+    function test_invalid_registrations_and_revocations_are_refused() external {
         same(registry.deploymentBlock(), 33, "where its events begin");
         same(registry.MAX_LIVE_NODES(), 4, "live nodes");
         vm.expectPartialRevert(NodeRegistry.EmptyNodeKey.selector);
@@ -33,14 +33,14 @@ contract NodeClaimsTest is Checked {
         check(!registry.isLive(address(this), 0), "a free place");
     }
 
-    function test_four_at_a_time_and_places_are_used_again() external {
+    function test_four_claims_at_a_time_and_places_are_reused() external {
         for (uint64 i = 1; i <= 4; ++i) {
             registry.register(_key(i), NOW + 10 * i);
         }
         _are(_keys(1, 2, 3, 4));
         vm.expectPartialRevert(NodeRegistry.TooManyNodes.selector);
         registry.register(_key(5), NOW + 100);
-        registry.register(_key(4), NOW + 5); // a shorter end for its own
+        registry.register(_key(4), NOW + 5); // an earlier end of its own claim
         vm.warp(NOW + 5);
         _are(_keys(1, 2, 3, 0));
         registry.register(_key(5), NOW + 100);
@@ -54,7 +54,7 @@ contract NodeClaimsTest is Checked {
         _are(_keys(6, 7, 8, 5));
     }
 
-    /// A claim is renewed in its own place, though an earlier one is free: else it would be there twice.
+    /// A claim is renewed in its own place, also if an earlier place is free: otherwise it would be stored twice.
     function test_a_claim_is_renewed_in_its_place() external {
         registry.register(_key(1), NOW + 10);
         registry.register(_key(2), NOW + 10);
@@ -69,7 +69,7 @@ contract NodeClaimsTest is Checked {
         registry.revoke(0);
     }
 
-    function test_one_claim_is_revoked_and_nobody_elses() external {
+    function test_an_account_revokes_only_its_own_claims() external {
         for (uint64 i = 1; i <= 4; ++i) {
             registry.register(_key(i), NOW + 10);
         }
@@ -84,14 +84,14 @@ contract NodeClaimsTest is Checked {
         registry.revoke(_key(2));
         _are(_keys(1, 3, 0, 0));
         vm.warp(NOW + 10);
-        registry.revoke(_key(1)); // over, and still there
+        registry.revoke(_key(1)); // expired, but still stored
     }
 
     function _key(uint256 i) private pure returns (bytes32) {
         return keccak256(abi.encode(i));
     }
 
-    /// Those of the given numbers; 0 ends them.
+    /// The keys of the given numbers; 0 ends the list.
     function _keys(uint256 a, uint256 b, uint256 c, uint256 d) private pure returns (bytes32[] memory keys) {
         uint256[4] memory all = [a, b, c, d];
         uint256 count = 0;

@@ -6,13 +6,13 @@ import {RewardDistributor} from "../src/RewardDistributor.sol";
 import {SapoToken} from "../src/SapoToken.sol";
 import {Checked} from "./Vm.sol";
 
-/// @notice Registers, revokes and lets time pass for three accounts and six keys, and keeps its own books.
+/// @notice Registers, revokes and advances time for three accounts and six keys, and keeps its own accounts.
 contract RegistryHandler is Checked {
     /// Its ledger is this handler.
     RewardDistributor public immutable distributor = new RewardDistributor(new SapoToken(address(this), 1), 1, CAP);
     NodeRegistry public immutable registry = new NodeRegistry(distributor);
     uint256 private constant CAP = 16;
-    /// What the books say: the end of an account's claim on a key.
+    /// The expected end of an account's claim on a key.
     mapping(address account => mapping(bytes32 key => uint256)) public ends;
     /// The number of epochs granted when an account first registered, plus 1.
     mapping(address account => uint256) public since;
@@ -61,7 +61,7 @@ contract RegistryHandler is Checked {
         ++revoked;
     }
 
-    /// @notice Whether the contract says what the books say.
+    /// @notice Whether the contract's state equals the expected one.
     function verify() external view {
         for (uint256 i = 0; i < 3; ++i) {
             address owner = account(i);
@@ -96,7 +96,7 @@ contract NodeRegistryTest is Checked {
         targets[0] = address(handler);
     }
 
-    function invariant_live_claims_are_those_on_the_books_and_at_most_four() external view {
+    function invariant_live_claims_equal_the_handlers_and_are_at_most_four() external view {
         handler.verify();
     }
 

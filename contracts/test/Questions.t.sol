@@ -10,7 +10,7 @@ import {SapoToken} from "../src/SapoToken.sol";
 import {Place} from "../src/SumTree.sol";
 import {Swarm} from "./Swarm.sol";
 
-/// @notice Asks about an account and answers itself within one call, so that its bond is back at once.
+/// @notice Asks about an account and answers in the same call, so that its bond is returned at once.
 contract SelfAnswerer {
     FraudVerifier private immutable verifier;
 
@@ -34,7 +34,7 @@ contract SelfAnswerer {
     }
 }
 
-/// @notice A token that tells receivers, if they wish, of what they got, and lets them refuse it.
+/// @notice A token that calls receivers that want it, and lets them refuse a transfer.
 contract TellingToken is ERC20 {
     mapping(address receiver => bool) private _wishes;
 
@@ -59,7 +59,7 @@ interface IReceiver {
     function onReceived() external;
 }
 
-/// @notice Asks a question and then takes no tokens, until it is told to.
+/// @notice Asks a question and then refuses tokens until it is told to accept them.
 contract RefusingAsker is IReceiver {
     enum Manner {
         Takes,
@@ -93,7 +93,7 @@ contract RefusingAsker is IReceiver {
     }
 }
 
-/// @notice What a question leaves behind: nobody's questions make others unreadable, endless or unusable.
+/// @notice No question makes other questions unreadable, endless or unusable.
 contract QuestionsTest is Swarm {
     uint256[COUNT] private none;
     uint256[COUNT] private had = [uint256(12), 6, 2, 0];
@@ -104,7 +104,7 @@ contract QuestionsTest is Swarm {
 
     // The list that every node reads
 
-    function test_who_answers_itself_does_not_lengthen_what_nodes_read_of_a_final_epoch() external {
+    function test_questions_answered_in_one_call_do_not_lengthen_the_list_of_a_final_epoch() external {
         FinalEpoch[] memory last = _one(_settle(ledger, statement(0, had, none)));
         bytes32 name = keccak256(abi.encode(last[0]));
         SelfAnswerer attacker = new SelfAnswerer(verifier, token);
@@ -117,7 +117,7 @@ contract QuestionsTest is Swarm {
         same(token.balanceOf(address(attacker)), CAP * RATE, "it has its bond back, many times");
     }
 
-    function test_who_answers_itself_does_not_lengthen_what_nodes_read_of_a_posting() external {
+    function test_questions_answered_in_one_call_do_not_lengthen_the_list_of_a_posting() external {
         EpochRoot memory root = statement(0, had, none);
         _post(ledger, root);
         bytes32 posting = verifier.postingOf(ledger.epochRootDigest(root), uint64(block.timestamp));
@@ -131,7 +131,7 @@ contract QuestionsTest is Swarm {
         same(_gasOfReading(posting), before, "gas of reading");
     }
 
-    /// Each question that ends leaves all others on the list, whichever ends first, and may be asked again.
+    /// A question that ends is removed from the list, in any order, and can be asked again.
     function testFuzz_the_list_holds_exactly_the_open_questions(uint256 seed) external {
         FinalEpoch[] memory last = _one(_settle(ledger, statement(0, had, none)));
         bytes32 name = keccak256(abi.encode(last[0]));
@@ -150,8 +150,8 @@ contract QuestionsTest is Swarm {
 
     // The end of a question about a final epoch
 
-    /// Who keeps an unanswered question cannot take back what became final on top of it long after.
-    function test_a_question_of_long_ago_recalls_nothing() external {
+    /// An unanswered question cannot recall epochs that became final long after its deadline.
+    function test_a_lapsed_question_cannot_recall() external {
         FinalEpoch[] memory epochs = new FinalEpoch[](21);
         epochs[20] = _settle(ledger, statement(0, had, none));
         verifier.askFinal(_one(epochs[20]), accounts[0]);
@@ -163,8 +163,8 @@ contract QuestionsTest is Swarm {
         check(distributor.cumulativeRoot() == treeOf(had), "still final");
     }
 
-    /// The time to recall is as long as the time to answer, and all is over within nine epochs of a posting.
-    function testFuzz_a_recall_comes_within_a_window_of_the_deadline(uint256 asked, uint256 late) external {
+    /// The time to recall is as long as the time to answer, and ends within nine epochs of the posting.
+    function testFuzz_a_recall_must_follow_within_a_window_of_the_deadline(uint256 asked, uint256 late) external {
         FinalEpoch[] memory last = _one(_settle(ledger, statement(0, had, none)));
         uint256 end = last[0].postedAt + verifier.recallSeconds();
         vm.warp(bound(asked, block.timestamp, end - 1));
@@ -185,7 +185,7 @@ contract QuestionsTest is Swarm {
         check(distributor.cumulativeRoot() == 0, "recalled");
     }
 
-    /// The bond of a question that lapsed is its asker's, and the account can be asked about again.
+    /// The bond of a lapsed question is returned to its asker, and the same question can be asked again.
     function test_a_lapsed_question_is_refunded_and_asked_again() external {
         FinalEpoch[] memory last = _one(_settle(ledger, statement(0, had, none)));
         bytes32 name = keccak256(abi.encode(last[0]));
@@ -204,7 +204,7 @@ contract QuestionsTest is Swarm {
         check(distributor.cumulativeRoot() == 0, "recalled");
     }
 
-    /// Leaves that come late count until the bond is returned.
+    /// A late answer counts until the bond is returned.
     function test_a_lapsed_question_can_still_be_answered() external {
         FinalEpoch[] memory last = _one(_settle(ledger, statement(0, had, none)));
         verifier.askFinal(last, accounts[0]);
@@ -215,10 +215,10 @@ contract QuestionsTest is Swarm {
         _listed(keccak256(abi.encode(last[0])), [false, false, false, false]);
     }
 
-    // An asker that does not take its bond; each call is a transaction, as gas depends on what its slots held before
+    // An asker that refuses its bond; each call is a transaction, because gas depends on the slots' earlier values
 
     /// forge-config: default.isolate = true
-    function test_an_asker_that_refuses_its_bond_stops_no_recall() external {
+    function test_an_asker_that_refuses_its_bond_does_not_prevent_a_recall() external {
         (TellingToken telling, EpochLedger own, FraudVerifier judge) = _elsewhere();
         for (uint256 i = 1; i <= 2; ++i) {
             RefusingAsker asker = new RefusingAsker(telling);
@@ -235,7 +235,7 @@ contract QuestionsTest is Swarm {
     }
 
     /// forge-config: default.isolate = true
-    function test_an_asker_that_refuses_its_bond_stops_no_rejection() external {
+    function test_an_asker_that_refuses_its_bond_does_not_prevent_a_rejection() external {
         (TellingToken telling, EpochLedger own, FraudVerifier judge) = _elsewhere();
         for (uint256 i = 1; i <= 2; ++i) {
             RefusingAsker asker = new RefusingAsker(telling);
@@ -255,9 +255,9 @@ contract QuestionsTest is Swarm {
         }
     }
 
-    /// Clients send as little gas as an estimate says: with none does a recall pass that leaves the bond unpaid.
+    /// Clients send as much gas as an estimate says: for no amount does a recall succeed and leave the bond unpaid.
     /// forge-config: default.isolate = true
-    function test_a_recall_that_passes_has_paid_the_bond_whatever_its_gas() external {
+    function test_a_recall_that_succeeds_has_returned_the_bond_with_any_gas() external {
         FinalEpoch[] memory last = _one(_settle(ledger, statement(0, had, none)));
         verifier.askFinal(last, accounts[0]);
         uint256 tokens = token.balanceOf(address(this));
@@ -309,14 +309,14 @@ contract QuestionsTest is Swarm {
         gas_ -= gasleft();
     }
 
-    /// A ledger whose token tells receivers, without bonds of auditors.
+    /// A ledger whose token calls receivers, and whose auditors need no bond.
     function _elsewhere() private returns (TellingToken telling, EpochLedger own, FraudVerifier judge) {
         telling = new TellingToken();
         own = new EpochLedger(EpochLedger.Terms(auditors, QUORUM, GENESIS, EPOCH, WINDOW, BUDGET, CAP, 0, telling, RATE));
         judge = own.verifier();
     }
 
-    /// An epoch of which nobody earned a point, and whose leaves nobody has seen.
+    /// An epoch without points whose leaves are hidden.
     function _hidden(uint64 epoch) private view returns (EpochRoot memory) {
         return statement(epoch, none, none);
     }

@@ -9,7 +9,7 @@ import {Place} from "../src/SumTree.sol";
 import {Swarm} from "./Swarm.sol";
 import {Vm} from "./Vm.sol";
 
-/// @notice After a quorum made roots final whose leaves nobody sees, an honest one goes on from the root before.
+/// @notice After a quorum made roots with hidden leaves final, the ledger continues from the root before them.
 contract RecallTest is Swarm {
     uint256[COUNT] private none;
     uint256[COUNT] private had = [uint256(12), 6, 2, 0];
@@ -18,8 +18,8 @@ contract RecallTest is Swarm {
         token.approve(address(verifier), type(uint256).max);
     }
 
-    /// Account 0 loses all to account 3, under as many further roots as liars like, and asks when it comes back.
-    function testFuzz_hidden_epochs_are_recalled_however_many_are_on_top(uint256 more, bool isLive) external {
+    /// Account 0 loses its points to account 3, any number of roots follow, and then it asks for its leaves.
+    function testFuzz_hidden_epochs_are_recalled_with_all_later_ones(uint256 more, bool isLive) external {
         more = bound(more, 0, 3);
         _settle(statement(0, had, none));
         bytes32 explained = distributor.cumulativeRoot();
@@ -61,8 +61,8 @@ contract RecallTest is Swarm {
         check(distributor.paidPoints() <= distributor.grantedPoints(), "paid more than granted");
     }
 
-    /// The honest root on the restored base convicts nobody, and roots of recalled epochs are never posted again.
-    function test_nobody_who_goes_on_is_convicted_and_nothing_recalled_returns() external {
+    /// The honest root on the restored base cannot be proven false, and recalled epochs are never posted again.
+    function test_after_a_recall_the_honest_root_is_accepted_and_recalled_epochs_are_not() external {
         _settle(statement(0, had, none));
         EpochRoot memory root = _moved(1, [uint256(0), 6, 2, 12]);
         bytes[] memory signed = signatures(7, root);
@@ -84,7 +84,7 @@ contract RecallTest is Swarm {
         verifier.recall(hidden, accounts[0]);
     }
 
-    /// Who can show the leaves keeps the epoch final, and earns the bond.
+    /// Whoever shows the leaves gets the bond, and the epoch stays final.
     function testFuzz_leaves_that_are_shown_keep_an_epoch_final(uint256 i, bool isLate) external {
         i = bound(i, 0, COUNT - 1);
         FinalEpoch[] memory last = _one(_settle(statement(0, had, none)));
@@ -107,8 +107,8 @@ contract RecallTest is Swarm {
         check(distributor.cumulativeRoot() == treeOf(had), "still final");
     }
 
-    /// What was taken from an account is no answer, and neither are places under other roots.
-    function test_false_leaves_are_no_answer() external {
+    /// Neither leaves with lost points nor places under other roots are an answer.
+    function test_false_leaves_do_not_answer_a_question() external {
         _settle(statement(0, had, none));
         uint256[COUNT] memory stolen = [uint256(0), 6, 2, 12];
         FinalEpoch[] memory hidden = _one(_settle(_moved(1, stolen)));
@@ -123,8 +123,8 @@ contract RecallTest is Swarm {
         verifier.answerFinal(hidden[0], accounts[0], places[0], places[1], places[0]);
     }
 
-    /// Epochs whose leaves nodes may have forgotten stay final, whoever asks.
-    function testFuzz_old_epochs_are_not_asked_about(uint256 late) external {
+    /// Epochs so old that nodes may have deleted their leaves stay final.
+    function testFuzz_questions_about_old_epochs_are_refused(uint256 late) external {
         FinalEpoch[] memory last = _one(_settle(statement(0, had, none)));
         uint256 end = last[0].postedAt + verifier.recallSeconds();
         check(verifier.recallSeconds() > 6 * EPOCH && verifier.recallSeconds() < 7 * EPOCH, "some epochs");
@@ -157,7 +157,7 @@ contract RecallTest is Swarm {
         distributor.goBack(0);
     }
 
-    /// A question about an epoch that another question had recalled costs nothing; the first epoch may go, too.
+    /// The bond of a question about a recalled epoch is refunded; the first epoch can be recalled, too.
     function test_questions_about_what_was_recalled_are_refunded() external {
         uint256 tokens = token.balanceOf(address(this));
         EpochRoot memory root = statement(0, had, none);
@@ -178,8 +178,8 @@ contract RecallTest is Swarm {
         check(distributor.cumulativeRoot() == treeOf(had), "it goes on");
     }
 
-    /// Who reads the events alone must learn that a live posting fell with the epochs under it, and where to go on.
-    function test_a_recall_tells_what_counts_no_more() external {
+    /// The events alone must show that the live posting was dropped with the recalled epochs, and the new base.
+    function test_a_recall_emits_events_for_the_dropped_posting_and_epochs() external {
         _settle(statement(0, had, none));
         bytes32 explained = distributor.cumulativeRoot();
         uint256[COUNT] memory stolen = [uint256(0), 6, 2, 12];
@@ -198,7 +198,7 @@ contract RecallTest is Swarm {
         verifier.recall(hidden, accounts[0]);
     }
 
-    function test_a_recall_rejects_nothing_where_nothing_is_live() external {
+    function test_a_recall_without_a_live_posting_rejects_nothing() external {
         _settle(statement(0, had, none));
         FinalEpoch[] memory hidden = _one(_settle(_moved(1, [uint256(0), 6, 2, 12])));
         verifier.askFinal(hidden, accounts[0]);
@@ -211,8 +211,8 @@ contract RecallTest is Swarm {
         }
     }
 
-    /// The ledger sees for itself that these epochs are final: a mistake of the verifier would rewrite its history.
-    function test_the_ledger_recalls_final_epochs_alone_whatever_its_verifier_says() external {
+    /// The ledger checks itself that these epochs are final: otherwise a defect of the verifier could change them.
+    function test_the_ledger_recalls_only_final_epochs_also_for_the_verifier() external {
         FinalEpoch[] memory forged = _one(_settle(statement(0, had, none)));
         forged[0].signers ^= 1;
         vm.prank(address(verifier));
@@ -220,7 +220,7 @@ contract RecallTest is Swarm {
         ledger.recall(forged);
     }
 
-    /// An epoch of which nobody earned a point, and whose cumulative tree is any.
+    /// An epoch without points, with any cumulative tree.
     function _moved(uint64 epoch, uint256[COUNT] memory cumulative) private view returns (EpochRoot memory root) {
         root = statement(epoch, none, none);
         root.cumulativeRoot = treeOf(cumulative);

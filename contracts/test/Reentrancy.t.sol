@@ -16,7 +16,7 @@ interface IListener {
     function onMove() external;
 }
 
-/// @notice A token that tells a listener of every movement before it happens, as those with hooks do.
+/// @notice A token that calls a listener before every transfer, as tokens with hooks do.
 contract EagerToken is ERC20 {
     IListener private _listener;
 
@@ -34,7 +34,7 @@ contract EagerToken is ERC20 {
     }
 }
 
-/// @notice Whoever is called back while tokens move finds all books written, and cannot take anything twice.
+/// @notice A callback during a transfer finds all state written, and cannot withdraw anything twice.
 contract ReentrancyTest is Swarm, IListener {
     uint256[COUNT] private none;
     uint256[COUNT] private points = [uint256(7), 3, 1, 0];
@@ -43,12 +43,12 @@ contract ReentrancyTest is Swarm, IListener {
     AccountBond private bonds;
     FraudVerifier private judge;
     StakeVault private stakes;
-    /// What is asked of the contracts at each movement, and what they answered at the first.
+    /// The query at each transfer, and the answer at the first one.
     address private asked;
     bytes private question;
     bytes private found;
     bool private hasMoved;
-    /// What is tried at each movement.
+    /// The call that is tried at each transfer.
     address private target;
     bytes private attack;
     bool private isAttacking;
@@ -70,7 +70,7 @@ contract ReentrancyTest is Swarm, IListener {
     function onMove() external {
         if (question.length != 0 && !hasMoved) (, found) = asked.staticcall(question);
         hasMoved = true;
-        // Once, not in itself: else the deepest call of many has no gas, and all look refused.
+        // Not recursively: otherwise the deepest call runs out of gas, and all appear refused.
         if (attack.length == 0 || isAttacking) return;
         isAttacking = true;
         (bool done,) = target.call(attack);
@@ -78,7 +78,7 @@ contract ReentrancyTest is Swarm, IListener {
         if (done) ++successes;
     }
 
-    function test_a_bond_is_on_the_books_before_it_is_fetched() external {
+    function test_a_bond_is_recorded_before_tokens_are_transferred() external {
         _watch(address(stakes), abi.encodeCall(stakes.bonded, (address(this))));
         stakes.deposit(address(this), 5);
         same(abi.decode(found, (uint256)), 5, "an auditor's");
@@ -88,7 +88,7 @@ contract ReentrancyTest is Swarm, IListener {
         check(abi.decode(found, (bytes32)) == history, "an account's");
     }
 
-    function test_nobody_withdraws_twice() external {
+    function test_a_bond_is_not_withdrawn_twice_by_a_callback() external {
         stakes.deposit(address(this), 5);
         bonds.deposit(address(this), 5);
         bonds.deposit(PROVER, 100);
@@ -104,7 +104,7 @@ contract ReentrancyTest is Swarm, IListener {
         same(successes, 0, "second withdrawals");
     }
 
-    function test_a_slashed_bond_is_gone_before_anyone_is_paid() external {
+    function test_a_slashed_bond_is_removed_before_tokens_are_transferred() external {
         stakes.deposit(PROVER, 9);
         _watch(address(stakes), abi.encodeCall(stakes.stakeOf, (PROVER)));
         vm.prank(address(judge));
@@ -121,7 +121,7 @@ contract ReentrancyTest is Swarm, IListener {
         check(abi.decode(found, (bytes32)) == history, "an account's");
     }
 
-    function test_a_claim_is_on_the_books_before_it_is_paid() external {
+    function test_a_claim_is_recorded_before_tokens_are_transferred() external {
         own.distributor().enrol(accounts[0]);
         _post(0);
         vm.warp(afterEpoch(0) + WINDOW);
@@ -135,11 +135,11 @@ contract ReentrancyTest is Swarm, IListener {
         same(eager.balanceOf(accounts[0]), 7 * RATE, "tokens");
     }
 
-    function test_a_question_holds_the_posting_before_its_bond_is_fetched() external {
+    function test_a_question_is_recorded_before_its_bond_is_transferred() external {
         bytes32 posting = _post(0);
         vm.warp(afterEpoch(0) + 1);
         _watch(address(judge), abi.encodeCall(judge.questionOf, (posting, accounts[0])));
-        // The third thing that asking writes: without it the posting could be made final at the window's end.
+        // The third write of a question: without it the posting could be made final at the window's end.
         vm.warp(afterEpoch(0) + WINDOW - 1);
         judge.ask(accounts[0]);
         FraudVerifier.Question memory held = abi.decode(found, (FraudVerifier.Question));
@@ -153,8 +153,8 @@ contract ReentrancyTest is Swarm, IListener {
         same(successes, 0, "second answers");
     }
 
-    /// Whoever is called back can answer the only question there is: it holds the posting already.
-    function test_the_only_question_holds_the_posting_before_its_bond_is_fetched() external {
+    /// The callback can answer the only question, because it holds the posting already.
+    function test_the_first_question_holds_the_posting_before_its_bond_is_transferred() external {
         bytes32 posting = _post(0);
         vm.warp(afterEpoch(0) + 1);
         eager.transfer(address(judge), CAP * RATE);
@@ -183,8 +183,8 @@ contract ReentrancyTest is Swarm, IListener {
         check(history == own.EMPTY_HISTORY(), "recalled");
     }
 
-    /// The posting is held before the bond is fetched and let go before it is paid: whoever is called back finds it so.
-    function test_a_posting_is_held_and_let_go_before_tokens_move() external {
+    /// The posting is held before the bond is transferred in, and released before it is transferred out.
+    function test_a_posting_is_held_and_released_before_tokens_are_transferred() external {
         _post(0);
         vm.warp(afterEpoch(0) + 1);
         Place memory place = placeOf(points, 0);
@@ -201,7 +201,7 @@ contract ReentrancyTest is Swarm, IListener {
         same(eager.balanceOf(address(judge)), 0, "no bond is left or missing");
     }
 
-    function test_a_hidden_leaf_is_settled_before_the_bond_is_returned() external {
+    function test_a_posting_is_rejected_before_the_askers_bond_is_returned() external {
         _post(0);
         vm.warp(afterEpoch(0) + 1);
         judge.ask(accounts[0]);
@@ -212,7 +212,7 @@ contract ReentrancyTest is Swarm, IListener {
         same(postedAt, 0, "rejected");
     }
 
-    function test_nobody_is_refunded_twice() external {
+    function test_a_question_is_not_refunded_twice_by_a_callback() external {
         bytes32 posting = _post(0);
         vm.warp(afterEpoch(0) + 1);
         judge.ask(accounts[0]);
@@ -226,7 +226,7 @@ contract ReentrancyTest is Swarm, IListener {
         same(eager.balanceOf(address(this)) - before, CAP * RATE, "one bond");
     }
 
-    function test_an_equivocation_strikes_before_anyone_is_paid() external {
+    function test_an_equivocation_strikes_before_tokens_are_transferred() external {
         EpochRoot memory root = _root(0);
         _post(0);
         EpochRoot memory other = _root(0);
@@ -240,7 +240,7 @@ contract ReentrancyTest is Swarm, IListener {
         same(successes, 0, "second proofs");
     }
 
-    function test_a_drip_is_on_the_books_before_tokens_move() external {
+    function test_a_drip_is_recorded_before_tokens_are_transferred() external {
         Faucet faucet = new Faucet(eager, 10, 4);
         eager.transfer(address(faucet), 100);
         vm.deal(address(faucet), 100);
@@ -262,7 +262,7 @@ contract ReentrancyTest is Swarm, IListener {
     }
 
     function _root(uint64 epoch) private view returns (EpochRoot memory) {
-        return statement(epoch, points, none); // both ledgers add to nothing
+        return statement(epoch, points, none); // both ledgers are without final epochs
     }
 
     function _post(uint64 epoch) private returns (bytes32) {

@@ -9,10 +9,10 @@ import {EpochRoot} from "../src/EpochRoot.sol";
 import {FraudVerifier} from "../src/FraudVerifier.sol";
 import {Swarm} from "./Swarm.sol";
 
-/// @notice Auditors are replaced by announcement: who counts in which epoch, and what the others can still do.
+/// @notice Replacements of auditors: whose signatures count in which epoch, and what former auditors can do.
 contract ReplacementTest is Swarm {
     uint64 private constant FIRST = 8;
-    /// Keys of those who come; none of the first four is theirs.
+    /// Keys of the entering auditors, other than those of the first four.
     uint256 private constant NEW = 77;
     uint256 private constant NEWER = 78;
     uint256[COUNT] private none;
@@ -47,7 +47,7 @@ contract ReplacementTest is Swarm {
         ledger.announceSuccessor(change, signedBy(signers, ledger.successionDigest(change)));
     }
 
-    /// Auditor 1 leaves in epoch 8; the new one has its bond.
+    /// Auditor 1 leaves in epoch 8; the entering one has a bond.
     function replaceOne() private {
         announce(replacement(0, FIRST, auditors[1], vm.addr(NEW)), three(keys[0], keys[1], keys[2]));
         vault.deposit(vm.addr(NEW), BOND);
@@ -64,7 +64,7 @@ contract ReplacementTest is Swarm {
         }
     }
 
-    function test_a_place_changes_its_holder_from_the_epoch_on() external {
+    function test_a_replacement_counts_from_its_activation_epoch_on() external {
         replaceOne();
         (address old, address next) = (auditors[1], vm.addr(NEW));
         sameAuditors(ledger.auditorsIn(FIRST - 1), old);
@@ -82,8 +82,8 @@ contract ReplacementTest is Swarm {
         check(found[0].leaving == old && found[0].entering == next && found[0].successor == 0, "announced");
     }
 
-    /// Postings follow their epochs: the last ones of the old set come after the change.
-    function test_an_epoch_is_signed_by_its_own_auditors_whenever_it_is_posted() external {
+    /// The last epochs of the former auditors are posted after the change.
+    function test_a_posting_is_signed_by_the_auditors_of_its_epoch() external {
         replaceOne();
         EpochRoot memory last = statement(FIRST - 1, [uint256(1), 0, 0, 0], none);
         vm.warp(afterEpoch(FIRST) + 1);
@@ -102,7 +102,7 @@ contract ReplacementTest is Swarm {
         same(signers, 7, "places");
     }
 
-    /// Signatures that are added after the change are those of the epoch's own auditors, too.
+    /// Signatures added after the change must be of the epoch's auditors, too.
     function test_signatures_are_added_by_the_epochs_own_auditors() external {
         replaceOne();
         EpochRoot memory last = statement(FIRST - 1, [uint256(1), 0, 0, 0], none);
@@ -116,22 +116,22 @@ contract ReplacementTest is Swarm {
         same(signers, 15, "places");
     }
 
-    function test_the_first_place_changes_its_holder_like_any_other() external {
+    function test_the_auditor_of_the_first_place_can_be_replaced() external {
         announce(replacement(0, FIRST, auditors[0], vm.addr(NEW)), three(keys[0], keys[1], keys[2]));
         check(ledger.auditorsIn(FIRST - 1)[0] == auditors[0], "before");
         check(ledger.auditorsIn(FIRST)[0] == vm.addr(NEW), "from then on");
     }
 
-    /// A bad quorum announces a replacement for an epoch in the far future, whose number in 40 bits is today's: its own
-    /// account would be an auditor at once, without the time lock.
-    function test_no_replacement_counts_before_its_epoch_for_want_of_bits() external {
+    /// A dishonest quorum announces a replacement for a far epoch whose lowest 40 bits are the current epoch: if only
+    /// these were stored, its account would be an auditor at once, without the time lock.
+    function test_an_epoch_above_40_bits_is_refused_in_a_replacement() external {
         uint64 epoch = (1 << 40) + 1;
         EpochLedger.Succession memory far = replacement(0, epoch, auditors[1], vm.addr(NEW));
         refuse(far, SafeCast.SafeCastOverflowedUintDowncast.selector);
         check(!ledger.isAuditor(vm.addr(NEW)) && ledger.isAuditorIn(auditors[1], FIRST), "as before");
     }
 
-    function test_without_its_bond_the_new_one_does_not_count() external {
+    function test_an_entering_auditor_without_a_bond_does_not_count() external {
         announce(replacement(0, FIRST, auditors[1], vm.addr(NEW)), three(keys[0], keys[1], keys[2]));
         vm.warp(afterEpoch(FIRST));
         EpochRoot memory root = statement(FIRST, [uint256(1), 0, 0, 0], none);
@@ -140,8 +140,8 @@ contract ReplacementTest is Swarm {
         ledger.post(root, TURN, signed);
     }
 
-    /// The place of one who has left is another's, who signed once.
-    function test_who_has_left_cannot_strike_its_successors_signature() external {
+    /// The place of a former auditor belongs to its successor, which signed once.
+    function test_a_former_auditor_cannot_strike_its_successors_signature() external {
         replaceOne();
         vm.warp(afterEpoch(FIRST));
         EpochRoot memory root = statement(FIRST, [uint256(1), 0, 0, 0], none);
@@ -157,7 +157,7 @@ contract ReplacementTest is Swarm {
         same(vault.bonded(vm.addr(NEW)), BOND, "who signed one keeps it");
     }
 
-    function test_a_false_root_costs_those_who_signed_it() external {
+    function test_a_false_root_costs_its_signers_their_bonds() external {
         replaceOne();
         EpochRoot memory last = statement(FIRST - 1, [CAP + 1, 0, 0, 0], none);
         vm.warp(afterEpoch(FIRST));
@@ -175,7 +175,7 @@ contract ReplacementTest is Swarm {
         same(vault.bonded(vm.addr(NEW)), 0, "now it did");
     }
 
-    function test_announcements_are_signed_by_those_of_the_moment() external {
+    function test_announcements_are_signed_by_the_auditors_of_the_current_epoch() external {
         replaceOne();
         vm.warp(GENESIS + FIRST * EPOCH);
         EpochLedger.Succession memory second = replacement(1, 2 * FIRST, auditors[0], vm.addr(NEWER));
@@ -186,7 +186,7 @@ contract ReplacementTest is Swarm {
         check(ledger.auditorsIn(2 * FIRST)[0] == vm.addr(NEWER), "second change");
     }
 
-    function test_one_place_twice() external {
+    function test_a_place_can_be_replaced_twice() external {
         replaceOne();
         vm.warp(GENESIS + FIRST * EPOCH);
         announce(replacement(1, 2 * FIRST, vm.addr(NEW), vm.addr(NEWER)), three(keys[0], keys[2], keys[3]));
@@ -195,7 +195,7 @@ contract ReplacementTest is Swarm {
         sameAuditors(ledger.auditorsIn(2 * FIRST), vm.addr(NEWER));
     }
 
-    function test_who_cannot_replace_whom() external {
+    function test_invalid_replacements_are_refused() external {
         address stranger = vm.addr(NEW);
         refuse(replacement(0, FIRST, auditors[1], auditors[2]), EpochLedger.BadReplacement.selector);
         refuse(replacement(0, FIRST, stranger, vm.addr(NEWER)), EpochLedger.BadReplacement.selector);
@@ -222,7 +222,7 @@ contract ReplacementTest is Swarm {
         ledger.announceSuccessor(change, signed);
     }
 
-    function test_a_withdrawn_replacement_leaves_no_trace() external {
+    function test_a_withdrawn_replacement_restores_the_state_before() external {
         replaceOne();
         ledger.withdrawSuccessor(signedBy(three(keys[0], keys[1], keys[2]), ledger.withdrawalDigest(0)));
         sameAuditors(ledger.auditorsIn(FIRST), auditors[1]);
@@ -231,8 +231,8 @@ contract ReplacementTest is Swarm {
         sameAuditors(ledger.auditorsIn(FIRST), vm.addr(NEW));
     }
 
-    /// Who was to enter and signed two statements loses its bond; after the withdrawal it is nobody to the verifier.
-    function test_who_was_to_enter_is_a_stranger_after_the_withdrawal() external {
+    /// An announced auditor that signed two statements loses its bond; after the withdrawal it is no auditor.
+    function test_a_withdrawn_entering_auditor_is_no_auditor() external {
         replaceOne();
         EpochRoot memory a = statement(FIRST, none, none);
         EpochRoot memory b = statement(FIRST, none, none);
@@ -252,8 +252,8 @@ contract ReplacementTest is Swarm {
         return abi.encodePacked(r, s, v);
     }
 
-    /// The attacker has two accounts, of whom one replaces the other: it has one voice.
-    function test_a_place_accuses_once() external {
+    /// An attacker whose two accounts replace each other has one vote.
+    function test_the_auditors_of_one_place_accuse_once_together() external {
         AccountBond bonds = new AccountBond(ledger, 1_000);
         token.approve(address(bonds), 10);
         bonds.deposit(accounts[0], 10);

@@ -20,8 +20,8 @@ contract RewardDistributorTest is Swarm {
         ledger.finalise();
     }
 
-    /// Roots that give each account what the others had, again and again, with leaves that nobody sees.
-    function testFuzz_no_more_than_was_granted_whatever_the_trees_say(uint256[COUNT] memory first, uint256 moved)
+    /// A sequence of roots with hidden leaves that give each account what the others had.
+    function testFuzz_no_more_is_paid_than_was_granted_for_any_trees(uint256[COUNT] memory first, uint256 moved)
         external
     {
         for (uint256 i = 0; i < COUNT; ++i) {
@@ -48,7 +48,7 @@ contract RewardDistributorTest is Swarm {
         }
     }
 
-    /// Hidden leaves give nobody more than it could have been granted, whatever it has claimed before.
+    /// With hidden leaves an account gets at most what it could have been granted, less what it has claimed.
     function testFuzz_no_more_than_the_cap_per_epoch_after_a_claim(uint256 waited, uint256 more) external {
         uint256[COUNT] memory points = [uint256(5), 0, 0, 0];
         _settle(points);
@@ -69,7 +69,7 @@ contract RewardDistributorTest is Swarm {
         same(distributor.claimed(accounts[0]), isOver ? 5 : points[0], "claimed");
     }
 
-    /// Hidden leaves give a newcomer no more than its cap for each epoch since it was enrolled, and a stranger nothing.
+    /// With hidden leaves a newcomer gets at most its cap for each epoch since its enrolment, others nothing.
     function testFuzz_no_more_than_the_cap_per_epoch_since_the_enrolment(uint256 old, uint256 waited, uint256 more)
         external
     {
@@ -111,7 +111,7 @@ contract RewardDistributorTest is Swarm {
         vm.assume(value != points[i]);
         bytes32[] memory genuine = proofOf(points, i);
         vm.assume(keccak256(abi.encode(proof)) != keccak256(abi.encode(genuine)));
-        // Some of any values and proofs overflow, or are too long.
+        // Arbitrary values and proofs may overflow or be too long.
         (bool paid,) = address(distributor).call(abi.encodeCall(distributor.claim, (accounts[i], value, genuine)));
         check(!paid, "paid another value");
         (paid,) = address(distributor).call(abi.encodeCall(distributor.claim, (accounts[i], points[i], proof)));

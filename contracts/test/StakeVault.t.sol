@@ -5,7 +5,7 @@ import {StakeVault} from "../src/StakeVault.sol";
 import {Swarm} from "./Swarm.sol";
 
 contract StakeVaultTest is Swarm {
-    function testFuzz_what_goes_in_comes_out_after_the_delay(address owner, uint96 amount, uint256 part) external {
+    function testFuzz_a_deposit_can_be_withdrawn_after_the_delay(address owner, uint96 amount, uint256 part) external {
         vm.assume(owner != address(0) && owner != address(vault) && owner != address(this) && vault.bonded(owner) == 0);
         amount = uint96(bound(amount, 1, 1e26));
         part = bound(part, 1, amount);
@@ -24,12 +24,12 @@ contract StakeVaultTest is Swarm {
         same(vault.bonded(owner), amount - part, "left");
     }
 
-    /// What was signed on a bond can be challenged for a window after it was posted, an epoch late or two.
-    function test_a_bond_outlasts_the_window_of_what_was_signed_on_it() external view {
+    /// A signed statement can be challenged for a window after its posting, which may be one or two epochs late.
+    function test_a_bond_can_be_slashed_until_its_signatures_are_final() external view {
         same(vault.exitSeconds(), WINDOW + 2 * EPOCH, "exit delay");
     }
 
-    function testFuzz_slashing_reaches_what_is_on_its_way_out(uint96 amount, uint256 part) external {
+    function testFuzz_an_exiting_bond_is_slashed_too(uint96 amount, uint256 part) external {
         amount = uint96(bound(amount, 1, 1e26));
         address owner = address(0xC0FFEE);
         vault.deposit(owner, amount);
@@ -46,14 +46,14 @@ contract StakeVaultTest is Swarm {
         same(uint256(stake.bonded) + stake.exiting, 0, "left");
     }
 
-    function testFuzz_nobody_else_slashes(address sender) external {
+    function testFuzz_only_the_verifier_slashes(address sender) external {
         vm.assume(sender != address(verifier));
         vm.expectPartialRevert(StakeVault.OnlySlasher.selector);
         vm.prank(sender);
         vault.slash(auditors[0], sender);
     }
 
-    function test_the_delay_outlasts_window_and_epoch() external view {
+    function test_the_exit_delay_is_longer_than_window_and_epoch() external view {
         check(vault.exitSeconds() > WINDOW + EPOCH, "exit delay");
     }
 }

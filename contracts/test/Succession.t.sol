@@ -6,7 +6,7 @@ import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
 import {EpochLedger} from "../src/EpochLedger.sol";
 import {Swarm} from "./Swarm.sol";
 
-/// @notice Announcements of successors: who may, when, once, and how they are taken back.
+/// @notice Announcements of successors: signatures, notice, numbers and withdrawal.
 contract SuccessionTest is Swarm {
     bytes32 private constant TERMS = keccak256("other terms");
 
@@ -50,7 +50,7 @@ contract SuccessionTest is Swarm {
         same(ledger.nextSuccession(), 1, "next");
     }
 
-    function testFuzz_without_notice_it_is_refused(uint256 now_, uint256 notice) external {
+    function testFuzz_an_announcement_without_notice_is_refused(uint256 now_, uint256 notice) external {
         now_ = bound(now_, 0, 1e9);
         inEpoch(now_);
         EpochLedger.Succession memory early = terms(0, now_ + bound(notice, 0, ledger.NOTICE_EPOCHS() - 1));
@@ -65,8 +65,8 @@ contract SuccessionTest is Swarm {
         announce(terms(0, ledger.NOTICE_EPOCHS()), 7);
     }
 
-    /// Epochs are counted in 64 bits. A clock that shows more is refused, and does not begin again at the first set.
-    function test_an_epoch_that_does_not_fit_has_no_auditors() external {
+    /// Epochs have 64 bits. A later time is refused, and does not start again with the first auditors.
+    function test_an_epoch_above_64_bits_is_refused() external {
         inEpoch(1 << 64);
         vm.expectPartialRevert(SafeCast.SafeCastOverflowedUintDowncast.selector);
         ledger.auditors();
@@ -119,7 +119,7 @@ contract SuccessionTest is Swarm {
         ledger.announceSuccessor(empty, signatures_);
     }
 
-    function test_one_is_on_its_way_and_each_has_its_number() external {
+    function test_only_one_announcement_is_pending_and_each_has_its_number() external {
         announce(terms(0, 8), 7);
         bytes[] memory again = signed(7, ledger.successionDigest(terms(0, 8)));
         vm.expectPartialRevert(EpochLedger.WrongNumber.selector);
@@ -133,7 +133,7 @@ contract SuccessionTest is Swarm {
         same(ledger.successions().length, 2, "announcements");
     }
 
-    function test_a_quorum_withdraws_while_nobody_relies_on_it() external {
+    function test_a_quorum_withdraws_a_pending_announcement() external {
         announce(terms(0, 8), 7);
         inEpoch(3);
         bytes[] memory few = signed(3, ledger.withdrawalDigest(0));
@@ -146,10 +146,10 @@ contract SuccessionTest is Swarm {
         ledger.withdrawSuccessor(enough);
         announce(terms(1, 20), 14);
         vm.expectPartialRevert(EpochLedger.NotAuditor.selector);
-        ledger.withdrawSuccessor(enough); // those are for number 0
+        ledger.withdrawSuccessor(enough); // these are for announcement 0
     }
 
-    function test_what_nodes_rely_on_stays() external {
+    function test_an_announcement_cannot_be_withdrawn_shortly_before_its_activation() external {
         announce(terms(0, 8), 7);
         bytes[] memory enough = signed(7, ledger.withdrawalDigest(0));
         inEpoch(4);
@@ -160,8 +160,8 @@ contract SuccessionTest is Swarm {
         ledger.withdrawSuccessor(enough);
     }
 
-    /// Nodes take over what an event announces, field by field, and forget what another one withdraws.
-    function test_announcements_and_withdrawals_are_told() external {
+    /// Nodes read announcements and withdrawals from the events' fields.
+    function test_announcements_and_withdrawals_emit_events() external {
         announce(terms(0, 8), 7);
         inEpoch(8);
         EpochLedger.Succession memory both = EpochLedger.Succession(1, 16, TERMS, auditors[3], PROVER);
@@ -175,13 +175,13 @@ contract SuccessionTest is Swarm {
         ledger.withdrawSuccessor(signatures_);
     }
 
-    /// A bad quorum that could have less notice would replace the others before anybody can leave.
+    /// With a shorter notice a dishonest quorum could replace the others before users can leave.
     function test_the_time_lock_is_eight_epochs_of_which_four_are_settled() external view {
         same(ledger.NOTICE_EPOCHS(), 8, "notice");
         same(ledger.SETTLED_EPOCHS(), 4, "settled");
     }
 
-    function test_nothing_is_pending_at_first() external {
+    function test_nothing_is_pending_after_deployment() external {
         vm.expectPartialRevert(EpochLedger.NothingPending.selector);
         ledger.withdrawSuccessor(new bytes[](0));
     }

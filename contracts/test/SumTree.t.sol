@@ -6,7 +6,7 @@ import {FraudVerifier} from "../src/FraudVerifier.sol";
 import {Place, SumTree} from "../src/SumTree.sol";
 import {Swarm} from "./Swarm.sol";
 
-/// @notice The tree of points against a second writing of its rule, at every depth, through the contracts that use it.
+/// @notice The points tree compared with a second implementation, at every depth, through the contracts that use it.
 contract SumTreeTest is Swarm {
     uint256[COUNT] private none;
 
@@ -19,13 +19,13 @@ contract SumTreeTest is Swarm {
         check(distributor.rootOf(account, 5, _beside(160, 3)) == _climb(account, _leaf(account, 5), _beside(160, 3)), "longest");
     }
 
-    function testFuzz_paths(address account, uint64 value, uint256 seed, uint256 depth) external view {
+    function testFuzz_roots_of_random_paths(address account, uint64 value, uint256 seed, uint256 depth) external view {
         bytes32[] memory beside = _beside(bound(depth, 0, 160), seed);
         value = uint64(bound(value, 0, type(uint32).max));
         check(distributor.rootOf(account, value, beside) == _climb(account, _leaf(account, value), beside), "root");
     }
 
-    function test_a_path_has_at_most_an_accounts_bits() external {
+    function test_a_path_has_at_most_160_siblings() external {
         bytes32[] memory beside = new bytes32[](161);
         vm.expectPartialRevert(SumTree.BadPath.selector);
         distributor.rootOf(accounts[1], 1, beside);
@@ -41,15 +41,15 @@ contract SumTreeTest is Swarm {
         distributor.rootOf(accounts[1], largest, beside);
         vm.expectPartialRevert(SumTree.ValueTooLarge.selector);
         distributor.rootOf(accounts[1], largest + 1, beside);
-        // One step too much is found again at the end, wherever it was.
+        // One sibling too many is detected at the end, at any depth.
         beside = new bytes32[](3);
         beside[0] = bytes32(largest);
         vm.expectPartialRevert(SumTree.BadPath.selector);
         distributor.rootOf(accounts[1], 1, beside);
     }
 
-    /// Where another leaf ends an account's way, the account has nothing: at that depth, and not one step deeper.
-    function test_another_leaf_shows_nothing_where_ways_part() external {
+    /// If an account's path ends at another account's leaf, its value is 0: at that depth, and not one level deeper.
+    function test_another_accounts_leaf_proves_zero_only_at_the_right_depth() external {
         address holder = address(uint160(0xA0) << 152); // 1010 0000 ...
         address parted = address(uint160(0xB0) << 152); // 1011: three bits in common
         for (uint256 depth = 0; depth <= 4; ++depth) {
@@ -62,8 +62,8 @@ contract SumTreeTest is Swarm {
         }
     }
 
-    /// An account that differs from the holder in its last bit alone, at the deepest place there is.
-    function test_the_deepest_place() external {
+    /// An account that differs from the holder only in its last bit, at the maximum depth.
+    function test_a_place_at_maximum_depth() external {
         (address holder, address other) = (address(uint160(2)), address(uint160(3)));
         uint256 epoch = 0;
         for (uint256 depth = 159; depth <= 160; ++depth) {
@@ -82,9 +82,9 @@ contract SumTreeTest is Swarm {
         }
     }
 
-    function test_a_place_of_nobody_has_no_value() external {
+    function test_the_empty_node_proves_zero() external {
         bytes32[] memory beside = _beside(2, 0);
-        beside[1] = bytes32(uint256(beside[1]) | 9); // all points are another account's
+        beside[1] = bytes32(uint256(beside[1]) | 9); // all points belong to another account
         _postUnder(_climb(accounts[1], 0, beside), 0);
         Place memory empty = Place(address(0), 1, beside);
         vm.expectPartialRevert(SumTree.BadPath.selector);
@@ -108,7 +108,7 @@ contract SumTreeTest is Swarm {
         ledger.reject();
     }
 
-    /// Words that sum to nothing.
+    /// Nodes whose sum is 0.
     function _beside(uint256 depth, uint256 seed) private pure returns (bytes32[] memory words) {
         words = new bytes32[](depth);
         for (uint256 i = 0; i < depth; ++i) {

@@ -23,7 +23,7 @@ contract Swarm is Checked {
     uint256 internal constant RATE = 3;
     uint256 internal constant QUORUM = 3;
     uint256 internal constant COUNT = 4;
-    /// In which everything is proposed where a test does not say otherwise.
+    /// The turn of all proposals, unless a test names another one.
     uint32 internal constant TURN = 2;
     address internal constant BURNED = 0x000000000000000000000000000000000000dEaD;
     address internal constant PROVER = address(0xBEEF);
@@ -42,7 +42,7 @@ contract Swarm is Checked {
         vm.warp(GENESIS);
         _createAuditors();
         for (uint160 i = 0; i < COUNT; ++i) {
-            accounts.push(address((i << 158) + 0xA000)); // their first two bits say which
+            accounts.push(address((i << 158) + 0xA000)); // told apart by their first two bits
         }
         token = new SapoToken(address(this), SUPPLY);
         ledger = new EpochLedger(
@@ -95,12 +95,12 @@ contract Swarm is Checked {
         }
     }
 
-    /// @notice The root over the four accounts' values, by the rule as the documentation states it.
+    /// @notice The root over the four accounts' values, computed as the documentation states.
     function treeOf(uint256[COUNT] memory values) internal view returns (bytes32) {
         return _part(values, 0, COUNT);
     }
 
-    /// @notice Where the path of an account ends: with its leaf, or where it has no value with another's or none.
+    /// @notice The end of an account's path: its leaf, or without a value another account's leaf or the empty node.
     function placeOf(uint256[COUNT] memory values, uint256 index) internal view returns (Place memory place) {
         bytes32[] memory down = new bytes32[](2);
         (uint256 first, uint256 size, uint256 depth) = (0, COUNT, 0);
@@ -153,7 +153,7 @@ contract Swarm is Checked {
         return GENESIS + (uint256(epoch) + 1) * EPOCH;
     }
 
-    /// The word over some neighbours, whose number is a power of two.
+    /// The node over some adjacent accounts, whose number is a power of two.
     function _part(uint256[COUNT] memory values, uint256 first, uint256 size) private view returns (bytes32) {
         uint256 sum = 0;
         uint256 holder = first;

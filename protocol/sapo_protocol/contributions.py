@@ -9,7 +9,8 @@ can be posted on the ledger.
 More accounts than fit into a message are listed on *pages*, which the message names by their digests.
 
 Of n auditors f = floor((n - 1) / 3) may be silent or lie, and n - f agree. A proposal and its approvals
-belong to a turn; if a turn brings no quorum, a later one may.
+belong to a turn; if a turn brings no quorum, a later one may. What is live on the chain without a quorum is
+approved again in later turns.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -147,10 +148,11 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """An auditor's signature on the epoch root of a proposal, and on the turn of both.
+    """An auditor's signature on the epoch root of a proposal, and on the turn in which it signs.
 
     Attributes:
-        turn: that of the proposal; 0 is left out of the payload.
+        turn: that of the proposal, or a later one if the posting has lost its quorum; 0 is left out of the
+            payload.
     """
 
     node: NodeId

@@ -91,7 +91,7 @@ class EpochRoot:
 
 @dataclass(frozen=True, slots=True)
 class EpochApproval:
-    """An auditor's consent to a root that was proposed in a turn.
+    """An auditor's consent, in a turn, to a root that was proposed in this turn or an earlier one.
 
     An auditor that signs two roots in one turn of an epoch loses its bond. In a later turn it may sign
     another root, since the earlier proposal did not reach a quorum.

@@ -185,7 +185,7 @@ class AgreementWorld:
         self._events: list[tuple[float, int, Callable[[], object]]] = []
         self._numbers = count()
         self._proposals: dict[int, dict[ContentId, Proposal]] = {}
-        self._signatures: dict[ContentId, dict[Account, bytes]] = {}
+        self._signatures: dict[tuple[ContentId, int], dict[Account, bytes]] = {}
         self._sent: dict[tuple[ContentId, Account], float] = {}
 
     def run(self, epochs: int) -> AgreementOutcome:
@@ -351,7 +351,8 @@ class AgreementWorld:
         """Give the dishonest auditors a copy of a sent message: they need it to post and to accuse."""
         if envelope.kind is Kind.APPROVAL:
             approval = parse_approval(envelope.payload)
-            self._signatures.setdefault(approval.proposal, {})[approval.account] = approval.signature
+            place = approval.proposal, approval.turn
+            self._signatures.setdefault(place, {})[approval.account] = approval.signature
         elif envelope.kind is Kind.PROPOSAL:
             for auditor in self.honest:
                 if (proposal := auditor.contributions.proposal(envelope.content_id)) is not None:
@@ -445,7 +446,7 @@ class AgreementWorld:
     def _approve(self, liar: Identity, content_id: ContentId, proposal: Proposal) -> None:
         digest = proposal.approval(content_id).digest(self.manifest.ledger_domain)
         signature = secp256k1.sign(liar.secret, digest)
-        self._signatures.setdefault(content_id, {})[liar.account] = signature
+        self._signatures.setdefault((content_id, proposal.turn), {})[liar.account] = signature
         place = liar.node, liar.account, proposal.epoch
         if self.rng.random() < 0.7:
             approval = Approval(*place, content_id, signature, proposal.turn)
@@ -453,7 +454,7 @@ class AgreementWorld:
 
     def _try_to_post(self, content_id: ContentId, proposal: Proposal) -> None:
         """Post any root with a quorum of signatures, also one that honest auditors have abandoned."""
-        signatures = self._signatures.get(content_id, {})
+        signatures = self._signatures.get((content_id, proposal.turn), {})
         if len(signatures) >= self.terms.quorum and self.rng.random() < 0.5:
             ordered = [signature for _, signature in sorted(signatures.items())]
             self._transact(lambda: self._post(proposal.approval(content_id), ordered))
@@ -461,10 +462,13 @@ class AgreementWorld:
     def _accuse(self, epoch: int) -> None:
         """Prove equivocations: of dishonest auditors, to remove a posting, and of honest ones if any."""
         first: dict[tuple[Account, int], tuple[EpochApproval, bytes]] = {}
-        for content_id, proposal in self._proposals.get(epoch, {}).items():
-            statement = proposal.approval(content_id)
-            for account, signature in self._signatures.get(content_id, {}).items():
-                other = first.setdefault((account, proposal.turn), (statement, signature))
+        for (content_id, turn), signatures in [*self._signatures.items()]:
+            proposal = self._proposals.get(epoch, {}).get(content_id)
+            if proposal is None:
+                continue
+            statement = EpochApproval(turn, proposal.root(content_id))
+            for account, signature in signatures.items():
+                other = first.setdefault((account, turn), (statement, signature))
                 is_own = account not in {auditor.identity.account for auditor in self.honest}
                 if other[0] != statement and (not is_own or self.rng.random() < 0.3):
                     pair = other[1], signature

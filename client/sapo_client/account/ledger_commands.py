@@ -176,6 +176,7 @@ async def _register(session: LedgerSession, consent: Consent) -> dict[str, Any]:
 
 async def _claim(session: LedgerSession, consent: Consent) -> dict[str, Any]:
     await session.ledger.check()
+    await session.require_current()
     before, granted = await session.ledger.claimed(), (await _grant(session)).points
     if granted <= before:
         raise await _nothing_to_claim(session, granted, before)
@@ -201,13 +202,13 @@ async def _claim(session: LedgerSession, consent: Consent) -> dict[str, Any]:
         return await session.ledger.claimed() != before
 
     await session.submit_and_wait("claim", submit, is_done)
-    claimed = await session.ledger.claimed()
+    claimed = await session.reading(session.ledger.claimed)
     return {
         "account": str(session.account),
         "points claimed": claimed - before,
         "points claimed in all": claimed,
-        "paid to": str((await session.ledger.payout()).receiver),
-        "tokens": await session.ledger.balance() / 10**18,
+        "paid to": str((await session.reading(session.ledger.payout)).receiver),
+        "tokens": await session.reading(session.ledger.balance) / 10**18,
     }
 
 

@@ -17,6 +17,7 @@ from sapo_client import keystore, locks
 from sapo_client.config import Config
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.keystore import Identity
+from sapo_client.ledger.errors import LedgerError
 from sapo_client.ledger.fees import GWEI
 from sapo_client.ledger.service import LedgerClient
 from sapo_client.node.runtime.manifests import settle_manifest
@@ -116,23 +117,76 @@ class LedgerSession:
     ) -> None:
         """Queue a transaction and wait until the chain has its effect.
 
+        Endpoints that do not answer meanwhile are asked again: the transaction may be under way.
+
         Args:
             submit: queues the transaction; may be called repeatedly, since the outbox keeps each entry once.
 
         Raises:
             SapoError: the chain does not include it in time; it stays queued.
+            LedgerError: the chain did not answer in all that time, and nothing is queued.
         """
+        is_queued, unanswered = False, None
         async with self._sending():
             with trio.move_on_after(PATIENCE_SECONDS) as patience:
-                while not await is_done():
-                    await submit()
+                while True:
+                    try:
+                        if await is_done() and await self._is_confirmed(is_done):
+                            break
+                        await submit()
+                        is_queued = True
+                    except LedgerError as error:
+                        if not error.transient:
+                            raise
+                        unanswered = error
                     await trio.sleep(_POLL_SECONDS)
-            if self.sends:
-                with trio.move_on_after(_CONFIRM_SECONDS):
-                    while self.ledger.status().pending:
-                        await trio.sleep(_POLL_SECONDS)
         if patience.cancelled_caught:
-            raise queued_error(name)
+            raise queued_error(name) if is_queued or unanswered is None else unanswered
+
+    async def _is_confirmed(self, is_done: Callable[[], Awaitable[bool]]) -> bool:
+        """Whether the effect is still there after a wait for the outbox's last confirmations.
+
+        A reorganisation can take back what was seen in the newest block.
+        """
+        if self.sends:
+            with trio.move_on_after(_CONFIRM_SECONDS):
+                while self.ledger.status().pending:
+                    await trio.sleep(_POLL_SECONDS)
+        return await is_done()
+
+    async def reading(self, read: Callable[[], Awaitable[T]]) -> T:
+        """Return what the chain says after a transaction; endpoints that do not answer are asked again.
+
+        Raises:
+            LedgerError: none of them answers in time.
+        """
+        deadline = trio.current_time() + PATIENCE_SECONDS
+        while True:
+            try:
+                return await read()
+            except LedgerError as error:
+                if not error.transient or trio.current_time() >= deadline:
+                    raise
+            await trio.sleep(_POLL_SECONDS)
+
+    async def require_current(self) -> None:
+        """Raise if the endpoints are behind a transaction of this account that is settled.
+
+        They would say again what was before it, such as points that were claimed already.
+
+        Raises:
+            SapoError: their last block is older.
+            LedgerError: none of them answers.
+        """
+        await self.ledger.look(claims=False)
+        head, settled = self.ledger.chain_seconds, self.ledger.status().last_receipt_seconds
+        if settled is not None and head < settled:
+            raise SapoError(
+                f"the RPC endpoints are behind: their last block is of {format_time(head)},"
+                f" and a transaction of this account is in a block of {format_time(settled)}",
+                hint="run the same command again in a minute, or name another endpoint with --rpc URL",
+                exit_code=ExitCode.LEDGER,
+            )
 
     async def drain(self, kind: str | None = None) -> bool:
         """Whether all queued transactions, or those of one kind, were settled in time."""

@@ -64,6 +64,7 @@ async def require_receiver(session: LedgerSession, shown: Account) -> None:
 
 async def _payout(session: LedgerSession, receiver: Account, consent: Consent) -> dict[str, Any]:
     await session.ledger.check()
+    await session.require_current()
     before = await session.ledger.payout()
     _require_open(before, receiver)
     await _require_account(session, receiver)
@@ -94,7 +95,7 @@ async def _payout(session: LedgerSession, receiver: Account, consent: Consent) -
         return known.receiver == receiver
 
     await session.submit_and_wait("payout address", submit, is_done)
-    known = await session.ledger.payout()
+    known = await session.reading(session.ledger.payout)
     return {
         "account": str(session.account),
         "claims go to": str(known.receiver),

@@ -39,6 +39,10 @@ _NEEDLESS: Final = frozenset(
 _OUTDATED: Final = frozenset({"NotFinal"})
 """Errors that mean that the request is outdated; if it is still needed, it is requested again."""
 
+_OUTDATED_OF_KIND: Final = {"signatures": frozenset({"OtherPostingLive"})}
+"""The same of some kinds alone: another auditor has added the signatures to the live posting, or it is gone.
+As long as such a request waits, it holds up signatures that are needed after the next strike."""
+
 _HOPELESS: Final = frozenset(
     {
         "AlreadyExpired",
@@ -199,12 +203,13 @@ class Sender:
 
     def _settle_refusal(self, entry: OutboxEntry, refused: tx.Refused) -> None:
         """End an entry whose refusal is permanent: settled, and independent of pending requests."""
-        known = refused.error in _NEEDLESS | _OUTDATED | _HOPELESS
+        outdated = _OUTDATED | _OUTDATED_OF_KIND.get(entry.kind, frozenset())
+        known = refused.error in _NEEDLESS | outdated | _HOPELESS
         if not known or self._may_change(entry) or not self._is_settled(entry, refused):
             raise refused
         if refused.error in _NEEDLESS:
             self._outbox.confirm(entry, refused.error)
-        elif refused.error in _OUTDATED:
+        elif refused.error in outdated:
             self._outbox.refuse(entry, str(refused.error))
         else:
             self._errors.note(refused)

@@ -1,5 +1,6 @@
 """The sender: from a request to a settled transaction, through refusals, races and outages."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -264,3 +265,32 @@ def test_another_endpoint_takes_over(contracts: Contracts, tmp_path: Path) -> No
 
 def _coins(contracts: Contracts, account: str) -> int:
     return int(contracts.chain.request("eth_getBalance", account, "latest")["result"], 16)
+
+
+def test_signatures_that_others_have_added_do_not_delay_later_ones(
+    contracts: Contracts, tmp_path: Path
+) -> None:
+    """The live posting lost its quorum twice; the first time another auditor was faster."""
+    desk, ledger = Desk(contracts, tmp_path), contracts.ledger
+    root, others = make_root(3), (make_root(3, archive=8), make_root(3, archive=9))
+
+    def strike(turn: int) -> None:
+        signatures = [sign(each, contracts.domain, AUDITORS[:1], turn)[0] for each in others]
+        contracts.prove(Equivocation(turn, *others, *signatures))
+        contracts.bond(AUDITORS[0])
+
+    def posting(signers: Sequence[LocalAccount], turn: int) -> bytes:
+        return ledger.post(EpochApproval(turn, root), sign(root, contracts.domain, signers, turn))
+
+    contracts.post(root, sign(root, contracts.domain, AUDITORS[:3]))
+    strike(1)
+    contracts.chain.send(BOB, ledger.address, posting(AUDITORS[:3], 0))
+    desk.want(posting(AUDITORS[:3], 0), key="first", to=ledger.address, kind="signatures")
+    desk.sender.step()
+    strike(2)
+    desk.want(posting(AUDITORS[1:], 1), key="second", to=ledger.address, kind="signatures")
+    assert desk.steps() == 2
+    live = ledger.live()
+    assert live is not None
+    assert live.signers == 0b1110
+    assert desk.notes() == [(EntryState.REFUSED, "OtherPostingLive"), (EntryState.CONFIRMED, None)]

@@ -128,6 +128,27 @@ def test_an_author_has_two_places_per_kind_epoch_and_turn(contributions: Contrib
     assert contributions.has_room(ContentId(b"\x03" * 32), Kind.PROPOSAL, third)
 
 
+def test_a_tally_that_the_posted_proposal_names_is_stored_beside_two_others(
+    contributions: ContributionStore,
+) -> None:
+    """Otherwise its author could keep a node from checking the posting."""
+    named = tally(ALICE, points=3)
+    content_id = seal(Kind.TALLY, MANIFEST.swarm_id, named.to_payload(), ALICE.seed).content_id
+    for points in (1, 2):
+        keep(contributions, ALICE, tally(ALICE, points=points))
+    posted, _ = keep(contributions, BOB, proposal(BOB, content_id))
+    unposted, _ = keep(contributions, BOB, proposal(BOB, ContentId(b"\x04" * 32)))
+    assert contributions.lacks_tallies(posted)
+    assert not contributions.has_room(content_id, Kind.TALLY, named)
+    contributions.note_posted(4, posted, is_final=False)
+    assert contributions.has_room(content_id, Kind.TALLY, named)
+    assert not contributions.has_room(ContentId(b"\x04" * 32), Kind.TALLY, named)
+    keep(contributions, ALICE, named)
+    assert not contributions.lacks_tallies(posted)
+    contributions.note_posted(4, unposted, is_final=False)
+    assert not contributions.has_room(content_id, Kind.TALLY, named)
+
+
 def test_only_timely_tallies_of_authors_with_a_single_tally_are_settled(
     contributions: ContributionStore,
 ) -> None:

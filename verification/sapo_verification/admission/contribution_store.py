@@ -246,13 +246,38 @@ class ContributionStore:
         return self._connection.execute(query, (content_id,)).fetchone() is not None
 
     def has_room(self, content_id: ContentId, kind: Kind, content: Contribution) -> bool:
-        """Whether one more message of this account, kind, epoch and turn is stored; one on the ledger always
-        is."""
+        """Whether one more message of this account, kind, epoch and turn is stored.
+
+        A proposal on the ledger always is, and so are the tallies that it names: a node that has two others
+        of their author could not check the posting without them.
+        """
         stored = self._connection.execute(
             "SELECT COUNT(*) FROM contribution WHERE epoch = ? AND kind = ? AND account = ? AND turn = ?",
             (content.epoch, int(kind), content.account, turn_of(content)),
         ).fetchone()[0]
-        return stored < CONTRIBUTIONS_PER_TURN or self.is_posted(content_id)
+        if stored < CONTRIBUTIONS_PER_TURN or self.is_posted(content_id):
+            return True
+        return kind is Kind.TALLY and content_id in self._posted_tallies(content.epoch)
+
+    def lacks_tallies(self, proposal: ContentId) -> bool:
+        """Whether a stored proposal names tallies that are not stored."""
+        return any(not self.has(tally) for tally in self._tallies_of(proposal))
+
+    def _posted_tallies(self, epoch: int) -> frozenset[ContentId]:
+        """Return the tallies that the proposal on the ledger names; none if it is not stored."""
+        row = self._connection.execute(
+            "SELECT content_id FROM posted_proposal WHERE epoch = ?", (epoch,)
+        ).fetchone()
+        return frozenset(self._tallies_of(ContentId(row[0])) if row else ())
+
+    def _tallies_of(self, proposal: ContentId) -> tuple[ContentId, ...]:
+        """Return the tallies that a stored proposal names, also if pages of it are missing."""
+        row = self._connection.execute(
+            "SELECT envelope FROM contribution WHERE content_id = ? AND kind = ?",
+            (proposal, int(Kind.PROPOSAL)),
+        ).fetchone()
+        found = parse_contribution(parse_envelope(row[0], self._swarm_id)) if row else None
+        return found.tallies if isinstance(found, Proposal) else ()
 
     def note_posted(self, epoch: int, proposal: ContentId, *, is_final: bool) -> None:
         """Record the proposal behind the ledger's root of an epoch; it may not have been received yet.

@@ -274,9 +274,7 @@ class QuorumSimulation:
         if live is None:
             return
         for each in self.honest:
-            each.contributions.note_posted(
-                live.root.epoch, ContentId(live.root.archive_digest), is_final=False
-            )
+            self._obtain(each, live.root.epoch, ContentId(live.root.archive_digest))
         proof = auditor.proof(Dispute(live.root, state.last, self.terms.points_cap))
         now, ends = self.chain.now_seconds, live.posted_at_seconds + CHALLENGE_SECONDS
         if proof is not None:
@@ -285,6 +283,15 @@ class QuorumSimulation:
             self._ask_for_leaves(live, now, ends)
         elif epoch >= self.plan.finalised_from:
             self.chain.finalise_in_time(auditor.actor.account)
+
+    def _obtain(self, auditor: SimulatedAuditor, epoch: int, proposal: ContentId) -> None:
+        """Ask the other honest auditors for a posting's proposal, or a tally that it names, if missing."""
+        known = auditor.contributions
+        known.note_posted(epoch, proposal, is_final=False)
+        for other in self.honest:
+            if not known.has(proposal) or known.lacks_tallies(proposal):
+                for message in other.contributions.envelopes(epoch):
+                    auditor.receive(message, ())
 
     def _ask_for_leaves(self, live: EpochRecord, now: float, ends: float) -> None:
         """Ask for an honest account's leaves, and reject a posting whose question is not answered in time."""
@@ -318,6 +325,10 @@ class QuorumSimulation:
             self.proposed[envelope.content_id] = message
         self._deliver(envelope, self.honest if auditors is None else auditors)
         return envelope.content_id
+
+    def forward(self, envelopes: Iterable[SignedEnvelope]) -> None:
+        """Deliver messages to all honest auditors in this step."""
+        self._forwarded.extend(envelopes)
 
     def tally_of(self, liar: Actor, epoch: int, points: Mapping[Account, int]) -> Tally:
         """Return a tally signed as one of the player's auditors."""

@@ -19,8 +19,9 @@ from sapo_client.lab.quorum.simulation import (
 )
 from sapo_client.ledger.fraud import Equivocation
 from sapo_client.node.auditing.agreement import Postable
-from sapo_protocol.contributions import Proposal, Share, settle
+from sapo_protocol.contributions import Approval, Proposal, Share, settle
 from sapo_protocol.eip712 import EpochApproval, EpochRoot
+from sapo_protocol.envelope import Kind, SignedEnvelope, seal
 from sapo_protocol.identifiers import Account, ContentId, Digest
 
 if TYPE_CHECKING:
@@ -146,6 +147,58 @@ class StrikeLate(AuditorBehaviour):
         signed = [simulation.sign(simulation.liars[0], EpochApproval(self._strikes, each)) for each in pair]
         proof = Equivocation(self._strikes, pair[0], pair[1], signed[0], signed[1])
         simulation.chain.challenge(simulation.liars[0].account, proof)
+
+
+class SplitAndStrike(StrikeLate):
+    """Send one proposal to two of the others and another one to the third, and approve the first.
+
+    It posts the first with a quorum of signatures, its own among them, and convicts itself at the end of the
+    window. The third auditor has approved another root in that turn, so no quorum of that turn can complete
+    the posting.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._later: list[SignedEnvelope] = []
+        self._split_seconds = 0.0
+
+    def turn(self, simulation: QuorumSimulation, epoch: int, turn: int) -> None:
+        liar = simulation.proposing(epoch, turn)
+        if liar is None or simulation.chain.state().live is not None:
+            return
+        first, second = (proposal_of(simulation, liar, epoch, turn, skip=skip) for skip in (0, 1))
+        content_id = self.whisper(simulation, first, slice(2))
+        self.whisper(simulation, second, slice(2, None))
+        self.whisper(simulation, simulation.approval_of(liar, content_id, first), slice(2))
+        self._split_seconds = simulation.chain.now_seconds
+
+    def act(self, simulation: QuorumSimulation, epoch: int) -> None:
+        if simulation.chain.now_seconds > self._split_seconds:  # gossip takes a step
+            simulation.forward(self._later)
+            self._later.clear()
+        own, live = simulation.liars[0].account, simulation.chain.live()
+        if simulation.chain.state().live is None:
+            if not simulation.chain.has_bond(own):
+                simulation.chain.bond_auditor(own)
+            self._post_first(simulation, epoch)
+        elif (
+            live is not None
+            and self._posted is not None
+            and live.root == self._posted.statement.root
+            and simulation.is_last_challenge_step(live)
+        ):
+            self._strike(simulation, live.root)
+            self._posted = None
+
+    def whisper(self, simulation: QuorumSimulation, message: Proposal | Approval, whom: slice) -> ContentId:
+        """Send a message to some of the honest auditors, which receive it a step before all others."""
+        kind = Kind.PROPOSAL if isinstance(message, Proposal) else Kind.APPROVAL
+        liar = simulation.liars[0]
+        envelope = seal(kind, simulation.manifest.swarm_id, message.to_payload(), liar.seed)
+        for auditor in simulation.honest[whom]:
+            auditor.receive(envelope.to_bytes(), ())
+        self._later.append(envelope)
+        return envelope.content_id
 
 
 class Leave(Inflate):
@@ -289,6 +342,7 @@ QUORUM_STRATEGIES: Final = (
     QuorumStrategy("1 of 4 gives each another proposal", _ONE, SplitProposal),
     QuorumStrategy("1 of 4 signs two roots in a turn", _ONE, TwoRoots),
     QuorumStrategy("1 of 4 strikes each posting at its window's end", replace(_ONE, epochs=6), StrikeLate),
+    QuorumStrategy("1 of 4 splits the others and then strikes", replace(_ONE, epochs=6), SplitAndStrike),
     QuorumStrategy("1 of 4 takes its bond out in front of a posting", _ONE, Leave),
     QuorumStrategy("2 of 4 are silent", _TWO),
     QuorumStrategy("2 of 4 propose with their own tallies", _TWO, Inflate),

@@ -8,7 +8,9 @@ may approve another one in a later turn. So a faulty proposer delays the agreeme
 proposer suffices. 3. Whoever holds n - f approvals of one proposal posts it. The chain takes the first
 posting of an epoch. 4. A posting whose leaves were not shown on request in time is rejected for ever, even if
 it was correct. The same settlement can be proposed again in a later turn, since the turn is part of the
-proposal, and so of its root's archive digest.
+proposal, and so of its root's archive digest. 5. If convictions leave the live posting without a quorum, all
+auditors approve its root in the present turn, whatever they approved in earlier ones, and post these
+signatures.
 
 The pages of a proposal with many accounts are computed from its tallies and its base, not requested.
 
@@ -19,21 +21,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import partial
 from typing import Final
 
-from sapo_client.node.auditing.settlement import cumulative_points, last_record, settlement_check
+from sapo_client.node.auditing.approvals import Approver, signatures_by_turn
+from sapo_client.node.auditing.settlement import (
+    SettledShares,
+    cumulative_points,
+    last_record,
+    settled_shares,
+    settlement_check,
+)
 from sapo_client.node.runtime.context import Author
-from sapo_protocol import merkle, secp256k1
+from sapo_protocol import merkle
 from sapo_protocol.constants import SETTLED_EPOCHS
 from sapo_protocol.contributions import (
     Approval,
     Proposal,
-    Share,
     Tally,
     granted_points,
     page_digest,
-    settle,
     to_pages,
 )
 from sapo_protocol.eip712 import EpochApproval, EpochRoot
@@ -41,10 +48,10 @@ from sapo_protocol.envelope import Kind, SignedEnvelope, seal
 from sapo_protocol.epochs import epoch_at, epoch_start_seconds
 from sapo_protocol.identifiers import Account, ContentId, Digest
 from sapo_protocol.manifest import Manifest
-from sapo_protocol.settlement import grace_seconds, next_record, proposer, turn_to_propose
+from sapo_protocol.settlement import grace_seconds, next_record, proposer, turn_count, turn_to_propose
 from sapo_protocol.terms.difficulty import Outcomes
 from sapo_verification.admission.contribution_store import ContributionStore
-from sapo_verification.signing.database import ApprovalMark, SigningDatabase
+from sapo_verification.signing.database import SigningDatabase
 from sapo_verification.working import Working, at_once, part
 
 _TRAVEL_SHARE: Final = 0.5
@@ -57,23 +64,6 @@ _KEPT_VERDICTS: Final = 1024
 
 _Ground = tuple[Digest, int, int]
 """What a verdict on a proposal depends on: base root, granted points, and the revision of the store."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Settled:
-    """The settlement of some tallies.
-
-    Attributes:
-        pages: those that list the shares, if they do not fit into a message.
-    """
-
-    shares: tuple[Share, ...]
-    pages: tuple[bytes, ...]
-
-    @property
-    def grants(self) -> bool:
-        """Whether any account gets a point."""
-        return any(share.points for share in self.shares)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,16 +151,20 @@ class Agreement:
         signing: SigningDatabase,
     ) -> None:
         self._author = author
-        self._account_key = account_key
         self._manifest = manifest
         self._terms = terms
         self._contributions = contributions
-        self._signing = signing
-        self._settled: dict[tuple[tuple[ContentId, ...], Digest], _Settled] = {}
+        self._approver = Approver(author, account_key, manifest, contributions, signing)
+        self._settled: dict[tuple[tuple[ContentId, ...], Digest], SettledShares] = {}
         self._verdicts: dict[ContentId, tuple[_Ground, bool]] = {}
         self._granting: dict[tuple[ContentId, ...], bool] = {}
         self._completed: set[tuple[ContentId, Digest]] = set()
         self._limits = {"points_per_epoch": terms.points_cap, "epoch_budget": terms.epoch_budget}
+
+    @property
+    def quorum(self) -> int:
+        """How many signatures a posting needs."""
+        return self._terms.quorum
 
     def unsettled(self, now_seconds: float, last: EpochRoot | None, next_epoch: int = 0) -> range:
         """Return the epochs that have ended, are not final and can still be settled, oldest first.
@@ -227,7 +221,7 @@ class Agreement:
 
         The chain accepts epochs in order, so each epoch waits until the one before it is settled, or known to
         have nothing to settle. While a posting is live all auditors wait, because the next proposal builds on
-        its result; if it has lost a signature, they add theirs to it.
+        its result; if it has lost its quorum of signatures, they approve it again and add theirs to it.
         """
         return at_once(self.stepping(now_seconds, state))
 
@@ -239,7 +233,7 @@ class Agreement:
         messages: list[SignedEnvelope] = []
         postings: list[Postable] = []
         if state.live is not None:
-            return AgreementStep(postings=(yield from self._completing(state.live, state)))
+            return (yield from self._completing(state.live, state, now_seconds))
         if state.last is not None:
             yield from self._contributions.reading_proposal(ContentId(state.last.archive_digest))
         for epoch in self.unsettled(now_seconds, state.last, state.next_epoch):
@@ -278,12 +272,12 @@ class Agreement:
 
     def _settlement(
         self, tallies: Mapping[ContentId, Tally], base_root: Digest, previous: Mapping[Account, int]
-    ) -> Working[_Settled]:
+    ) -> Working[SettledShares]:
         """Return the settlement of tallies on top of the points granted before; the last results are
         cached."""
         key = tuple(sorted(tallies)), base_root
         if key not in self._settled:
-            work = partial(_settle, [*tallies.values()], previous, self._limits)
+            work = partial(settled_shares, [*tallies.values()], previous, self._limits)
             settled = yield from part(_rows(tallies) + len(previous), work)
             if len(self._settled) >= _KEPT_SETTLEMENTS:
                 self._settled.clear()
@@ -349,37 +343,24 @@ class Agreement:
         return approvals
 
     def _approve(
-        self, content_id: ContentId, proposal: Proposal, state: ChainState, now_seconds: float
+        self,
+        content_id: ContentId,
+        proposal: Proposal,
+        state: ChainState,
+        now_seconds: float,
+        turn: int | None = None,
     ) -> Working[Sequence[SignedEnvelope]]:
-        author, root = self._author, self._contributions.epoch_root(content_id)
+        """Approve a valid proposal in a turn; in its own one if none is given."""
+        root = self._contributions.epoch_root(content_id)
         if root is None:
             return ()
-        statement = EpochApproval(proposal.turn, root)
-        mark = ApprovalMark(
-            self._manifest.swarm_id,
-            author.account,
-            proposal.epoch,
-            proposal.turn,
-            statement.root.digest(self._manifest.ledger_domain),
-        )
-        known = self._signing.approval_mark(mark.swarm_id, mark.account)
-        if known is not None and not known.allows(mark):
-            return ()
-        approvals = self._contributions.approvals(proposal.epoch, content_id)
-        if any(approval.account == author.account for approval in approvals):
+        statement = EpochApproval(proposal.turn if turn is None else turn, root)
+        if not self._approver.may_sign(content_id, statement):
             return ()
         is_valid = yield from self._is_valid(content_id, proposal, root, state)
-        if not is_valid or not self._signing.approve(mark):
+        approval = self._approver.sign(content_id, statement) if is_valid else None
+        if approval is None:
             return ()
-        digest = statement.digest(self._manifest.ledger_domain)
-        approval = Approval(
-            node=author.node,
-            account=author.account,
-            epoch=proposal.epoch,
-            proposal=content_id,
-            signature=secp256k1.sign(self._account_key, digest),
-            turn=proposal.turn,
-        )
         return [(yield from self._sealing(Kind.APPROVAL, approval, now_seconds))]
 
     def _is_valid(
@@ -431,37 +412,57 @@ class Agreement:
                 yield replace(postable, signatures=postable.signatures[: self._terms.quorum])
             return
 
-    def _completing(self, live: EpochRoot, state: ChainState) -> Working[tuple[Postable, ...]]:
-        """Return the live posting with all signatures, if convictions left it without a quorum."""
+    def _completing(self, live: EpochRoot, state: ChainState, now_seconds: float) -> Working[AgreementStep]:
+        """Approve the live posting again and return it with the signatures of a turn, if it lost its quorum.
+
+        The auditors may have approved other roots in the turn of its proposal, so that no quorum of that turn
+        exists. All of them approve the live root in every turn that begins until it has one again; nobody
+        proposes anything else in these turns.
+        """
         if state.live_signatures >= self._terms.quorum or not self.is_auditor(live.epoch):
-            return ()
+            return AgreementStep()
+        if state.last is not None:
+            yield from self._contributions.reading_proposal(ContentId(state.last.archive_digest))
         yield from self._contributions.reading(live.epoch)
-        return tuple(each for _, each in self._agreed(live.epoch, state) if each.statement.root == live)
+        yield from self._complete(live.epoch, state, now_seconds)
+        content_id, messages = ContentId(live.archive_digest), list[SignedEnvelope]()
+        proposal = self._contributions.proposal(content_id)
+        if proposal is None or self._contributions.epoch_root(content_id) != live:
+            return AgreementStep()
+        turn = self._turn(live.epoch, now_seconds)
+        if turn >= proposal.turn:
+            messages.extend((yield from self._approve(content_id, proposal, state, now_seconds, turn)))
+        found = self._postable(content_id, live, state)
+        return AgreementStep(tuple(messages), tuple(found[-1:]))
+
+    def _turn(self, epoch: int, now_seconds: float) -> int:
+        """Return the present turn of an epoch, negative before the first; the last one once it has begun."""
+        age_seconds = now_seconds - epoch_start_seconds(self._manifest, epoch + 1)
+        return min(turn_to_propose(self._manifest, age_seconds)[0], turn_count(self._manifest) - 1)
 
     def _agreed(self, epoch: int, state: ChainState) -> list[tuple[Proposal, Postable]]:
         """Return the proposals that the chain would accept now, by turn."""
-        agreed = []
+        agreed: list[tuple[Proposal, Postable]] = []
         for content_id, proposal in self._proposals(epoch).items():
             root = self._contributions.epoch_root(content_id)
             if root is None or root.base_root != state.base_root:
                 continue
             if root.digest(self._manifest.ledger_domain) in state.rejected:
                 continue
-            statement = EpochApproval(proposal.turn, root)
-            valid = self._signatures(statement, content_id)
-            signatures = tuple(valid[account] for account in sorted(state.bonded & valid.keys()))
-            if len(signatures) >= self._terms.quorum:
-                agreed.append((proposal, Postable(statement, signatures)))
+            agreed.extend((proposal, each) for each in self._postable(content_id, root, state)[:1])
         return agreed
 
-    def _signatures(self, statement: EpochApproval, content_id: ContentId) -> Mapping[Account, bytes]:
-        """Return the signatures of the valid approvals of a proposal, by auditor."""
-        digest = statement.digest(self._manifest.ledger_domain)
-        return {
-            approval.account: approval.signature
-            for approval in self._contributions.approvals(statement.root.epoch, content_id)
-            if _signer(digest, approval.signature) == approval.account
-        }
+    def _postable(self, content_id: ContentId, root: EpochRoot, state: ChainState) -> list[Postable]:
+        """Return a root with the signatures of each turn in which a quorum of bonded auditors signed it."""
+        found = signatures_by_turn(self._contributions, content_id, root, self._manifest.ledger_domain)
+        return [
+            Postable(
+                EpochApproval(turn, root),
+                tuple(valid[account] for account in sorted(state.bonded & valid.keys())),
+            )
+            for turn, valid in found.items()
+            if len(state.bonded & valid.keys()) >= self._terms.quorum
+        ]
 
     def _proposals(self, epoch: int) -> dict[ContentId, Proposal]:
         proposals = self._contributions.proposals(epoch)
@@ -482,19 +483,9 @@ class Agreement:
         return envelope
 
 
-def _settle(tallies: Sequence[Tally], previous: Mapping[Account, int], limits: Mapping[str, int]) -> _Settled:
-    shares = settle(tallies, previous, **limits)
-    return _Settled(shares, to_pages(shares))
-
-
 def _rows(tallies: Mapping[ContentId, Tally]) -> int:
     return max((len(tally.points) for tally in tallies.values()), default=0)
 
 
 def _points_before(proposal: Proposal) -> int:
     return sum(share.cumulative - share.points for share in proposal.shares)
-
-
-@lru_cache(maxsize=4096)
-def _signer(digest: Digest, signature: bytes) -> Account | None:
-    return secp256k1.recover(digest, signature)

@@ -6,7 +6,8 @@ After an epoch has ended, and a grace period for messages on their way:
 2. the auditor whose turn it is proposes the settlement of the tallies it holds; if nothing is posted in time,
    the next one proposes;
 3. every auditor approves the proposal if it follows from the tallies that it names, once per turn;
-4. an auditor that holds a quorum of approvals posts the root, the proposer first.
+4. an auditor that holds a quorum of approvals posts the root, the proposer first;
+5. every auditor approves the live root again in a later turn if convictions left it without a quorum.
 
 ``agreement.py`` decides each of these steps. Nodes of other accounts only store the contributions, which
 prove their shares, and watch the postings.
@@ -275,12 +276,19 @@ class Auditor:
             await trio.sleep(watching_pause_seconds(self._challenge_seconds, _FOLLOW_SECONDS))
 
     def _obtain(self, root: EpochRoot, *, is_final: bool) -> None:
-        """Ask the peers for the proposal behind a posting if it is missing, with pauses."""
+        """Ask the peers for the proposal behind a posting if it is missing, with pauses.
+
+        Also for the tallies that a live one names: without them nobody can check it.
+        """
         proposal = ContentId(root.archive_digest)
         self._parts.contributions.note_posted(root.epoch, proposal, is_final=is_final)
         pause_seconds = grace_seconds(self._parts.manifest)
         is_due = trio.current_time() >= self._asked_seconds + pause_seconds
-        if is_due and not self._parts.contributions.has(proposal):
+        contributions = self._parts.contributions
+        is_missing = not contributions.has(proposal) or (
+            not is_final and contributions.lacks_tallies(proposal)
+        )
+        if is_due and is_missing:
             self._asked_seconds = trio.current_time()
             self._parts.gossip.ask_for_contributions()
 
@@ -311,7 +319,7 @@ class Auditor:
         return watching_pause_seconds(self._challenge_seconds, _MIN_LOOK_SECONDS, end_seconds - now_seconds)
 
     async def _advance(self, agreement: Agreement) -> bool:
-        """Take the next step for all ended epochs; return whether the newest one is posted."""
+        """Take the next step for all ended epochs; return whether the newest one is posted, with a quorum."""
         parts = self._parts
         if not any(map(agreement.is_auditor, agreement.unsettled(parts.clock(), self._last))):
             return False  # nothing to ask the chain about
@@ -329,7 +337,8 @@ class Auditor:
             await self._publish(envelope)
         for posting in step.postings:
             await self._post(posting)
-        return state.live is not None and state.live.epoch == unsettled[-1]
+        is_complete = state.live_signatures >= agreement.quorum
+        return state.live is not None and state.live.epoch == unsettled[-1] and is_complete
 
     async def _post(self, posting: Postable) -> None:
         """Post, unless the chain has rejected that root: then the settlement has to be proposed again.

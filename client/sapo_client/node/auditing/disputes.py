@@ -13,9 +13,9 @@ from sapo_client.ledger.fraud import (
     FraudProof,
     OverCap,
 )
-from sapo_protocol import secp256k1
+from sapo_client.node.auditing.approvals import valid_approvals
 from sapo_protocol.contributions import Share, base_entries, cumulative_entries, point_entries
-from sapo_protocol.eip712 import Domain, EpochApproval, EpochRoot
+from sapo_protocol.eip712 import Domain, EpochRoot
 from sapo_protocol.identifiers import Account, Digest
 from sapo_protocol.merkle import EMPTY_ROOT, Entries, SumTree
 from sapo_verification.admission.contribution_store import ContributionStore
@@ -117,18 +117,15 @@ def equivocations(
     """Return the proofs against auditors that signed two roots in one turn, by auditor and turn."""
     first: dict[tuple[Account, int], tuple[EpochRoot, bytes]] = {}
     found: dict[tuple[Account, int], Equivocation] = {}
-    for content_id, proposal in contributions.proposals(epoch).items():
+    for content_id in contributions.proposals(epoch):
         root = contributions.epoch_root(content_id)
         if root is None:
             continue
-        digest = EpochApproval(proposal.turn, root).digest(domain)
-        for approval in contributions.approvals(epoch, content_id):
-            if secp256k1.recover(digest, approval.signature) != approval.account:
-                continue
-            key = approval.account, proposal.turn
+        for approval in valid_approvals(contributions, content_id, root, domain):
+            key = approval.account, approval.turn
             other, signature = first.setdefault(key, (root, approval.signature))
             if other != root:
-                found[key] = Equivocation(proposal.turn, other, root, signature, approval.signature)
+                found[key] = Equivocation(approval.turn, other, root, signature, approval.signature)
     return found
 
 

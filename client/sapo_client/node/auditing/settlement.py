@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from sapo_protocol import merkle
-from sapo_protocol.contributions import Proposal
+from sapo_protocol.contributions import Proposal, Share, Tally, settle, to_pages
 from sapo_protocol.eip712 import EpochRoot
 from sapo_protocol.identifiers import Account, ContentId, Digest
 from sapo_protocol.manifest import Manifest
@@ -19,7 +20,39 @@ from sapo_protocol.settlement import (
 from sapo_protocol.terms.difficulty import Record
 from sapo_verification.admission.contribution_store import ContributionStore
 
-__all__ = ["cumulative_points", "grace_seconds", "last_record", "settlement_check"]
+__all__ = [
+    "SettledShares",
+    "cumulative_points",
+    "grace_seconds",
+    "last_record",
+    "settled_shares",
+    "settlement_check",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class SettledShares:
+    """The settlement of some tallies.
+
+    Attributes:
+        pages: those that list the shares, if they do not fit into a message.
+    """
+
+    shares: tuple[Share, ...]
+    pages: tuple[bytes, ...]
+
+    @property
+    def grants(self) -> bool:
+        """Whether any account gets a point."""
+        return any(share.points for share in self.shares)
+
+
+def settled_shares(
+    tallies: Sequence[Tally], previous: Mapping[Account, int], limits: Mapping[str, int]
+) -> SettledShares:
+    """Return the settlement of tallies; ``limits`` are the keyword arguments of ``settle``."""
+    shares = settle(tallies, previous, **limits)
+    return SettledShares(shares, to_pages(shares))
 
 
 def cumulative_points(
