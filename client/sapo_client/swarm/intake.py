@@ -23,7 +23,7 @@ from sapo_client.swarm.counters import TransportCounters
 from sapo_client.swarm.discipline import Discipline
 from sapo_client.swarm.limits import TransportLimits
 from sapo_client.swarm.peer_score import Severity
-from sapo_client.swarm.transport import BugReport, Validator
+from sapo_client.swarm.transport import AuthorOf, BugReport, Validator
 from sapo_protocol.errors import ProtocolError, Verdict
 
 MAX_REMEMBERED: Final = 16_384
@@ -118,6 +118,7 @@ class Intake:
         self._counters = counters
         self._on_bug = on_bug
         self._validators: dict[str, Validator] = {}
+        self._author_of: dict[str, AuthorOf] = {}
         self._seen = self._new_store(limits.seen_seconds)
         self._rejected = self._new_store(limits.seen_seconds)
         self._ignored = self._new_store(limits.ignored_seconds)
@@ -133,15 +134,23 @@ class Intake:
         """Return the topics that have a validator."""
         return tuple(self._validators)
 
-    def subscribe(self, topic: str, validator: Validator) -> None:
+    def subscribe(self, topic: str, validator: Validator, author_of: AuthorOf | None = None) -> None:
         """Validate the messages of a topic with `validator`; one validator per topic."""
         if topic in self._validators:
             raise ValueError(f"topic {topic} already has a validator")
         self._validators[topic] = validator
+        if author_of is not None:
+            self._author_of[topic] = author_of
 
     def unsubscribe(self, topic: str) -> None:
         """Drop the messages of a topic from now on."""
         self._validators.pop(topic, None)
+        self._author_of.pop(topic, None)
+
+    def author_of(self, topic: str, data: bytes, forwarder: str) -> str:
+        """Return whose turn an accepted message takes: its author's, or its forwarder's if none is known."""
+        author_of = self._author_of.get(topic)
+        return (author_of(data) if author_of else None) or forwarder
 
     def forget_peer(self, peer_id: str) -> None:
         """Drop the counts of a peer that disconnected, since peer ids are free."""

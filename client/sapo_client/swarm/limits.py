@@ -104,6 +104,12 @@ class TransportLimits:
     score: ScoreLimits = field(default_factory=ScoreLimits)
 
     @property
+    def turn_bytes(self) -> float:
+        """Bytes of others' messages that one author may send to a peer in its turn: those of one message,
+        where a peer's limits of messages and of bytes are reached together."""
+        return self.bytes.per_second / self.messages.per_second
+
+    @property
     def least_quota(self) -> float:
         """Messages per second of all accounts, up to which a connection has the lowest rate."""
         return self.messages.per_second / self.copies

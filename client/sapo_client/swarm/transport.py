@@ -24,6 +24,9 @@ A `ProtocolError` raised by a validator is a REJECT. Any other exception is a bu
 is dropped without a penalty and the error is passed to the transport's `on_bug`.
 """
 
+AuthorOf = Callable[[bytes], str | None]
+"""Returns whose an accepted message is, as a name; None if that is not known."""
+
 Handler = Callable[[str, bytes], Awaitable[bytes]]
 """Returns the response to one request, from the peer id and the request's payload."""
 
@@ -103,8 +106,13 @@ class Transport(Protocol):
             came_from: the peer that sent it.
         """
 
-    def subscribe(self, topic: str, validator: Validator) -> None:
-        """Pass each new message that others send on `topic` to `validator`; forward those it accepts."""
+    def subscribe(self, topic: str, validator: Validator, author_of: AuthorOf | None = None) -> None:
+        """Pass each new message that others send on `topic` to `validator`; forward those it accepts.
+
+        Args:
+            author_of: names the authors that have turns where more is to be forwarded to a peer than may be
+                sent; without it, and without a name, the peers that brought the messages have turns.
+        """
 
     def unsubscribe(self, topic: str) -> None:
         """Leave a topic; does nothing if it is not subscribed."""

@@ -11,7 +11,7 @@ import trio
 
 from sapo_client.swarm.addresses import Scope, scope_of
 from sapo_client.swarm.limits import DialLimits, TransportLimits
-from sapo_client.swarm.transport import Validator
+from sapo_client.swarm.transport import AuthorOf, Validator
 from sapo_client.swarm.vouched import VouchedPeers
 from sapo_protocol.errors import RemoteProtocolError, Verdict
 from sapo_protocol.rules import Rule
@@ -92,6 +92,7 @@ class LoopbackSwarm:
         limits: TransportLimits | None = None,
         dial: DialLimits = QUICK_DIAL,
         validator: Validator = validate_by_first_byte,
+        author_of: AuthorOf | None = None,
         **options: Any,
     ) -> Member:
         from sapo_client.swarm.p2p.libp2p_transport import Libp2pTransport
@@ -105,7 +106,7 @@ class LoopbackSwarm:
             **options,
         )
         member = Member(transport, validator, trio.CancelScope(), trio.Event())
-        transport.subscribe(TOPIC, member.validate)
+        transport.subscribe(TOPIC, member.validate, author_of)
         await self.nursery.start(_run, member)
         return member
 

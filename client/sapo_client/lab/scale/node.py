@@ -11,6 +11,7 @@ import trio
 
 from sapo_client.lab.checker import LocalChecker
 from sapo_client.lab.scale.plan import SUCCESS, Participant, ScalePlan
+from sapo_client.node.gossip.authors import author_of
 from sapo_client.node.gossip.unintroduced import UnintroducedMessages
 from sapo_client.swarm.addresses import PeerAddress
 from sapo_client.swarm.intake import message_id
@@ -216,7 +217,9 @@ class SimulatedNode:
             rollouts = rollouts_topic(self._plan.manifest.swarm_id, island)
             for topic in self._topics(island):
                 self._validators[topic] = self._validator(topic, island, is_rollout=topic == rollouts)
-                self.transport.subscribe(topic, self._validators[topic])
+                self.transport.subscribe(
+                    topic, self._validators[topic], author_of(self._plan.manifest.swarm_id)
+                )
             self.joined[island] = self._clock()
 
     def introduce(self) -> None:

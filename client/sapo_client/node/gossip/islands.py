@@ -7,6 +7,7 @@ from typing import Final
 
 import trio
 
+from sapo_client.node.gossip.authors import author_of
 from sapo_client.node.runtime.beacons import Beacons
 from sapo_client.node.runtime.clock import Clock
 from sapo_client.node.runtime.paid_accounts import PaidAccounts
@@ -51,6 +52,7 @@ class IslandKeeper:
         self._node = node
         self._clock = clock
         self._topics_of = topics_of
+        self._author_of = author_of(engine.manifest.swarm_id)
         self._beacons = beacons
         self._paid = paid
         self._moved = moved
@@ -110,5 +112,5 @@ class IslandKeeper:
             self._transport.unsubscribe(topic)
         for topic, validator in topics.items():
             if topic not in self._joined:  # join only once, also when this service was restarted
-                self._transport.subscribe(topic, validator)
+                self._transport.subscribe(topic, validator, self._author_of)
         self._joined = set(topics)

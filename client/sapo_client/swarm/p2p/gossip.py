@@ -40,7 +40,7 @@ from sapo_client.swarm.limits import TransportLimits
 from sapo_client.swarm.p2p.frames import FrameReader
 from sapo_client.swarm.p2p.mesh import Mesh
 from sapo_client.swarm.p2p.muxer import BoundedYamux
-from sapo_client.swarm.p2p.outbound_queue import OutboundQueue, PacedQueue
+from sapo_client.swarm.p2p.outbound_queue import PacedQueue
 from sapo_client.swarm.peer_score import Severity
 from sapo_client.swarm.rate_limit import Meter, SendingPace
 
@@ -193,7 +193,7 @@ class GossipService(Pubsub):
                     del self._registering[peer_id]
         queue = self.peer_queues.get(peer_id)
         if queue is not None:
-            OutboundQueue.bound(queue, self._limits)
+            self.router.bound(queue, self._limits)
 
     async def handle_dead_peer_queue(self) -> None:
         """Drop streams of connections that ended, whether or not the peer has another."""

@@ -37,6 +37,7 @@ from sapo_client.swarm.router.answers import RouterView
 from sapo_client.swarm.router.calls import Routers
 from sapo_client.swarm.router.mapper import PortMapper
 from sapo_client.swarm.transport import (
+    AuthorOf,
     BugReport,
     Direction,
     FoundPeer,
@@ -92,7 +93,9 @@ class Libp2pTransport:
         self._vouched = VouchedPeers()
         self._host = self._build_host(seed, dial)
         self.peer_id = str(self._host.get_id())
-        self._mesh = Mesh(self._counters, ScoreBridge(self._discipline), self._intake.knows)
+        self._mesh = Mesh(
+            self._counters, ScoreBridge(self._discipline), self._intake.knows, self._intake.author_of
+        )
         self._gossip = GossipService(
             host=self._host,
             router=self._mesh,
@@ -243,9 +246,9 @@ class Libp2pTransport:
         if self._intake.accept_late(topic, data, trio.current_time()):
             self._gossip.relay(topic, data, came_from)
 
-    def subscribe(self, topic: str, validator: Validator) -> None:
-        """Pass each new message on `topic` to `validator`; forward those it accepts."""
-        self._intake.subscribe(topic, validator)
+    def subscribe(self, topic: str, validator: Validator, author_of: AuthorOf | None = None) -> None:
+        """Pass each new message on `topic` to `validator`; forward those it accepts, authors in turns."""
+        self._intake.subscribe(topic, validator, author_of)
         if self._nursery is not None:
             self._nursery.start_soon(self._gossip.subscribe, topic)
 

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Final, Protocol, TypeVar
 
 import trio
@@ -38,11 +38,14 @@ from libp2p.peer.id import ID
 from libp2p.pubsub.gossipsub import GossipSub
 from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.pubsub import Pubsub
+from libp2p.pubsub.rpc_queue import RpcQueue
 
 from sapo_client.swarm.counters import TransportCounters
+from sapo_client.swarm.fair_queue import newest_in_turns
 from sapo_client.swarm.intake import message_id
-from sapo_client.swarm.limits import Rate
+from sapo_client.swarm.limits import Rate, TransportLimits
 from sapo_client.swarm.p2p.message_cache import ContentCache
+from sapo_client.swarm.p2p.outbound_queue import OutboundQueue
 from sapo_client.swarm.p2p.score_bridge import ScoreBridge
 from sapo_client.swarm.rate_limit import KeyedBuckets
 from sapo_client.swarm.requested import Requested
@@ -86,7 +89,11 @@ class Mesh(GossipSub):
     pubsub: Pubsub
 
     def __init__(
-        self, counters: TransportCounters, scorer: ScoreBridge, knows: Callable[[bytes, float], bool]
+        self,
+        counters: TransportCounters,
+        scorer: ScoreBridge,
+        knows: Callable[[bytes, float], bool],
+        author_of: Callable[[str, bytes, str], Hashable],
     ) -> None:
         super().__init__(
             protocols=PROTOCOLS,
@@ -102,6 +109,7 @@ class Mesh(GossipSub):
         self.mcache = ContentCache(_WINDOW_HEARTBEATS, _HISTORY_HEARTBEATS)
         self.scorer = scorer
         self._counters = counters
+        self._author_of = author_of
         self._grafts = KeyedBuckets(_GRAFTS, _MAX_RATED)
         self._introductions = KeyedBuckets(_INTRODUCTIONS, _MAX_RATED)
         self._introduced: dict[ID, set[str]] = defaultdict(set)
@@ -117,7 +125,8 @@ class Mesh(GossipSub):
         Our own go first: a node that has much to forward would otherwise not be heard.
         """
         topic, identity = message.topicIDs[0], message_id(message.topicIDs[0], message.data)
-        rpc = self.mcache.to_rpc(message)
+        author = None if came_from is None else self._author_of(topic, message.data, str(came_from))
+        rpc = self.mcache.to_rpc(message, author)
         if came_from is not None:
             self._supply.came(topic, identity, came_from)
         if came_from is not None and len(message.data) >= _MIN_IDONTWANT_BYTES:
@@ -153,12 +162,20 @@ class Mesh(GossipSub):
         self._counters.dropped_before_sending += not taken
         return taken
 
+    def bound(self, queue: RpcQueue, limits: TransportLimits) -> None:
+        """Bound the queue of a peer, in which authors take turns from now on."""
+
+        def count() -> None:
+            self._counters.dropped_before_sending += 1
+
+        OutboundQueue.bound(queue, limits, self.mcache.author_of, count)
+
     async def send_recent_messages(self, peer_id: ID, topic: str) -> None:
         """Announce all that is held to a peer that just subscribed, once per topic and connection."""
         if topic in self._introduced[peer_id] or topic not in self.mesh:
             return
         self._introduced[peer_id].add(topic)
-        identities = self.mcache.recent(topic)[-_MAX_IDS:]
+        identities = self._most(self.mcache.recent(topic))
         if identities and self._introductions.take(str(peer_id), trio.current_time()):
             await self._send_control(peer_id, (), (), {topic: identities})
 
@@ -255,7 +272,7 @@ class Mesh(GossipSub):
             graft=[rpc_pb2.ControlGraft(topicID=topic) for topic in grafts],
             prune=[rpc_pb2.ControlPrune(topicID=topic, backoff=self.prune_back_off) for topic in prunes],
             ihave=[
-                rpc_pb2.ControlIHave(topicID=topic, messageIDs=identities[-_MAX_IDS:])
+                rpc_pb2.ControlIHave(topicID=topic, messageIDs=identities)
                 for topic, identities in announcements.items()
             ],
         )
@@ -295,7 +312,7 @@ class Mesh(GossipSub):
         """Return what is announced now: by peer and topic, the ids of the messages of the last heartbeats."""
         announced: defaultdict[ID, dict[str, list[bytes]]] = defaultdict(dict)
         for topic in self.mesh:
-            identities = list(self.mcache.window(topic))
+            identities = self._most(self.mcache.window(topic))
             if not identities:
                 continue
             new = [peer for peer in self.mesh[topic] if not self._supply.is_settled(topic, peer)]
@@ -303,6 +320,10 @@ class Mesh(GossipSub):
             for peer in self._supply.to_tell(topic, others, sparingly=self._budget.is_overdrawn):
                 announced[peer][topic] = identities
         return announced
+
+    def _most(self, identities: Iterable[bytes]) -> list[bytes]:
+        """Return as many ids as one announcement has; of too many, each author's newest."""
+        return newest_in_turns(tuple(identities), self.mcache.author_of_id, _MAX_IDS)
 
     def _select_peers_for_pruning(self, topic: str, num_to_prune: int) -> list[ID]:
         """Return the neighbours to remove: those with faults, then those that deliver least, then the lowest

@@ -9,6 +9,7 @@ A message is held in the RPC with which it is sent, which is the same object in 
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
 from typing import Final
 
 from libp2p.pubsub.mcache import CacheEntry, MessageCache
@@ -30,6 +31,7 @@ class ContentCache(MessageCache):
     def __init__(self, window_size: int, history_size: int, most_bytes: int = MAX_BYTES) -> None:
         super().__init__(window_size, history_size)
         self._rpcs: dict[bytes, RPC] = {}
+        self._authors: dict[int, Hashable] = {}
         self._sent: dict[bytes, dict[bytes, int]] = {}
         self._most_bytes = most_bytes
         self._bytes = 0
@@ -38,7 +40,7 @@ class ContentCache(MessageCache):
         """Store a message under its content id."""
         self.to_rpc(msg)
 
-    def to_rpc(self, msg: Message) -> RPC:
+    def to_rpc(self, msg: Message, author: Hashable = None) -> RPC:
         """Store a message under its content id; return the RPC with which it is sent, not to be changed."""
         identity = message_id(msg.topicIDs[0], msg.data)
         if identity in self._rpcs:
@@ -46,10 +48,19 @@ class ContentCache(MessageCache):
         rpc = RPC(publish=[msg])
         self._rpcs[identity], self.msgs[identity] = rpc, rpc.publish[0]
         self.history[0].append(CacheEntry(identity, msg.topicIDs))
+        self._authors[id(rpc)] = author
         self._bytes += len(msg.data)
         while self._bytes > self._most_bytes:
             self._drop(next(entries for entries in reversed(self.history) if entries).pop(0))
         return rpc
+
+    def author_of(self, rpc: RPC) -> Hashable:
+        """Return the author with which the message of an RPC was stored; None if it is not held."""
+        return self._authors.get(id(rpc))
+
+    def author_of_id(self, identity: bytes) -> Hashable:
+        """Return the author with which a message was stored; None if it is not held."""
+        return None if (rpc := self._rpcs.get(identity)) is None else self.author_of(rpc)
 
     def get_for(self, identity: bytes, asker: bytes, *, max_times: int) -> RPC | None:
         """Return the message's RPC, unless it was sent to this asker `max_times` already."""
@@ -65,7 +76,15 @@ class ContentCache(MessageCache):
 
     def recent(self, topic: str) -> list[bytes]:
         """Return the ids of all messages of the topic that are still held, oldest first."""
-        entries = [entry for heartbeat in reversed(self.history) for entry in heartbeat]
+        return self._ids(topic, self.history)
+
+    def window(self, topic: str) -> list[bytes]:
+        """Return the ids of the topic's messages of the heartbeats that are announced, oldest first."""
+        return self._ids(topic, self.history[: self.window_size])
+
+    @staticmethod
+    def _ids(topic: str, heartbeats: Sequence[Sequence[CacheEntry]]) -> list[bytes]:
+        entries = [entry for heartbeat in reversed(heartbeats) for entry in heartbeat]
         return [entry.mid for entry in entries if topic in entry.topics]
 
     def shift(self) -> None:
@@ -76,5 +95,5 @@ class ContentCache(MessageCache):
         self._sent = {identity: times for identity, times in self._sent.items() if identity in self.msgs}
 
     def _drop(self, entry: CacheEntry) -> None:
-        del self._rpcs[entry.mid]
+        del self._authors[id(self._rpcs.pop(entry.mid))]
         self._bytes -= len(self.msgs.pop(entry.mid).data)

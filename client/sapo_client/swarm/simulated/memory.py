@@ -29,6 +29,7 @@ from sapo_client.swarm.reachability import Reachability
 from sapo_client.swarm.relays import NOTHING_SHORT, Shortage
 from sapo_client.swarm.router.answers import RouterView
 from sapo_client.swarm.transport import (
+    AuthorOf,
     BugReport,
     Direction,
     FoundPeer,
@@ -216,9 +217,9 @@ class MemoryTransport:
         if self._intake.accept_late(topic, data, trio.current_time()):
             self._forward(topic, data, came_from=came_from)
 
-    def subscribe(self, topic: str, validator: Validator) -> None:
+    def subscribe(self, topic: str, validator: Validator, author_of: AuthorOf | None = None) -> None:
         """Pass each new message on `topic` to `validator`; forward those it accepts."""
-        self._intake.subscribe(topic, validator)
+        self._intake.subscribe(topic, validator, author_of)
 
     def unsubscribe(self, topic: str) -> None:
         """Receive and forward a topic no longer."""

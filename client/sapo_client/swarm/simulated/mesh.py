@@ -1,15 +1,15 @@
 """A gossip mesh of bounded degree in virtual time, for simulations of many nodes in one process.
 
-Intake, scores, rate limits and the pace of sending are those of the real transport (but of control messages,
-which are not limited here); what is simulated is what libp2p does: links
-with latency that lose packets, an uplink that sends one message after another, a mesh of bounded degree in
-each topic, announcements (IHAVE) of what did not come, and requests for what was announced (IWANT). Control
-messages about the mesh itself (GRAFT and PRUNE) take no time, but their bytes are counted.
+Intake, scores, rate limits and the pace and turns of sending are those of the real transport (but of control
+messages, which are not limited here); what is simulated is what libp2p does: links with latency that lose
+packets, an uplink that sends one message after another, a mesh of bounded degree in each topic, announcements
+(IHAVE) of what did not come, and requests for what was announced (IWANT). Control messages about the mesh
+itself (GRAFT and PRUNE) take no time, but their bytes are counted.
 
 Libp2p runs over TCP: a lost packet comes again after a time-out, and what was sent to that peer after it
 waits. Nothing vanishes but what has not left a node when a connection ends.
 
-Nothing waits: all of it runs in one queue of events, which is as fast as the code under it.
+Nothing waits: all of it runs in one queue of events.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from typing import Final
 
 from sapo_client.swarm.counters import TransportCounters
 from sapo_client.swarm.discipline import Discipline
+from sapo_client.swarm.fair_queue import newest_in_turns
 from sapo_client.swarm.intake import Intake, message_id
 from sapo_client.swarm.limits import TransportLimits
 from sapo_client.swarm.peer_score import PeerScores
@@ -33,7 +34,7 @@ from sapo_client.swarm.simulated.events import EventQueue
 from sapo_client.swarm.simulated.memory import LinkConditions
 from sapo_client.swarm.simulated.outbound import PacedOutbound
 from sapo_client.swarm.supply import Supply
-from sapo_client.swarm.transport import BugReport, Validator
+from sapo_client.swarm.transport import AuthorOf, BugReport, Validator
 from sapo_client.swarm.upload_budget import FEWEST_NEIGHBOURS, UploadBudget
 
 HEARTBEAT_SECONDS: Final = 1.0
@@ -66,10 +67,7 @@ _MAX_REPEATS: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class MeshDegrees:
-    """Neighbours that a node forwards to in a topic: wanted, fewest, most.
-
-    The numbers are those of the real mesh (`p2p/mesh.py`).
-    """
+    """Neighbours that a node forwards to in a topic, as in `p2p/mesh.py`: wanted, fewest, most."""
 
     wanted: int = 6
     fewest: int = 4
@@ -83,6 +81,7 @@ class MeshMessage:
     topic: str
     data: bytes
     identity: bytes
+    author: str | None = None
 
 
 @dataclass(frozen=True)
@@ -221,9 +220,9 @@ class MeshNode:
         if other is not None:
             other._drop(self.peer_id)
 
-    def subscribe(self, topic: str, validator: Validator) -> None:
+    def subscribe(self, topic: str, validator: Validator, author_of: AuthorOf | None = None) -> None:
         """Join a topic; its mesh forms at the next heartbeat."""
-        self._intake.subscribe(topic, validator)
+        self._intake.subscribe(topic, validator, author_of)
         self._mesh[topic] = {}
         for peer_id in self._peers:
             if self._joined(peer_id, topic):
@@ -263,7 +262,7 @@ class MeshNode:
     def relay(self, topic: str, data: bytes, came_from: str) -> None:
         """Forward a message that was ignored when it came, and is accepted now."""
         if self._intake.accept_late(topic, data, self._network.queue.now_seconds):
-            self._accept(MeshMessage(topic, data, message_id(topic, data)), came_from)
+            self._accept(topic, data, message_id(topic, data), came_from)
 
     def count_request(self, peer_id: str, sent_bytes: int, received_bytes: int) -> None:
         """Count a request to a peer and its answer on both sides."""
@@ -280,8 +279,8 @@ class MeshNode:
     def _send(self, peer_id: str, message: MeshMessage, way: Way) -> None:
         """Queue a message for a peer; what does not fit is dropped."""
         send = partial(self._transmit, peer_id, message, way)
-        taken = self._outbound.push(peer_id, len(message.data), send, is_own=way is Way.OWN)
-        self.counters.dropped_before_sending += not taken
+        turn = message.author, way is Way.OWN
+        self.counters.dropped_before_sending += self._outbound.push(peer_id, len(message.data), send, *turn)
 
     def _transmit(self, peer_id: str, message: MeshMessage, way: Way) -> None:
         size = len(message.data) + _FRAME_BYTES
@@ -329,10 +328,11 @@ class MeshNode:
         if not self._meter.take(sender, 1, max(len(message.data), self._least_bytes), now_seconds):
             self.discipline.note_flood(sender, now_seconds, proven=self._meter.proves_flood)
         elif self._intake.process(message.topic, message.data, sender, now_seconds):
-            self._accept(message, sender)
+            self._accept(message.topic, message.data, message.identity, sender)
 
-    def _accept(self, message: MeshMessage, sender: str) -> None:
+    def _accept(self, topic: str, data: bytes, identity: bytes, sender: str) -> None:
         if self.relays:
+            message = MeshMessage(topic, data, identity, self._intake.author_of(topic, data, sender))
             self._windows[0][message.identity] = message
             self._supply.came(message.topic, message.identity, sender)
             due = self._network.queue.now_seconds + self._network.handling_seconds
@@ -423,13 +423,14 @@ class MeshNode:
 
     def _introduce(self, peer_id: str, topic: str) -> None:
         """Announce all that is held to a peer that has just joined a topic, at once."""
-        if identities := self._recent(topic, _WINDOWS)[-_MAX_ANNOUNCED:]:
+        if identities := self._recent(topic, _WINDOWS):
             self._tell(peer_id, topic, identities)
 
     def _recent(self, topic: str, windows: int) -> list[bytes]:
-        """Return the ids of the messages of the last heartbeats, oldest first."""
-        recent = reversed(list(self._windows)[:windows])
-        return [one for window in recent for one, message in window.items() if message.topic == topic]
+        """Return the ids of the last heartbeats, oldest first; of too many, each author's newest."""
+        held = (one for window in list(self._windows)[windows - 1 :: -1] for one in window.values())
+        recent = [one for one in held if one.topic == topic]
+        return [one.identity for one in newest_in_turns(recent, lambda one: one.author, _MAX_ANNOUNCED)]
 
     def _tell(self, peer_id: str, topic: str, identities: list[bytes]) -> None:
         due = self._control(peer_id, len(identities))
