@@ -1,6 +1,7 @@
 """The learner's calls of vLLM: arguments, order and weights, with vLLM's interfaces on a CPU."""
 
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -79,6 +80,22 @@ def test_adapters_reach_the_engine_under_new_numbers() -> None:
     folders = [Path(request.lora_path) for request in engine.requests if request]
     assert numbers == [1, 1, 2, 2]
     assert [folder.exists() for folder in folders] == [False, False, True, True]
+
+
+def test_a_base_of_16_bits_may_differ_from_an_engine_of_32_by_its_rounding() -> None:
+    policy = load_policy("bundled", "cpu", base="bfloat16").with_adapters(4)
+    generator = VllmGenerator(policy, seed=1)
+    changed(policy.model, 0.1)
+    assert [len(group) for group in sampled(generator)] == [3, 3]
+    assert engine_of(generator).dtype == "float32"
+
+
+@pytest.mark.skipif(find_spec("bitsandbytes") is None, reason="bitsandbytes is not installed")
+def test_a_quantised_base_is_refused_before_the_engine_starts() -> None:
+    policy = load_policy("bundled", "cpu", base="nf4").with_adapters(4)
+    with pytest.raises(SapoError, match="samples here from the base in floating point") as caught:
+        VllmGenerator(policy, seed=1)
+    assert caught.value.hint == "set learner.base = auto, or learner.backend = transformers"
 
 
 @pytest.mark.parametrize("rank", [0, 4])
