@@ -182,10 +182,7 @@ def estimate_memory(settings: LearnerSettings, workload: Workload, device: str) 
     head = _head_kind(settings, shape)
     if head.in_blocks:
         positions = rows * workload.new_tokens
-        copied = device == "cpu" and base in HALF  # to float32, block by block
-        activations += _head_bytes(
-            shape, positions, frozen=bool(settings.lora_rank), copied=copied, device=device
-        )
+        activations += _head_bytes(shape, positions, base, frozen=bool(settings.lora_rank), device=device)
     else:  # all logits are there before there is any gradient of the first micro-batch
         positions = rows * (workload.new_tokens if head.keeps_few else workload.width)
         logits = _all_logits_bytes(head, positions * shape.vocabulary, half=device == "cuda" or base in HALF)
@@ -345,7 +342,7 @@ def _all_logits_bytes(head: HeadKind, values: int, *, half: bool) -> float:
     return (3 * _FLOAT + head.saved * kept) * values
 
 
-def _head_bytes(shape: ModelShape, positions: int, *, frozen: bool, copied: bool, device: str) -> float:
+def _head_bytes(shape: ModelShape, positions: int, base: BaseName, *, frozen: bool, device: str) -> float:
     """Return the bytes of the head: blocks of logits, or all of them with softmax and gradient.
 
     The forward pass has a block twice. The backward pass has it once, and of a head that is trained a copy of
@@ -356,7 +353,9 @@ def _head_bytes(shape: ModelShape, positions: int, *, frozen: bool, copied: bool
     entries = block_entries(positions, shape.hidden, shape.vocabulary, device)
     block = entries * positions
     copy = entries * shape.hidden
-    most = 2 * block + copied * copy if frozen else max(2 * block - shape.head, block + copy)
+    most = 2 * block if frozen else max(2 * block - shape.head, block + copy)
+    if device == "cpu" and base in HALF:  # copied to float32, block by block
+        most += copy
     return _FLOAT * (most + positions * shape.hidden)
 
 
