@@ -181,8 +181,7 @@ def _load(name: str, device: torch.device, base: BaseName, *, on_host: bool) -> 
     require_no_nan(name, model)
     require_causal(name, model)
     if device.type == "cpu":
-        weight_bytes = sum(each.nbytes for each in model.parameters())
-        tune_malloc(weight_bytes, all_logits=has_all_logits(model))
+        tune_malloc(model.num_parameters(), all_logits=has_all_logits(model))
     pad = tokenizer.pad_token_id
     return Policy(
         model=model,

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from sapo_client import extras
 from sapo_client.errors import ExitCode, SapoError
-from sapo_client.learner.adapters import AdapterPush, engine_options, has_adapters
+from sapo_client.learner.adapters import AdapterPush, base_model, engine_options, has_adapters
 from sapo_client.learner.generate import Completion, Generator, SampleRequest
 from sapo_client.learner.logprobs import completion_logprobs
 from sapo_client.learner.policy import Policy
@@ -32,7 +32,8 @@ from sapo_client.learner.sizing.precision import engine_type
 
 PROBE_TOKENS: Final = 8
 MAX_DIFFERENCE: Final = {"float32": 1e-3, "float16": 0.1, "bfloat16": 0.25}
-"""In nats per token: rounding stays far below it, other weights are far above."""
+"""In nats per token, by the engine's type or the policy's, whichever rounds more: rounding stays far below,
+other weights are far above."""
 
 GPU_SHARE: Final = 0.4
 """Share of a GPU's memory for the engine; the trainer needs the rest."""
@@ -54,12 +55,15 @@ class VllmGenerator(Generator):
         seed: of the engine; each call's samples have a seed of their own.
 
     Raises:
-        SapoError: vLLM is not installed.
+        SapoError: vLLM is not installed, or the policy's base is quantised, which the engine's is not.
     """
 
     def __init__(self, policy: Policy, *, seed: int) -> None:
+        _require_floats(policy)
         self._policy = policy
         self._dtype = engine_type(policy.device)
+        own_type = str(policy.model.dtype).removeprefix("torch.")
+        self._max_difference = max(MAX_DIFFERENCE[self._dtype], MAX_DIFFERENCE[own_type])
         self._adapters = AdapterPush(policy.model) if has_adapters(policy.model) else None
         self._engine = _engine(policy, self._dtype, seed)
 
@@ -108,7 +112,7 @@ class VllmGenerator(Generator):
             self._adapters.push()
         self._engine.reset_prefix_cache()
         difference = self._probe()
-        if difference > MAX_DIFFERENCE[self._dtype]:
+        if difference > self._max_difference:
             raise SapoError(
                 f"vLLM did not take the new weights: log-probabilities differ by {difference:.3g}",
                 hint="use learner.backend = transformers, or another release of vLLM",
@@ -124,6 +128,20 @@ class VllmGenerator(Generator):
         own = completion_logprobs(self._policy.model, [(prompt, completion.tokens)], self._policy.pad, 1.0)
         engine = torch.tensor(completion.logprobs, device=own.device)
         return float((own[0] - engine).abs().max())
+
+
+def _require_floats(policy: Policy) -> None:
+    """Raise if the policy's base is quantised: the engine would sample from another one, that of the source.
+
+    Raises:
+        SapoError: it is.
+    """
+    if getattr(base_model(policy.model), "is_quantized", False):
+        raise SapoError(
+            "vLLM samples here from the base in floating point, and the policy's base is quantised",
+            hint="set learner.base = auto, or learner.backend = transformers",
+            exit_code=ExitCode.CONFIG,
+        )
 
 
 def _engine(policy: Policy, dtype: str, seed: int) -> Any:

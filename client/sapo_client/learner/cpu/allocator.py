@@ -11,8 +11,9 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _TRIM_THRESHOLD_BYTES: Final = 2**31 - 1
 """The largest value that mallopt takes: practically never."""
 
-SMALL_MODEL_BYTES: Final = 2**28
-"""Weights of a small model: below it, keeping all freed memory is worth the time saved per step."""
+SMALL_PARAMETERS: Final = 2**26
+"""Parameters of a small model: below it, keeping all freed memory is worth the time saved per step. It is not
+their bytes, for activations do not shrink with a frozen base of 16 bits."""
 
 _SMALL_MMAP_BYTES: Final = 2**30
 """Larger than any tensor of a small model's training step."""
@@ -25,7 +26,7 @@ _LARGE_MMAP_BYTES: Final = 2**18
 step of Qwen2.5-0.5B still had 1.3 GiB in free blocks."""
 
 
-def tune_malloc(weight_bytes: int, *, all_logits: bool) -> None:
+def tune_malloc(parameters: int, *, all_logits: bool) -> None:
     """Set how malloc keeps freed memory, by the model that is trained.
 
     By default glibc returns large blocks to the kernel at once and gets them back zeroed, page by page: a
@@ -38,13 +39,13 @@ def tune_malloc(weight_bytes: int, *, all_logits: bool) -> None:
     was in use. Blocks of the logits' size are given back there.
 
     Args:
-        weight_bytes: of the model.
+        parameters: number of the model's.
         all_logits: whether all logits of a large vocabulary exist at once.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(_M_TRIM_THRESHOLD, _TRIM_THRESHOLD_BYTES)
-        if weight_bytes >= SMALL_MODEL_BYTES:
+        if parameters >= SMALL_PARAMETERS:
             threshold = _LARGE_MMAP_BYTES
         else:
             threshold = _LOGITS_MMAP_BYTES if all_logits else _SMALL_MMAP_BYTES

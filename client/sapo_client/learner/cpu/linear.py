@@ -203,7 +203,12 @@ def sum_of_outer_products(left: Tensor, right: Tensor, products: torch.dtype) ->
 
 
 def _torch_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Compute a linear layer with PyTorch, in the weight's type, and return it in the input's."""
+    """Compute a linear layer with PyTorch, in the weight's type, and return it in the input's.
+
+    For rows that do not lie one after another, as each sequence's last hidden state, PyTorch multiplies
+    sequence by sequence, and in bfloat16 copies the weight for each of them.
+    """
+    x = x.contiguous()
     if x.dtype == weight.dtype:  # the result may have another type, under autocast
         return linear(x, weight, bias)
     return linear(x.to(weight.dtype), weight, bias).to(x.dtype)

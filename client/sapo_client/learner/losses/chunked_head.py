@@ -32,7 +32,8 @@ def target_logprobs(
 ) -> Tensor:
     """Return the log-probability of every target under the tempered head: (N, H) to (N,), float32.
 
-    Products have the data type of ``hidden``, on a GPU under autocast that of autocast; sums are float32.
+    Products have the data type of ``hidden``, on a GPU under autocast that of autocast; sums are float32. A
+    CPU's products of 16 bits have results of 16 bits, so there factors are float32.
 
     Args:
         hidden: (N, H).
@@ -43,6 +44,8 @@ def target_logprobs(
     """
     if hidden.is_cuda and torch.is_autocast_enabled("cuda"):
         hidden = hidden.to(torch.get_autocast_dtype("cuda"))
+    elif hidden.device.type == "cpu":
+        hidden = hidden.float()
     result: Tensor = _TargetLogprobs.apply(  # type: ignore[no-untyped-call]
         hidden, weight, bias, targets, temperature
     )

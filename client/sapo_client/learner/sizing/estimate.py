@@ -21,6 +21,7 @@ from typing import Any, Final
 import torch
 
 from sapo_client.learner.cpu.kept_states import MAX_BYTES, state_bytes
+from sapo_client.learner.cpu.linear import MAX_KERNELS
 from sapo_client.learner.losses.chunked_head import MIN_VOCABULARY, block_entries
 from sapo_client.learner.memory import ACTIVATION_MARGIN
 from sapo_client.learner.settings import LearnerSettings
@@ -52,8 +53,14 @@ maps a file in the pieces in which the page cache holds it, and drops them when 
 ADAPTER_LIBRARY_BYTES: Final = 52 * MIB
 """What peft and its imports add to the libraries (measured)."""
 
+KERNEL_BYTES: Final = MAX_KERNELS * MIB // 2
+"""oneDNN's compiled kernels where sampling multiplies in bfloat16 (measured): attention's products have ever
+other lengths. Float32 ones are MKL's, which compiles nothing."""
+
 BASE_BYTES: Final[dict[BaseName, float]] = {"float32": 4.0, "bfloat16": 2.0, "float16": 2.0, "nf4": 0.53}
 """Of a weight; a 4-bit one has a scale per 64 weights, itself in 8 bits."""
+
+HALF: Final[frozenset[BaseName]] = frozenset({"bfloat16", "float16"})
 
 _FLOAT: Final = 4.0
 _PROBES: Final = (16, 48)
@@ -166,7 +173,7 @@ def estimate_memory(settings: LearnerSettings, workload: Workload, device: str) 
         row, roughly = _rough_row(shape, workload, checkpointing, device), True
     rows = _micro_rows(row, workload, settings, device)
     copies = _fused_bytes(shape, settings) if fast else 0.0
-    adapters = ADAPTER_LIBRARY_BYTES if settings.lora_rank and device == "cpu" else 0
+    base = _base(settings, device)
     gradients = _FLOAT * trained * (1 + settings.agreement) + copies + _head_gradient(shape, settings)
     activations, is_whole = margin * rows * row + batch, rows == workload.rows
     if is_whole:  # a layer's activations are freed as its gradient is made
@@ -175,14 +182,14 @@ def estimate_memory(settings: LearnerSettings, workload: Workload, device: str) 
     head = _head_kind(settings, shape)
     if head.in_blocks:
         positions = rows * workload.new_tokens
-        activations += _head_bytes(shape, positions, frozen=bool(settings.lora_rank), device=device)
+        activations += _head_bytes(shape, positions, base, frozen=bool(settings.lora_rank), device=device)
     else:  # all logits are there before there is any gradient of the first micro-batch
         positions = rows * (workload.new_tokens if head.keeps_few else workload.width)
-        logits = _all_logits_bytes(head, positions * shape.vocabulary, device)
+        logits = _all_logits_bytes(head, positions * shape.vocabulary, half=device == "cuda" or base in HALF)
         activations = max(activations, rows * row + batch + logits - (gradients if is_whole else 0.0))
     return MemoryEstimate(
-        libraries=LIBRARY_BYTES[device] + adapters,
-        weights=_weights(shape, settings, device) + _FLOAT * trained * _copies(settings),
+        libraries=_libraries(settings, base, device),
+        weights=_weights(shape, base, device) + _FLOAT * trained * _copies(settings),
         moments=moments,
         gradients=gradients,
         activations=activations,
@@ -205,15 +212,28 @@ def _copies(settings: LearnerSettings) -> int:
     return adapters + ahead + (2 + settings.held_back if averaged else 0)
 
 
-def _weights(shape: ModelShape, settings: LearnerSettings, device: str) -> float:
-    """Return the bytes of the base; without adapters it is float32."""
+def _base(settings: LearnerSettings, device: str) -> BaseName:
+    """Return the base's type by name, without ``auto``; without adapters it is float32."""
     name = settings.base if settings.lora_rank else "float32"
     if name == "auto":
-        name = "float32" if device == "cpu" else "bfloat16"
-    if name == "nf4":
+        return "float32" if device == "cpu" else "bfloat16"
+    return name
+
+
+def _libraries(settings: LearnerSettings, base: BaseName, device: str) -> float:
+    """Return the bytes of libraries and, on a CPU, of peft and of kernels compiled for sampling."""
+    if device == "cuda" or not settings.lora_rank:
+        return LIBRARY_BYTES[device]
+    kernels = KERNEL_BYTES if base in HALF and not settings.vllm else 0
+    return LIBRARY_BYTES[device] + ADAPTER_LIBRARY_BYTES + kernels
+
+
+def _weights(shape: ModelShape, base: BaseName, device: str) -> float:
+    """Return the bytes of the base."""
+    if base == "nf4":
         rest = BASE_BYTES["float32" if device == "cpu" else "bfloat16"]
         return BASE_BYTES["nf4"] * shape.matrices + rest * (shape.parameters - shape.matrices)
-    return BASE_BYTES[name] * shape.parameters
+    return BASE_BYTES[base] * shape.parameters
 
 
 def _copied_weights(shape: ModelShape, settings: LearnerSettings, device: str) -> int:
@@ -312,17 +332,17 @@ def _head_kind(settings: LearnerSettings, shape: ModelShape) -> HeadKind:
         return HeadKind()
 
 
-def _all_logits_bytes(head: HeadKind, values: int, device: str) -> float:
+def _all_logits_bytes(head: HeadKind, values: int, *, half: bool) -> float:
     """Return the bytes of logits that all exist at once, as the softmax's gradient is made.
 
     These are the softmax, its gradient and that of the losses, in float32, and what autograd keeps of the
-    steps after the head, on a GPU in 16 bits.
+    steps after the head, on a GPU and of a base of 16 bits in 16 bits.
     """
-    kept = _FLOAT if device == "cpu" else BASE_BYTES["bfloat16"]
+    kept = BASE_BYTES["bfloat16"] if half else _FLOAT
     return (3 * _FLOAT + head.saved * kept) * values
 
 
-def _head_bytes(shape: ModelShape, positions: int, *, frozen: bool, device: str) -> float:
+def _head_bytes(shape: ModelShape, positions: int, base: BaseName, *, frozen: bool, device: str) -> float:
     """Return the bytes of the head: blocks of logits, or all of them with softmax and gradient.
 
     The forward pass has a block twice. The backward pass has it once, and of a head that is trained a copy of
@@ -332,7 +352,10 @@ def _head_bytes(shape: ModelShape, positions: int, *, frozen: bool, device: str)
         return 3 * _FLOAT * positions * shape.vocabulary
     entries = block_entries(positions, shape.hidden, shape.vocabulary, device)
     block = entries * positions
-    most = 2 * block if frozen else max(2 * block - shape.head, block + entries * shape.hidden)
+    copy = entries * shape.hidden
+    most = 2 * block if frozen else max(2 * block - shape.head, block + copy)
+    if device == "cpu" and base in HALF:  # copied to float32, block by block
+        most += copy
     return _FLOAT * (most + positions * shape.hidden)
 
 

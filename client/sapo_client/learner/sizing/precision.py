@@ -39,8 +39,7 @@ def device_half_type(device: torch.device) -> torch.dtype | None:
 def base_type(name: BaseName, device: torch.device) -> torch.dtype:
     """Return the data type of a frozen base; with ``nf4``, of its layers that are not quantised.
 
-    ``auto`` is the device's 16-bit type on CUDA, and float32 on a CPU, where a smaller base takes more memory
-    at the peak (docs/known-defects.md).
+    ``auto`` is the device's 16-bit type on CUDA, and float32 on a CPU.
     """
     if name in _TYPES:
         return _TYPES[name]

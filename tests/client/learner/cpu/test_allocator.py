@@ -7,7 +7,7 @@ import textwrap
 
 import pytest
 
-from sapo_client.learner.cpu.allocator import SMALL_MODEL_BYTES
+from sapo_client.learner.cpu.allocator import SMALL_PARAMETERS
 
 SCRIPT = """
     import resource
@@ -61,11 +61,11 @@ LAYERS = """
 def test_the_layers_of_a_large_model_take_the_memory_of_one() -> None:
     """Forty blocks of 32 MiB, each freed before the next, and one MiB that stays after each."""
 
-    def grown_mib(weight_bytes: int, *logits: str) -> int:
-        command = [sys.executable, "-c", textwrap.dedent(LAYERS), str(weight_bytes), *logits]
+    def grown_mib(parameters: int, *logits: str) -> int:
+        command = [sys.executable, "-c", textwrap.dedent(LAYERS), str(parameters), *logits]
         return int(subprocess.run(command, capture_output=True, check=True, text=True).stdout)
 
-    assert grown_mib(SMALL_MODEL_BYTES) < 100
-    assert grown_mib(SMALL_MODEL_BYTES - 1, "all") < 100
+    assert grown_mib(SMALL_PARAMETERS) < 100
+    assert grown_mib(SMALL_PARAMETERS - 1, "all") < 100
     # Where the kernel puts a heap decides whether freed blocks happen to fit: one process of a few is enough.
-    assert any(grown_mib(SMALL_MODEL_BYTES - 1) > 100 for _ in range(8))
+    assert any(grown_mib(SMALL_PARAMETERS - 1) > 100 for _ in range(8))

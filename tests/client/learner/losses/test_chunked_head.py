@@ -59,6 +59,22 @@ def test_values_and_gradients_equal_those_of_all_logits(
         assert torch.allclose(found, expected, atol=2e-5)
 
 
+def test_on_a_cpu_a_base_of_16_bits_has_logits_in_float32(small_blocks: ModuleType) -> None:
+    """Logits of 16 to 32 would be rounded to eighths."""
+    torch.manual_seed(3)
+    targets, upstream = torch.randint(VOCABULARY, (POSITIONS,)), torch.randn(POSITIONS)
+    hidden, weight = (
+        torch.randn(POSITIONS, HIDDEN).bfloat16(),
+        (3 * torch.randn(VOCABULARY, HIDDEN)).bfloat16(),
+    )
+    exact, half = hidden.float().requires_grad_(), hidden.clone().requires_grad_()
+    expected = plain(exact, weight.float(), targets, None, 1.0)
+    found = small_blocks.target_logprobs(half, weight, targets)
+    torch.autograd.backward([expected, found], [upstream, upstream])
+    assert torch.allclose(found, expected, atol=1e-4)
+    assert torch.allclose(gradient_of(half).float(), gradient_of(exact), rtol=2**-7, atol=1e-4)
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("with_bias", [False, True])

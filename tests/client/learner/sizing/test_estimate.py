@@ -126,7 +126,7 @@ TRIALS = {
         {},
         GraniteConfig,
     ),
-    # above SMALL_MODEL_BYTES: for a smaller model malloc keeps what a step has freed, in gaps of any size
+    # above SMALL_PARAMETERS: for a smaller model malloc keeps what a step has freed, in gaps of any size
     "80 million, adapters and checkpointing": Trial(
         {"hidden_size": 768, "intermediate_size": 2048, "num_hidden_layers": 10, "vocab_size": 24_000},
         {"lora_rank": 16, "gradient_checkpointing": True},
@@ -134,12 +134,18 @@ TRIALS = {
     "82 million, capped logits, adapters and checkpointing": Trial(
         WIDE | {"head_dim": 128}, {"lora_rank": 16, "gradient_checkpointing": True}, Gemma2Config
     ),
+    "80 million, adapters on bfloat16": Trial(
+        {"hidden_size": 768, "intermediate_size": 2048, "num_hidden_layers": 10, "vocab_size": 24_000},
+        {"lora_rank": 16, "gradient_checkpointing": True, "base": "bfloat16", "bfloat16": True},
+    ),
+    "82 million, capped logits, adapters on bfloat16": Trial(
+        WIDE | {"head_dim": 128},
+        {"lora_rank": 16, "gradient_checkpointing": True, "base": "bfloat16", "bfloat16": True},
+        Gemma2Config,
+    ),
 }
 
-LONG: Final = {
-    "80 million, adapters and checkpointing",
-    "82 million, capped logits, adapters and checkpointing",
-}
+LONG: Final = {name for name in TRIALS if "adapters" in name}
 
 
 def config_of(trial: Trial, end: int, pad: int) -> PretrainedConfig:
