@@ -34,6 +34,10 @@ FALSE_KEEPS: Final = 0.05
 KNOWN: Final = 0.3
 """Measured share of right answers from which on a family counts as known; `rehearsal.SOLVED` is the same."""
 
+KNOWN_DEVIATIONS: Final = 1.5
+"""Standard deviations by which the measured share has to be below ``KNOWN`` before a family is not asked for a
+proof: the first tasks of a family may happen to be solved less often."""
+
 FAMILY_TASKS: Final = 16
 """Tasks of a family from which on its share of right answers is measured."""
 
@@ -232,7 +236,8 @@ class Kept:
             return False  # none of its tasks could be checked, and never may be
         if self._best.may_be_kept_by_old(family, found) and not _is_sure(self._of_best[family]):
             return True
-        return found.both + found.lost >= KNOWN * found.tasks and not _is_sure(self._of_old[family])
+        level = _upper_bound(found.both + found.lost, found.tasks, KNOWN_DEVIATIONS)
+        return level >= KNOWN and not _is_sure(self._of_old[family])
 
 
 def _is_sure(capital: Capital) -> bool:
@@ -247,8 +252,12 @@ def _lower_bound(right: int, tasks: int) -> float:
     return found if found >= KNOWN else 0.0
 
 
-def _upper_bound(right: int, tasks: int) -> float:
-    """Return a share of right answers that is surely not too low (Wilson 1927)."""
-    share, deviations = right / tasks, SURE_DEVIATIONS**2 / tasks
-    error = SURE_DEVIATIONS * sqrt(share * (1.0 - share) / tasks + deviations / (4.0 * tasks))
+def _upper_bound(right: int, tasks: int, sure: float = SURE_DEVIATIONS) -> float:
+    """Return a share of right answers that is surely not too low (Wilson 1927).
+
+    Args:
+        sure: standard deviations by which it is above the measured one.
+    """
+    share, deviations = right / tasks, sure**2 / tasks
+    error = sure * sqrt(share * (1.0 - share) / tasks + deviations / (4.0 * tasks))
     return (share + deviations / 2.0 + error) / (1.0 + deviations)
