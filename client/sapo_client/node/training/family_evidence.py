@@ -35,8 +35,8 @@ KNOWN: Final = 0.3
 """Measured share of right answers from which on a family counts as known; `rehearsal.SOLVED` is the same."""
 
 KNOWN_DEVIATIONS: Final = 1.5
-"""Standard deviations by which the measured share has to be below ``KNOWN`` before a family is not asked for a
-proof: the first tasks of a family may happen to be solved less often."""
+"""Standard deviations by which the measured share has to be below ``KNOWN`` before no proof is asked for in a
+family: its first tasks may happen to be solved less often."""
 
 FAMILY_TASKS: Final = 16
 """Tasks of a family from which on its share of right answers is measured."""
