@@ -79,7 +79,7 @@ def _usual_share(counts: Sequence[tuple[int, int]]) -> float:
     """
     least = sorted(counts, key=lambda each: each[0] / each[1])[: (len(counts) + 1) // 2]
     with_start, texts = (sum(column) for column in zip(*least, strict=True))
-    share, added = with_start / texts, DEVIATIONS**2 / texts
+    share, added = with_start / texts, DEVIATIONS * DEVIATIONS / texts
     error = DEVIATIONS * sqrt(share * (1.0 - share) / texts + added / (4.0 * texts))
     return (share + added / 2.0 + error) / (1.0 + added)
 
