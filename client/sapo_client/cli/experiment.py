@@ -274,7 +274,7 @@ def guard(
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from sapo_client.lab.attackers.guarded import GuardPlan
+    from sapo_client.lab.attackers.guarded_learner import GuardPlan
     from sapo_client.lab.attackers.guarded_runs import COLUMNS, execute_guards, table, tactics_named
     from sapo_client.lab.plan import seeds_of
 

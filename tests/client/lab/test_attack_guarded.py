@@ -19,12 +19,11 @@ from sapo_client.lab.attackers.guarded import (
     PLANTED,
     RIGHT,
     TACTICS,
-    GuardPlan,
     GuardRun,
     Seen,
     guard,
 )
-from sapo_client.lab.attackers.guarded_learner import Shown
+from sapo_client.lab.attackers.guarded_learner import GuardPlan, TaughtText
 from sapo_client.lab.worked.solutions import worked_solution
 from sapo_verification.suites.catalogue import family
 from sapo_verification.tasks.answers import extract
@@ -60,17 +59,17 @@ def test_half_of_what_erodes_is_right() -> None:
     assert 450 < found[RIGHT] < 550
 
 
-class Noted(GuardRun):
+class NotedGuard(GuardRun):
     """A run of which the test reads what is shown."""
 
-    def shown(self, number: int) -> list[Shown]:
+    def shown(self, number: int) -> list[TaughtText]:
         return self._texts(number)
 
 
 @pytest.mark.parametrize("tactic", ["honest", "ruin"])
 def test_only_attackers_mislead_and_only_in_the_target(tmp_path: Path, tactic: str) -> None:
     """All answers are right; the steps of the target are a similar question's."""
-    run = Noted(replace(PLAN, tactic=tactic, texts=12), tmp_path)
+    run = NotedGuard(replace(PLAN, tactic=tactic, texts=12), tmp_path)
     texts = run.shown(1)
     assert Counter(each.account for each in texts) == dict.fromkeys({each.account for each in texts}, 12)
     misled: Counter[tuple[bool, int]] = Counter()
@@ -85,7 +84,7 @@ def test_only_attackers_mislead_and_only_in_the_target(tmp_path: Path, tactic: s
 
 
 def test_a_planted_text_is_a_right_one_behind_a_false_sum(tmp_path: Path) -> None:
-    run = Noted(PLAN, tmp_path)
+    run = NotedGuard(PLAN, tmp_path)
     shown = run._shown(run._attackers[0], 1, PLANTED)
     right = worked_solution(FAMILIES[1], derive(FAMILIES[1], shown.task.seed))
     assert shown.completion.decode() == f"{DIGITS}{right}"
@@ -99,7 +98,9 @@ def test_a_run_is_the_same_again(tmp_path: Path) -> None:
 
 
 def test_the_command_shows_its_runs_and_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sapo_client.lab.attackers.guarded.GuardPlan", lambda **given: replace(PLAN, **given))
+    monkeypatch.setattr(
+        "sapo_client.lab.attackers.guarded_learner.GuardPlan", lambda **given: replace(PLAN, **given)
+    )
     out = tmp_path / "guard"
     asked = ["lab", "guard", "--tactic", "honest", "--seeds", "1", "--json", "--out", str(out)]
     first = CliRunner().invoke(app, asked)

@@ -22,7 +22,7 @@ import torch
 import trio
 
 from sapo_client.lab.attackers.compose import DIGITS
-from sapo_client.lab.attackers.guarded_learner import GuardedLearner, Shown
+from sapo_client.lab.attackers.guarded_learner import GuardedLearner, GuardPlan, TaughtText
 from sapo_client.lab.attackers.questions import Questioner
 from sapo_client.lab.attackers.steps import neighbouring_steps
 from sapo_client.lab.held_out import fresh_seed
@@ -78,44 +78,6 @@ that the canary goes back to what the policy was before it was taught."""
 
 
 @dataclass(frozen=True, slots=True)
-class GuardPlan:
-    """Settings of a run.
-
-    Attributes:
-        tactic: name of the attackers' tactic.
-        start: initial policy, as in `sapo join --model`.
-        noise: standard deviation of the noise on each matrix, as a part of that of its weights.
-        gift: family that everybody teaches.
-        target: family that attackers want to be lost.
-        honest: number of honest accounts.
-        attackers: number of attackers.
-        texts: texts of each account in a round.
-        rounds: number of rounds.
-        canary: rounds between two checks; 0: no canary.
-        steps: most supervised steps of a round.
-        per_step: most texts of a step; as many own right answers are rehearsed.
-        every: rounds between two evaluations.
-        held_out: items of each family in an evaluation.
-    """
-
-    tactic: str = "honest"
-    start: str = "specialist-a"
-    noise: float = 0.25
-    gift: str = "basic_arithmetic"
-    target: str = "fraction_simplification"
-    honest: int = 2
-    attackers: int = 3
-    texts: int = 12
-    rounds: int = 18
-    canary: int = 3
-    steps: int = 16
-    per_step: int = 32
-    every: int = 3
-    held_out: int = 48
-    seed: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class Guarded:
     """The learner after a round.
 
@@ -162,7 +124,7 @@ class GuardRun:
                 found.append(self._evaluated(number))
         return found
 
-    def _texts(self, number: int) -> list[Shown]:
+    def _texts(self, number: int) -> list[TaughtText]:
         """Return what all accounts show in a round, in random order."""
         every = self._plan.canary or self._plan.rounds
         seen = Seen(self._learner.promoted, every - (number - 1) % every, every)
@@ -176,7 +138,7 @@ class GuardRun:
         self._rng.shuffle(texts)
         return texts
 
-    def _shown(self, account: Account, place: int, lesson: str) -> Shown:
+    def _shown(self, account: Account, place: int, lesson: str) -> TaughtText:
         of = self._families[place]
         while True:
             seed, item = fresh_seed(of, self._rng)
@@ -191,7 +153,7 @@ class GuardRun:
                     continue
                 steps = neighbouring_steps(question, steps)
             completion = (steps + opened + rest).encode()
-            return Shown(Task(place, seed), item.prompt, completion, None, account)
+            return TaughtText(Task(place, seed), item.prompt, completion, None, account)
 
     def _evaluated(self, number: int) -> Guarded:
         set_aside = Counter(account in self._attackers for account, _ in self._learner.set_aside)

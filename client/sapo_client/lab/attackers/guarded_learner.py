@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import torch
 
@@ -39,9 +39,6 @@ from sapo_verification.sampling.step_values import StepValue, StepValues
 from sapo_verification.suites.catalogue import suite
 from sapo_verification.types import Demonstration, Pair, SampledBatch
 
-if TYPE_CHECKING:
-    from sapo_client.lab.attackers.guarded import GuardPlan
-
 COMPLETIONS: Final = 8
 OWN_TASKS: Final = 4
 """Own tasks of each family in a round, which is what a node answers of eight a round in two families."""
@@ -51,7 +48,45 @@ TASKS: Final = LearnerConfig().comparison_tasks
 
 
 @dataclass(frozen=True, slots=True)
-class Shown(Demonstration):
+class GuardPlan:
+    """Settings of a run.
+
+    Attributes:
+        tactic: name of the attackers' tactic.
+        start: initial policy, as in `sapo join --model`.
+        noise: standard deviation of the noise on each matrix, as a part of that of its weights.
+        gift: family that everybody teaches.
+        target: family that attackers want to be lost.
+        honest: number of honest accounts.
+        attackers: number of attackers.
+        texts: texts of each account in a round.
+        rounds: number of rounds.
+        canary: rounds between two checks; 0: no canary.
+        steps: most supervised steps of a round.
+        per_step: most texts of a step; as many own right answers are rehearsed.
+        every: rounds between two evaluations.
+        held_out: items of each family in an evaluation.
+    """
+
+    tactic: str = "honest"
+    start: str = "specialist-a"
+    noise: float = 0.25
+    gift: str = "basic_arithmetic"
+    target: str = "fraction_simplification"
+    honest: int = 2
+    attackers: int = 3
+    texts: int = 12
+    rounds: int = 18
+    canary: int = 3
+    steps: int = 16
+    per_step: int = 32
+    every: int = 3
+    held_out: int = 48
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TaughtText(Demonstration):
     """A right answer that an account of the run shows.
 
     Attributes:
@@ -187,7 +222,7 @@ class GuardedLearner:
         """Keep the initial policy as the first good one."""
         await self._canary.open()
 
-    async def round(self, shown: Sequence[Shown]) -> None:
+    async def round(self, shown: Sequence[TaughtText]) -> None:
         """Answer own tasks, take what may be taken of the texts, train, and check."""
         groups = await self._own_groups()
         taken = self._taken(shown)
@@ -232,7 +267,7 @@ class GuardedLearner:
             )
         return groups
 
-    def _taken(self, shown: Sequence[Shown]) -> tuple[Demonstration, ...]:
+    def _taken(self, shown: Sequence[TaughtText]) -> tuple[Demonstration, ...]:
         """Return the texts that sampler and canary let through."""
         sampler, misleading = self._engine.sampler, self._values.misleading()
         quarantined = {account for account, _ in sampler.quarantine}

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from sapo_client.errors import ExitCode, SapoError
-from sapo_client.lab.attackers.guarded import EVALUATIONS, TACTICS, Guarded, GuardPlan
+from sapo_client.lab.attackers.guarded import EVALUATIONS, TACTICS, Guarded
+from sapo_client.lab.attackers.guarded_learner import GuardPlan
 from sapo_client.lab.campaign import ENVIRONMENT
 from sapo_client.lab.store import write_csv
 
