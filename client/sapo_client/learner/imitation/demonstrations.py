@@ -19,7 +19,6 @@ import cbor2
 from sapo_client.learner.baseline import MIN_SAMPLES, Baselines, FamilyBaseline
 from sapo_client.learner.batch import TrainingGroup
 from sapo_client.learner.imitation.answer_shares import in_shares, usual_form
-from sapo_client.learner.imitation.answer_starts import without_excess
 
 T = TypeVar("T")
 
@@ -186,15 +185,13 @@ def own_right_answers(groups: Iterable[TrainingGroup]) -> Iterator[Demonstration
 
 
 def balanced(texts: Sequence[DemonstrationText], source: random.Random) -> Iterator[DemonstrationText]:
-    """Yield texts of one family in their order, limiting each answer and each start of answers to its share
-    (``answer_shares``, ``answer_starts``).
+    """Yield texts of one family in their order, limiting each answer to its share (``answer_shares``).
 
     An author selects the tasks that it shows. Texts that all have the right answer "Sunday" would otherwise
     teach that the answer is always "Sunday".
     """
     shown = [(text.author, usual_form(text.answer)) for text in texts]
-    left = without_excess(shown)
-    return (texts[left[place]] for place in in_shares([shown[place] for place in left], source))
+    return (texts[place] for place in in_shares(shown, source))
 
 
 def need(baselines: Baselines, family: int, need_below: float) -> float:
