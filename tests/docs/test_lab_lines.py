@@ -74,7 +74,7 @@ def _check_plan(name: str, given: dict[str, Any]) -> None:
         held_out_per_family=number("held_out"),
         canary=number("canary"),
     )
-    arms_named(names("arms") or ("imitate",))
+    arms_named(list(names("arms") or ("imitate",)))
     assert seeds_of(given.get("seeds", "5"))
     if name == "attack":
         attackers = tuple(map(int, names("attackers") or ()))

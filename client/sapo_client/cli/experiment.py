@@ -279,7 +279,8 @@ def guard(
     from sapo_client.lab.plan import seeds_of
 
     given = {"rounds": rounds, "canary": canary, "held_out": held_out}
-    plan = GuardPlan(**{name: value for name, value in given.items() if value is not None})
+    changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    plan = dataclasses.replace(GuardPlan(), **changes)
     root = out.resolve()
     plans = [
         dataclasses.replace(plan, tactic=name, seed=seed)
