@@ -42,6 +42,7 @@ NOT_RUN: Final = {
     "sapo lab run": "hours; tests/client/lab/test_lab_command.py, with a small preset",
     "sapo lab report": "tests/client/lab/test_lab_command.py",
     "sapo lab attack": "hours; tests/client/lab/test_attack_campaign.py",
+    "sapo lab guard": "minutes; tests/client/lab/test_attack_guarded.py, with two rounds",
     "sapo lab islands": "an hour; tests/client/lab/test_lab_islands.py, with a small swarm",
     "sapo service": "changes the services of this machine; tests/client/cli/test_service_command.py",
     "cd client/deploy/docker": "needs Docker: client/deploy/docker/check.sh, a job of continuous integration",

@@ -1,8 +1,8 @@
 """Scripted candidates against the promotion test: which are promoted, when, and what many promotions take.
 
 `PYTHONPATH=$PYTHONPATH:tests python -m support.promotion_trials --seeds 200` prints both tables of the
-decision (docs/adr/learner-promotion.md). A candidate is right on each task with a given chance, alike with
-its policy on a part of the tasks.
+decision (docs/adr/learner-promotion.md), `--row "one 0.4"` the rows of the first one whose names hold a text.
+A candidate is right on each task with a given chance, alike with its policy on a part of the tasks.
 """
 
 from __future__ import annotations
@@ -45,6 +45,17 @@ ROWS: Final[dict[str, Chances]] = {
         *[(0, 0.8)] * 2,
         *[(0.8, 0.8)] * 2,
     ],
+    "5 families: one 0.35 and 0.05, two learned to 0.8, two kept": [
+        (0.35, 0.05),
+        *[(0, 0.8)] * 2,
+        *[(0.8, 0.8)] * 2,
+    ],
+    "5 families: one 0.3 and 0, two learned to 0.8, two kept": [(0.3, 0), *[(0, 0.8)] * 2, *[(0.8, 0.8)] * 2],
+    "5 families: one 0.2 kept, two learned to 0.8, two kept": [
+        (0.2, 0.2),
+        *[(0, 0.8)] * 2,
+        *[(0.8, 0.8)] * 2,
+    ],
     "30 families: one 0.8 and 0, five learned to 0.8, the others kept": [
         (0.8, 0),
         *[(0, 0.8)] * 5,
@@ -55,6 +66,7 @@ ROWS: Final[dict[str, Chances]] = {
     "5 families: two 0.35 kept, three from 0.35 to 0.6": [*[(0.35, 0.35)] * 2, *[(0.35, 0.6)] * 3],
     "30 families: five learned to 0.8, the others 0.5 and 0.48": [*[(0, 0.8)] * 5, *[(0.5, 0.48)] * 25],
     "30 families: five learned to 0.8, the others 0.35 kept": [*[(0, 0.8)] * 5, *[(0.35, 0.35)] * 25],
+    "30 families: five learned to 0.8, the others 0.2 kept": [*[(0, 0.8)] * 5, *[(0.2, 0.2)] * 25],
     "30 families: one learned to 0.9, the others 0.8 kept": [(0, 0.9), *[(0.8, 0.8)] * 29],
 }
 
@@ -158,14 +170,18 @@ async def left(kept: float, promotions: int, seed: int, folder: Path) -> float:
     return level
 
 
-async def report(seeds: int, folder: Path) -> None:
-    """Print both tables."""
+async def report(seeds: int, folder: Path, row: str = "") -> None:
+    """Print both tables; with a text only the rows of the first one whose names hold it."""
     for line in ("| policy and candidate are right | drawn apart | alike on 70 % |", "| --- | --- | --- |"):
         sys.stdout.write(line + "\n")
     for name, chances in ROWS.items():
+        if row not in name:
+            continue
         cells = [await promoted(chances, alike, seeds, folder) for alike in (0.0, ALIKE)]
         sys.stdout.write(f"| {name} | {' | '.join(cells)} |\n")
         sys.stdout.flush()
+    if row:
+        return
     sys.stdout.write("\n| each keeps | left of 0.8 after 1, 2, 4 and 8 candidates |\n| --- | --- |\n")
     for kept in (0.9, 0.8, 0.7, 0.6, 0.55):
         levels = [
@@ -184,9 +200,10 @@ def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=200)
+    parser.add_argument("--row", default="")
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        trio.run(partial(report, chosen.seeds, Path(folder)))
+        trio.run(partial(report, chosen.seeds, Path(folder), chosen.row))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""`sapo lab run`, `attack`, `islands`, `report`, `judge`: experiments on whether sharing helps."""
+"""`sapo lab run`, `attack`, `guard`, `islands`, `report`, `judge`: experiments on whether sharing helps."""
 
 from __future__ import annotations
 
@@ -85,6 +85,10 @@ AttackOption = Annotated[
         "--attack", metavar="A,B", help="Attacks by name, with commas; unset: all that the families allow."
     ),
 ]
+TacticOption = Annotated[
+    str | None,
+    typer.Option("--tactic", metavar="A,B", help="Tactics by name, with commas; unset: all of them."),
+]
 AttackersOption = Annotated[
     str | None,
     typer.Option(
@@ -113,7 +117,7 @@ RayOption = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Register the commands."""
-    for function in (run, attack, islands, report, judge, page):
+    for function in (run, attack, guard, islands, report, judge, page):
         command(app)(function)
 
 
@@ -203,6 +207,7 @@ def attack(
     learning_rate: RateOption = None,
     temperature: TemperatureOption = None,
     device: DeviceOption = None,
+    bfloat16: ProductsOption = None,
     canary: CanaryOption = None,
     jobs: JobsOption = None,
     alone_rounds: AloneRoundsOption = None,
@@ -229,6 +234,7 @@ def attack(
         learning_rate=learning_rate,
         temperature=temperature,
         device=device,
+        bfloat16=bfloat16,
         canary=canary,
     )
     chosen = arms_named(arms.split(",") if arms else list(ARMS))
@@ -243,6 +249,55 @@ def attack(
         campaign.execute_runs(runs, jobs or os.cpu_count() or 1, progress)
     page = write_attack_report(campaign)
     common.output.emit({"folder": str(out), "runs": len(done), "page": str(page)}, f"wrote {page}")
+
+
+def guard(
+    common: Common,
+    out: OutOption,
+    tactic: TacticOption = None,
+    seeds: SeedsOption = "2",
+    rounds: RoundsOption = None,
+    canary: CanaryOption = None,
+    held_out: HeldOutOption = None,
+    jobs: JobsOption = None,
+) -> None:
+    """Measure what gets past promotion and canary: one learner beside accounts that know both.
+
+    Two honest accounts and three attackers show worked solutions to a learner without a swarm; its training,
+    promotion, canary and judgement of steps are a node's. Attackers teach one family really and follow their
+    tactic in the other one: `honest` (no attack), `ruin` (steps of similar questions), `erode` (in every
+    second text), `wait` (once the candidate has become the policy), `pulse` (then only in the first half of
+    the rounds between two checks) and `plant` (a false sum in front of right steps, so that the canary goes
+    back). Prints held-out pass@1 of both families and writes guard.csv; the same command resumes. One to two
+    minutes of a core for each run.
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from sapo_client.lab.attackers.guarded_learner import GuardPlan
+    from sapo_client.lab.attackers.guarded_runs import COLUMNS, execute_guards, table, tactics_named
+    from sapo_client.lab.plan import seeds_of
+
+    given = {"rounds": rounds, "canary": canary, "held_out": held_out}
+    changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    plan = dataclasses.replace(GuardPlan(), **changes)
+    root = out.resolve()
+    plans = [
+        dataclasses.replace(plan, tactic=name, seed=seed)
+        for seed in seeds_of(seeds)
+        for name in tactics_named(_listed(tactic) or ())
+    ]
+    columns = (TextColumn("{task.completed} of {task.total} runs"), BarColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), disable=_is_hidden(common)) as bar:
+        task = bar.add_task("guard", total=len(plans))
+        execute_guards(root, plans, jobs or os.cpu_count() or 1, lambda _plan: bar.advance(task))
+    rows = [tuple(row) for row in table(root, plans)]
+    document = {
+        "format": "sapo/lab-guard/1",
+        "folder": str(out),
+        "rows": [dict(zip(COLUMNS, row, strict=True)) for row in rows],
+    }
+    common.output.emit(document, Grid(COLUMNS, rows))
 
 
 def islands(

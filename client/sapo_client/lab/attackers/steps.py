@@ -236,6 +236,10 @@ def _slip(question: Question, own: str, draw: random.Random) -> str:
 
 
 def _neighbours(question: Question, own: str, _draw: random.Random) -> str:
+    return neighbouring_steps(question, own)
+
+
+def neighbouring_steps(question: Question, own: str) -> str:
     """Return the steps of the known item whose prompt has the most equal characters at equal positions."""
     prompt = question.item.prompt
     others = [(item, steps) for item, steps in _known(question.family) if steps != own]

@@ -82,6 +82,8 @@ class CanaryState:
         last: results of the last check; None before the first one.
         by_family: the results of each check since policy and shadow were equal, by family; the policy is the
             new one.
+        best: the share of right answers that shadows surely had at some time, by family; empty before the
+            first comparison has ended.
     """
 
     opening: int = OPEN
@@ -96,6 +98,7 @@ class CanaryState:
     shadow_step: int = 0
     last: HeldOutResult | None = None
     by_family: tuple[tuple[Comparison, ...], ...] = ()
+    best: tuple[float, ...] = ()
 
     def checked(
         self, lost: int, won: int, compared: int, by_family: tuple[Comparison, ...] = ()
@@ -113,7 +116,11 @@ class CanaryState:
 
     def kept(self, step: int) -> CanaryState:
         """Return the state after policy and shadow became equal at a step, as where the policy became the
-        shadow; if others' text helped, setbacks are reset."""
+        shadow; if others' text helped, setbacks are reset.
+
+        What the shadow could do is remembered: each new shadow may have lost less than half of a family, and
+        without that many of them would lose all of it.
+        """
         setbacks = 0 if self.has_won else self.setbacks
         return replace(
             self,
@@ -122,6 +129,7 @@ class CanaryState:
             won=0,
             latest=(),
             by_family=(),
+            best=self._best_of_all(),
             setbacks=setbacks,
             shadow_step=step,
         )
@@ -180,19 +188,33 @@ class CanaryState:
 
     @property
     def spoilt(self) -> list[int]:
-        """The families in which the policy has surely lost more than half of what the shadow can do."""
-        losses = Losses(self._families, SPOILT_DOUBT)
+        """The families in which the policy has surely lost more than half of what the shadow can do, or of
+        the best that shadows could."""
+        losses = Losses(self._families, SPOILT_DOUBT, self._best_levels())
         for check in self.by_family:
             losses.learn(dict(enumerate(check)))
         return losses.spoilt
 
     @property
     def _unproven(self) -> list[int]:
-        """The families that the shadow knows and the policy may have lost."""
-        kept = Kept(self._families, BestLevels([0.0] * self._families))
+        """The families that a shadow knew and the policy may have lost."""
+        return self._kept().unproven
+
+    def _kept(self) -> Kept:
+        kept = Kept(self._families, self._best_levels())
         for check in self.by_family:
             kept.learn(dict(enumerate(check)))
-        return kept.unproven
+        return kept
+
+    def _best_of_all(self) -> tuple[float, ...]:
+        """Return the best levels, with those that the present shadow surely has."""
+        levels = self._best_levels()
+        levels.learn(self._kept().results)
+        return levels.levels
+
+    def _best_levels(self) -> BestLevels:
+        # a successor of the terms may have more families, or fewer
+        return BestLevels([*self.best, *[0.0] * self._families][: max(self._families, len(self.best))])
 
     @property
     def _families(self) -> int:
@@ -223,12 +245,18 @@ class CanaryFile:
             plain = json.loads(self._path.read_text(encoding="utf-8"))
             accounts = tuple(Account.from_hex(each) for each in plain.pop("quarantined"))
             latest = tuple((lost, won, compared) for lost, won, compared in plain.pop("latest", ()))
+            best = tuple(map(float, plain.pop("best", ())))
             checks = plain.pop("by_family", ())
             by_family = tuple(tuple(Comparison(*each) for each in check) for check in checks)
             last = plain.pop("last", None)
             held_out = None if last is None else HeldOutResult(**last)
             return CanaryState(
-                **plain, quarantined=accounts, latest=latest, by_family=by_family, last=held_out
+                **plain,
+                quarantined=accounts,
+                latest=latest,
+                by_family=by_family,
+                best=best,
+                last=held_out,
             )
         except (OSError, ValueError, KeyError, TypeError, AttributeError, LocalProtocolError):
             return None

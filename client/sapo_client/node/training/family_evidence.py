@@ -19,6 +19,9 @@ KEPT_PART: Final = 0.5
 LOSS_STAKES: Final = (0.2, 0.4)
 """Parts of the capital that are bet on each task, if the bet is that more than half was lost; below 1/2."""
 
+BEST_LOSS_STAKES: Final = (0.4, 0.8)
+"""The same if the bet is that less than half of the best level is left; below 1."""
+
 KEPT_STAKES: Final = (0.2, 0.5, 0.8)
 """The same if the bet is that more than half is kept; below 1."""
 
@@ -30,6 +33,10 @@ FALSE_KEEPS: Final = 0.05
 
 KNOWN: Final = 0.3
 """Measured share of right answers from which on a family counts as known; `rehearsal.SOLVED` is the same."""
+
+KNOWN_DEVIATIONS: Final = 1.5
+"""Standard deviations by which the measured share has to be below ``KNOWN`` before no proof is asked for in a
+family: its first tasks may happen to be solved less often."""
 
 FAMILY_TASKS: Final = 16
 """Tasks of a family from which on its share of right answers is measured."""
@@ -109,24 +116,44 @@ class Losses:
     alone is: 0 or less in the mean while the new one is right at least half as often. The capital is bounded
     by what it takes to be sure: one that learns it again is soon cleared.
 
+    With best levels, also that it is right less than half as often as the best of this node's policies: by
+    many losses of less than half a family would be lost.
+
     Args:
         families: number of families in the suite.
-        doubt: probability of a false finding in a family, at most.
+        doubt: probability of a false finding in a family by each kind of evidence, at most.
+        best: what earlier policies could do; None: this is not compared.
     """
 
-    def __init__(self, families: int, doubt: float = FALSE_WAITS) -> None:
+    def __init__(self, families: int, doubt: float = FALSE_WAITS, best: BestLevels | None = None) -> None:
         self._sure = 1.0 / doubt
-        self._capital = [Capital(LOSS_STAKES, len(LOSS_STAKES) * self._sure) for _ in range(families)]
+        self._best = best or BestLevels([0.0] * families)
+        self._of_old = [Capital(LOSS_STAKES, len(LOSS_STAKES) * self._sure) for _ in range(families)]
+        self._of_best = [
+            Capital(BEST_LOSS_STAKES, len(BEST_LOSS_STAKES) * self._sure) for _ in range(families)
+        ]
+        self._results = dict.fromkeys(range(families), NO_TASKS)
 
     def learn(self, latest: ByFamily) -> None:
         """Take notice of one more comparison."""
         for family, each in latest.items():
-            self._capital[family].bet(((1.0, each.lost), (-1.0, each.both), (-2.0, each.won)))
+            self._results[family] = self._results[family].and_also(each)
+            self._of_old[family].bet(((1.0, each.lost), (-1.0, each.both), (-2.0, each.won)))
+            right, wanted = each.won + each.both, self._best.part_of(family)
+            self._of_best[family].bet(((wanted, each.tasks - right), (wanted - 1.0, right)))
 
     @property
     def spoilt(self) -> list[int]:
         """The families in which the new policy has surely lost more than half."""
-        return [family for family, each in enumerate(self._capital) if each.mean >= self._sure]
+        return [family for family in self._results if self._is_spoilt(family)]
+
+    def _is_spoilt(self, family: int) -> bool:
+        if self._of_old[family].mean >= self._sure:
+            return True
+        # the old policy may have less itself, and then it is no use to go back to it
+        return self._of_best[family].mean >= self._sure and self._best.may_be_kept_by_old(
+            family, self._results[family]
+        )
 
 
 class BestLevels:
@@ -156,6 +183,18 @@ class BestLevels:
         """Return the level, 0 to 1; 0 before it was measured."""
         return self._best[family]
 
+    def part_of(self, family: int) -> float:
+        """Return the part of a level that has to be kept."""
+        return KEPT_PART * self._best[family]
+
+    def may_be_kept_by_old(self, family: int, results: Comparison) -> bool:
+        """Whether the old policy may have that part itself; False before a level was measured.
+
+        A policy that surely has less, such as a shadow after a rollback, says nothing about the new one.
+        """
+        wanted = self.part_of(family)
+        return wanted > 0.0 and _upper_bound(results.both + results.lost, results.tasks) >= wanted
+
 
 class Kept:
     """Evidence, family by family, that a new policy keeps at least half of what this node could do.
@@ -183,7 +222,7 @@ class Kept:
             self._of_old[family].bet(
                 ((1.0, each.won), (1.0 - KEPT_PART, each.both), (-KEPT_PART, each.lost)),
             )
-            right, wanted = each.won + each.both, KEPT_PART * self._best.of(family)
+            right, wanted = each.won + each.both, self._best.part_of(family)
             self._of_best[family].bet(((1.0 - wanted, right), (-wanted, each.tasks - right)))
 
     @property
@@ -192,14 +231,13 @@ class Kept:
         return [family for family in self.results if self._may_be_lost(family)]
 
     def _may_be_lost(self, family: int) -> bool:
-        tasks, both, _, lost = self.results[family]
-        if not tasks:
+        found = self.results[family]
+        if not found.tasks:
             return False  # none of its tasks could be checked, and never may be
-        wanted = KEPT_PART * self._best.of(family)
-        # a policy that surely has less itself, such as a shadow after a rollback, is not waited for
-        if _upper_bound(both + lost, tasks) >= wanted > 0.0 and not _is_sure(self._of_best[family]):
+        if self._best.may_be_kept_by_old(family, found) and not _is_sure(self._of_best[family]):
             return True
-        return both + lost >= KNOWN * tasks and not _is_sure(self._of_old[family])
+        level = _upper_bound(found.both + found.lost, found.tasks, KNOWN_DEVIATIONS)
+        return level >= KNOWN and not _is_sure(self._of_old[family])
 
 
 def _is_sure(capital: Capital) -> bool:
@@ -214,8 +252,12 @@ def _lower_bound(right: int, tasks: int) -> float:
     return found if found >= KNOWN else 0.0
 
 
-def _upper_bound(right: int, tasks: int) -> float:
-    """Return a share of right answers that is surely not too low (Wilson 1927)."""
-    share, deviations = right / tasks, SURE_DEVIATIONS**2 / tasks
-    error = SURE_DEVIATIONS * sqrt(share * (1.0 - share) / tasks + deviations / (4.0 * tasks))
+def _upper_bound(right: int, tasks: int, sure: float = SURE_DEVIATIONS) -> float:
+    """Return a share of right answers that is surely not too low (Wilson 1927).
+
+    Args:
+        sure: standard deviations by which it is above the measured one.
+    """
+    share, deviations = right / tasks, sure**2 / tasks
+    error = sure * sqrt(share * (1.0 - share) / tasks + deviations / (4.0 * tasks))
     return (share + deviations / 2.0 + error) / (1.0 + deviations)

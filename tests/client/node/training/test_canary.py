@@ -124,7 +124,7 @@ class TrainingHarness:
     def decided(self) -> CanaryState | None:
         """The canary's state without the results of the last check, and without those by family."""
         watch = self.canary._watch
-        return None if watch is None else replace(watch, last=None, by_family=())
+        return None if watch is None else replace(watch, last=None, by_family=(), best=())
 
     def told(self, name: str) -> list[Event]:
         return [event for event in read_events(self.folder / "events.jsonl") if event["event"] == name]
@@ -279,7 +279,7 @@ async def test_when_text_of_others_helps_the_shadow_becomes_the_policy(tmp_path:
         error = math.sqrt(((among + 1) / 34 - (difference / 34) ** 2) / 34)
         mean = sum(items) / 32
         last = HeldOutResult(4, 32, mean, mean, 0.0, shadow_step=0, lead=lead, lead_error=error)
-        assert node.canary._watch == CanaryState(checks=1, shadow_step=4, last=last)
+        assert node.canary._watch == CanaryState(checks=1, shadow_step=4, last=last, best=(0.0,))
         assert (check["since"], check["step"]) == (0, 4)
         assert (node.canary._window, node.canary._imitated) == ([], set())
 

@@ -12,8 +12,8 @@ from support.swarm import EPOCH, Identity, make_manifest, make_suite, moment
 from support.verification_harness import VerificationHarness
 
 from sapo_client.node.training.canary import Canary, CanaryParts, CanarySettings
-from sapo_client.node.training.canary_state import CanaryFile, CanaryState
-from sapo_client.node.training.family_evidence import Comparison
+from sapo_client.node.training.canary_state import MAX_COMPARISONS, SPOILT_DOUBT, CanaryFile, CanaryState
+from sapo_client.node.training.family_evidence import BestLevels, Comparison, Losses
 from sapo_client.observe.events import EventLog, read_events
 from sapo_protocol.identifiers import Account
 from sapo_protocol.manifest import Limits
@@ -89,20 +89,37 @@ class Watched:
             families=len(NAMES),
         )
         self.canary = Canary(CanarySettings(every_rounds=1), parts)
+        self._batch_of_other: SampledBatch | None = None
 
     async def checks(self, number: int) -> None:
         """Train and check so many times."""
-        harness = self.desk
-        message = OTHER.message(harness.manifest, slot=0, family=1, completions=(b"1/2", b"2/3"))
-        rollout = await harness.engine.verify(harness.engine.admit_own(message, moment(harness.manifest)))
-        shown = Demonstration(rollout.task, rollout.prompt, b"1/2", source=rollout)
-        assert rollout.admitted.rollout.epoch == EPOCH
         after = list(self.learner.policy)
         self.learner.policy = list(self.learner.good)
         await self.canary.open()  # keeps the policy of before others' text
         self.learner.policy, self.learner.kept = after, 0
         for _ in range(number):
-            await self.canary.after(SampledBatch(groups=(), demonstrations=(shown,)))
+            await self.canary.after(await self._batch())
+
+    async def checks_of(self, policy: Sequence[float], most: int) -> None:
+        """Train a policy that is right with these chances until a check decides, at most so many times."""
+        self.learner.policy, self.learner.kept, self.learner.returned = list(policy), 0, 0
+        for _ in range(most):
+            await self.canary.after(await self._batch())
+            if self.learner.kept or self.learner.returned:
+                return
+
+    async def _batch(self) -> SampledBatch:
+        """Return a batch with a demonstration of another account, always the same one."""
+        self._batch_of_other = self._batch_of_other or await self._made_batch()
+        return self._batch_of_other
+
+    async def _made_batch(self) -> SampledBatch:
+        harness = self.desk
+        message = OTHER.message(harness.manifest, slot=0, family=1, completions=(b"1/2", b"2/3"))
+        rollout = await harness.engine.verify(harness.engine.admit_own(message, moment(harness.manifest)))
+        shown = Demonstration(rollout.task, rollout.prompt, b"1/2", source=rollout)
+        assert rollout.admitted.rollout.epoch == EPOCH
+        return SampledBatch(groups=(), demonstrations=(shown,))
 
     @property
     def spoilt(self) -> list[object]:
@@ -173,3 +190,47 @@ def test_the_file_of_an_earlier_version_has_no_families(tmp_path: Path) -> None:
     assert ', "by_family": []' in text
     (tmp_path / "canary.json").write_text(text.replace(', "by_family": []', ""))
     assert file.read() == CanaryState(checks=3, lost=2)
+
+
+GIFT = 0.22
+"""What attackers teach in each of three families until the next time that the policy becomes the shadow."""
+
+KEPT = 0.6
+"""Part of the other family that they leave meanwhile; a loss of less than half is no harm by itself."""
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_gifts_do_not_pay_for_one_loss_after_another(tmp_path: Path, seed: int) -> None:
+    """Each of four policies is much better than its shadow, and keeps most of what that knows."""
+    watched = Watched(tmp_path, policy=(0.9, *BEFORE), shadow=(0.9, *BEFORE), seed=seed)
+    await watched.checks(2)
+    gifts = BEFORE[0]
+    for _ in range(4):
+        gifts += GIFT
+        await watched.checks_of((KEPT * watched.learner.good[KNOWN], *[gifts] * 3), most=MAX_COMPARISONS)
+    assert watched.learner.good[KNOWN] > 0.3, "half of what the first one surely knew; 0.12 without that"
+
+
+def test_a_policy_is_spoilt_that_keeps_most_of_what_was_left_and_less_than_half_of_the_best() -> None:
+    left = Comparison(16, both=3, won=1, lost=4)
+    found = [lost_after(12, left, best) for best in (None, 0.8)]
+    assert found == [[], [0]]
+    assert lost_after(12, Comparison(16, both=6, won=1, lost=1), 0.8) == [], "a half of the best is kept"
+    assert lost_after(12, Comparison(16, both=2, won=1, lost=1), 0.8) == [], "its shadow has no more"
+
+
+def lost_after(checks: int, each: Comparison, best: float | None) -> list[int]:
+    """Return the families that are surely lost after so many equal checks of one."""
+    losses = Losses(1, SPOILT_DOUBT, None if best is None else BestLevels([best]))
+    for _ in range(checks):
+        losses.learn({0: each})
+    return losses.spoilt
+
+
+def test_the_best_levels_survive_a_restart(tmp_path: Path) -> None:
+    check = (Comparison(16, 12, 2, 2), Comparison(16, 1, 12, 0), *[Comparison(16, 12, 0, 0)] * 2)
+    state = CanaryState().checked(2, 14, 64, check).checked(2, 14, 64, check).kept(5)
+    file = CanaryFile(tmp_path / "canary.json")
+    file.write(state)
+    assert file.read() == state
+    assert state.best == pytest.approx((0.67, 0.0, 0.52, 0.52), abs=0.01)
