@@ -115,21 +115,27 @@ def equivocations(
     contributions: ContributionStore, epoch: int, domain: Domain
 ) -> Mapping[tuple[Account, int], Equivocation]:
     """Return the proofs against auditors that signed two roots in one turn, by auditor and turn."""
-    first: dict[tuple[Account, int], tuple[EpochRoot, bytes]] = {}
-    found: dict[tuple[Account, int], Equivocation] = {}
+    signed: dict[tuple[Account, int], list[tuple[EpochRoot, bytes]]] = {}
     for content_id, proposal in contributions.proposals(epoch).items():
         root = contributions.epoch_root(content_id)
         if root is None:
             continue
-        digest = EpochApproval(proposal.turn, root).digest(domain)
         for approval in contributions.approvals(epoch, content_id):
-            if secp256k1.recover(digest, approval.signature) != approval.account:
-                continue
-            key = approval.account, proposal.turn
-            other, signature = first.setdefault(key, (root, approval.signature))
-            if other != root:
-                found[key] = Equivocation(proposal.turn, other, root, signature, approval.signature)
+            signed.setdefault((approval.account, proposal.turn), []).append((root, approval.signature))
+    found: dict[tuple[Account, int], Equivocation] = {}
+    for (account, turn), pairs in signed.items():
+        if len({root for root, _ in pairs}) < 2:
+            continue  # honest: recovering an account from a signature is what costs time here
+        genuine = [(root, each) for root, each in pairs if _is_by(account, turn, root, each, domain)]
+        for root, signature in genuine[1:]:
+            if root != genuine[0][0]:
+                found[account, turn] = Equivocation(turn, genuine[0][0], root, genuine[0][1], signature)
     return found
+
+
+def _is_by(account: Account, turn: int, root: EpochRoot, signature: bytes, domain: Domain) -> bool:
+    """Whether an account has signed a root in a turn."""
+    return secp256k1.recover(EpochApproval(turn, root).digest(domain), signature) == account
 
 
 def _balance(
