@@ -1,7 +1,7 @@
 """Hypothesis profiles, the order of the tests, and the seed of their random choices.
 
 ``HYPOTHESIS_PROFILE`` chooses a profile: ``ci`` (default), ``dev`` or ``nightly``.
-``SAPO_TEST_SEED`` changes all other random choices, of which trio's order of tasks is one (``make orders-nightly``).
+``SAPO_TEST_SEED`` changes all other random choices, such as trio's order of tasks (``make orders-nightly``).
 """
 
 import gc
