@@ -39,7 +39,9 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 SEED = os.environ.get("SAPO_TEST_SEED", "0")
 
-SLOW_FOLDERS = ("tests/verification/", "tests/client/")
+SLOW = ("tests/test_static.py", "tests/simulation/", "tests/verification/", "tests/client/", "tests/docs/")
+"""Files and folders with tests of a quarter of a minute or more: one that comes last is waited for."""
+
 STORY = {"test_rounds.py", "test_verify_file.py", "test_live_reports.py", "test_learner_death.py"}
 """Files about one story, which takes a minute to happen (``tests/client/conftest.py``)."""
 
@@ -85,7 +87,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _rank(item: pytest.Item) -> int:
     if "e2e" in item.keywords:
         return 0
-    return next((rank for rank, name in enumerate(SLOW_FOLDERS, 1) if item.nodeid.startswith(name)), 9)
+    return next((rank for rank, name in enumerate(SLOW, 1) if item.nodeid.startswith(name)), 9)
 
 
 @pytest.hookimpl(optionalhook=True)
