@@ -11,12 +11,14 @@ FUZZ_ENVELOPES ?= 1000000
 READER_SECONDS ?= 1800
 FAULT_SCHEDULES ?= 1000
 MUTANTS ?= 600
+ORDERS ?= 20
 
-.PHONY: help demo demo-attacks test test-long test-portable gpu coverage lint lock architecture docs wheel wheel-check container fuzz fuzz-nightly faults-nightly rules-mutants contracts contracts-test contracts-nightly contracts-mutants contracts-smt contracts-lint clean
+.PHONY: help demo demo-attacks set-up test test-long test-portable gpu coverage lint lock architecture docs wheel wheel-check container fuzz fuzz-nightly faults-nightly orders-nightly rules-mutants contracts contracts-test contracts-nightly contracts-mutants contracts-smt contracts-lint clean
 
 help:
 	@echo "make demo       a whole swarm on this machine: chain, nodes, an attacker, a report (about eight minutes; a slow machine: up to sixteen)"
 	@echo "make demo-attacks  only the refusal of attacks: a smaller swarm, attacked from the start (two to three minutes)"
+	@echo "make set-up     install what the tests need, and run nothing (--jobs=4: side by side)"
 	@echo "make test       the test suite, by three workers on two cores (JOBS=N for another number)"
 	@echo "make test-long  the few tests that take long: a founding followed step by step, killed experiments, lying auditors"
 	@echo "make test-portable  the tests that need no Linux: what macOS runs in CI"
@@ -32,6 +34,7 @@ help:
 	@echo "make fuzz       mutated messages, two minutes against the reference in Python, two more against that in JavaScript too"
 	@echo "make fuzz-nightly  a million of them, then half an hour of three readers; figures in fuzz-report.json and reader-report.json"
 	@echo "make faults-nightly  a thousand fault schedules for the ledger; figures also in fault-report.json"
+	@echo "make orders-nightly  the tests of nodes in one process under twenty other orders of tasks and of hashes"
 	@echo "make rules-mutants  break protocol and verification in 600 places, others every day: their tests must notice 90 %"
 	@echo "make contracts  compile the contracts again (needs Node.js)"
 	@echo "make contracts-test     the contracts' own tests (needs Node.js)"
@@ -53,9 +56,12 @@ demo: $(VENV)/.core
 demo-attacks: $(VENV)/.core
 	$(BIN)/sapo testnet up --nodes 3 --attackers 1 --epochs 2 --epoch-seconds 40 --report $(REPORT)
 
-test: $(VENV)/.dev contracts/node_modules/.installed tests/chain/node_modules/.installed tests/client/dashboard/node_modules/.installed tests/reader/node_modules/.installed
+# What the tests need, also as a target of its own: make installs it side by side if it is told to (`--jobs`).
+set-up: $(VENV)/.dev contracts/node_modules/.installed tests/chain/node_modules/.installed tests/client/dashboard/node_modules/.installed tests/reader/node_modules/.installed
+
+test: set-up
 	$(COMPILE)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not long" --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder
+	OMP_NUM_THREADS=1 PYTHONHASHSEED=0 $(BIN)/python -m pytest -m "not long" --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder
 
 test-long: $(VENV)/.dev $(VENV)/.halmos contracts/node_modules/.installed tests/chain/node_modules/.installed tests/client/dashboard/node_modules/.installed
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m long
@@ -74,7 +80,7 @@ gpu: $(VENV)/.dev
 coverage: $(VENV)/.dev contracts/node_modules/.installed tests/chain/node_modules/.installed tests/reader/node_modules/.installed
 	$(BIN)/coverage erase
 	$(COMPILE)
-	OMP_NUM_THREADS=1 $(BIN)/coverage run -m pytest -m "not long" --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder
+	OMP_NUM_THREADS=1 PYTHONHASHSEED=0 $(BIN)/coverage run -m pytest -m "not long" --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage json --quiet -o coverage.json
 	$(BIN)/python .ci/branches.py coverage.json --least 95
@@ -121,6 +127,16 @@ fuzz-nightly: $(VENV)/.dev tests/reader/node_modules/.installed
 rules-mutants: $(VENV)/.dev
 	OMP_NUM_THREADS=1 PYTHONPATH=tests $(BIN)/python -m mutation --sample $(MUTANTS) --seed $$(date +%j) --report rules-report.json
 
+# Tests whose result depends on the order of tasks, which trio chooses at random, or of sets; the seeds of `make test`
+# never change. A red run is repeated with the seed that it shows.
+orders-nightly: $(VENV)/.dev
+	$(COMPILE)
+	for seed in $$(seq $(ORDERS)); do \
+	  OMP_NUM_THREADS=1 PYTHONHASHSEED=$$seed SAPO_TEST_SEED=$$seed $(BIN)/python -m pytest -q -m "not long and not e2e" \
+	    --numprocesses $(JOBS) --dist loadfile tests/client/node/gossip tests/client/node/runtime tests/client/swarm \
+	    tests/verification tests/client/observe tests/client/ledger || exit 1; \
+	done
+
 faults-nightly: $(VENV)/.dev
 	OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz/run_schedules.py --count $(FAULT_SCHEDULES) --json fault-report.json
 
@@ -154,20 +170,25 @@ $(VENV)/bin/python:
 	$(BIN)/python -m pip install --quiet --upgrade pip
 
 # Releases and hashes come from lock/. PyTorch alone is a range, since every platform has builds of its own.
-INSTALL_TORCH = $(BIN)/python -m pip install --quiet --requirement lock/torch.txt
+# pip compiles one module after the other, which takes half of an installation; what a package ships that is no module
+# for this Python fails here as it does in pip, silently.
+INSTALL_TORCH = $(BIN)/python -m pip install --quiet --no-compile --requirement lock/torch.txt
 INSTALL_SELF = $(BIN)/python -m pip install --quiet --no-deps --editable .
-INSTALL_LOCKED = $(BIN)/python -m pip install --quiet --no-deps --require-hashes --requirement
+INSTALL_LOCKED = $(BIN)/python -m pip install --quiet --no-compile --no-deps --require-hashes --requirement
+COMPILE_INSTALLED = $(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
 
 $(VENV)/.core: pyproject.toml lock/demo.txt lock/torch.txt | $(VENV)/bin/python
 	$(INSTALL_LOCKED) lock/demo.txt
 	$(INSTALL_TORCH)
 	$(INSTALL_SELF)
+	$(COMPILE_INSTALLED)
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml lock/dev.txt lock/torch.txt | $(VENV)/bin/python
 	$(INSTALL_LOCKED) lock/dev.txt
 	$(INSTALL_TORCH)
 	$(INSTALL_SELF)
+	$(COMPILE_INSTALLED)
 	@touch $@ $(VENV)/.core
 
 # uv resolves for every platform at once, which pip cannot; nothing else here needs it.

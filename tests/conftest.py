@@ -1,16 +1,21 @@
-"""Hypothesis profiles, and the order of the tests.
+"""Hypothesis profiles, the order of the tests, and the seed of their random choices.
 
 ``HYPOTHESIS_PROFILE`` chooses a profile: ``ci`` (default), ``dev`` or ``nightly``.
+``SAPO_TEST_SEED`` changes all other random choices, such as trio's order of tasks (``make orders-nightly``).
 """
 
 import gc
 import os
+import random
+import sys
+import zlib
 from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+from trio._core import _run
 
 if TYPE_CHECKING:
     from xdist.remote import Producer
@@ -32,9 +37,31 @@ settings.register_profile("dev", settings.get_profile("ci"), max_examples=15)
 settings.register_profile("nightly", settings.get_profile("ci"), derandomize=False, max_examples=20_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
-SLOW_FOLDERS = ("tests/verification/", "tests/client/")
+SEED = os.environ.get("SAPO_TEST_SEED", "0")
+
+SLOW = ("tests/test_static.py", "tests/simulation/", "tests/verification/", "tests/client/", "tests/docs/")
+"""Files and folders with tests of a quarter of a minute or more: one that comes last is waited for."""
+
 STORY = {"test_rounds.py", "test_verify_file.py", "test_live_reports.py", "test_learner_death.py"}
 """Files about one story, which takes a minute to happen (``tests/client/conftest.py``)."""
+
+
+def pytest_report_header() -> str:
+    """Tell the seed, with which a run can be repeated."""
+    return f"seed: SAPO_TEST_SEED={SEED} PYTHONHASHSEED={os.environ.get('PYTHONHASHSEED', 'random')}"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Seed the random choices of a test by its name, whichever tests this worker ran before.
+
+    Of the tasks that can run, trio chooses the next one at random; pytest-trio makes that choice repeatable.
+    """
+    seed = f"{SEED} {item.nodeid}"
+    random.seed(seed)
+    _run._r.seed(seed)
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(zlib.crc32(seed.encode()))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -60,7 +87,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _rank(item: pytest.Item) -> int:
     if "e2e" in item.keywords:
         return 0
-    return next((rank for rank, name in enumerate(SLOW_FOLDERS, 1) if item.nodeid.startswith(name)), 9)
+    return next((rank for rank, name in enumerate(SLOW, 1) if item.nodeid.startswith(name)), 9)
 
 
 @pytest.hookimpl(optionalhook=True)

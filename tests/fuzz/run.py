@@ -5,10 +5,8 @@ pipeline and the reference implementation, and no verdict that depends on order 
 """
 
 import argparse
-import json
 import resource
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,35 +14,31 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / name) for name in ("tests", "protocol", "verification")]
 
 from fuzz.session import SESSION, Figures, play  # noqa: E402
+from support.comparing_run import ComparingRun  # noqa: E402
+
+NO_COUNT = 10**9
+"""More envelopes than any run has."""
 
 
 def main() -> int:
     """Run and return the exit status."""
-    options = _options()
-    figures, began = Figures(), time.monotonic()
-    number = 0
-    while figures.envelopes < options.count and time.monotonic() - began < options.seconds:
+    run, figures, number = _run(), Figures(), 0
+    options = run.options
+    while figures.envelopes < options.count and not run.is_over:
         play(options.seed, number, figures, min(SESSION, options.count - figures.envelopes))
         number += 1
         if number % 250 == 0:
-            _progress(figures, time.monotonic() - began)
-    report = _report(figures, options.seed, time.monotonic() - began)
-    print(json.dumps(report, indent=2))
-    if options.json:
-        options.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+            _progress(figures, run.seconds)
+    run.write(_report(figures, options.seed, run.seconds))
     return 0 if figures.clean else 1
 
 
-def _options() -> argparse.Namespace:
+def _run() -> ComparingRun:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--count", type=int, default=10**9, help="envelopes")
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="time")
-    parser.add_argument("--seed", type=int, default=0, help="names the envelopes")
-    parser.add_argument("--json", type=Path, help="where the figures are written too")
-    options = parser.parse_args()
-    if options.count == 10**9 and options.seconds == float("inf"):
-        parser.error("--count or --seconds says when to end")
-    return options
+    parser.add_argument("--count", type=int, default=NO_COUNT, help="envelopes")
+    run = ComparingRun(parser)
+    run.require_end(has_other=run.options.count != NO_COUNT)
+    return run
 
 
 def _progress(figures: Figures, seconds: float) -> None:

@@ -1,7 +1,12 @@
 """Mutate `protocol` and `verification` in one place after the other, and check that their tests fail.
 
 Usage: PYTHONPATH=tests python -m mutation [--list] [--only REGEX] [--sample COUNT] [--seed TEXT]
-           [--reach FILE] [--report FILE] [--part K/N]
+           [--reach FILE] [--report FILE] [--part K/N] [--in PATH...] [--tests PATH...]
+
+A room of the client is mutated with its own tests, since to measure all of them would take hours::
+
+    PYTHONPATH=tests python -m mutation --in client/sapo_client/node/gossip/early.py \\
+        --tests tests/client/node/gossip/test_early_rollouts.py --reach early-reach.json
 
 The report is written after each mutant, so that a run that is stopped leaves what it found. Ends with 1 if
 fewer than nine of ten are noticed, or one that ``equivalent.json`` explains. Those that are explained do not
@@ -39,16 +44,17 @@ def name_of(mutant: Mutant) -> str:
     return f"{mutant.module.split('/', 1)[1]}:{mutant.id}"
 
 
-def all_mutants() -> Iterator[Mutant]:
-    """Yield the mutants of all modules."""
-    for package in PACKAGES:
-        for path in sorted((ROOT / package).rglob("*.py")):
+def all_mutants(places: Sequence[str] = PACKAGES) -> Iterator[Mutant]:
+    """Yield the mutants of all modules in folders, and of files."""
+    for place in places:
+        file = ROOT / place
+        for path in [file] if file.is_file() else sorted(file.rglob("*.py")):
             yield from mutants_of(str(path.relative_to(ROOT)), path.read_text(encoding="utf-8"))
 
 
 def chosen(options: argparse.Namespace) -> list[Mutant]:
     """Return those that the options ask for: of a sample, those whose names hash lowest with the seed."""
-    found = [mutant for mutant in all_mutants() if re.search(options.only, name_of(mutant))]
+    found = [mutant for mutant in all_mutants(options.places) if re.search(options.only, name_of(mutant))]
 
     def rank(mutant: Mutant) -> bytes:
         return hashlib.sha256((options.seed + name_of(mutant)).encode()).digest()
@@ -70,6 +76,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--reach", type=Path, default=Path("mutation-reach.json"), help="which test runs what"
     )
     parser.add_argument("--report", type=Path, default=Path("mutation-report.json"))
+    parser.add_argument(
+        "--in", dest="places", nargs="+", default=PACKAGES, metavar="PATH", help="folders or files to mutate"
+    )
+    parser.add_argument("--tests", nargs="+", default=TESTS, metavar="PATH", help="files or folders of tests")
     options = parser.parse_args(arguments)
     mutants = chosen(options)
     if options.list:
@@ -78,7 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     explained = json.loads(EQUIVALENT.read_text(encoding="utf-8"))
     counts, rows = Counter[str](), []
     with TemporaryDirectory(prefix="sapo-mutants-") as folder:
-        bench = Bench(Path(folder), measure(TESTS, options.reach))
+        bench = Bench(Path(folder), measure(options.places, options.tests, options.reach))
         for mutant in mutants:
             name = name_of(mutant)
             found, by = bench.judge(mutant)

@@ -79,15 +79,17 @@ class Reach:
         return [part for part in (ranked[:first], ranked[first : bisect(spent, _MORE_SECONDS)]) if part]
 
 
-def measure(folders: Sequence[str], found: Path) -> Reach:
+def measure(places: Sequence[str], tests: Sequence[str], found: Path) -> Reach:
     """Run tests once with coverage, and return which of them execute which lines.
 
     Args:
-        folders: of tests.
+        places: folders or files whose packages' lines are of interest.
+        tests: files or folders.
         found: file that keeps the result; it is read if it exists.
     """
     if not found.exists():
-        command = [sys.executable, "-m", "mutation.measure", str(found), *folders]
+        names = ",".join(sorted({Path(place).parts[1] for place in places}))
+        command = [sys.executable, "-m", "mutation.measure", str(found), names, *tests]
         environment = {**os.environ, "PYTHONPATH": str(ROOT / "tests"), "OMP_NUM_THREADS": "1"}
         subprocess.run(command, cwd=ROOT, env=environment, check=False)
     document = json.loads(found.read_text(encoding="utf-8"))

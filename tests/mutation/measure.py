@@ -1,4 +1,4 @@
-"""Run tests with coverage and write which of them execute which lines: measure.py FILE FOLDER..."""
+"""Run tests with coverage and write which execute which lines: measure.py FILE PACKAGE,... PATH..."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from mutation.contexts import Contexts
 
 def main() -> None:
     """Measure and write."""
-    found, *folders = sys.argv[1:]
+    found, packages, *tests_to_run = sys.argv[1:]
     with TemporaryDirectory() as folder:
         times = Path(folder) / "times.json"
         measured = coverage.Coverage(
             data_file=str(Path(folder) / "data"),
-            source_pkgs=["sapo_protocol", "sapo_verification"],
+            source_pkgs=packages.split(","),
             config_file=False,
         )
         measured.start()
         plugins = [Contexts(measured, times)]
         pytest.main(
-            ["-q", "-m", "not long and not e2e", "-p", "no:xdist", "-p", "no:cacheprovider", *folders],
+            ["-q", "-m", "not long and not e2e", "-p", "no:xdist", "-p", "no:cacheprovider", *tests_to_run],
             plugins,
         )
         measured.stop()

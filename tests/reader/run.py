@@ -5,9 +5,7 @@ agree about everything. A difference is printed with its seed and number, which 
 """
 
 import argparse
-import json
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,6 +23,7 @@ from reader.comparing import (  # noqa: E402
 )
 from reader.derivations import DERIVATIONS  # noqa: E402
 from reader.questions import QUESTIONS  # noqa: E402
+from support.comparing_run import ComparingRun  # noqa: E402
 
 ROUND = 20
 """Of each kind in one round, and five times as many mutated cases."""
@@ -34,30 +33,21 @@ MAX_SHOWN = 20
 
 def main() -> int:
     """Run and return the exit status."""
-    options = _options()
+    run = ComparingRun(argparse.ArgumentParser(description=__doc__))
+    run.require_end()
+    seed = run.options.seed
     if MISSING is not None:
         print(f"note: {MISSING}; the three readings are not compared", file=sys.stderr)
         return 0
-    total, began, number = Tally(), time.monotonic(), 0
+    total, number = Tally(), 0
     with started_reader() as reader:
-        while time.monotonic() - began < options.seconds:
-            total.add(compare_cases(reader, options.seed, range(5 * number, 5 * (number + ROUND))))
-            for compare in _kinds(reader, options.seed):
+        while not run.is_over:
+            total.add(compare_cases(reader, seed, range(5 * number, 5 * (number + ROUND))))
+            for compare in _kinds(reader, seed):
                 total.add(compare(range(number, number + ROUND)))
             number += ROUND
-    report = _report(total, options.seed, time.monotonic() - began)
-    print(json.dumps(report, indent=2))
-    if options.json:
-        options.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    run.write(_report(total, seed, run.seconds))
     return 1 if total.differences else 0
-
-
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, required=True, help="time")
-    parser.add_argument("--seed", type=int, default=0, help="names the cases")
-    parser.add_argument("--json", type=Path, help="where the figures are written too")
-    return parser.parse_args()
 
 
 def _kinds(reader: Reader, seed: int) -> list[Callable[[range], Tally]]:

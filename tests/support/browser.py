@@ -14,6 +14,9 @@ import pytest
 if TYPE_CHECKING:
     from selenium.webdriver import Chrome
 
+PATIENCE_SECONDS: Final = 240
+"""For a page or a script on a busy machine; a script has 30 by default."""
+
 NAMES: Final = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
 
@@ -52,7 +55,8 @@ def open_browser() -> Iterator[Chrome]:
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     chrome = Chrome(options=options, service=Service(found[1]))
     try:
-        chrome.set_page_load_timeout(60)
+        chrome.set_page_load_timeout(PATIENCE_SECONDS)
+        chrome.set_script_timeout(PATIENCE_SECONDS)
         yield chrome
     finally:
         chrome.quit()

@@ -26,10 +26,12 @@ from sapo_client.config import Config
 from sapo_client.node.app import NodeApp
 from sapo_client.observe.control_client import ControlClient
 from sapo_client.observe.events import last_events
+from sapo_client.observe.health import INTERVAL_SECONDS
 from sapo_client.paths import DataDir
 from sapo_client.swarm.simulated.memory import MemoryHub
 
 MAX_READINGS: Final = 20
+SOON_SECONDS: Final = 0.3
 PAGE: Final = Path(__file__).parents[2] / "docs/reference/health.md"
 
 _FIGURES: Final = (
@@ -181,13 +183,25 @@ class HealthTrial:
             while not holds(await self.home.get("status")):
                 await trio.sleep(LOOK_SECONDS)
 
+    async def _until_assessed(self, holds: Callable[[Any], bool]) -> None:
+        """Wait until a condition holds for the findings, whose next assessments come at once.
+
+        Two intervals are passed by: what is assessed may itself be read at the end of the first.
+        """
+        for _ in range(2):
+            if holds(await self.home.get("status")):
+                return
+            await trio.sleep(SOON_SECONDS)
+            self.pass_by(INTERVAL_SECONDS)
+        await self.until_status(holds)
+
     async def codes(self) -> list[str]:
         """Return the codes of the current findings."""
         return _codes(await self.home.get("status"))
 
     async def until_told(self, code: str) -> Told:
         """Wait for a finding; return what all outlets tell at that moment."""
-        await self.until_status(lambda status: code in _codes(status))
+        await self._until_assessed(lambda status: code in _codes(status))
         self.clock.rate = 0.0
         try:
             for _ in range(MAX_READINGS):
@@ -199,7 +213,7 @@ class HealthTrial:
 
     async def until_over(self, code: str) -> None:
         """Wait until a finding is over, and until the terminal says so in a line of its own."""
-        await self.until_status(lambda status: code not in _codes(status))
+        await self._until_assessed(lambda status: code not in _codes(status))
         with trio.fail_after(PATIENCE_SECONDS):
             while not self._has_ended(code):
                 await trio.sleep(LOOK_SECONDS)

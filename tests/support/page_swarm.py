@@ -27,7 +27,9 @@ from sapo_client.swarm.simulated.memory import MemoryHub, MemoryTransport
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.topics import certificates_topic, rollouts_topic
 
-HOSTILE: Final = 1000
+HOSTILE: Final = 180
+"""Each combination of two pieces and a number of brackets (there are 175), in whole groups."""
+
 ROLLOUTS: Final = -(-HOSTILE // COMPLETIONS)
 READY: Final = "ready"
 STRANGER: Final = Identity(9)

@@ -78,6 +78,8 @@ NOBODY: Final = "http://127.0.0.1:9"
 """An endpoint at which nobody answers."""
 
 POLLS: Final = 60
+LOOK_SECONDS: Final = 1.0
+"""Between two looks at another process: each starts a process, and is no measurement."""
 
 
 @pytest.fixture
@@ -135,7 +137,7 @@ def until_unhealthy(sapo: Run, *words: str, polls: int = POLLS) -> str:
         said = done.stdout + done.stderr
         if done.returncode == 7 and all(word in said for word in words):
             return said
-        time.sleep(0.2)  # a look at another process, not a measurement
+        time.sleep(LOOK_SECONDS)
     raise AssertionError(f"exit code {done.returncode}; it says: {said}")
 
 
@@ -277,7 +279,7 @@ def two_nodes(join: Join, sapo: Run) -> Iterator[subprocess.Popen[str]]:
             for _ in range(POLLS):
                 if json.loads(sapo("status", "--json", "--data-dir", "first").stdout)["accepted"]:
                     break
-                time.sleep(0.2)  # a look at another process, not a measurement
+                time.sleep(LOOK_SECONDS)
             yield first
 
 

@@ -127,7 +127,7 @@ def test_continued_curves_equal_newly_read_ones(chrome: Chrome, link: str) -> No
     assert found == [continued, 920, True, True]
 
 
-def test_a_thousand_hostile_texts_are_only_text(chrome: Chrome, link: str) -> None:
+def test_hostile_texts_are_only_text(chrome: Chrome, link: str) -> None:
     expected, shown = set(hostile_texts()), set()
     with window(chrome):
         chrome.get(link)

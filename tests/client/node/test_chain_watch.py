@@ -32,9 +32,9 @@ async def test_a_chain_that_stops_after_making_blocks_steadily(
         trial.pass_by(900)  # nothing happens on the chain, which is none that makes blocks steadily
         await trial.rounds(1)
         assert "chain_stalled" not in await trial.codes()
-        for _ in range(20):
+        for _ in range(7):
             await on_chain.send_coins(account)
-            trial.pass_by(40)
+            trial.pass_by(120)
             await trio.sleep(1)  # of the mock clock: the node looks at the chain
         assert "chain_stalled" not in await trial.codes()
         trial.pass_by(330)
@@ -79,6 +79,7 @@ async def test_a_swarm_whose_auditors_are_gone(
             assert "not_settled" not in await trial.codes()
             trial.suspend(EPOCH_SECONDS)
             await on_chain.send_coins(account)
+            trial.pass_by(30)  # the ledger's announcements are read again
         trial.pass_by(40)
         await trial.rounds(1)
         trial.pass_by(140)

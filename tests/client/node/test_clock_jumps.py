@@ -248,6 +248,8 @@ async def test_a_chain_without_new_blocks_delays_no_node(
         await until(lambda: home.events("training_privately"))
         assert SigningDatabase(home.data.database).marks() == ()
         trial.pass_by(60)
+        await trial.rounds(1)
+        trial.pass_by(30)  # the ledger's announcements are read again
         await trial.until_status(lambda _: bool(home.events("published")))
         assert signed_in(home) == 2
         await trial.stop()

@@ -17,7 +17,7 @@ from sapo_protocol.errors import RemoteProtocolError, Verdict
 from sapo_protocol.rules import Rule
 
 TOPIC = "sapo/1/test/rollouts"
-PATIENCE_SECONDS = 30.0  # for conditions that take milliseconds on an idle machine
+PATIENCE_SECONDS = 120.0  # for conditions that take milliseconds on an idle machine
 
 # The same behaviour as in production, on the time scale of a test.
 QUICK_DIAL = DialLimits(

@@ -88,6 +88,7 @@ class SimulatedChain:
         self._history = History(self.ledger)
         self._terms = terms
         self._state: ChainState | None = None
+        self._live: tuple[EpochRecord | None] | None = None
         self.refusals: dict[str, int] = {}
 
     @property
@@ -114,7 +115,7 @@ class SimulatedChain:
     def state(self) -> ChainState:
         """Return the chain's current state; it is read again after every transaction."""
         if self._state is None:
-            last, live = self._history.last(), self.ledger.live()
+            last, live = self._history.last(), self.live()
             if live is not None and self.now_seconds >= live.posted_at_seconds + _EXPIRY_SECONDS:
                 live = None  # as a node's auditor does: the next posting replaces it
             bonded = [a for a in self._terms.auditors if self.vault.bonded(a) >= self._terms.auditor_bond]
@@ -129,12 +130,17 @@ class SimulatedChain:
         return self._state
 
     def live(self) -> EpochRecord | None:
-        """Return the posting that can still be challenged; None without one."""
-        return self.ledger.live()
+        """Return the posting that can still be challenged; None without one.
+
+        It is read again after every transaction.
+        """
+        if self._live is None:
+            self._live = (self.ledger.live(),)
+        return self._live[0]
 
     def send(self, sender: Account, to: Account, data: bytes) -> bool:
         """Send a transaction; return whether it succeeded."""
-        self._state = None  # a refused caller reads the state again, too
+        self._state = self._live = None  # a refused caller reads the state again, too
         try:
             self._senders[sender].send(self.rpc, tx.Call(to, data))
         except tx.Refused as refused:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 
 from sapo_client.node.runtime.context import Author
@@ -71,18 +71,10 @@ class Approver:
         )
 
 
-def valid_approvals(
-    contributions: ContributionStore, content_id: ContentId, root: EpochRoot, domain: Domain
-) -> Iterator[Approval]:
-    """Yield the approvals of a proposal that their accounts signed, each over its own turn.
-
-    Args:
-        root: that of the proposal.
-    """
-    for approval in contributions.approvals(root.epoch, content_id):
-        digest = EpochApproval(approval.turn, root).digest(domain)
-        if _signer(digest, approval.signature) == approval.account:
-            yield approval
+def is_genuine(approval: Approval, root: EpochRoot, domain: Domain) -> bool:
+    """Whether the account of an approval has signed a root in its turn."""
+    digest = EpochApproval(approval.turn, root).digest(domain)
+    return _signer(digest, approval.signature) == approval.account
 
 
 def signatures_by_turn(
@@ -90,8 +82,9 @@ def signatures_by_turn(
 ) -> Mapping[int, Mapping[Account, bytes]]:
     """Return the valid signatures of a proposal's root, by turn in ascending order, and by auditor."""
     found: dict[int, dict[Account, bytes]] = {}
-    for approval in valid_approvals(contributions, content_id, root, domain):
-        found.setdefault(approval.turn, {})[approval.account] = approval.signature
+    for approval in contributions.approvals(root.epoch, content_id):
+        if is_genuine(approval, root, domain):
+            found.setdefault(approval.turn, {})[approval.account] = approval.signature
     return dict(sorted(found.items()))
 
 

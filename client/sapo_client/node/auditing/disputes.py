@@ -13,8 +13,8 @@ from sapo_client.ledger.fraud import (
     FraudProof,
     OverCap,
 )
-from sapo_client.node.auditing.approvals import valid_approvals
-from sapo_protocol.contributions import Share, base_entries, cumulative_entries, point_entries
+from sapo_client.node.auditing.approvals import is_genuine
+from sapo_protocol.contributions import Approval, Share, base_entries, cumulative_entries, point_entries
 from sapo_protocol.eip712 import Domain, EpochRoot
 from sapo_protocol.identifiers import Account, Digest
 from sapo_protocol.merkle import EMPTY_ROOT, Entries, SumTree
@@ -115,17 +115,22 @@ def equivocations(
     contributions: ContributionStore, epoch: int, domain: Domain
 ) -> Mapping[tuple[Account, int], Equivocation]:
     """Return the proofs against auditors that signed two roots in one turn, by auditor and turn."""
-    first: dict[tuple[Account, int], tuple[EpochRoot, bytes]] = {}
-    found: dict[tuple[Account, int], Equivocation] = {}
+    signed: dict[tuple[Account, int], list[tuple[EpochRoot, Approval]]] = {}
     for content_id in contributions.proposals(epoch):
         root = contributions.epoch_root(content_id)
         if root is None:
             continue
-        for approval in valid_approvals(contributions, content_id, root, domain):
-            key = approval.account, approval.turn
-            other, signature = first.setdefault(key, (root, approval.signature))
-            if other != root:
-                found[key] = Equivocation(approval.turn, other, root, signature, approval.signature)
+        for approval in contributions.approvals(epoch, content_id):
+            signed.setdefault((approval.account, approval.turn), []).append((root, approval))
+    found: dict[tuple[Account, int], Equivocation] = {}
+    for key, pairs in signed.items():
+        if len({root for root, _ in pairs}) < 2:
+            continue  # honest: recovering an account from a signature is what costs time here
+        genuine = [(root, each.signature) for root, each in pairs if is_genuine(each, root, domain)]
+        for root, signature in genuine[1:]:
+            first, by = genuine[0]
+            if root != first:
+                found[key] = Equivocation(key[1], first, root, by, signature)
     return found
 
 
