@@ -23,6 +23,7 @@ from sapo_client.keystore import Identity
 from sapo_client.learner.backend import Backend, LearnerCrashed
 from sapo_client.node.auditing import assembly as auditing
 from sapo_client.node.engine import open_engine, storage_facts
+from sapo_client.node.funds import FundsWatch
 from sapo_client.node.gossip.assembly import open_gossip
 from sapo_client.node.health import HealthWatch, IslandWatch
 from sapo_client.node.metrics_poller import open_metrics_poller
@@ -161,11 +162,13 @@ class NodeApp:
             self._context, self._engine, self._chain, self._gossip, reopen=self._reopen
         )
         self._beacons.holds_terms = self._successions.holds
+        self._funds = FundsWatch(self._context, self._chain, lambda: self._engine.auditors.schedule)
         self._health = HealthWatch(
             self._context,
             chain=self._chain,
             learner=self._learner,
             bond=self._bonds.facts,
+            funds=self._funds,
             change=self._successions.unfollowed,
             islands=IslandWatch(self._context.manifest, self._engine.islands, self._context.clock).facts,
             storage=partial(storage_facts, self._context, self._engine),
@@ -241,6 +244,7 @@ class NodeApp:
             self._roles.started(self)
             nursery.start_soon(self._keep("gossip", self._gossip.run))
             nursery.start_soon(self._keep("bonds", self._bonds.run))
+            nursery.start_soon(self._keep("funds", self._funds.run))
             nursery.start_soon(self._keep("successions", self._successions.run))
             nursery.start_soon(self._keep("audit", self._audit.run))
             nursery.start_soon(self._keep("upkeep", partial(keep_log_short, context.data.database)))

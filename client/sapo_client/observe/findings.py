@@ -49,6 +49,8 @@ class FindingCode(StrEnum):
     NOT_REGISTERED = "not_registered"
     NO_BOND = "no_bond"
     BONDS_UNREAD = "bonds_unread"
+    AUDITOR_BOND = "auditor_bond"
+    TREASURY_EMPTY = "treasury_empty"
     CHANGE_UNFOLLOWED = "change_unfollowed"
     TRANSACTION_STUCK = "transaction_stuck"
     WRONG_CHAIN = "wrong_chain"

@@ -9,6 +9,7 @@ import pytest
 from support.health_trial import require_row, without_figures
 
 from sapo_client.observe.assessments.chain import ChainFacts, PrivateFacts, SettlementFacts
+from sapo_client.observe.assessments.funds import AuditorBondFacts, TreasuryFacts
 from sapo_client.observe.assessments.steps import StepFacts
 from sapo_client.observe.checks import CheckFacts
 from sapo_client.observe.clock import SignedAheadFacts
@@ -129,6 +130,46 @@ def test_an_account_without_a_bond_and_bonds_that_cannot_be_read(
     bond: BondFacts, found: list[tuple[str, str]]
 ) -> None:
     assert codes(HealthFacts(bond=bond)) == found
+
+
+TOKEN = 10**18
+VAULT = "0x" + "12" * 20
+
+
+@pytest.mark.parametrize(
+    ("tokens", "owed", "price", "found"),
+    [
+        (10 * TOKEN, 10 * TOKEN, TOKEN, []),
+        (10 * TOKEN, 10 * TOKEN + 1, TOKEN, [("treasury_empty", "warning")]),
+        (TOKEN, 2 * TOKEN, TOKEN, [("treasury_empty", "warning")]),
+        (TOKEN - 1, 0, TOKEN, [("treasury_empty", "error")]),
+        (0, 0, 0, []),
+    ],
+)
+def test_a_treasury_that_cannot_pay_everybody_or_nobody(
+    tokens: int, owed: int, price: int, found: list[tuple[str, str]]
+) -> None:
+    assert codes(HealthFacts(treasury=TreasuryFacts(tokens, owed, price, VAULT))) == found
+
+
+def test_an_auditors_bond_that_falls_short_names_what_is_missing() -> None:
+    account, bonds = "0x" + "ab" * 20, (100 * TOKEN, 99 * TOKEN + TOKEN // 2, 0)
+    found = [assess(HealthFacts(auditor_bond=AuditorBondFacts(account, each, 100 * TOKEN))) for each in bonds]
+    assert [[finding.line() for finding in each] for each in found] == [
+        [],
+        [
+            f"error: auditor {account} has 99.5 tokens bonded, and 100 tokens are required: its signatures"
+            " do not count, so epochs may not become final (auditor_bond); `sapo ledger bond` bonds the"
+            " missing 0.5 tokens of the account; if nobody has taken tokens out, see `sapo ledger status`: a"
+            " proof against the auditor took them"
+        ],
+        [
+            f"error: auditor {account} has no tokens bonded, and 100 tokens are required: its signatures"
+            " do not count, so epochs may not become final (auditor_bond); `sapo ledger bond` bonds the"
+            " missing 100 tokens of the account; if nobody has taken tokens out, see `sapo ledger status`: a"
+            " proof against the auditor took them"
+        ],
+    ]
 
 
 CHANGE = ChangeFacts(
