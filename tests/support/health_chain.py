@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import trio
 from support.health_trial import Begin, HealthTrial
@@ -50,7 +51,7 @@ def begin_with_chain(
     folder: Path,
     *,
     epoch_seconds: int = 36_000,
-    terms: Mapping[str, object] = MappingProxyType({}),
+    terms: Mapping[str, Any] = MappingProxyType({}),
     **ledger: object,
 ) -> ChainTrial:
     """Return a node of a swarm on an embedded chain, which serves over HTTP.

@@ -19,6 +19,12 @@ ALONE: Final = "alone"
 """Name of the manifest of a node that trains alone."""
 
 
+_MANIFEST_HINT: Final = (
+    "ask whoever runs the swarm for its manifest file or its link (sapo join 'sapo://...'), or found one: sapo"
+    " swarm new FOLDER"
+)
+
+
 def read_manifest(path: Path) -> Manifest:
     """Return the manifest in a file.
 
@@ -28,9 +34,10 @@ def read_manifest(path: Path) -> Manifest:
     try:
         return manifest_from_json(path.read_text(encoding="utf-8"))
     except OSError as error:
+        inner = path / "manifest.json"
         raise SapoError(
             f"cannot read the manifest {path}: {error.strerror}",
-            hint="ask whoever runs the swarm for its manifest file, or start a swarm: sapo testnet up",
+            hint=f"name the file in it: {inner}" if inner.is_file() else _MANIFEST_HINT,
             exit_code=ExitCode.CONFIG,
         ) from error
     except (LocalProtocolError, UnicodeDecodeError) as error:
