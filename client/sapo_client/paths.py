@@ -81,6 +81,11 @@ class DataDir:
         return self.root / "control.address"
 
     @property
+    def control_port(self) -> Path:
+        """Port of the last control API, which the next one takes again: an open page then goes on."""
+        return self.root / "control.port"
+
+    @property
     def status(self) -> Path:
         """The last `/status` answer, for `sapo status` while the node is down."""
         return self.root / "status.json"
