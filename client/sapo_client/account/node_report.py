@@ -17,7 +17,7 @@ from sapo_client.node.runtime.manifests import kept_manifest
 from sapo_client.observe.events import Event, read_events
 from sapo_client.observe.outcomes import OutcomeStore, StepRecord
 from sapo_client.observe.reports import StatusReport, kept_status
-from sapo_client.paths import DataDir
+from sapo_client.paths import DataDir, output_folder
 from sapo_protocol.manifest import Manifest
 
 _POLICY_EVENTS: Final = (
@@ -118,7 +118,7 @@ def write_report(data: DataDir, folder: Path) -> dict[str, object]:
         "report.html": _html(lineage, (picture, shares)),
     }
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        output_folder(folder)
         for name, text in texts.items():
             (folder / name).write_text(text, encoding="utf-8")
     except OSError as error:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hmac
 import json
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -93,7 +93,7 @@ async def serve(
         data.control_address.unlink(missing_ok=True)
 
 
-async def _listen(data: DataDir, port: int) -> list[trio.SocketListener]:
+async def _listen(data: DataDir, port: int) -> Sequence[trio.SocketListener]:
     """Listen on a port; for 0 on the last one, where an open page looks for the node, or on any free one."""
     last = 0 if port else _last_port(data)
     if last:

@@ -1,9 +1,11 @@
 """`sapo swarm`, and the names that its commands had before."""
 
 import shlex
+import subprocess
+from pathlib import Path
 
 import pytest
-from support.sapo_process import Run
+from support.sapo_process import SAPO, Run, home_in
 
 DEPLOY = ("deploy", "folder", "--rpc", "http://127.0.0.1:9", "--key", "none")
 FAUCET = ("faucet", "folder", "0x" + "07" * 20, "--rpc", "http://127.0.0.1:9", "--key", "none")
@@ -78,3 +80,19 @@ def test_a_folder_in_the_place_of_a_manifest_names_the_file_in_it(sapo: Run) -> 
         "error: cannot read the manifest friends: Is a directory\n"
         "hint: name the file in it: friends/manifest.json\n",
     )
+
+
+def test_a_manifest_that_could_not_be_written_leaves_none_behind(sapo: Run, tmp_path: Path) -> None:
+    """A shell's limit on the size of files stands for a full disk."""
+    command = f"ulimit -f 0; exec {shlex.quote(SAPO)} swarm new friends --level nano"
+    done = subprocess.run(
+        ["/bin/sh", "-c", command],
+        cwd=tmp_path,
+        env=home_in(tmp_path),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    told = "error: cannot write friends/manifest.json: File too large\nhint: name another folder\n"
+    assert (done.returncode, done.stdout, done.stderr) == (3, "", told)
+    assert sapo("swarm", "new", "friends", "--level", "nano").returncode == 0

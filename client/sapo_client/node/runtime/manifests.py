@@ -8,6 +8,7 @@ from typing import Final
 
 from sapo_client import extras
 from sapo_client.errors import ExitCode, SapoError
+from sapo_client.full_disk import disk_full
 from sapo_client.node.runtime.successor_folder import SuccessorFolder
 from sapo_client.paths import DataDir
 from sapo_protocol.errors import LocalProtocolError
@@ -20,8 +21,8 @@ ALONE: Final = "alone"
 
 
 _MANIFEST_HINT: Final = (
-    "ask whoever runs the swarm for its manifest file or its link (sapo join 'sapo://...'), or found one: sapo"
-    " swarm new FOLDER"
+    "ask whoever runs the swarm for its manifest file or its link (sapo join 'sapo://...'), or found one:"
+    " sapo swarm new FOLDER"
 )
 
 
@@ -111,10 +112,20 @@ def settle_alone(data: DataDir, make: Callable[[], Manifest]) -> None:
 
 
 def keep_manifest(manifest: Manifest, data: DataDir) -> None:
-    """Store the manifest of a data directory atomically, since a truncated one would make it unusable."""
+    """Store the manifest of a data directory atomically, since a truncated one would make it unusable.
+
+    Raises:
+        SapoError: it cannot be written.
+    """
+    text = manifest_to_json(manifest)
     scratch = data.manifest.with_suffix(".new")
-    scratch.write_text(manifest_to_json(manifest), encoding="utf-8")
-    scratch.replace(data.manifest)
+    try:
+        if data.manifest.exists() and data.manifest.read_text(encoding="utf-8") == text:
+            return  # so that what only reads works on a disk that takes no files
+        scratch.write_text(text, encoding="utf-8")
+        scratch.replace(data.manifest)
+    except OSError as error:
+        raise disk_full(error, data.root) or data.unusable(error) from error
 
 
 def is_alone(manifest: Manifest) -> bool:
