@@ -120,6 +120,11 @@ class DataDir:
         return self.root / "status.json"
 
     @property
+    def last_error(self) -> Path:
+        """The error that ended the last node, one line; absent while one runs and after any other end."""
+        return self.root / "last-error"
+
+    @property
     def config(self) -> Path:
         """The resolved configuration of the last run, JSON."""
         return self.root / "config.json"

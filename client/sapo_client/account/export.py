@@ -68,13 +68,13 @@ async def _written(settings: LearnerSettings, folder: Path) -> int:
             await nursery.start(learner.run)
             try:
                 step = await learner.export(folder)
-            except LearnerCrashed as error:
+            except LearnerCrashed as crash:
                 raise SapoError(
-                    f"the policy was not written to {folder}: {error}",
+                    f"the policy was not written to {folder}: {crash}",
                     hint="free space there if none is left, or name another folder; see"
                     f" {settings.directory}/learner.log",
                     exit_code=ExitCode.DATA,
-                ) from error
+                ) from crash
             nursery.cancel_scope.cancel()
     except BaseExceptionGroup as group:
         if (error := find_sapo_error(group)) is not None:

@@ -25,6 +25,7 @@ _POLICY_EVENTS: Final = (
     "rolled_back",
     "good_lost",
     "checkpoint_set_aside",
+    "learner_moved",
     "learner_restarted",
     "training_privately",
 )
@@ -94,7 +95,7 @@ def read_lineage(data: DataDir) -> Lineage:
             exit_code=ExitCode.DATA,
         )
     told = tuple(event for event in read_events(data.events) if event["event"] in _POLICY_EVENTS)
-    return Lineage(manifest, kept_status(data.status), steps, told[-_SHOWN_EVENTS:])
+    return Lineage(manifest, kept_status(data), steps, told[-_SHOWN_EVENTS:])
 
 
 def write_report(data: DataDir, folder: Path) -> dict[str, object]:

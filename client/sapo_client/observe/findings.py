@@ -32,6 +32,7 @@ class FindingCode(StrEnum):
     NO_ROUND = "no_round"
     LEARNER_HUNG = "learner_hung"
     LEARNER_RESTARTED = "learner_restarted"
+    LEARNER_MOVED = "learner_moved"
     POLICY_ROLLED_BACK = "policy_rolled_back"
     POLICY_RESET = "policy_reset"
     SAMPLER_MISMATCH = "sampler_mismatch"

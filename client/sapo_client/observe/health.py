@@ -326,6 +326,8 @@ WAITED_FOR: Final = frozenset({FindingCode.SERVER_AWAY, FindingCode.DISK_FULL})
 _EVENT_ERRORS: Final = WAITED_FOR | {FindingCode.POLICY_RESET}
 
 _EVENT_HINTS: Final = {
+    FindingCode.LEARNER_MOVED: "see whether the GPU still answers (nvidia-smi, the kernel's log), then"
+    " restart the node; with learner.device = 'cuda' it does not train without one",
     FindingCode.LEARNER_RESTARTED: "training continues from the last checkpoint; if it happens often,"
     " see {log}",
     FindingCode.POLICY_ROLLED_BACK: "training uses less of others' text until checks of the canary pass",

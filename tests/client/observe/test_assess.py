@@ -316,6 +316,7 @@ def test_further_findings_have_the_sentences_of_the_health_page() -> None:
         FindingCode.SAMPLER_MISMATCH,
         "the sampler was off by 0.21 nats per token in step 7",
     )
+    moved = PolicyEvent(FindingCode.LEARNER_MOVED, "the learner trains on cpu since its restart, not on cuda")
     full = PolicyEvent(FindingCode.DISK_FULL, "the disk is full: free space in /a/data")
     away = PolicyEvent(
         FindingCode.SERVER_AWAY,
@@ -323,7 +324,7 @@ def test_further_findings_have_the_sentences_of_the_health_page() -> None:
     )
     facts = HealthFacts(
         account=replace(ACCOUNT, stuck=2, coins_wei=0),
-        events=(rolled_back, spoilt, planted, mismatch, full, away),
+        events=(rolled_back, spoilt, planted, mismatch, moved, full, away),
         log="/a/logs/sapo.log",
     )
     with_coins = HealthFacts(account=replace(ACCOUNT, stuck=2))
