@@ -23,7 +23,6 @@ from sapo_client.keystore import Identity
 from sapo_client.learner.backend import Backend, LearnerCrashed
 from sapo_client.node.auditing import assembly as auditing
 from sapo_client.node.engine import open_engine, storage_facts
-from sapo_client.node.funds import FundsWatch
 from sapo_client.node.gossip.assembly import open_gossip
 from sapo_client.node.health import HealthWatch, IslandWatch
 from sapo_client.node.metrics_poller import open_metrics_poller
@@ -162,7 +161,7 @@ class NodeApp:
             self._context, self._engine, self._chain, self._gossip, reopen=self._reopen
         )
         self._beacons.holds_terms = self._successions.holds
-        self._funds = FundsWatch(self._context, self._chain, lambda: self._engine.auditors.schedule)
+        self._funds = auditing.open_funds(self._context, self._engine, self._chain)
         self._health = HealthWatch(
             self._context,
             chain=self._chain,

@@ -16,9 +16,9 @@ import trio
 
 from sapo_client.ledger.errors import LedgerError
 from sapo_client.ledger.records import ChainLook
+from sapo_client.node.auditing.funds import FundsWatch
 from sapo_client.node.chain_watch import BlockWatch, PrivateWatch, SettlementWatch, StepWatch
 from sapo_client.node.checks import Checks
-from sapo_client.node.funds import FundsWatch
 from sapo_client.node.own_groups import OwnGroups
 from sapo_client.node.policy_events import PolicyEvents
 from sapo_client.node.router_report import router_report

@@ -13,7 +13,7 @@ from support.ledger import ALICE, AUDITORS, DEPLOYER, QUORUM, address
 from support.swarm import Identity
 from trio.testing import MockClock
 
-from sapo_client.node.funds import LOOK_SECONDS
+from sapo_client.node.auditing.funds import LOOK_SECONDS
 from sapo_protocol.identifiers import Account
 from sapo_protocol.suite import Suite
 
