@@ -18,7 +18,7 @@ from sapo_protocol.terms.auditors import Auditors
 if TYPE_CHECKING:
     from sapo_client.ledger.service import LedgerClient
 
-LOOK_SECONDS: Final = 300.0
+LOOK_SECONDS: Final = 120.0
 """Interval of reading; a treasury and a bond change seldom, and public endpoints limit the requests."""
 
 
