@@ -151,9 +151,10 @@ def _open(path: Path, exit_code: int) -> int:
         path.parent.mkdir(mode=PRIVATE_DIRECTORY_MODE, parents=True, exist_ok=True)
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
+        where = "--data-dir" if exit_code == ExitCode.DATA else "SAPO_LOCKS_DIR"
         raise disk_full(error, path.parent) or SapoError(
             f"cannot create the lock file {path}: {error.strerror}",
-            hint="correct the permissions of its folder, or name another one with SAPO_LOCKS_DIR",
+            hint=f"correct the permissions of its folder, or name another one with {where}",
             exit_code=exit_code,
         ) from error
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,6 +45,34 @@ def default_data_folder() -> Path:
     return Path(platformdirs.user_data_dir(APPLICATION), "node")
 
 
+def output_folder(folder: Path) -> Path:
+    """Create a folder for the files of a command, if it is missing; return it.
+
+    Raises:
+        SapoError: it cannot be created or takes no files, or the disk is full.
+    """
+    try:
+        _open_folder(folder, mode=0o777)
+    except OSError as error:
+        raise disk_full(error, folder) or SapoError(
+            f"cannot write to {folder}: {error.strerror}", hint="name another place", exit_code=ExitCode.DATA
+        ) from error
+    return folder
+
+
+def _open_folder(folder: Path, *, mode: int) -> None:
+    """Create a folder if it is missing.
+
+    Raises:
+        OSError: it cannot be created, or takes no files.
+    """
+    folder.mkdir(mode=mode, parents=True, exist_ok=True)
+    if not os.access(folder, os.W_OK | os.X_OK):
+        is_read_only = os.statvfs(folder).f_flag & os.ST_RDONLY
+        number = errno.EROFS if is_read_only else errno.EACCES
+        raise OSError(number, os.strerror(number), str(folder))
+
+
 @dataclass(frozen=True, slots=True)
 class DataDir:
     """The layout of one node's data directory."""
@@ -81,9 +110,19 @@ class DataDir:
         return self.root / "control.address"
 
     @property
+    def control_port(self) -> Path:
+        """Port of the last control API, which the next one takes again: an open page then goes on."""
+        return self.root / "control.port"
+
+    @property
     def status(self) -> Path:
         """The last `/status` answer, for `sapo status` while the node is down."""
         return self.root / "status.json"
+
+    @property
+    def last_error(self) -> Path:
+        """The error that ended the last node, one line; absent while one runs and after any other end."""
+        return self.root / "last-error"
 
     @property
     def config(self) -> Path:
@@ -149,10 +188,10 @@ class DataDir:
         """Create the directory, private to the user, if it is missing; return it.
 
         Raises:
-            SapoError: it cannot be created, or the disk is full.
+            SapoError: it cannot be created or takes no files, or the disk is full.
         """
         try:
-            self.root.mkdir(mode=PRIVATE_DIRECTORY_MODE, parents=True, exist_ok=True)
+            _open_folder(self.root, mode=PRIVATE_DIRECTORY_MODE)
         except OSError as error:
             raise disk_full(error, self.root) or self.unusable(error) from error
         return self

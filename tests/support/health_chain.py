@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 import trio
 from support.health_trial import Begin, HealthTrial
@@ -44,9 +46,20 @@ class ChainTrial:
 
 
 def begin_with_chain(
-    begin: Begin, weekdays: Suite, folder: Path, *, epoch_seconds: int = 36_000, **ledger: object
+    begin: Begin,
+    weekdays: Suite,
+    folder: Path,
+    *,
+    epoch_seconds: int = 36_000,
+    terms: Mapping[str, Any] = MappingProxyType({}),
+    **ledger: object,
 ) -> ChainTrial:
-    """Return a node of a swarm on an embedded chain, which serves over HTTP."""
+    """Return a node of a swarm on an embedded chain, which serves over HTTP.
+
+    Args:
+        terms: of the contracts, other than those of ``make_plan``.
+        ledger: settings of the node's configuration.
+    """
     genesis, epoch = int(time.time()) - 60, epoch_seconds
     limits = manifest_of(weekdays).limits
     contracts = found(
@@ -54,6 +67,7 @@ def begin_with_chain(
         genesis_seconds=genesis,
         epoch_seconds=epoch,
         points_cap=limits.points_per_epoch,
+        **terms,
     )
     manifest = contracts.manifest(suite=weekdays, genesis_seconds=genesis, epoch_seconds=epoch, limits=limits)
     trial = begin(manifest, ledger={"rpc_urls": (contracts.chain.url,), **ledger})

@@ -43,6 +43,16 @@ def on_full_disk(disk: Path, command: Sequence[str], *, left: int) -> list[str]:
     return ["unshare", "-rm", "/bin/sh", "-c", _MOUNT, "mount", *numbers, *command]
 
 
+def on_read_only_disk(disk: Path, command: Sequence[str]) -> list[str]:
+    """Return a command that runs another one, which finds a folder on a disk that takes no files.
+
+    Args:
+        disk: the folder, with its content.
+    """
+    script = 'mount --bind "$1" "$1" && mount -o remount,ro,bind "$1" && shift && exec "$@"'
+    return ["unshare", "-rm", "/bin/sh", "-c", script, "mount", str(disk), *command]
+
+
 def free(disk: Path, process: int) -> None:
     """Let such a disk have space again."""
     for filling in Path(f"/proc/{process}/root", *disk.parts[1:]).glob("filling-*"):

@@ -15,6 +15,7 @@ from sapo_client import extras
 from sapo_client.account.node_report import model_card, read_lineage
 from sapo_client.config import Config, LearnerConfig
 from sapo_client.errors import ExitCode, SapoError
+from sapo_client.learner.backend import LearnerCrashed
 from sapo_client.learner.loading.identity import checkpoint_model
 from sapo_client.learner.process import Learner
 from sapo_client.learner.settings import LearnerSettings
@@ -23,7 +24,7 @@ from sapo_client.node.runtime.manifests import kept_manifest
 from sapo_client.node.runtime.supervisor import find_sapo_error
 from sapo_client.observe.events import read_events
 from sapo_client.observe.outcomes import OutcomeStore
-from sapo_client.paths import DataDir
+from sapo_client.paths import DataDir, output_folder
 from sapo_protocol.envelope import parse_envelope
 from sapo_protocol.identifiers import ContentId
 from sapo_protocol.rollout import parse_rollout
@@ -36,7 +37,7 @@ async def export_model(config: Config, folder: Path) -> int:
     The model and its settings are those of the directory's last run, whatever the configuration says.
 
     Raises:
-        SapoError: there is no checkpoint, or the learner cannot load it.
+        SapoError: there is no checkpoint, the learner cannot load it, or the folder takes no files.
     """
     data = DataDir(config.data_dir)
     if not data.checkpoints.exists():
@@ -45,6 +46,7 @@ async def export_model(config: Config, folder: Path) -> int:
             hint="train one: sapo join --identity KEY",
             exit_code=ExitCode.DATA,
         )
+    output_folder(folder)
     step = await _written(_export_settings(config, data), folder)
     try:
         card = model_card(read_lineage(data))
@@ -58,13 +60,21 @@ async def _written(settings: LearnerSettings, folder: Path) -> int:
     """Let a learner write its policy to a folder; return the step.
 
     Raises:
-        SapoError: the learner cannot start.
+        SapoError: the learner cannot start, or could not write the policy.
     """
     learner = Learner(settings)
     try:
         async with trio.open_nursery() as nursery:
             await nursery.start(learner.run)
-            step = await learner.export(folder)
+            try:
+                step = await learner.export(folder)
+            except LearnerCrashed as crash:
+                raise SapoError(
+                    f"the policy was not written to {folder}: {crash}",
+                    hint="free space there if none is left, or name another folder; see"
+                    f" {settings.directory}/learner.log",
+                    exit_code=ExitCode.DATA,
+                ) from crash
             nursery.cancel_scope.cancel()
     except BaseExceptionGroup as group:
         if (error := find_sapo_error(group)) is not None:
@@ -117,10 +127,10 @@ def export_rollouts(data: DataDir, folder: Path, count: int) -> int:
     """Write the latest admitted envelopes, each to CONTENT_ID.envelope; return their number.
 
     Raises:
-        SapoError: no node ever ran in the data directory.
+        SapoError: no node ever ran in the data directory, or the folder takes no files.
     """
     require_history(data)
-    folder.mkdir(parents=True, exist_ok=True)
+    output_folder(folder)
     written = 0
     for content_id, envelope in EnvelopeStore(data.database).latest(count):
         (folder / f"{content_id}.envelope").write_bytes(envelope)
@@ -135,13 +145,18 @@ def export_parquet(data: DataDir, file: Path, count: int) -> int:
     mean_reward (as this node scored it; null if it did not).
 
     Raises:
-        SapoError: no node ever ran in the data directory.
+        SapoError: no node ever ran in the data directory, or the file cannot be written.
     """
     extras.require(extras.PARQUET)
     import pyarrow
     from pyarrow import parquet
 
     require_history(data)
+    output_folder(file.parent)
+    if file.is_dir():
+        raise SapoError(
+            f"{file} is a folder", hint="name a file, such as rollouts.parquet", exit_code=ExitCode.DATA
+        )
     manifest = kept_manifest(data)
     latest = list(EnvelopeStore(data.database).latest(count))
     rewards = _rewards(data, [content_id for content_id, _ in latest])
@@ -160,7 +175,6 @@ def export_parquet(data: DataDir, file: Path, count: int) -> int:
                 "mean_reward": rewards.get(content_id),
             }
         )
-    file.parent.mkdir(parents=True, exist_ok=True)
     parquet.write_table(pyarrow.Table.from_pylist(rows, schema=_schema()), file)
     return len(rows)
 

@@ -17,7 +17,7 @@ from sapo_client.node.runtime.manifests import kept_manifest
 from sapo_client.observe.events import Event, read_events
 from sapo_client.observe.outcomes import OutcomeStore, StepRecord
 from sapo_client.observe.reports import StatusReport, kept_status
-from sapo_client.paths import DataDir
+from sapo_client.paths import DataDir, output_folder
 from sapo_protocol.manifest import Manifest
 
 _POLICY_EVENTS: Final = (
@@ -25,6 +25,7 @@ _POLICY_EVENTS: Final = (
     "rolled_back",
     "good_lost",
     "checkpoint_set_aside",
+    "learner_moved",
     "learner_restarted",
     "training_privately",
 )
@@ -94,7 +95,7 @@ def read_lineage(data: DataDir) -> Lineage:
             exit_code=ExitCode.DATA,
         )
     told = tuple(event for event in read_events(data.events) if event["event"] in _POLICY_EVENTS)
-    return Lineage(manifest, kept_status(data.status), steps, told[-_SHOWN_EVENTS:])
+    return Lineage(manifest, kept_status(data), steps, told[-_SHOWN_EVENTS:])
 
 
 def write_report(data: DataDir, folder: Path) -> dict[str, object]:
@@ -118,7 +119,7 @@ def write_report(data: DataDir, folder: Path) -> dict[str, object]:
         "report.html": _html(lineage, (picture, shares)),
     }
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        output_folder(folder)
         for name, text in texts.items():
             (folder / name).write_text(text, encoding="utf-8")
     except OSError as error:

@@ -36,7 +36,10 @@ def check_manifest(config: Config) -> tuple[Manifest | None, Check]:
     kept = DataDir(config.data_dir).manifest
     path = config.swarm.manifest or (kept if kept.exists() else None)
     if path is None:
-        hint = "name one with `sapo join --manifest FILE`, or start a swarm: sapo testnet up"
+        hint = (
+            "join one by its link (sapo join 'sapo://...') or its manifest (--manifest FILE), or found one:"
+            " sapo swarm new FOLDER"
+        )
         return None, Check("manifest", "warn", "no swarm is configured", hint)
     try:
         manifest = read_manifest(path)

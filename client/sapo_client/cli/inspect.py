@@ -176,7 +176,7 @@ def _status(common: Common, data: DataDir) -> StatusReport:
         return _ask(data, "status", StatusReport)
     except SapoError as error:
         starting = error.starting if isinstance(error, NodeSilent) else None
-        kept = kept_status(data.status)
+        kept = kept_status(data)
         if kept is None:
             raise (error if starting is None else starting.error) from error
         common.output.note(f"{_why_down(data, error, starting, kept)}; this is its status of {kept.updated}")
@@ -206,11 +206,14 @@ def _why_down(data: DataDir, error: SapoError, starting: StartingNode | None, ke
     """Return why a node does not answer, and the step at which it would resume."""
     if starting is not None:
         return starting.error.text
-    if kept.state != "killed":
+    if kept.state not in ("killed", "failed"):
         return error.text
+    why = "was killed"
+    if kept.state == "failed":
+        why = f"ended with an error: {data.last_error.read_text(encoding='utf-8').strip()}"
     steps = [int(path.name.rpartition("-")[2]) for path in data.checkpoints.glob("step-*")]
     resumes = f"; its last checkpoint is of step {max(steps)}" if steps else ""
-    return f"{error.text}: the last one was killed{resumes}"
+    return f"{error.text}: the last one {why}{resumes}"
 
 
 def _status_rows(report: StatusReport) -> list[tuple[str, Any]]:

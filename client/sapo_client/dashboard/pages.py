@@ -112,6 +112,8 @@ class DashboardPages:
 
     def _open(self, request: WebRequest, now: float) -> WebReply:
         if not self._sessions.take_link(request.argument("code"), now):
+            if self._sessions.knows(request.headers, now):  # the same link, opened again in the same browser
+                return WebReply(303, headers=(*HEADERS, ("Location", self._sessions.root)))
             return _page(401, CLOSED.encode())
         leads = (("Location", self._sessions.root), ("Set-Cookie", self._sessions.cookie(now)))
         return WebReply(303, headers=HEADERS + leads)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from pathlib import Path
 from shlex import quote
 
@@ -38,6 +39,8 @@ def found_without_chain(folder: Path, *, name: str, epoch_seconds: int, suite: S
             exit_code=ExitCode.CONFIG,
         ) from error
     except OSError as error:
+        with suppress(OSError):  # an empty manifest would look like a founded swarm
+            path.unlink(missing_ok=True)
         raise SapoError(
             f"cannot write {path}: {error.strerror}", hint="name another folder", exit_code=ExitCode.CONFIG
         ) from error

@@ -23,7 +23,7 @@ import urllib.error
 import urllib.request
 import zlib
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -106,6 +106,32 @@ def link(invitation: Invitation, *, at: str | None = None) -> str:
     return f"{SCHEME}://{invitation.manifest.swarm_id}?{query}"
 
 
+def require_addresses(web: Iterable[tuple[str, str | None]], bootstrap: Sequence[str]) -> None:
+    """Raise unless every client can use the addresses that a new link or invitation is to name.
+
+    Args:
+        web: the options that name http(s) addresses, with their values.
+        bootstrap: addresses of nodes, as given with ``--bootstrap``.
+
+    Raises:
+        SapoError: one of them is none (exit code 3).
+    """
+    for option, url in web:
+        if url is not None and not _is_web(url):
+            raise SapoError(
+                f"{option} {_short(url)} is not an http(s) address",
+                hint="give the whole address, such as https://example.org",
+                exit_code=ExitCode.CONFIG,
+            )
+    for address in bootstrap:
+        if parse_address(address) is None:
+            raise SapoError(
+                f"--bootstrap {_short(address)} is not the address of a node",
+                hint="`sapo status` of that node shows it: /ip4/203.0.113.7/tcp/4001/p2p/12D3Koo...",
+                exit_code=ExitCode.CONFIG,
+            )
+
+
 def to_file(invitation: Invitation) -> str:
     """Return an invitation as the JSON text of a file that can be served."""
     document = {
@@ -160,8 +186,11 @@ def _from_link(text: str, fetch: Fetch) -> Invitation:
         raise _refuse(f"the parameters of {_short(text)} cannot be read: {error}") from error
     if unknown := sorted(set(found) - _PARAMETERS):
         raise _refuse(f"the link has a parameter {unknown[0]}, which is unknown")
-    if ("at" in found) == ("manifest" in found) or len(found.get("at", found.get("manifest", ()))) != 1:
-        raise _refuse("the link names the swarm's manifest not at all or twice")
+    places = len(found.get("at", ())) + len(found.get("manifest", ()))
+    if places == 0:
+        raise _refuse("the link is incomplete: it neither holds the swarm's manifest nor says where it is")
+    if places > 1:
+        raise _refuse("the link names the swarm's manifest more than once")
     if "at" in found:
         [address] = found["at"]
         _require_safe(address, proved=True)
@@ -234,14 +263,17 @@ def _swarm_id(text: str, source: str) -> SwarmId:
 
 
 def _web(url: str, what: str, source: str) -> str:
-    try:
-        parts = urlsplit(url)
-        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and url.isprintable()
-    except ValueError:
-        usable = False
-    if not usable:
+    if not _is_web(url):
         raise _refuse(f"{source} names an address of {what} that is not http(s): {_short(url)}")
     return url
+
+
+def _is_web(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and url.isprintable()
+    except ValueError:
+        return False
 
 
 def _require_safe(address: str, *, proved: bool) -> None:

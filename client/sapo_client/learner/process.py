@@ -280,7 +280,8 @@ class Learner:
                 nursery.start_soon(self._read_replies, process, ended)
                 nursery.start_soon(self._kill_when_overdue, process)
                 try:
-                    self._about = About(**await self._exchange("start", settings.to_message()))
+                    before, started = self._about, await self._exchange("start", settings.to_message())
+                    self._about = About(**started)
                 except SapoError as error:
                     refused = error  # raised below, because a nursery would wrap it in an exception group
                     nursery.cancel_scope.cancel()
@@ -291,6 +292,9 @@ class Learner:
                     if self._about.notice:
                         _LOG.warning("%s", self._about.notice)
                     self.set_aside = tuple(sorted(name for name, _ in self._damaged() - damaged))
+                    if before is not None and before.device != self._about.device:
+                        moved = {"before": before.device, "device": self._about.device}
+                        self._happened.append(("learner_moved", moved))
                     self._ready.set()
                     task_status.started()
                 await ended.wait()

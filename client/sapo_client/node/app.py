@@ -161,11 +161,13 @@ class NodeApp:
             self._context, self._engine, self._chain, self._gossip, reopen=self._reopen
         )
         self._beacons.holds_terms = self._successions.holds
+        self._funds = auditing.open_funds(self._context, self._engine, self._chain)
         self._health = HealthWatch(
             self._context,
             chain=self._chain,
             learner=self._learner,
             bond=self._bonds.facts,
+            funds=self._funds,
             change=self._successions.unfollowed,
             islands=IslandWatch(self._context.manifest, self._engine.islands, self._context.clock).facts,
             storage=partial(storage_facts, self._context, self._engine),
@@ -241,6 +243,7 @@ class NodeApp:
             self._roles.started(self)
             nursery.start_soon(self._keep("gossip", self._gossip.run))
             nursery.start_soon(self._keep("bonds", self._bonds.run))
+            nursery.start_soon(self._keep("funds", self._funds.run))
             nursery.start_soon(self._keep("successions", self._successions.run))
             nursery.start_soon(self._keep("audit", self._audit.run))
             nursery.start_soon(self._keep("upkeep", partial(keep_log_short, context.data.database)))

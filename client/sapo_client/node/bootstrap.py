@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -31,6 +33,8 @@ from sapo_client.observe.findings import FindingCode
 from sapo_client.observe.status import RoundSummary
 from sapo_client.observe.terminal import say
 from sapo_client.paths import DataDir
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -92,7 +96,7 @@ def run_node(
         data.log, level=observe.log_level, max_bytes=observe.log_max_bytes, keep=observe.log_keep
     )
     lock = lock or locks.Lock.of_directory(data)
-    with told_of_full_disk(data.root), lock.held(), identity.lock(), log:
+    with told_of_full_disk(data.root), lock.held(), identity.lock(), log, _kept_error(data):
         require_in_use(data, identity)
         data.config.write_text(config.model_dump_json(indent=2) + "\n", encoding="utf-8")
 
@@ -116,6 +120,20 @@ def run_node(
             if (found := find_sapo_error(group)) is not None:
                 raise found from group
             raise
+
+
+@contextmanager
+def _kept_error(data: DataDir) -> Iterator[None]:
+    """Keep the error that ends a node for `sapo logs` and `sapo status`: its terminal may be gone."""
+    data.last_error.unlink(missing_ok=True)
+    try:
+        yield
+    except SapoError as error:
+        if not error.transient:
+            _LOG.error("the node ended: %s; %s", error.text, error.hint)
+            with suppress(OSError):
+                data.last_error.write_text(f"{error.text}\n", encoding="utf-8")
+        raise
 
 
 async def live(open_node: Callable[[RunOptions], NodeApp], following: NextRun, folder: Path) -> int:

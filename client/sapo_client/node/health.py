@@ -16,6 +16,7 @@ import trio
 
 from sapo_client.ledger.errors import LedgerError
 from sapo_client.ledger.records import ChainLook
+from sapo_client.node.auditing.funds import FundsWatch
 from sapo_client.node.chain_watch import BlockWatch, PrivateWatch, SettlementWatch, StepWatch
 from sapo_client.node.checks import Checks
 from sapo_client.node.own_groups import OwnGroups
@@ -123,6 +124,7 @@ class HealthWatch:
 
     Args:
         bond: returns the facts on the accounts' bonds; None in a swarm without a bond gate.
+        funds: what was read of the treasury and of an auditor's bond.
         change: returns the announced change of terms that this node cannot follow yet, if there is one.
         islands: returns the facts on the number of islands; None in a swarm that is never divided.
         storage: returns the facts on stored rollouts of others.
@@ -139,6 +141,7 @@ class HealthWatch:
         chain: ChainRole,
         learner: Backend,
         bond: Callable[[], BondFacts | None] = lambda: None,
+        funds: FundsWatch | None = None,
         change: Callable[[], ChangeFacts | None] = lambda: None,
         islands: Callable[[], IslandFacts | None] = lambda: None,
         storage: Callable[[], StorageFacts | None] = lambda: None,
@@ -148,6 +151,7 @@ class HealthWatch:
         self._chain = chain
         self._learner = learner
         self._bond = bond
+        self._funds = funds
         self._change = change
         self._islands = islands
         self._storage = storage
@@ -320,6 +324,8 @@ class HealthWatch:
             private=self._private.facts(),
             account=self._account_facts() if self._uses_ledger else None,
             bond=self._bond(),
+            auditor_bond=None if self._funds is None else self._funds.auditor_bond(),
+            treasury=None if self._funds is None else self._funds.treasury(),
             change=self._change(),
             islands=self._islands(),
             peers=None if self._context.config.swarm.alone else self._peer_facts(),

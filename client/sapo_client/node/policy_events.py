@@ -53,6 +53,10 @@ class PolicyEvents:
             case "learner_restarted":
                 text = f"the learner was restarted after step {fields['step']}: {fields['why']}"
                 self._add(FindingCode.LEARNER_RESTARTED, text)
+            case "learner_moved":
+                before, device = fields["before"], fields["device"]
+                text = f"the learner trains on {device} since its restart, not on {before}"
+                self._add(FindingCode.LEARNER_MOVED, text)
             case "rolled_back":
                 self._add(FindingCode.POLICY_ROLLED_BACK, _rollback(fields))
             case "step" if isinstance(found := fields.get("mismatch"), float) and found > MISMATCH_NATS:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hmac
 import json
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -67,12 +67,15 @@ async def serve(
 ) -> None:
     """Serve the control API until cancelled; starts with its port, which is in the data directory meanwhile.
 
+    Args:
+        port: to listen on; 0 for that of the last start, or any free one.
+
     Raises:
         SapoError: the port is taken (exit code 5).
     """
     api = _Api(handlers, keep_token(data))
     try:
-        listeners = await trio.open_tcp_listeners(port, host=HOST)
+        listeners = await _listen(data, port)
     except OSError as error:
         raise SapoError(
             f"cannot listen on {HOST}:{port} for the control API: {error.strerror}",
@@ -90,7 +93,26 @@ async def serve(
         data.control_address.unlink(missing_ok=True)
 
 
+async def _listen(data: DataDir, port: int) -> Sequence[trio.SocketListener]:
+    """Listen on a port; for 0 on the last one, where an open page looks for the node, or on any free one."""
+    last = 0 if port else _last_port(data)
+    if last:
+        with suppress(OSError):  # another program has it now
+            return await trio.open_tcp_listeners(last, host=HOST)
+    return await trio.open_tcp_listeners(port, host=HOST)
+
+
+def _last_port(data: DataDir) -> int:
+    """Return the port of the last control API; 0 if none is known."""
+    try:
+        port = int(data.control_port.read_text())
+    except (OSError, ValueError):
+        return 0
+    return port if 0 < port < 1 << 16 else 0
+
+
 def _announce(data: DataDir, port: int) -> None:
+    data.control_port.write_text(f"{port}\n")
     scratch = data.control_address.with_suffix(".new")
     scratch.write_text(f"{HOST}:{port}\n")
     scratch.replace(data.control_address)

@@ -33,6 +33,7 @@ _WARNINGS = frozenset(
         "events_unwritten",
         "good_lost",
         "heard_self",
+        "learner_moved",
         "learner_restarted",
         "learner_waits",
         "ledger_endpoint",

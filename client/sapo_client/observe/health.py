@@ -22,6 +22,12 @@ from sapo_client.observe.assessments.chain import (
     assess_private,
     assess_settlement,
 )
+from sapo_client.observe.assessments.funds import (
+    AuditorBondFacts,
+    TreasuryFacts,
+    assess_auditor_bond,
+    assess_treasury,
+)
 from sapo_client.observe.assessments.steps import StepFacts, assess_steps
 from sapo_client.observe.checks import CheckFacts, assess_checks
 from sapo_client.observe.clock import ClockFacts, SignedAheadFacts, assess_clock, assess_signed_ahead
@@ -235,6 +241,8 @@ class HealthFacts:
     private: PrivateFacts | None = None
     account: AccountFacts | None = None
     bond: BondFacts | None = None
+    auditor_bond: AuditorBondFacts | None = None
+    treasury: TreasuryFacts | None = None
     change: ChangeFacts | None = None
     peers: PeerFacts | None = None
     islands: IslandFacts | None = None
@@ -259,6 +267,8 @@ def assess(facts: HealthFacts) -> tuple[HealthFinding, ...]:
         *(assess_settlement(facts.settlement) if facts.settlement else ()),
         *(_account(facts.account) if facts.account else ()),
         *(_bond(facts.bond) if facts.bond else ()),
+        *(assess_auditor_bond(facts.auditor_bond) if facts.auditor_bond else ()),
+        *(assess_treasury(facts.treasury) if facts.treasury else ()),
         *(_change(facts.change) if facts.change else ()),
         *(assess_disk(facts.disk) if facts.disk else ()),
         *(assess_storage(facts.storage) if facts.storage else ()),
@@ -316,6 +326,8 @@ WAITED_FOR: Final = frozenset({FindingCode.SERVER_AWAY, FindingCode.DISK_FULL})
 _EVENT_ERRORS: Final = WAITED_FOR | {FindingCode.POLICY_RESET}
 
 _EVENT_HINTS: Final = {
+    FindingCode.LEARNER_MOVED: "see whether the GPU still answers (nvidia-smi, the kernel's log), then"
+    " restart the node; with learner.device = 'cuda' it does not train without one",
     FindingCode.LEARNER_RESTARTED: "training continues from the last checkpoint; if it happens often,"
     " see {log}",
     FindingCode.POLICY_ROLLED_BACK: "training uses less of others' text until checks of the canary pass",

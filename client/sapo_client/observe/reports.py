@@ -8,8 +8,9 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from sapo_client.observe.findings import HealthFinding
+from sapo_client.paths import DataDir
 
-State = Literal["starting", "running", "paused", "draining", "stopped", "killed"]
+State = Literal["starting", "running", "paused", "draining", "stopped", "failed", "killed"]
 
 
 class _Report(BaseModel):
@@ -181,15 +182,17 @@ def keep_status(path: Path, report: StatusReport) -> None:
     scratch.replace(path)
 
 
-def kept_status(path: Path) -> StatusReport | None:
+def kept_status(data: DataDir) -> StatusReport | None:
     """Return the last report of a node that is down; none if there is none of this version.
 
     A node writes it at every assessment of its health, and once more when it stops. If the last one is of
-    a running node, the node was killed. Version 0.1.0 wrote it once, on its way to a clean end.
+    a running node, the node was killed, unless an error ended it or its next start. Version 0.1.0 wrote it
+    once, on its way to a clean end.
     """
     try:
-        report = StatusReport.model_validate_json(path.read_bytes())
+        report = StatusReport.model_validate_json(data.status.read_bytes())
     except (OSError, ValidationError):
         return None
     is_stopped = report.state == "stopped" or "findings" not in report.model_fields_set
-    return report.model_copy(update={"state": "stopped" if is_stopped else "killed"})
+    ended = "failed" if data.last_error.exists() else "stopped" if is_stopped else "killed"
+    return report.model_copy(update={"state": ended})

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 import trio
+from support.file_limit import largest_file
 from support.policies import make_policy_folder
 from transformers import AutoModelForCausalLM
 
@@ -93,6 +94,15 @@ def test_a_refusal_of_the_learner_is_reported_as_such(data: DataDir, tmp_path: P
     with pytest.raises(SapoError, match=r"has no config\.json") as caught:
         trio.run(export_model, Config(data_dir=data.root), tmp_path / "out")
     assert caught.value.exit_code == ExitCode.CONFIG
+
+
+def test_a_folder_without_space_for_the_policy_is_reported(data: DataDir, tmp_path: Path) -> None:
+    trained(data, make_policy_folder(tmp_path / "model"))
+    with largest_file(4096), pytest.raises(SapoError) as caught:
+        trio.run(export_model, Config(data_dir=data.root), tmp_path / "out")
+    told = f"the policy was not written to {tmp_path / 'out'}: the learner died during export: "
+    assert caught.value.text.startswith(told)
+    assert (caught.value.exit_code, "free space there" in caught.value.hint) == (ExitCode.DATA, True)
 
 
 def test_without_a_record_the_export_uses_the_configuration(data: DataDir, tmp_path: Path) -> None:

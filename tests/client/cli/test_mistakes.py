@@ -128,6 +128,23 @@ def test_a_model_that_cannot_be_downloaded_is_reported_once(sapo: Run) -> None:
     assert (done.returncode, checks["model"], done.stderr) == (7, "fail", asked)
 
 
+def test_the_error_that_ended_a_node_is_told_afterwards(
+    join_again: Join, sapo: Run, policy: Path, tmp_path: Path
+) -> None:
+    """Under a service manager nobody has seen the terminal."""
+    model = shutil.move(shutil.copytree(policy, tmp_path / "model"), tmp_path / "moved")
+    ended = join_again("--model", str(tmp_path / "model"))
+    assert ended.returncode == 3, ended.stderr
+    [error] = re.findall(r"^error: (.*)$", ended.stderr, flags=re.MULTILINE)
+    place = ("--data-dir", "node")
+    status = sapo("status", *place)
+    assert re.search(r"^state +failed$", status.stdout, flags=re.MULTILINE)
+    assert f"the last one ended with an error: {error}; its last checkpoint is of step 1;" in status.stderr
+    assert f"the node ended: {error}; " in sapo("logs", *place).stdout
+    assert join_again("--model", str(model), "--fresh").returncode == 0
+    assert re.search(r"^state +stopped$", sapo("status", *place).stdout, flags=re.MULTILINE)
+
+
 def test_malformed_addresses_through_the_entry_point(join: Join) -> None:
     assert_told(join("--listen", "127.0.0.1:4001"), 3, "swarm.listen: '127.0.0.1:4001' is not")
     assert_told(

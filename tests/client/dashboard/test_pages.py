@@ -145,6 +145,8 @@ async def test_a_link_opens_the_page_once(data: DataDir) -> None:
         assert {name: page.headers[name] for name, _ in HEADERS} == dict(HEADERS)
         again = await reply(lambda: Browser(served.port).send("GET", link))
         assert (again.status, b"sapo dashboard" in again.body) == (401, True)
+        same = await reply(lambda: browser.send("GET", link))
+        assert (same.status, same.headers["Location"], "Set-Cookie" in same.headers) == (303, root, False)
 
 
 async def test_without_a_session_every_view_is_refused(data: DataDir) -> None:

@@ -113,6 +113,22 @@ async def test_a_learner_trains_dies_and_resumes(settings: LearnerSettings) -> N
     assert learner.pid is None
 
 
+async def test_a_restart_on_another_device_is_an_event(settings: LearnerSettings) -> None:
+    """As after a GPU has vanished, where the device is chosen automatically."""
+    learner = Learner(settings)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(learner.run)
+        assert learner.about.device == "cpu"
+        learner._about = replace(learner.about, device="cuda")
+        os.kill(pid_of(learner), signal.SIGSTOP)
+        nursery.start_soon(_kill_when_all_wait, learner)
+        with pytest.raises(LearnerCrashed):
+            await learner.generate([PROMPT], completions_per_prompt=4)
+        await learner.evaluate([PROMPT])
+        assert learner.take_happened() == [("learner_moved", {"before": "cuda", "device": "cpu"})]
+        nursery.cancel_scope.cancel()
+
+
 async def _kill_when_all_wait(learner: Learner) -> None:
     await wait_all_tasks_blocked(0.01)
     os.kill(pid_of(learner), signal.SIGKILL)

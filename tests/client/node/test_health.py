@@ -294,7 +294,7 @@ async def test_a_failed_checkpoint_and_a_lost_good_policy_are_findings(
         await trial.stop()
         checks = trial.home.events("canary")
         assert event["step"] in [check["step"] for check in checks]
-        report = kept_status(data.status)
+        report = kept_status(data)
         assert report is not None
         assert report.held_out is not None
         shown = report.held_out.step, report.held_out.items, report.held_out.reward

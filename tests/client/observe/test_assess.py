@@ -9,6 +9,7 @@ import pytest
 from support.health_trial import require_row, without_figures
 
 from sapo_client.observe.assessments.chain import ChainFacts, PrivateFacts, SettlementFacts
+from sapo_client.observe.assessments.funds import AuditorBondFacts, TreasuryFacts
 from sapo_client.observe.assessments.steps import StepFacts
 from sapo_client.observe.checks import CheckFacts
 from sapo_client.observe.clock import SignedAheadFacts
@@ -129,6 +130,46 @@ def test_an_account_without_a_bond_and_bonds_that_cannot_be_read(
     bond: BondFacts, found: list[tuple[str, str]]
 ) -> None:
     assert codes(HealthFacts(bond=bond)) == found
+
+
+TOKEN = 10**18
+VAULT = "0x" + "12" * 20
+
+
+@pytest.mark.parametrize(
+    ("tokens", "owed", "price", "found"),
+    [
+        (10 * TOKEN, 10 * TOKEN, TOKEN, []),
+        (10 * TOKEN, 10 * TOKEN + 1, TOKEN, [("treasury_empty", "warning")]),
+        (TOKEN, 2 * TOKEN, TOKEN, [("treasury_empty", "warning")]),
+        (TOKEN - 1, 0, TOKEN, [("treasury_empty", "error")]),
+        (0, 0, 0, []),
+    ],
+)
+def test_a_treasury_that_cannot_pay_everybody_or_nobody(
+    tokens: int, owed: int, price: int, found: list[tuple[str, str]]
+) -> None:
+    assert codes(HealthFacts(treasury=TreasuryFacts(tokens, owed, price, VAULT))) == found
+
+
+def test_an_auditors_bond_that_falls_short_names_what_is_missing() -> None:
+    account, bonds = "0x" + "ab" * 20, (100 * TOKEN, 99 * TOKEN + TOKEN // 2, 0)
+    found = [assess(HealthFacts(auditor_bond=AuditorBondFacts(account, each, 100 * TOKEN))) for each in bonds]
+    assert [[finding.line() for finding in each] for each in found] == [
+        [],
+        [
+            f"error: auditor {account} has 99.5 tokens bonded, and 100 tokens are required: its signatures"
+            " do not count, so epochs may not become final (auditor_bond); `sapo ledger bond` bonds the"
+            " missing 0.5 tokens of the account; if nobody has taken tokens out, see `sapo ledger status`: a"
+            " proof against the auditor took them"
+        ],
+        [
+            f"error: auditor {account} has no tokens bonded, and 100 tokens are required: its signatures"
+            " do not count, so epochs may not become final (auditor_bond); `sapo ledger bond` bonds the"
+            " missing 100 tokens of the account; if nobody has taken tokens out, see `sapo ledger status`: a"
+            " proof against the auditor took them"
+        ],
+    ]
 
 
 CHANGE = ChangeFacts(
@@ -275,6 +316,7 @@ def test_further_findings_have_the_sentences_of_the_health_page() -> None:
         FindingCode.SAMPLER_MISMATCH,
         "the sampler was off by 0.21 nats per token in step 7",
     )
+    moved = PolicyEvent(FindingCode.LEARNER_MOVED, "the learner trains on cpu since its restart, not on cuda")
     full = PolicyEvent(FindingCode.DISK_FULL, "the disk is full: free space in /a/data")
     away = PolicyEvent(
         FindingCode.SERVER_AWAY,
@@ -282,7 +324,7 @@ def test_further_findings_have_the_sentences_of_the_health_page() -> None:
     )
     facts = HealthFacts(
         account=replace(ACCOUNT, stuck=2, coins_wei=0),
-        events=(rolled_back, spoilt, planted, mismatch, full, away),
+        events=(rolled_back, spoilt, planted, mismatch, moved, full, away),
         log="/a/logs/sapo.log",
     )
     with_coins = HealthFacts(account=replace(ACCOUNT, stuck=2))

@@ -71,6 +71,21 @@ async def test_the_client_reads_every_report(data: DataDir) -> None:
         assert await call(client.answers) is True
 
 
+async def test_a_restarted_node_keeps_the_port_of_its_page(data: DataDir) -> None:
+    """An open page looks for the node there; a port that is taken, or unreadable, is another one."""
+    async with serving(data, Node()) as first:
+        pass
+    async with serving(data, Node()) as again:
+        assert again == first
+        data.control_port.write_text(f"{again}\n")
+        async with serving(DataDir(data.root), Node()) as beside:
+            assert beside != again
+    for damaged in ("", "x", "-1", "65536", "9" * 30):
+        data.control_port.write_text(damaged)
+        async with serving(data, Node()) as port:
+            assert 0 < port < 1 << 16
+
+
 async def test_pause_and_resume_reach_the_node(data: DataDir) -> None:
     pauses: list[bool] = []
     handlers = replace(Node().handlers(), pause=pauses.append)

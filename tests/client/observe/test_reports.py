@@ -10,6 +10,7 @@ from sapo_client.observe.findings import FindingCode, FindingLevel, HealthFindin
 from sapo_client.observe.metrics import NodeMetrics
 from sapo_client.observe.reports import StatusReport, keep_status, kept_status
 from sapo_client.observe.status import RoundSummary
+from sapo_client.paths import DataDir
 
 SUMMARY = RoundSummary(
     round=128,
@@ -140,12 +141,15 @@ def test_before_a_check_there_are_no_figures_of_held_out_tasks() -> None:
     ]
 
 
-def test_a_stored_status_distinguishes_a_stop_from_a_kill(tmp_path: Path) -> None:
-    path = tmp_path / "status.json"
-    assert kept_status(path) is None
-    keep_status(path, REPORT)
-    assert kept_status(path) == REPORT.model_copy(update={"state": "killed"})
-    keep_status(path, stopped := REPORT.model_copy(update={"state": "stopped"}))
-    assert kept_status(path) == stopped
-    path.write_text(path.read_text()[:-20])
-    assert kept_status(path) is None
+def test_a_stored_status_distinguishes_a_stop_from_a_kill_and_an_error(tmp_path: Path) -> None:
+    data = DataDir(tmp_path)
+    assert kept_status(data) is None
+    keep_status(data.status, REPORT)
+    assert kept_status(data) == REPORT.model_copy(update={"state": "killed"})
+    data.last_error.write_text("the model is gone\n")
+    assert kept_status(data) == REPORT.model_copy(update={"state": "failed"})
+    data.last_error.unlink()
+    keep_status(data.status, stopped := REPORT.model_copy(update={"state": "stopped"}))
+    assert kept_status(data) == stopped
+    data.status.write_text(data.status.read_text()[:-20])
+    assert kept_status(data) is None

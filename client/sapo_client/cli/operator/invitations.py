@@ -114,9 +114,10 @@ def new(
 ) -> None:
     """Found a swarm without a chain: write its manifest and print its link. Nothing is paid in it."""
     from sapo_client.founding.chainless import found_without_chain
-    from sapo_client.founding.invitation import Invitation
+    from sapo_client.founding.invitation import Invitation, require_addresses
     from sapo_client.founding.tasks import choose_tasks
 
+    require_addresses([("--at", at)], bootstrap or ())
     suite = choose_tasks(families=listed(families), level=level, model=model).suite()
     manifest = found_without_chain(folder, name=name, epoch_seconds=epoch_seconds, suite=suite)
     _show_link(common, folder / "manifest.json", Invitation(manifest, bootstrap=tuple(bootstrap or ())), at)
@@ -133,8 +134,10 @@ def link_(
     """Print the link that joins a swarm: manifest, endpoints, faucet and first nodes in one line."""
     from dataclasses import replace
 
-    from sapo_client.founding.invitation import link, read_invitation
+    from sapo_client.founding.invitation import link, read_invitation, require_addresses
 
+    given = [("--at", at), ("--faucet", faucet), *(("--rpc", url) for url in rpc or ())]
+    require_addresses(given, bootstrap or ())
     found = read_invitation(source)
     changed = replace(
         found,
@@ -166,10 +169,12 @@ def serve(
     With --key, newcomers get coins from the swarm's faucet. Put a web server with TLS before it, and name its
     address with --public.
     """
-    from sapo_client.founding.invitation import Invitation
+    from sapo_client.founding.invitation import Invitation, require_addresses
     from sapo_client.founding.invitation_server import InvitationServer
     from sapo_client.node.runtime.manifests import read_manifest
 
+    given = [("--public", public), *(("--rpc", url) for url in rpc or ())]
+    require_addresses(given, bootstrap or ())
     invitation = Invitation(
         read_manifest(folder / "manifest.json"), tuple(rpc or ()), bootstrap=tuple(bootstrap or ())
     )

@@ -23,7 +23,7 @@ function fail(error) {
   say("not connected", "bad");
   health.dataset.key = "";
   const text = error.status ? error.message : "The node does not answer: it may have stopped.";
-  const hint = error.hint || (error.status ? "" : "This page goes on when it is back.");
+  const hint = error.hint || (error.status ? "" : "This page goes on when it is back; if it does not, `sapo dashboard` prints a new link.");
   health.replaceChildren(finding("error", text, hint));
 }
 

@@ -12,6 +12,7 @@ from sapo_client.node.auditing.audit import AUDITORS_SHARES, Audit, AuditShares
 from sapo_client.node.auditing.auditor import Auditor, AuditorParts, AuditorRole
 from sapo_client.node.auditing.chain import ChainRole, NoChain
 from sapo_client.node.auditing.faucet import FaucetRequest
+from sapo_client.node.auditing.funds import FundsWatch
 from sapo_client.node.auditing.registration import Registration
 from sapo_client.node.auditing.settlement_services import LedgerRole, LedgerServices, NoLedger
 from sapo_client.node.auditing.successions import SuccessionParts, Successions
@@ -109,6 +110,11 @@ def open_bonds(context: NodeContext, engine: Engine, chain: ChainRole) -> BondRe
         clock=context.clock_watch.certain,
         events=context.events,
     )
+
+
+def open_funds(context: NodeContext, engine: Engine, chain: LedgerClient | NoChain) -> FundsWatch:
+    """Return the service that reads the swarm's treasury, and of an auditor its bond."""
+    return FundsWatch(context, chain, lambda: engine.auditors.schedule)
 
 
 def open_successions(

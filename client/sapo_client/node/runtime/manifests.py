@@ -8,6 +8,7 @@ from typing import Final
 
 from sapo_client import extras
 from sapo_client.errors import ExitCode, SapoError
+from sapo_client.full_disk import disk_full
 from sapo_client.node.runtime.successor_folder import SuccessorFolder
 from sapo_client.paths import DataDir
 from sapo_protocol.errors import LocalProtocolError
@@ -19,6 +20,12 @@ ALONE: Final = "alone"
 """Name of the manifest of a node that trains alone."""
 
 
+_MANIFEST_HINT: Final = (
+    "ask whoever runs the swarm for its manifest file or its link (sapo join 'sapo://...'), or found one:"
+    " sapo swarm new FOLDER"
+)
+
+
 def read_manifest(path: Path) -> Manifest:
     """Return the manifest in a file.
 
@@ -28,9 +35,10 @@ def read_manifest(path: Path) -> Manifest:
     try:
         return manifest_from_json(path.read_text(encoding="utf-8"))
     except OSError as error:
+        inner = path / "manifest.json"
         raise SapoError(
             f"cannot read the manifest {path}: {error.strerror}",
-            hint="ask whoever runs the swarm for its manifest file, or start a swarm: sapo testnet up",
+            hint=f"name the file in it: {inner}" if inner.is_file() else _MANIFEST_HINT,
             exit_code=ExitCode.CONFIG,
         ) from error
     except (LocalProtocolError, UnicodeDecodeError) as error:
@@ -104,10 +112,20 @@ def settle_alone(data: DataDir, make: Callable[[], Manifest]) -> None:
 
 
 def keep_manifest(manifest: Manifest, data: DataDir) -> None:
-    """Store the manifest of a data directory atomically, since a truncated one would make it unusable."""
+    """Store the manifest of a data directory atomically, since a truncated one would make it unusable.
+
+    Raises:
+        SapoError: it cannot be written.
+    """
+    text = manifest_to_json(manifest)
     scratch = data.manifest.with_suffix(".new")
-    scratch.write_text(manifest_to_json(manifest), encoding="utf-8")
-    scratch.replace(data.manifest)
+    try:
+        if data.manifest.exists() and data.manifest.read_text(encoding="utf-8") == text:
+            return  # so that what only reads works on a disk that takes no files
+        scratch.write_text(text, encoding="utf-8")
+        scratch.replace(data.manifest)
+    except OSError as error:
+        raise disk_full(error, data.root) or data.unusable(error) from error
 
 
 def is_alone(manifest: Manifest) -> bool:

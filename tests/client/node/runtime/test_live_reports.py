@@ -49,7 +49,7 @@ def test_rollouts_of_both_nodes_are_listed_with_their_outcome(two_nodes: Any) ->
 
 
 def test_a_stopped_node_leaves_its_last_status(two_nodes: Any) -> None:
-    report = kept_status(two_nodes.first.data.status)
+    report = kept_status(two_nodes.first.data)
     assert report is not None
     assert report.state == "stopped"
     assert report.step == two_nodes.first.events("step")[-1]["step"]
