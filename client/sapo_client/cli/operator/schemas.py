@@ -85,13 +85,13 @@ OPEN: Final = frozenset(
     for name in (
         "bench endurance", "bench gossip", "bench ledger", "bench sample", "bench train", "bench verify",
         "config schema", "dashboard", "env", "keys restore", "keys rotate", "keys signing export",
-        "keys signing import",
-        "lab attack", "lab difficulty", "lab economy", "lab islands", "lab judge", "lab page", "lab pretrain",
-        "lab report", "lab run", "lab simulate", "ledger audit", "ledger bond", "ledger challenge",
-        "ledger claim", "ledger exit", "ledger export", "ledger finalise", "ledger payout", "ledger register",
-        "ledger revoke", "ledger status", "ledger verify", "ledger withdraw", "logs", "service logs",
-        "swarm change announce", "swarm change propose", "swarm change show", "swarm change sign",
-        "testnet page", "testnet up", "watch",
+        "keys signing import", "lab attack", "lab difficulty", "lab economy", "lab guard", "lab islands",
+        "lab judge", "lab page", "lab pretrain", "lab report", "lab run", "lab simulate", "ledger audit",
+        "ledger bond", "ledger challenge", "ledger claim", "ledger exit", "ledger export",
+        "ledger finalise", "ledger payout", "ledger register", "ledger revoke", "ledger status",
+        "ledger verify", "ledger withdraw", "logs", "service logs", "swarm change announce",
+        "swarm change propose", "swarm change show", "swarm change sign", "testnet page", "testnet up",
+        "watch",
     )
 )  # fmt: skip
 """Commands without a schema: tables of facts for people, records of experiments, and what others define."""

@@ -37,7 +37,7 @@ from sapo_verification.engine import Engine
 from sapo_verification.sampling.sampler import OPEN, filled_part
 from sapo_verification.sampling.step_values import StepValue, StepValues
 from sapo_verification.suites.catalogue import suite
-from sapo_verification.types import Demonstration, Pair, SampledBatch
+from sapo_verification.types import Demonstration, Pair
 
 COMPLETIONS: Final = 8
 OWN_TASKS: Final = 4
@@ -227,7 +227,8 @@ class GuardedLearner:
         groups = await self._own_groups()
         taken = self._taken(shown)
         set_aside = self.set_aside
-        batch = SampledBatch(groups=(), demonstrations=taken, rehearsed=await self._rehearsal.answers())
+        rehearsed = await self._rehearsal.answers()
+        batch = self._engine.sampler.assemble((), (), demonstrations=taken, rehearsed=rehearsed)
         messages = train_arguments(batch, {})
         forgotten = [(bytes(account), place) for account, place in sorted(set_aside)]
         report = StepReport(**self._service.train(**{**messages, "groups": groups, "forgotten": forgotten}))

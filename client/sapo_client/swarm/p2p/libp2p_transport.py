@@ -93,9 +93,8 @@ class Libp2pTransport:
         self._vouched = VouchedPeers()
         self._host = self._build_host(seed, dial)
         self.peer_id = str(self._host.get_id())
-        self._mesh = Mesh(
-            self._counters, ScoreBridge(self._discipline), self._intake.knows, self._intake.author_of
-        )
+        scores = ScoreBridge(self._discipline)
+        self._mesh = Mesh(self._counters, scores, self._intake.knows, self._intake.author_of)
         self._gossip = GossipService(
             host=self._host,
             router=self._mesh,
