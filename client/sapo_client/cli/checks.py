@@ -109,6 +109,24 @@ def check_versions() -> Check:
     return Check("versions", "ok", "all libraries are releases that this one works with")
 
 
+def check_extras(config: Config) -> Iterator[Check]:
+    """Check that the optional packages which the settings need are installed; no rows if all are."""
+    from sapo_client import extras
+
+    learner = config.learner
+    needed = {
+        'learner.backend = "vllm"': (extras.VLLM, learner.backend == "vllm"),
+        'learner.backend = "tinker"': (extras.TINKER, learner.backend == "tinker"),
+        "learner.lora_rank": (extras.LORA, learner.trains and learner.lora_rank > 0),
+        'learner.base = "nf4"': (extras.QUANTISED, learner.trains and learner.base == "nf4"),
+        'learner.optimizer = "adamw8bit"': (extras.QUANTISED, learner.optimizer == "adamw8bit"),
+    }
+    for setting, (extra, is_needed) in needed.items():
+        if is_needed and (missing := extra.missing()):
+            found = f"{setting} needs {extra.provides}; not installed: {', '.join(missing)}"
+            yield Check("extras", "fail", found, f"{extra.command}, or change the setting")
+
+
 def check_model(config: Config) -> Iterator[Check]:
     """Check that the configured model can be trained and fits into memory, without loading its weights.
 

@@ -77,6 +77,7 @@ def _run_checks(config: Config) -> Iterator[Check]:
     yield checks.check_identity(config.identity)
     yield checks.check_torch(config.learner.device)
     yield checks.check_versions()
+    yield from checks.check_extras(config)
     yield from checks.check_model(config)
     yield from checks.check_advantage(DataDir(config.data_dir))
     yield from checks.check_jail()

@@ -1,15 +1,17 @@
 """Checks before a learner starts: memory, versions, chat templates, gated models."""
 
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from huggingface_hub.errors import GatedRepoError
 from support.policies import make_policy_folder
 from transformers import Qwen2Config
 
-from sapo_client.cli.checks import check_advantage, check_model, check_versions
+from sapo_client.cli.checks import Check, check_advantage, check_extras, check_model, check_versions
 from sapo_client.config import Config, LearnerConfig
 from sapo_client.errors import SapoError
 from sapo_client.extras import Extra, mixed_versions
@@ -191,3 +193,28 @@ def test_a_gated_model_is_distinguished_from_a_missing_one() -> None:
     error = gated_error("meta-llama/Llama-3.2-1B")
     assert "is gated" in error.text
     assert "hf auth login" in error.hint
+
+
+@pytest.mark.parametrize(
+    ("settings", "module", "found", "extra"),
+    [
+        ({"backend": "vllm"}, "vllm", 'learner.backend = "vllm" needs vLLM', "vllm"),
+        ({"backend": "tinker"}, "tinker", 'learner.backend = "tinker" needs the Tinker API', "tinker"),
+        ({"lora_rank": 8}, "peft", "learner.lora_rank needs LoRA adapters", "lora"),
+        (
+            {"lora_rank": 8, "base": "nf4"},
+            "bitsandbytes",
+            'learner.base = "nf4" needs 4-bit models and 8-bit moments',
+            "quantised",
+        ),
+    ],
+)
+def test_a_missing_extra_is_named_with_the_setting_that_needs_it(
+    settings: dict[str, Any], module: str, found: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`sapo doctor` had called a node ready whose start then ended for want of vLLM."""
+    monkeypatch.setitem(sys.modules, module, None)
+    hint = f"pip install 'sapo-swarm[{extra}]', or change the setting"
+    expected = [Check("extras", "fail", f"{found}; not installed: {module}", hint)]
+    assert list(check_extras(Config(learner=LearnerConfig(**settings)))) == expected
+    assert list(check_extras(Config(learner=LearnerConfig()))) == []
