@@ -141,7 +141,7 @@ async def test_a_node_that_stalled_itself_ends_no_connection(
         for _ in range(steps):
             await trio.lowlevel.checkpoint()
         mock_clock.jump(limits.pong_seconds)
-        await wait_all_tasks_blocked(0.05)  # a busy kernel delivers late
+        await wait_all_tasks_blocked(0.005)
     assert [member.transport.counters()["dials"] for member in (node, other)] == before
 
 
