@@ -1,4 +1,4 @@
-"""Queue that several flows share: deficit round robin, and the longest flow loses when room is short. No I/O.
+"""Queues that several flows share: deficit round robin; the longest flow loses when room is short. No I/O.
 
 The messages that a relay forwards to one peer are a flow per author. In a plain queue an author that sends
 hundreds at once delays and displaces all others; here each author has its turn, and who sends less than its
@@ -7,10 +7,13 @@ share neither waits for more than one round nor loses anything (Shreedhar and Va
 
 from __future__ import annotations
 
+import math
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
+
+from sapo_client.swarm.limits import TransportLimits
 
 T = TypeVar("T")
 
@@ -74,6 +77,76 @@ class FairQueue(Generic[T]):
         self._length -= 1
         if not flow.items:  # it keeps no deficit: who sends nothing saves nothing
             del self._flows[name]
+
+
+class PeerQueue(Generic[T]):
+    """What waits for one peer, bounded by number and bytes: own items first, then authors in turns.
+
+    Args:
+        size_of: returns an item's bytes, which do not change while it waits.
+    """
+
+    def __init__(self, limits: TransportLimits, size_of: Callable[[T], int]) -> None:
+        self._limits = limits
+        self._size_of = size_of
+        self._most_forwarded = math.ceil(limits.forwarded_share * limits.outbound_queue)
+        self._own: deque[T] = deque()
+        self._forwarded: FairQueue[T] = FairQueue(limits.turn_bytes)
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._own) + len(self._forwarded)
+
+    def take_over(self, own: Iterable[T], forwarded: Iterable[tuple[Hashable, T]]) -> None:
+        """Append what waited elsewhere, whether or not it fits."""
+        for item in own:
+            self._append_own(item)
+        for author, item in forwarded:
+            self._append(author, item)
+
+    def push_own(self, item: T) -> bool:
+        """Append an item that has priority and return True, or return False where it does not fit."""
+        most_bytes = self._limits.outbound_bytes + self._limits.control_bytes
+        if len(self) >= self._limits.outbound_queue or self._bytes + self._size_of(item) > most_bytes:
+            return False
+        self._append_own(item)
+        return True
+
+    def push(self, author: Hashable, item: T) -> list[T]:
+        """Append another's item; where it does not fit, remove and return newest ones of the longest flows.
+
+        The item itself is the last one of these, if it is among them. No more is removed than was added, for
+        own items may take more than the part reserved for them.
+        """
+        self._append(author, item)
+        is_long, size = len(self) > self._most_forwarded, self._size_of(item)
+        dropped: list[T] = []
+        freed = 0
+        while (is_long and not dropped) or (self._bytes > self._limits.outbound_bytes and freed < size):
+            one = self._forwarded.drop()
+            assert one is not None  # the new one at least is there
+            dropped.append(one)
+            freed += self._size_of(one)
+            self._bytes -= self._size_of(one)
+            if one is item:
+                break
+        return dropped
+
+    def pop(self) -> T | None:
+        """Remove and return the next item; None if there is none."""
+        item = self._own.popleft() if self._own else self._forwarded.pop()
+        if item is not None:
+            self._bytes -= self._size_of(item)
+        return item
+
+    def _append_own(self, item: T) -> None:
+        self._own.append(item)
+        self._bytes += self._size_of(item)
+
+    def _append(self, author: Hashable, item: T) -> None:
+        size = self._size_of(item)
+        self._forwarded.push(author, item, max(size, self._limits.turn_bytes))
+        self._bytes += size
 
 
 def newest_in_turns(items: Sequence[T], flow_of: Callable[[T], Hashable], most: int) -> list[T]:

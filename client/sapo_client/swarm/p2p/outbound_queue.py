@@ -8,14 +8,13 @@ sends hundreds of messages at once would delay and displace all others'. Here au
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Hashable
 
 import trio
 from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.rpc_queue import PriorityQueue, RpcQueue
 
-from sapo_client.swarm.fair_queue import FairQueue
+from sapo_client.swarm.fair_queue import PeerQueue
 from sapo_client.swarm.limits import TransportLimits
 from sapo_client.swarm.rate_limit import MIN_SLEEP_SECONDS, SendingPace
 
@@ -37,17 +36,12 @@ class OutboundQueue(PriorityQueue):
         on_drop: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__(limits.outbound_queue)
-        self._most_forwarded = math.ceil(limits.forwarded_share * limits.outbound_queue)
-        self._most_bytes = limits.outbound_bytes
-        self._control_bytes = limits.control_bytes
-        self._turn_bytes = limits.turn_bytes
         self._author_of = author_of
         self._on_drop = on_drop
-        self._forwarded: FairQueue[rpc_pb2.RPC] = FairQueue(limits.turn_bytes)
-        self._bytes = 0
+        self._waiting: PeerQueue[rpc_pb2.RPC] = PeerQueue(limits, rpc_pb2.RPC.ByteSize)
 
     def __len__(self) -> int:
-        return len(self._priority) + len(self._forwarded)
+        return len(self._waiting)
 
     @staticmethod
     def bound(
@@ -59,49 +53,22 @@ class OutboundQueue(PriorityQueue):
         """Give a peer's queue these bounds from now on; what waits in it already is kept."""
         bounded = OutboundQueue(limits, author_of, on_drop)
         stock, queue._queue = queue._queue, bounded
-        bounded._priority = stock._priority
-        for rpc in stock._non_priority:
-            bounded._append(rpc)
-        bounded._bytes = sum(rpc.ByteSize() for rpc in (*stock._priority, *stock._non_priority))
+        forwarded = ((author_of(rpc), rpc) for rpc in stock._non_priority)
+        bounded._waiting.take_over(stock._priority, forwarded)
 
     def push(self, rpc: rpc_pb2.RPC, priority: bool = False) -> bool:
         """Append an RPC and return True, or return False where it does not fit."""
-        size = rpc.ByteSize()
-        if rpc.publish and not priority:
-            return self._push_forwarded(rpc, size)
-        if len(self) >= self.max_size or self._bytes + size > self._most_bytes + self._control_bytes:
-            return False
-        self._priority.append(rpc)
-        self._bytes += size
-        return True
+        if priority or not rpc.publish:
+            return self._waiting.push_own(rpc)
+        dropped = self._waiting.push(self._author_of(rpc), rpc)
+        is_refused = bool(dropped) and dropped[-1] is rpc
+        for _ in range(len(dropped) - is_refused):
+            self._on_drop()
+        return not is_refused
 
     def pop(self) -> rpc_pb2.RPC | None:
         """Remove and return the next RPC, those with priority first; None if there is none."""
-        rpc = self._priority.popleft() if self._priority else self._forwarded.pop()
-        if rpc is not None:
-            self._bytes -= rpc.ByteSize()
-        return rpc
-
-    def _push_forwarded(self, rpc: rpc_pb2.RPC, size_bytes: int) -> bool:
-        """Append a message of another node; where it does not fit, remove newest ones of the longest flows.
-
-        No more is removed than was added, for own messages may take more than the part reserved for them.
-        """
-        self._append(rpc)
-        self._bytes += size_bytes
-        is_long, freed_bytes = len(self) > self._most_forwarded, 0
-        while (is_long and not freed_bytes) or (self._bytes > self._most_bytes and freed_bytes < size_bytes):
-            dropped = self._forwarded.drop()
-            assert dropped is not None  # the new one at least is there
-            freed_bytes += dropped.ByteSize()
-            self._bytes -= dropped.ByteSize()
-            if dropped is rpc:
-                return False
-            self._on_drop()
-        return True
-
-    def _append(self, rpc: rpc_pb2.RPC) -> None:
-        self._forwarded.push(self._author_of(rpc), rpc, max(rpc.ByteSize(), self._turn_bytes))
+        return self._waiting.pop()
 
 
 class PacedQueue(RpcQueue):
