@@ -19,7 +19,6 @@ from sapo_client.lab.quorum.strategies import (
     StrikeLate,
     approve_all,
     counted,
-    proposal_of,
 )
 from sapo_client.node.auditing.agreement import Postable
 from sapo_protocol.contributions import Approval, Proposal, Tally, settle
@@ -170,14 +169,8 @@ class StrikeInTheTurn(SplitWatched):
     """
 
     def turn(self, simulation: QuorumSimulation, epoch: int, turn: int) -> None:
-        liar = simulation.proposing(epoch, turn)
-        if liar is None or simulation.chain.state().live is not None:
-            return
-        first, second = (proposal_of(simulation, liar, epoch, turn, skip=skip) for skip in (0, 1))
-        content_id = self.whisper(simulation, first, slice(2))
-        self.whisper(simulation, second, slice(2, None))
-        self._split_seconds = simulation.chain.now_seconds
-        self._kept = epoch, turn, content_id, first
+        if (split := self.split(simulation, epoch, turn)) is not None:
+            self._kept = epoch, turn, *split[1:]
 
     def act(self, simulation: QuorumSimulation, epoch: int) -> None:
         liar = simulation.liars[0]

@@ -163,14 +163,24 @@ class SplitAndStrike(StrikeLate):
         self._split_seconds = 0.0
 
     def turn(self, simulation: QuorumSimulation, epoch: int, turn: int) -> None:
+        if (split := self.split(simulation, epoch, turn)) is not None:
+            self.whisper(simulation, simulation.approval_of(*split), slice(2))
+
+    def split(
+        self, simulation: QuorumSimulation, epoch: int, turn: int
+    ) -> tuple[Actor, ContentId, Proposal] | None:
+        """Send one proposal to two of the others and another one to the third; return proposer and first.
+
+        None where it is not this auditor's turn, or a posting is live.
+        """
         liar = simulation.proposing(epoch, turn)
         if liar is None or simulation.chain.state().live is not None:
-            return
+            return None
         first, second = (proposal_of(simulation, liar, epoch, turn, skip=skip) for skip in (0, 1))
         content_id = self.whisper(simulation, first, slice(2))
         self.whisper(simulation, second, slice(2, None))
-        self.whisper(simulation, simulation.approval_of(liar, content_id, first), slice(2))
         self._split_seconds = simulation.chain.now_seconds
+        return liar, content_id, first
 
     def act(self, simulation: QuorumSimulation, epoch: int) -> None:
         if simulation.chain.now_seconds > self._split_seconds:  # gossip takes a step
