@@ -59,6 +59,18 @@ if os.environ.get("RANK") == "1":
 """Rank 1 fails in its first forward pass."""
 
 
+LATE_GROUP = """
+from sapo_client.learner.service import Service
+opened = Service._open
+def open_with_group(self, *arguments):
+    import torch.distributed as dist
+    opened(self, *arguments)
+    dist.new_group()
+Service._open = open_with_group
+"""
+"""Each rank makes another group after all have met, as vLLM's engines do, and NCCL at its first message."""
+
+
 ONE_CARD = """
 from sapo_client.learner.ranks import launch, opening
 launch.backend_names = lambda *, on_gpu: "cpu:gloo,cuda:gloo"
@@ -286,9 +298,12 @@ def test_adapters_are_trained_by_two_ranks(settings: LearnerSettings) -> None:
     assert curve(two, range(2)) == [close(report) for report in expected]
 
 
-def test_each_rank_samples_a_part_and_all_refuse_an_invalid_call(settings: LearnerSettings) -> None:
+def test_each_rank_samples_a_part_and_all_refuse_an_invalid_call(
+    settings: LearnerSettings, tmp_path: Path
+) -> None:
     arguments = {"prompts": PROMPTS, "completions_per_prompt": 2, "handles": [1, 2, 3]}
-    with learner_child(replace(settings, ranks=2)) as two:
+    late = patched(tmp_path / "late", LATE_GROUP)
+    with learner_child(replace(settings, ranks=2), {"PYTHONPATH": late}) as two:
         sampled = two.call("generate", **arguments)
         assert [len(texts) for texts in sampled["completions"]] == [2, 2, 2]
         answers = two.call("evaluate", prompts=PROMPTS)

@@ -9,6 +9,7 @@ the checkpoint. Ranks meet in a file, and gloo listens on the loopback interface
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -36,6 +37,9 @@ LOOPBACK: Final = {"GLOO_SOCKET_IFNAME": _INTERFACE, "NCCL_SOCKET_IFNAME": _INTE
 
 MEETING: Final = "SAPO_RANKS_FILE"
 """Environment variable of a rank: the file in which the ranks find each other."""
+
+_MEETING_FOLDER: Final = ".ranks-"
+"""Beginning of the name of the folder with that file; only this user can read it."""
 
 ON_GPU: Final = "SAPO_RANKS_ON_GPU"
 """Environment variable of a rank: 1 if the ranks use GPUs."""
@@ -82,19 +86,22 @@ def number_of_ranks(settings: LearnerSettings) -> int:
     return size
 
 
-def start_others(size: int, *, on_gpu: bool) -> RankGroup:
-    """Start the other ranks of this process, which becomes rank 0 of ``size``, and join them."""
+def start_others(size: int, directory: Path, *, on_gpu: bool) -> RankGroup:
+    """Start the other ranks of this process, which becomes rank 0 of ``size``, and join them.
+
+    Args:
+        directory: of the learner; it has the file in which the ranks meet. Groups that are made later, by NCCL
+            and by vLLM, meet in it too, so it stays until the next start.
+    """
     sys.excepthook = _report
-    folder = tempfile.mkdtemp(prefix="sapo-ranks-")  # readable by this user only
-    meeting = str(Path(folder) / "ranks")
+    for earlier in directory.glob(f"{_MEETING_FOLDER}*"):
+        shutil.rmtree(earlier, ignore_errors=True)
+    meeting = str(Path(tempfile.mkdtemp(prefix=_MEETING_FOLDER, dir=directory)) / "ranks")
     others = [_start(rank, size, meeting, on_gpu=on_gpu) for rank in range(1, size)]
     for one in others:
         threading.Thread(target=_end_with, args=(one, others), daemon=True).start()
     os.environ.update(LOOPBACK)
-    group = join(meeting, rank=0, size=size, on_gpu=on_gpu)
-    Path(meeting).unlink(missing_ok=True)
-    Path(folder).rmdir()
-    return group
+    return join(meeting, rank=0, size=size, on_gpu=on_gpu)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +196,7 @@ def join(meeting: str, *, rank: int, size: int, on_gpu: bool) -> RankGroup:
         timeout=IDLE,
     )
     ranks = RankGroup(rank, size, leader=0, on_host=size, mesh=make_mesh(size, on_gpu=on_gpu))
-    ranks.largest(0)  # all ranks have joined, so the file is not needed any more
+    ranks.largest(0)  # all ranks have joined
     return ranks
 
 

@@ -27,4 +27,4 @@ def open_calls(settings: LearnerSettings) -> Calls:
     size = number_of_ranks(settings)
     if size == 1:
         return Service(settings)
-    return Leader(settings, start_others(size, on_gpu=uses_gpu(settings)))
+    return Leader(settings, start_others(size, settings.directory, on_gpu=uses_gpu(settings)))
