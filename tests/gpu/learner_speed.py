@@ -61,7 +61,7 @@ def make_model(folder: Path, shape: str) -> str:
 
 def push_seconds(model: str, device: DeviceChoice) -> float:
     """Return the median seconds of a push of adapters into vLLM; the first one is left out."""
-    from sapo_client.learner.vllm_generator import VllmGenerator
+    from sapo_client.learner.vllm.generator import VllmGenerator
 
     policy = load_policy(model, device, base="auto").with_adapters(ADAPTERS)
     sampler = VllmGenerator(policy, seed=0)

@@ -7,7 +7,8 @@ place of the package, which needs an environment of its own.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -16,7 +17,7 @@ from typing import Any
 import pytest
 import torch
 from peft import PeftModel
-from torch import Tensor, nn
+from torch import Tensor
 
 from sapo_client.learner.generate import generator_for
 from sapo_client.learner.policy import Policy, load_policy
@@ -164,14 +165,33 @@ class HTTPVLLMWeightSyncClient:
 
 
 @dataclass(frozen=True)
-class ModuleSource:
-    """``vllm.distributed.weight_transfer.ModuleSource``: a module's named parameters."""
+class ParamMeta:
+    """``vllm.distributed.weight_transfer.ParamMeta``."""
 
-    module: nn.Module
+    name: str
+    dtype: torch.dtype
+    shape: tuple[int, ...]
 
-    def weights(self) -> dict[str, Tensor]:
-        """Return a copy of what iteration would send."""
-        return {name: each.detach().clone() for name, each in self.module.named_parameters()}
+
+class WeightSource(ABC):
+    """``vllm.distributed.weight_transfer.WeightSource``."""
+
+    @abstractmethod
+    def metadata(self) -> list[ParamMeta]:
+        """Return what iteration will yield."""
+
+    @abstractmethod
+    def __iter__(self) -> Iterator[tuple[str, Tensor]]:
+        """Yield the weights."""
+
+
+def _received(source: WeightSource) -> dict[str, Tensor]:
+    """Return a copy of a source's weights, each compared with what was announced."""
+    received = {}
+    for meta, (name, weight) in zip(source.metadata(), source, strict=True):
+        assert (name, weight.dtype, tuple(weight.shape)) == (meta.name, meta.dtype, meta.shape)
+        received[name] = weight.detach().clone()
+    return received
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,7 +218,7 @@ class Transfers:
         self.sent: list[dict[str, Tensor]] = []
 
     def trainer_init(
-        self, init_info: NCCLTrainerInitInfo, *, client: HTTPVLLMWeightSyncClient, source: ModuleSource
+        self, init_info: NCCLTrainerInitInfo, *, client: HTTPVLLMWeightSyncClient, source: WeightSource
     ) -> Any:
         """Return an engine with ``send_weights``."""
         self.opened.append((init_info, client))
@@ -206,7 +226,7 @@ class Transfers:
 
         class Engine:
             def send_weights(self) -> None:
-                transfers.sent.append(source.weights())
+                transfers.sent.append(_received(source))
 
         return Engine()
 
@@ -221,7 +241,8 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Transfers:
         "vllm.distributed": {},
         "vllm.distributed.weight_transfer": {
             "HTTPVLLMWeightSyncClient": HTTPVLLMWeightSyncClient,
-            "ModuleSource": ModuleSource,
+            "ParamMeta": ParamMeta,
+            "WeightSource": WeightSource,
             "WeightTransferTrainerFactory": transfers,
         },
         "vllm.distributed.weight_transfer.nccl_engine": {"NCCLTrainerInitInfo": NCCLTrainerInitInfo},
@@ -234,6 +255,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Transfers:
         for key, value in content.items():
             setattr(module, key, value)
         monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.delitem(sys.modules, "sapo_client.learner.vllm.source", raising=False)
     return transfers
 
 

@@ -34,7 +34,7 @@ def reward(completion: Completion, vocabulary: int) -> float:
 def generator(policy: Policy, backend: str, *, bfloat16: bool | None) -> Generator:
     """Return the generator of a backend, regardless of the learner's own choice."""
     if backend == "vllm":
-        from sapo_client.learner.vllm_generator import VllmGenerator
+        from sapo_client.learner.vllm.generator import VllmGenerator
 
         return VllmGenerator(policy, seed=0)
     if backend == "own":

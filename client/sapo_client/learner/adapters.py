@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import copy
 import logging
-import shutil
-import tempfile
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,9 +14,6 @@ import torch
 
 from sapo_client import extras
 from sapo_client.errors import ExitCode, SapoError
-
-ENGINE_RANKS: Final = (1, 8, 16, 32, 64, 128, 256, 320, 512)
-"""vLLM's ``MaxLoRARanks``."""
 
 _ADAPTER: Final = "default"
 _WRAPPED: Final = "base_model.model."
@@ -30,8 +24,6 @@ _MAMBA_KINDS: Final = frozenset({"falcon_h1", "falcon_mamba", "mamba", "mamba2",
 
 _MAMBA_WEIGHTS: Final = frozenset({"conv1d", "dt_proj", "out_proj"})
 """Layers of a state space model whose weights are given to its kernels."""
-
-_IN_MEMORY: Final = Path("/dev/shm")  # noqa: S108  # a folder of our own is made in it
 
 
 def add_adapters(model: Any, rank: int) -> Any:
@@ -141,63 +133,3 @@ def adapter_rank(model: Any) -> int:
 def save_adapters(model: Any, folder: Path) -> None:
     """Write the adapters alone, as peft and vLLM read them: a file of weights and one of settings."""
     model.save_pretrained(folder)
-
-
-class AdapterPush:
-    """Adapters that are pushed into a running vLLM engine: a few megabytes instead of a copy of the model.
-
-    The engine loads the frozen base once, from the policy's source. Every push writes the adapters under a
-    new id, because vLLM does not reload an adapter with a known id. One adapter is active at a time, since no
-    sampling runs during a push. Written against vLLM 0.32 (``vllm.lora.request.LoRARequest``).
-
-    Args:
-        model: with adapters.
-
-    Attributes:
-        request: vLLM's ``LoRARequest`` of the last push; None before the first one.
-    """
-
-    def __init__(self, model: Any) -> None:
-        self._model = model
-        self._numbers = count(1)
-        self._folder: Path | None = None
-        self.request: Any = None
-
-    def push(self) -> None:
-        """Write the present adapters under a new id and remove the previous ones."""
-        from vllm.lora.request import LoRARequest
-
-        number = next(self._numbers)
-        folder = Path(
-            tempfile.mkdtemp(prefix="sapo-adapters-", dir=_IN_MEMORY if _IN_MEMORY.is_dir() else None)
-        )
-        save_adapters(self._model, folder)
-        self.request = LoRARequest(f"step-{number}", number, str(folder))
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
-        self._folder = folder
-
-
-def engine_options(model: Any) -> dict[str, Any]:
-    """Return the options of an engine that takes a model's adapters.
-
-    Raises:
-        SapoError: their rank is larger than the largest one of vLLM.
-    """
-    return {"enable_lora": True, "max_loras": 1, "max_lora_rank": engine_rank(adapter_rank(model))}
-
-
-def engine_rank(rank: int) -> int:
-    """Return the smallest rank of vLLM's that holds adapters of this rank.
-
-    Raises:
-        SapoError: there is none.
-    """
-    fitting = [each for each in ENGINE_RANKS if each >= rank]
-    if not fitting:
-        raise SapoError(
-            f"vLLM takes adapters up to rank {ENGINE_RANKS[-1]}, not {rank}",
-            hint="lower learner.lora_rank, or use learner.backend = transformers",
-            exit_code=ExitCode.CONFIG,
-        )
-    return fitting[0]

@@ -1,5 +1,6 @@
 """The learner's calls of vLLM: arguments, order and weights, with vLLM's interfaces on a CPU."""
 
+import os
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,8 +21,9 @@ from sapo_client.learner.adapters import merge_adapters
 from sapo_client.learner.generate import Completion
 from sapo_client.learner.logprobs import completion_logprobs
 from sapo_client.learner.policy import Policy, load_policy
+from sapo_client.learner.ranks.group import RankGroup
 from sapo_client.learner.remote.vllm_server import nccl_push
-from sapo_client.learner.vllm_generator import VllmGenerator
+from sapo_client.learner.vllm.generator import VllmGenerator
 
 PROMPTS = [(5, 6, 7), (8, 9)]
 
@@ -60,7 +62,7 @@ def test_all_weights_reach_the_engine_before_each_call() -> None:
         require_own_logprobs(policy, sampled(generator))
     engine = engine_of(generator)
     assert (engine.dtype, engine.enable_lora, set(engine.requests)) == ("float32", False, {None})
-    assert not Path(engine.model).exists()
+    assert engine.model == policy.source
     engine.takes_weights = False
     changed(policy.model, 0.5)
     with pytest.raises(SapoError, match="vLLM did not take the new weights"):
@@ -98,6 +100,17 @@ def test_a_quantised_base_is_refused_before_the_engine_starts() -> None:
     assert caught.value.hint == "set learner.base = auto, or learner.backend = transformers"
 
 
+def test_each_of_several_ranks_names_itself_to_its_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The executor for a single process would take the first GPU on every rank."""
+    for name in ("RANK", "LOCAL_RANK"):
+        monkeypatch.setenv(name, "")
+    policy = load_policy("bundled", "cpu")
+    assert engine_of(VllmGenerator(policy, seed=1)).distributed_executor_backend == "uni"
+    second = engine_of(VllmGenerator(policy, seed=1, ranks=RankGroup(rank=1, size=2)))
+    assert second.distributed_executor_backend == "external_launcher"
+    assert (os.environ["RANK"], os.environ["LOCAL_RANK"]) == ("1", "1")
+
+
 @pytest.mark.parametrize("rank", [0, 4])
 def test_a_server_is_sent_the_present_weights_with_adapters_merged(transfers: Transfers, rank: int) -> None:
     plain = load_policy("bundled", "cpu")
@@ -106,7 +119,9 @@ def test_a_server_is_sent_the_present_weights_with_adapters_merged(transfers: Tr
     for _ in range(2):
         changed(policy.model, 0.1)
         push()
-        expected = dict(merge_adapters(policy.model).named_parameters())
+        merged = merge_adapters(policy.model)
+        head = merged.get_input_embeddings().weight  # tied
+        expected = {**dict(merged.named_parameters()), "lm_head.weight": head}
         assert transfers.sent[-1].keys() == expected.keys()
         assert all(torch.equal(transfers.sent[-1][name], expected[name]) for name in expected)
     assert not torch.equal(*(sent["model.layers.0.mlp.up_proj.weight"] for sent in transfers.sent))

@@ -90,8 +90,8 @@ def start_others(size: int, directory: Path, *, on_gpu: bool) -> RankGroup:
     """Start the other ranks of this process, which becomes rank 0 of ``size``, and join them.
 
     Args:
-        directory: of the learner; it has the file in which the ranks meet. Groups that are made later, by NCCL
-            and by vLLM, meet in it too, so it stays until the next start.
+        directory: of the learner; it has the file in which the ranks meet. Groups that NCCL and vLLM make
+            later meet in it too, so it stays until the next start.
     """
     sys.excepthook = _report
     for earlier in directory.glob(f"{_MEETING_FOLDER}*"):

@@ -111,15 +111,15 @@ def _completion(message: list[Any]) -> Completion:
 def open_generator(replica: Replica, ranks: RankGroup, settings: LearnerSettings) -> Generator:
     """Return the generator that the settings name, on the policy itself or on its copies."""
     if not replica.is_copy:
-        return _generator_of(replica, settings)
+        return _generator_of(replica, ranks, settings)
     # one server, which one rank calls
     by_leader = ranks.size == 1 or settings.endpoint is not None
     samples = ranks.is_leader or not by_leader
-    inner = _generator_of(replica, settings) if samples else None
+    inner = _generator_of(replica, ranks, settings) if samples else None
     return ReplicaGenerator(ranks, replica, inner, by_leader=by_leader)
 
 
-def _generator_of(replica: Replica, settings: LearnerSettings) -> Generator:
+def _generator_of(replica: Replica, ranks: RankGroup, settings: LearnerSettings) -> Generator:
     policy = replica.policy
     if not settings.vllm:
         products = sampling_type(policy.device, settings.bfloat16)
@@ -128,6 +128,6 @@ def _generator_of(replica: Replica, settings: LearnerSettings) -> Generator:
         from sapo_client.learner.remote.vllm_server import VllmServerGenerator
 
         return VllmServerGenerator(policy, settings.endpoint)
-    from sapo_client.learner.vllm_generator import VllmGenerator
+    from sapo_client.learner.vllm.generator import VllmGenerator
 
-    return VllmGenerator(policy, seed=settings.seed)
+    return VllmGenerator(policy, seed=settings.seed, ranks=ranks)

@@ -237,11 +237,12 @@ def nccl_push(policy: Policy, url: str, workers: int) -> WeightPush:
     extras.require(extras.VLLM, exit_code=ExitCode.CONFIG)
     from vllm.distributed.weight_transfer import (
         HTTPVLLMWeightSyncClient,
-        ModuleSource,
         WeightTransferTrainerFactory,
     )
     from vllm.distributed.weight_transfer.nccl_engine import NCCLTrainerInitInfo
     from vllm.utils.network_utils import get_ip, get_open_port
+
+    from sapo_client.learner.vllm.source import CheckpointSource
 
     def engine_of(model: Any) -> Any:
         place = NCCLTrainerInitInfo(
@@ -252,7 +253,7 @@ def nccl_push(policy: Policy, url: str, workers: int) -> WeightPush:
             packed=True,
         )
         return WeightTransferTrainerFactory.trainer_init(
-            init_info=place, client=HTTPVLLMWeightSyncClient(url), source=ModuleSource(model)
+            init_info=place, client=HTTPVLLMWeightSyncClient(url), source=CheckpointSource(model)
         )
 
     merged = merge_adapters(policy.model)

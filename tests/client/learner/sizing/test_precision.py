@@ -12,7 +12,7 @@ from support.policies import make_policy_folder
 from support.trainers import make_trainer
 
 from sapo_client.errors import SapoError
-from sapo_client.learner.adapters import adapter_rank, engine_options, engine_rank, save_adapters
+from sapo_client.learner.adapters import adapter_rank, save_adapters
 from sapo_client.learner.batch import TrainingGroup
 from sapo_client.learner.checkpoint import CheckpointStore, LearnerCounters
 from sapo_client.learner.logprobs import completion_logprobs
@@ -34,6 +34,7 @@ from sapo_client.learner.sizing.precision import (
     type_names,
 )
 from sapo_client.learner.trainer import Trainer, default_learning_rate
+from sapo_client.learner.vllm.adapter_push import engine_options, engine_rank
 
 CPU = torch.device("cpu")
 needs_card = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")

@@ -1,7 +1,7 @@
 """Sampling with vLLM, whose weights are updated in place before every call.
 
 vLLM is an extra (``pip install sapo-swarm[vllm]``). It runs inside the learner's process, so an update of its
-weights is a copy in memory; of a policy with adapters, they alone are sent (``adapters.AdapterPush``). An
+weights is a copy in memory; of a policy with adapters, they alone are sent (``adapter_push.py``). An
 update can fail silently: some releases keep an old head when weights are tied. So the head is always among
 the updated tensors, and after every update the log-probabilities of one greedy completion are compared with
 the policy's own; an engine with other weights is an error.
@@ -14,21 +14,20 @@ correct for the difference.
 from __future__ import annotations
 
 import os
-import tempfile
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Final
 
 import torch
-from torch import Tensor
 
 from sapo_client import extras
 from sapo_client.errors import ExitCode, SapoError
-from sapo_client.learner.adapters import AdapterPush, base_model, engine_options, has_adapters
+from sapo_client.learner.adapters import base_model, has_adapters
 from sapo_client.learner.generate import Completion, Generator, SampleRequest
 from sapo_client.learner.logprobs import completion_logprobs
 from sapo_client.learner.policy import Policy
+from sapo_client.learner.ranks.group import ALONE, RankGroup
 from sapo_client.learner.sizing.precision import engine_type
+from sapo_client.learner.vllm.adapter_push import AdapterPush, engine_options
+from sapo_client.learner.vllm.weights import checkpoint_weights
 
 PROBE_TOKENS: Final = 8
 MAX_DIFFERENCE: Final = {"float32": 1e-3, "float16": 0.1, "bfloat16": 0.25}
@@ -44,8 +43,6 @@ CPU_CACHE_BYTES: Final = 256 * 2**20
 MAX_WINDOW: Final = 4096
 """Tokens of a prompt with its completion; the engine reserves memory for each."""
 
-HEAD: Final = "lm_head.weight"
-
 
 class VllmGenerator(Generator):
     """Generator with one vLLM engine for one policy.
@@ -53,19 +50,20 @@ class VllmGenerator(Generator):
     Args:
         policy: its weights are copied before every call.
         seed: of the engine; each call's samples have a seed of their own.
+        ranks: of the learner; each makes an engine at the same time.
 
     Raises:
         SapoError: vLLM is not installed, or the policy's base is quantised, which the engine's is not.
     """
 
-    def __init__(self, policy: Policy, *, seed: int) -> None:
+    def __init__(self, policy: Policy, *, seed: int, ranks: RankGroup = ALONE) -> None:
         _require_floats(policy)
         self._policy = policy
         self._dtype = engine_type(policy.device)
         own_type = str(policy.model.dtype).removeprefix("torch.")
         self._max_difference = max(MAX_DIFFERENCE[self._dtype], MAX_DIFFERENCE[own_type])
         self._adapters = AdapterPush(policy.model) if has_adapters(policy.model) else None
-        self._engine = _engine(policy, self._dtype, seed)
+        self._engine = _engine(policy, self._dtype, seed, ranks)
 
     def draw(self, request: SampleRequest) -> list[list[Completion]]:
         """Sample as ``Generator.draw`` says."""
@@ -106,7 +104,7 @@ class VllmGenerator(Generator):
             SapoError: the engine computes with other weights.
         """
         if self._adapters is None:
-            weights = {"weights_iterator": _weights(self._policy.model)}
+            weights = {"weights_iterator": checkpoint_weights(self._policy.model)}
             self._engine.collective_rpc("reload_weights", kwargs=weights)
         else:
             self._adapters.push()
@@ -144,8 +142,8 @@ def _require_floats(policy: Policy) -> None:
         )
 
 
-def _engine(policy: Policy, dtype: str, seed: int) -> Any:
-    """Start an engine with the policy's weights.
+def _engine(policy: Policy, dtype: str, seed: int, ranks: RankGroup) -> Any:
+    """Start an engine with the policy's weights, on this rank's device.
 
     Raises:
         SapoError: vLLM is not installed.
@@ -167,29 +165,28 @@ def _engine(policy: Policy, dtype: str, seed: int) -> Any:
     window = getattr(policy.model.config, "max_position_embeddings", MAX_WINDOW)
     adapters = engine_options(policy.model) if has_adapters(policy.model) else {}
     memory = {"kv_cache_memory_bytes": CPU_CACHE_BYTES} if on_cpu else {"gpu_memory_utilization": GPU_SHARE}
-    with tempfile.TemporaryDirectory() as folder:  # read once; later weights are copied
-        if not adapters:
-            policy.save(Path(folder))
-        return LLM(
-            model=policy.source if adapters else folder,
-            dtype=dtype,
-            max_model_len=min(MAX_WINDOW, window),
-            enforce_eager=on_cpu,
-            seed=seed % 2**31,
-            distributed_executor_backend="uni",
-            logprobs_mode="processed_logprobs",
-            generation_config="vllm",  # the model's own defaults would change the temperature
-            **memory,
-            **adapters,
-        )
+    return LLM(
+        model=policy.source,  # the present weights are copied before the first call
+        dtype=dtype,
+        max_model_len=min(MAX_WINDOW, window),
+        enforce_eager=on_cpu,
+        seed=seed % 2**31,
+        distributed_executor_backend=_executor(policy, ranks),
+        logprobs_mode="processed_logprobs",
+        generation_config="vllm",  # the model's own defaults would change the temperature
+        **memory,
+        **adapters,
+    )
 
 
-def _weights(model: Any) -> Iterator[tuple[str, Tensor]]:
-    """Yield every tensor with its transformers name, a tied head included."""
-    names = set()
-    for name, parameter in model.named_parameters():
-        names.add(name)
-        yield name, parameter.detach()
-    head = model.get_output_embeddings()
-    if HEAD not in names and head is not None:
-        yield HEAD, head.weight.detach()
+def _executor(policy: Policy, ranks: RankGroup) -> str:
+    """Return vLLM's executor, and name this rank to it where there are several.
+
+    The one for a single process takes the first GPU on every rank.
+    """
+    if ranks.size == 1:
+        return "uni"
+    on_gpu = policy.device.type == "cuda"
+    os.environ["RANK"] = str(ranks.rank)
+    os.environ["LOCAL_RANK"] = str(torch.cuda.current_device() if on_gpu else ranks.rank)
+    return "external_launcher"

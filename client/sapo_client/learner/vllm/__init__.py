@@ -1,0 +1,1 @@
+"""Sampling with vLLM in the learner's process: engine, weights and adapters."""
