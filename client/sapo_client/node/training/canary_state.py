@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from sapo_client.node.training.family_evidence import BestLevels, Comparison, Kept, Losses
+from sapo_client.node.training.family_evidence import (
+    NO_TASKS,
+    BestLevels,
+    Comparison,
+    Kept,
+    Losses,
+)
+from sapo_client.node.training.level_file import stored_level, stored_names
 from sapo_protocol.errors import LocalProtocolError
 from sapo_protocol.identifiers import Account
+from sapo_protocol.suite import Family
 from sapo_verification.sampling.sampler import OPEN
 
 SURE_RATIO: Final = 100.0
@@ -229,12 +237,18 @@ class CanaryState:
 class CanaryFile:
     """File of the state, beside the checkpoints that it belongs to.
 
+    Results and best levels are stored by the family's name. Files of earlier versions have them by place;
+    a successor of the terms keeps the places of all families before it, so that they are read as they are.
+
     Args:
+        path: of the file.
+        families: of the suite, in its order.
         fresh: a new policy is started, so a stored state is ignored.
     """
 
-    def __init__(self, path: Path, *, fresh: bool = False) -> None:
+    def __init__(self, path: Path, families: Sequence[Family], *, fresh: bool = False) -> None:
         self._path = path
+        self._names = stored_names(families)
         self._fresh = fresh
 
     def read(self) -> CanaryState | None:
@@ -245,30 +259,62 @@ class CanaryFile:
             plain = json.loads(self._path.read_text(encoding="utf-8"))
             accounts = tuple(Account.from_hex(each) for each in plain.pop("quarantined"))
             latest = tuple((lost, won, compared) for lost, won, compared in plain.pop("latest", ()))
-            best = tuple(map(float, plain.pop("best", ())))
-            checks = plain.pop("by_family", ())
-            by_family = tuple(tuple(Comparison(*each) for each in check) for check in checks)
+            best = self._in_order(plain.pop("best", {}))
+            checks = [self._in_order(check) for check in plain.pop("by_family", ())]
             last = plain.pop("last", None)
             held_out = None if last is None else HeldOutResult(**last)
             return CanaryState(
                 **plain,
                 quarantined=accounts,
                 latest=latest,
-                by_family=by_family,
-                best=best,
+                by_family=tuple(tuple(map(_comparison, check)) for check in checks if check),
+                best=tuple(map(stored_level, best)),
                 last=held_out,
             )
         except (OSError, ValueError, KeyError, TypeError, AttributeError, LocalProtocolError):
             return None
 
+    def _in_order(self, stored: object) -> list[object]:
+        """Return what is stored for each family in the suite's order, None for others; empty if nothing is.
+
+        Raises:
+            TypeError: it is neither by name nor by place.
+        """
+        if isinstance(stored, list):
+            # more families than there are now: of another suite, in an order that nobody knows
+            stored = dict(zip(self._names, stored, strict=False)) if len(stored) <= len(self._names) else {}
+        if not isinstance(stored, dict):
+            raise TypeError(f"not stored by family: {type(stored).__name__}")
+        return [stored.get(name) for name in self._names] if stored else []
+
     def write(self, watch: CanaryState) -> None:
         """Replace the stored state atomically."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         writing = self._path.with_suffix(".writing")
-        plain = {**asdict(watch), "quarantined": [str(account) for account in watch.quarantined]}
+        plain = {
+            **asdict(watch),
+            "quarantined": [str(account) for account in watch.quarantined],
+            "by_family": [dict(zip(self._names, check, strict=False)) for check in watch.by_family],
+            "best": dict(zip(self._names, watch.best, strict=False)),
+        }
         writing.write_text(json.dumps(plain) + "\n", encoding="utf-8")
         writing.replace(self._path)
         self._fresh = False
+
+
+def _comparison(stored: object) -> Comparison:
+    """Return a family's stored results, none if nothing is stored.
+
+    Raises:
+        TypeError: they are no numbers of tasks.
+        ValueError: they are not four of them.
+    """
+    if stored is None:
+        return NO_TASKS
+    if not isinstance(stored, list) or not all(isinstance(each, int) and each >= 0 for each in stored):
+        raise TypeError(f"no results of a comparison: {stored!r:.60}")
+    tasks, both, won, lost = stored
+    return Comparison(tasks, both, won, lost)
 
 
 def _lead(latest: Iterable[tuple[int, int, int]]) -> tuple[float, float]:

@@ -79,7 +79,7 @@ class TrainingHarness:
     rng: random.Random = field(default_factory=lambda: random.Random(4))
 
     def __post_init__(self) -> None:
-        file = CanaryFile(self.folder / "canary.json", fresh=self.fresh)
+        file = CanaryFile(self.folder / "canary.json", self.harness.manifest.suite.families, fresh=self.fresh)
         parts = CanaryParts(
             learner=self.learner,
             checkers=InProcessCheckers(self.harness),
@@ -509,13 +509,14 @@ def test_a_quarantine_ends_with_the_checks_that_pass() -> None:
 
 def test_a_damaged_or_unknown_state_file_is_ignored(tmp_path: Path) -> None:
     path = tmp_path / "canary.json"
-    file = CanaryFile(path)
+    families = make_suite("nano", ("calendar_arithmetic",)).families
+    file = CanaryFile(path, families)
     assert file.read() is None
     last = HeldOutResult(9, 64, 0.5, 0.25, None, shadow_step=3, lead=0.1, lead_error=0.02)
     watch = CanaryState(3, 5, 2, 4, 6, 1, 7, (EVIL.account, OWN.account), ((1, 2, 64),), 90, last)
     file.write(watch)
     assert file.read() == watch
-    assert CanaryFile(path, fresh=True).read() is None
+    assert CanaryFile(path, families, fresh=True).read() is None
     of_0_1 = {"items": 32, "watch": {"quick": 0.5, "slow": 0.5, "falls": 0, "most_external": 4}}
     torn = ('{"opening": 3, "quar', '{"quarantined": []', "[]", '{"quarantined": ["0x12"]}')
     for text in (*torn, json.dumps(of_0_1)):
