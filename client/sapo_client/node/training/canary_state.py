@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
+from sapo_client.node.training.account_waits import AccountWaits, Blamed
 from sapo_client.node.training.family_evidence import (
     NO_TASKS,
     BestLevels,
@@ -38,6 +40,10 @@ LEAD_CHECKS: Final = 3
 by default, and few enough that the lead has hardly changed."""
 
 MAX_SETBACKS: Final = 7
+
+SINGLE_SETBACKS: Final = 3
+"""Harm in a row after which only the accounts that may have done it wait. After more of it no text is used:
+who always has new accounts is not kept out by the waiting times of old ones."""
 
 MAX_NATS: Final = 700.0
 """Largest log evidence; the exponential of a little more overflows a float."""
@@ -83,7 +89,7 @@ class CanaryState:
         lost: items in those checks that only the shadow got right.
         won: items in those checks that only the policy got right.
         latest: the last ``LEAD_CHECKS`` of those checks; of each the lost, won and compared items.
-        setbacks: how often others' text did harm without a known author, since it last helped.
+        setbacks: how often others' text did harm, since it last helped.
         waits: checks until more of it is used.
         quarantined: accounts of which nothing is trained, the oldest first.
         shadow_step: step at which policy and shadow were last equal.
@@ -92,6 +98,7 @@ class CanaryState:
             new one.
         best: the share of right answers that shadows surely had at some time, by family; empty before the
             first comparison has ended.
+        accounts: whose text was trained, and who waits for the harm that was done meanwhile.
     """
 
     opening: int = OPEN
@@ -107,6 +114,7 @@ class CanaryState:
     last: HeldOutResult | None = None
     by_family: tuple[tuple[Comparison, ...], ...] = ()
     best: tuple[float, ...] = ()
+    accounts: AccountWaits = field(default_factory=AccountWaits)
 
     def checked(
         self, lost: int, won: int, compared: int, by_family: tuple[Comparison, ...] = ()
@@ -166,15 +174,30 @@ class CanaryState:
 
     def passed(self) -> CanaryState:
         """Return the state after a check without harm: one more step is used, unless it has to wait."""
-        released = replace(self, quarantined=self.quarantined[1:])
+        released = replace(self, quarantined=self.quarantined[1:], accounts=self.accounts.passed())
         if self.waits:
             return replace(released, waits=self.waits - 1)
         return replace(released, opening=min(OPEN, self.opening + 1))
 
-    def set_back(self) -> CanaryState:
-        """Return the state after harm by unknown authors: no text is used, each time for longer."""
-        setbacks = min(self.setbacks + 1, MAX_SETBACKS)
-        return replace(self, opening=0, setbacks=setbacks, waits=2**setbacks // 2)
+    def accepted(self, step: int) -> CanaryState:
+        """Return the state after the policy became the shadow although others' text was trained."""
+        return replace(self.kept(step), accounts=self.accounts.taught())
+
+    def set_back(self, rng: random.Random) -> CanaryState:
+        """Return the state after harm by unknown authors: the accounts that may have done it wait.
+
+        After ``SINGLE_SETBACKS`` in a row, or if it is not known whose text was trained, no text is used,
+        each time for longer.
+
+        Args:
+            rng: draws the waiting times; others cannot predict them.
+        """
+        single = SINGLE_SETBACKS if self.accounts.used else 0
+        setbacks = min(self.setbacks + 1, single + MAX_SETBACKS)
+        after = replace(self, setbacks=setbacks, accounts=self.accounts.harmed(rng))
+        if setbacks <= single:
+            return after
+        return replace(after, opening=0, waits=2 ** (setbacks - single) // 2)
 
     def quarantining(self, accounts: frozenset[Account]) -> CanaryState:
         """Return the state with further accounts in quarantine."""
@@ -257,7 +280,8 @@ class CanaryFile:
             return None
         try:
             plain = json.loads(self._path.read_text(encoding="utf-8"))
-            accounts = tuple(Account.from_hex(each) for each in plain.pop("quarantined"))
+            quarantined = tuple(Account.from_hex(each) for each in plain.pop("quarantined"))
+            accounts = _accounts(plain.pop("accounts", {}))
             latest = tuple((lost, won, compared) for lost, won, compared in plain.pop("latest", ()))
             best = self._in_order(plain.pop("best", {}))
             checks = [self._in_order(check) for check in plain.pop("by_family", ())]
@@ -265,7 +289,8 @@ class CanaryFile:
             held_out = None if last is None else HeldOutResult(**last)
             return CanaryState(
                 **plain,
-                quarantined=accounts,
+                quarantined=quarantined,
+                accounts=accounts,
                 latest=latest,
                 by_family=tuple(tuple(map(_comparison, check)) for check in checks if check),
                 best=tuple(map(stored_level, best)),
@@ -294,12 +319,43 @@ class CanaryFile:
         plain = {
             **asdict(watch),
             "quarantined": [str(account) for account in watch.quarantined],
+            "accounts": _plain(watch.accounts),
             "by_family": [dict(zip(self._names, check, strict=False)) for check in watch.by_family],
             "best": dict(zip(self._names, watch.best, strict=False)),
         }
         writing.write_text(json.dumps(plain) + "\n", encoding="utf-8")
         writing.replace(self._path)
         self._fresh = False
+
+
+def _accounts(stored: Mapping[str, Sequence[object]]) -> AccountWaits:
+    """Return the accounts that a file holds, none if it is of an earlier version.
+
+    Raises:
+        LocalProtocolError: an account is damaged.
+        TypeError: a number is.
+    """
+    used, cleared = (
+        tuple(Account.from_hex(str(each)) for each in stored.get(name, ())) for name in ("used", "cleared")
+    )
+    blamed = tuple(_blamed(each) for each in stored.get("blamed", ()))
+    return AccountWaits(used, cleared, blamed)
+
+
+def _blamed(stored: object) -> Blamed:
+    if not isinstance(stored, list) or not all(isinstance(each, int) and each >= 0 for each in stored[1:]):
+        raise TypeError(f"no account that waits: {stored!r:.60}")
+    account, setbacks, waits = stored
+    return Blamed(Account.from_hex(account), setbacks, waits)
+
+
+def _plain(accounts: AccountWaits) -> dict[str, list[object]]:
+    """Return the accounts as JSON."""
+    return {
+        "used": [str(each) for each in accounts.used],
+        "cleared": [str(each) for each in accounts.cleared],
+        "blamed": [[str(each.account), each.setbacks, each.waits] for each in accounts.blamed],
+    }
 
 
 def _comparison(stored: object) -> Comparison:

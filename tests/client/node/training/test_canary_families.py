@@ -13,6 +13,7 @@ from support.self_scored import SelfScored
 from support.swarm import EPOCH, Identity, make_manifest, make_suite, moment
 from support.verification_harness import VerificationHarness
 
+from sapo_client.node.training.account_waits import AccountWaits, Blamed
 from sapo_client.node.training.canary import Canary, CanaryParts, CanarySettings
 from sapo_client.node.training.canary_state import MAX_COMPARISONS, SPOILT_DOUBT, CanaryFile, CanaryState
 from sapo_client.node.training.family_evidence import NO_TASKS, BestLevels, Comparison, Losses
@@ -143,7 +144,11 @@ async def test_gains_in_three_families_do_not_hide_the_loss_of_one(tmp_path: Pat
     assert watched.learner.kept == 0, "the ruined policy never becomes the shadow"
     assert (watched.learner.returned, watched.spoilt) == (1, [[KNOWN]])
     assert watched.learner.policy == [0.8, *BEFORE]
-    assert watched.desk.sampler.opening < 4, "and others' text is let in again by and by"
+    assert {account for account, _ in watched.desk.sampler.quarantine} <= {OTHER.account}
+    state = watched.canary._watch
+    assert state is not None
+    assert [each.account for each in state.accounts.blamed] == [OTHER.account]
+    assert state.opening == 4, "others' text is used but for that account's"
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -241,7 +246,15 @@ def test_the_best_levels_survive_a_restart(tmp_path: Path) -> None:
 
 CHECKED = tuple(Comparison(16, place, 1, 2) for place in range(len(NAMES)))
 BEST = (0.8, 0.0, 0.5, 0.4)
-STORED = CanaryState(checks=2, comparisons=1, quarantined=(OTHER.account,), by_family=(CHECKED,), best=BEST)
+ACCOUNTS = AccountWaits((OWN.account, OTHER.account), (OWN.account,), (Blamed(OTHER.account, 3, 5),))
+STORED = CanaryState(
+    checks=2,
+    comparisons=1,
+    quarantined=(OTHER.account,),
+    by_family=(CHECKED,),
+    best=BEST,
+    accounts=ACCOUNTS,
+)
 
 
 def test_levels_and_results_are_of_the_familys_name_and_level(tmp_path: Path) -> None:
@@ -268,10 +281,14 @@ def test_the_file_of_an_earlier_version_has_families_by_place(tmp_path: Path) ->
     plain = json.loads(path.read_text())
     path.write_text(json.dumps({**plain, "by_family": [CHECKED], "best": BEST}))
     assert CanaryFile(path, FAMILIES).read() == STORED
+    del plain["accounts"]
+    path.write_text(json.dumps({**plain, "by_family": [CHECKED], "best": BEST}))
+    assert CanaryFile(path, FAMILIES).read() == replace(STORED, accounts=AccountWaits()), "and no accounts"
     new = make_suite("nano", ("binary_matrix",)).families
-    longer = replace(STORED, by_family=((*CHECKED, NO_TASKS),), best=(*BEST, 0.0))
+    nobody = replace(STORED, accounts=AccountWaits())
+    longer = replace(nobody, by_family=((*CHECKED, NO_TASKS),), best=(*BEST, 0.0))
     assert CanaryFile(path, (*FAMILIES, *new)).read() == longer
-    unknown = replace(STORED, by_family=(), best=())
+    unknown = replace(nobody, by_family=(), best=())
     assert CanaryFile(path, FAMILIES[:2]).read() == unknown, "of which terms nobody knows"
 
 
@@ -279,7 +296,8 @@ def test_the_file_of_an_earlier_version_has_families_by_place(tmp_path: Path) ->
 @pytest.mark.parametrize("checks", ["[3]", "null", '[{"basic_arithmetic/nano": [1, 2, 3]}]', "[[null, 1]]"])
 def test_a_damaged_file_is_no_state(tmp_path: Path, best: str, checks: str) -> None:
     path = tmp_path / "canary.json"
-    for part in (f'"best": {best}', f'"by_family": {checks}'):
+    accounts = '"accounts": {"blamed": [["' + OTHER.account.hex() + '", 1]]}'
+    for part in (f'"best": {best}', f'"by_family": {checks}', accounts):
         path.write_text(f'{{"quarantined": [], {part}}}')
         assert CanaryFile(path, FAMILIES).read() is None
 
