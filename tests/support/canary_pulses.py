@@ -64,11 +64,13 @@ class Seen:
         used: the attackers whose text is used now, by number.
         returned: how often the canary went back.
         kept: whether the policy has become its own shadow since.
+        comparisons: checks since policy and shadow were equal.
     """
 
     used: Collection[int]
     returned: int
     kept: bool
+    comparisons: int
 
 
 Attack = Callable[[Seen], tuple[Collection[int], Collection[int]]]
@@ -81,6 +83,7 @@ ATTACKS: Final[dict[str, Attack]] = {
     "one family": lambda seen: (seen.used, (0,)),
     "the next family each time": lambda seen: (seen.used, (seen.returned % len(NAMES),)),
     "all families": lambda seen: (seen.used, EVERY),
+    "late in a comparison": lambda seen: (seen.used if seen.comparisons > 14 else (), (0,)),
     "once the policy is its own shadow": lambda seen: (seen.used if seen.kept else (), (0,)),
 }
 
@@ -244,7 +247,9 @@ class Node:
         of_attackers = [_account(1000 * (generation + 1) + number) for number in range(plan.attackers)]
         honest = [each for each in map(_account, range(plan.honest)) if part and each not in waiting]
         used = [number for number, each in enumerate(of_attackers) if part and each not in waiting]
-        seen = Seen(used, self.learner.returned, self.learner.was_kept)
+        watch = self.canary._watch
+        assert watch is not None
+        seen = Seen(used, self.learner.returned, self.learner.was_kept, watch.comparisons)
         harming, families = self._attack(seen)
         harmed = families if len(harming) >= plan.needed else ()
         found.attacked += bool(harmed)

@@ -16,7 +16,7 @@ all accounts in question is dropped. After a lower reward the accounts that may 
 quarter more of the external groups and demonstrations. It also ends the oldest quarantine.
 
 If others' text has helped significantly, or if nothing was found in ``canary_state.MAX_COMPARISONS`` checks,
-the shadow is set to the policy.
+the shadow is set to the policy, unless a family may have been lost lately.
 """
 
 from __future__ import annotations
@@ -316,6 +316,8 @@ class Canary:
     async def _accept(self, watch: CanaryState, *, has_others: bool) -> CanaryState:
         """Keep the policy as the good one if the comparison is decided or has no purpose; return the new
         state."""
+        if has_others and watch.is_undecided and watch.may_have_lost_lately:
+            return watch.restarted().passed()  # what was lost is found soon by a new comparison
         if watch.has_won or watch.is_undecided or not has_others:
             await self._parts.learner.keep_good()
             self._reset_comparison()

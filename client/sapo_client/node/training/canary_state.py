@@ -12,6 +12,7 @@ from typing import Final
 
 from sapo_client.node.training.account_waits import AccountWaits, Blamed
 from sapo_client.node.training.family_evidence import (
+    KEPT_PART,
     NO_TASKS,
     BestLevels,
     Comparison,
@@ -34,6 +35,13 @@ SPOILT_DOUBT: Final = 0.01
 MAX_COMPARISONS: Final = 20
 """Checks without a decision after which the comparison restarts, so that old results do not hide a new
 effect."""
+
+LATE_CHECKS: Final = (1, 5)
+"""Numbers of last checks in which no family may seem lost when the policy becomes the shadow: in a suite of
+thirty families one check has two items of each."""
+
+MIN_LATE: Final = 4
+"""Right answers of the shadow in a family in these checks below which nothing seems lost."""
 
 LEAD_CHECKS: Final = 3
 """Last checks of a comparison that show by how much the policy is better than its shadow now: about 200 items
@@ -150,6 +158,10 @@ class CanaryState:
             shadow_step=step,
         )
 
+    def restarted(self) -> CanaryState:
+        """Return the state in which the comparison begins anew, with the same shadow."""
+        return replace(self, comparisons=0, lost=0, won=0, latest=(), by_family=())
+
     def rolled_back(self, step: int, shadow: float) -> CanaryState:
         """Return the state after the shadow, of this reward in the last check, became the policy."""
         last = None if self.last is None else replace(self.last, reward=shadow, lead=0.0, lead_error=0.0)
@@ -215,7 +227,16 @@ class CanaryState:
 
         Gains in some families hide the loss of another one, and what becomes the shadow is not restored.
         """
-        return evidence(self.won, self.lost) > SURE_RATIO and not self._unproven
+        is_better = evidence(self.won, self.lost) > SURE_RATIO
+        return is_better and not self._unproven and not self.may_have_lost_lately
+
+    @property
+    def may_have_lost_lately(self) -> bool:
+        """Whether the policy had less than half of its shadow's right answers in a family lately.
+
+        After many checks without a loss, evidence of one takes long, and an attacker may wait for that.
+        """
+        return any(_is_much_less(self.by_family[-checks:]) for checks in LATE_CHECKS)
 
     @property
     def spoilt(self) -> list[int]:
@@ -255,6 +276,18 @@ class CanaryState:
     def is_undecided(self) -> bool:
         """Whether there was no decision for ``MAX_COMPARISONS`` checks, so that any difference is small."""
         return self.comparisons >= MAX_COMPARISONS
+
+
+def _is_much_less(checks: Sequence[Sequence[Comparison]]) -> bool:
+    """Whether the policy had less than half of its shadow's right answers in a family in these checks."""
+    for family in range(max(map(len, checks), default=0)):
+        total = NO_TASKS
+        for check in checks:
+            total = total.and_also(check[family]) if family < len(check) else total
+        its = total.both + total.lost
+        if its >= MIN_LATE and total.both + total.won < KEPT_PART * its:
+            return True
+    return False
 
 
 class CanaryFile:

@@ -244,6 +244,39 @@ def test_the_best_levels_survive_a_restart(tmp_path: Path) -> None:
     assert state.best == pytest.approx((0.67, 0.0, 0.52, 0.52), abs=0.01)
 
 
+@pytest.mark.parametrize("seed", range(5))
+async def test_a_loss_late_in_a_comparison_does_not_become_the_shadow(tmp_path: Path, seed: int) -> None:
+    """After many checks without a loss evidence of one takes long; at the twentieth all is forgotten."""
+    level = (0.5, *BEFORE)
+    watched = Watched(tmp_path, policy=level, shadow=level, seed=seed)
+    await watched.checks(MAX_COMPARISONS - 3)
+    assert (watched.learner.kept, watched.learner.returned) == (0, 0)
+    watched.learner.policy[KNOWN] = 0.0
+    for _ in range(3):
+        await watched.canary.after(await watched._batch())
+    assert watched.learner.good[KNOWN] == 0.5, "the ruined policy is not its own shadow"
+    await watched.checks_of((0.0, *BEFORE), most=MAX_COMPARISONS)
+    assert (watched.learner.kept, watched.learner.returned) == (0, 1)
+    assert watched.learner.policy == list(level)
+
+
+def test_a_family_seems_lost_lately_with_less_than_half_of_enough_right_answers() -> None:
+    fine, lost, few = Comparison(16, 6, 2, 2), Comparison(16, 1, 2, 7), Comparison(16, 0, 0, 3)
+    found = [
+        CanaryState(by_family=tuple((NO_TASKS, each) for each in checks)).may_have_lost_lately
+        for checks in (
+            [fine] * 5,
+            [*[fine] * 4, lost],
+            [lost, fine],
+            [*[few] * 3, few],
+            [few],
+            [lost, *[fine] * 5],
+            [],
+        )
+    ]
+    assert found == [False, True, False, True, False, False, False]
+
+
 CHECKED = tuple(Comparison(16, place, 1, 2) for place in range(len(NAMES)))
 BEST = (0.8, 0.0, 0.5, 0.4)
 ACCOUNTS = AccountWaits((OWN.account, OTHER.account), (OWN.account,), (Blamed(OTHER.account, 3, 5),))
