@@ -257,7 +257,8 @@ class Node:
         found.taught.append(taught)
         self.learner.train(taught, harmed, part)
         scapegoats = [
-            _account(10**6 * (self.learner.returned + 1) + number) for number in range(plan.scapegoats)
+            _account(10**6 * (self.learner.returned + 1) + number)
+            for number in range(plan.scapegoats if part else 0)
         ]
         self._batch = _batch([*honest, *scapegoats, *(of_attackers[number] for number in used)])
 
@@ -293,6 +294,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--checks", type=int, default=200)
+    parser.add_argument("--row", default="", help="only rows whose names hold this text")
     given = parser.parse_args()
     rows = [("alone", Plan("none", honest=0, attackers=0)), ("nobody", Plan("none", attackers=0))]
     for name in ATTACKS:
@@ -303,7 +305,7 @@ def main() -> None:
         ("one family: 1, and 2 new accounts that teach", Plan("one family", attackers=1, scapegoats=2))
     )
     for name, plan in rows:
-        if plan.attack == "none" and plan.attackers:
+        if given.row not in name or (plan.attack == "none" and plan.attackers):
             continue
         cells = _cells([replace(plan, checks=given.checks, seed=seed) for seed in range(given.seeds)])
         sys.stdout.write(f"| {name} | {' | '.join(cells)} |\n")
