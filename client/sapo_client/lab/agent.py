@@ -202,6 +202,7 @@ class Agent:
 
     def _canary(self, engine: Engine, learner: LocalLearner) -> CanaryRole:
         world, identity, plan = self._world, self._identity, self._world.run.plan
+        families = world.manifest.suite.families
         parts = CanaryParts(
             learner=learner,
             checkers=world.checker,
@@ -209,9 +210,9 @@ class Agent:
             pool=engine.pool,
             demonstrations=engine.demonstrations,
             events=self._telemetry.events,
-            file=CanaryFile(world.folder / f"canary-{identity.node.hex()[:8]}.json", fresh=True),
+            file=CanaryFile(world.folder / f"canary-{identity.node.hex()[:8]}.json", families, fresh=True),
             secret=identity.node_seed,
-            families=len(world.manifest.suite.families),
+            families=len(families),
         )
         return Canary(CanarySettings(every_rounds=plan.canary), parts)
 

@@ -283,7 +283,7 @@ async def test_a_failed_checkpoint_and_a_lost_good_policy_are_findings(
         assert trial.home.events("learner_restarted") == []
 
         trial.home.changes = {"canary": {"every_rounds": 2, "items": 8}}
-        canary = CanaryFile(data.learner / "canary.json")
+        canary = CanaryFile(data.learner / "canary.json", weekdays.families)
         canary.write(CanaryState(comparisons=1))
         await trial.start(nursery)
         told = await expect(trial, "good_policy_lost")

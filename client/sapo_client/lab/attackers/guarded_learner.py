@@ -196,7 +196,7 @@ class GuardedLearner:
                 pool=self._engine.pool,
                 demonstrations=self._engine.demonstrations,
                 events=events,
-                file=CanaryFile(folder / "canary.json", fresh=True),
+                file=CanaryFile(folder / "canary.json", families, fresh=True),
                 secret=key,
                 families=len(families),
             ),

@@ -154,7 +154,7 @@ def open_rounds(
 
 
 def _canary(context: NodeContext, engine: Engine, checkers: CheckerPool, learner: Backend) -> Canary:
-    config = context.config
+    config, families = context.config, context.manifest.suite.families
     parts = CanaryParts(
         learner=learner,
         checkers=checkers,
@@ -162,9 +162,9 @@ def _canary(context: NodeContext, engine: Engine, checkers: CheckerPool, learner
         pool=engine.pool,
         demonstrations=engine.demonstrations,
         events=context.events,
-        file=CanaryFile(context.data.learner / "canary.json", fresh=context.fresh),
+        file=CanaryFile(context.data.learner / "canary.json", families, fresh=context.fresh),
         secret=context.author.seed,
-        families=len(context.manifest.suite.families),
+        families=len(families),
     )
     every_rounds = config.canary.every_rounds if config.learner.trains else 0
     return Canary(CanarySettings(every_rounds, config.canary.items), parts)

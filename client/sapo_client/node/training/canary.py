@@ -11,18 +11,19 @@ done harm if
 
 Then the shadow becomes the policy, so that nothing that was learned from own groups is lost. Accounts that
 planted text are quarantined: nothing of theirs is trained. If none are found, the used and waiting text of
-all accounts in question is dropped. After a lower reward no external text is used; each later check that
-passes admits a quarter more of the external groups and demonstrations, and ends the oldest quarantine.
+all accounts in question is dropped. After a lower reward the accounts that may have done it wait
+(``account_waits``); after several in a row no external text is used, and then each check that passes admits a
+quarter more of the external groups and demonstrations. It also ends the oldest quarantine.
 
 If others' text has helped significantly, or if nothing was found in ``canary_state.MAX_COMPARISONS`` checks,
-the shadow is set to the policy.
+the shadow is set to the policy, unless a family may have been lost lately.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -246,6 +247,7 @@ class Canary:
         answers = await self._measure(items)
         has_others = bool(self._window or self._imitated or before.comparisons)
         gap = await self._gap(items, answers) if has_others else _Gap(answers)
+        before = replace(before, accounts=before.accounts.using(self._trained_accounts()))
         watch = self._recorded(before.checked(gap.lost, gap.won, gap.compared, gap.by_family), answers, gap)
         if watch.has_lost or gap.planted.accounts:
             watch = await self._roll_back(watch, answers, gap)
@@ -253,6 +255,10 @@ class Canary:
             watch = await self._accept(watch, has_others=has_others)
         self._parts.file.write(watch)
         self._apply(watch)
+
+    def _trained_accounts(self) -> list[Account]:
+        """Return the accounts whose text was trained since policy and shadow were equal, in a fixed order."""
+        return sorted({account for _, account in self._window} | self._imitated)
 
     def _recorded(self, watch: CanaryState, answers: _Answers, gap: _Gap) -> CanaryState:
         """Write the check's event; return the state with its results."""
@@ -310,10 +316,13 @@ class Canary:
     async def _accept(self, watch: CanaryState, *, has_others: bool) -> CanaryState:
         """Keep the policy as the good one if the comparison is decided or has no purpose; return the new
         state."""
+        if has_others and watch.is_undecided and watch.may_have_lost_lately:
+            return watch.restarted().passed()  # what was lost is found soon by a new comparison
         if watch.has_won or watch.is_undecided or not has_others:
             await self._parts.learner.keep_good()
             self._reset_comparison()
-            watch = watch.kept(self._parts.learner.step)
+            step = self._parts.learner.step
+            watch = watch.accepted(step) if has_others else watch.kept(step)
         return watch.passed()
 
     async def _roll_back(self, watch: CanaryState, answers: _Answers, gap: _Gap) -> CanaryState:
@@ -321,7 +330,7 @@ class Canary:
         state."""
         planters = gap.planted.accounts
         await self._parts.learner.roll_back(planters)
-        accounts = planters or {account for _, account in self._window} | self._imitated
+        accounts = planters or self._trained_accounts()
         for account in accounts:
             self._parts.demonstrations.drop(account)
         waiting = [each.content_id for account in accounts for each in self._parts.pool.waiting(account)]
@@ -335,13 +344,18 @@ class Canary:
             spoilt=watch.spoilt,
             planted=gap.planted.answers,
             quarantined=sorted(planters),
+            blamed=sorted(watch.accounts.suspects) if watch.has_lost else [],
             external=[{"content_id": content_id, "account": account} for content_id, account in self._window],
             imitated=sorted(self._imitated),
             dropped=sum(self._parts.pool.take(content_id) for content_id in waiting),
         )
         self._reset_comparison()
         after = watch.rolled_back(self._parts.learner.step, gap.shadow.reward).quarantining(planters)
-        return after.set_back() if watch.has_lost else after
+        return after.set_back(self._draws(watch.checks)) if watch.has_lost else after
+
+    def _draws(self, check: int) -> random.Random:
+        """Return what draws the waiting times after a check; only this node can know them."""
+        return random.Random(sha256(b"sapo canary waits %d " % check + self._parts.secret).digest())
 
     def _reset_comparison(self) -> None:
         """Forget whose text was used, since policy and shadow have become equal."""
@@ -355,7 +369,9 @@ class Canary:
         sampler, families = self._parts.sampler, range(self._parts.families)
         sampler.opening = watch.opening
         sampler.quarantine = frozenset(
-            (account, family) for account in watch.quarantined for family in families
+            (account, family)
+            for account in watch.accounts.waiting.union(watch.quarantined)
+            for family in families
         )
 
     async def _measure(self, items: Items) -> _Answers:

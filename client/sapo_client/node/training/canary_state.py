@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from sapo_client.node.training.family_evidence import BestLevels, Comparison, Kept, Losses
+from sapo_client.node.training.account_waits import AccountWaits, Blamed
+from sapo_client.node.training.family_evidence import (
+    KEPT_PART,
+    NO_TASKS,
+    BestLevels,
+    Comparison,
+    Kept,
+    Losses,
+)
+from sapo_client.node.training.level_file import stored_level, stored_names
 from sapo_protocol.errors import LocalProtocolError
 from sapo_protocol.identifiers import Account
+from sapo_protocol.suite import Family
 from sapo_verification.sampling.sampler import OPEN
 
 SURE_RATIO: Final = 100.0
@@ -25,11 +36,22 @@ MAX_COMPARISONS: Final = 20
 """Checks without a decision after which the comparison restarts, so that old results do not hide a new
 effect."""
 
+LATE_CHECKS: Final = (1, 5)
+"""Numbers of last checks in which no family may seem lost when the policy becomes the shadow: in a suite of
+thirty families one check has two items of each."""
+
+MIN_LATE: Final = 4
+"""Right answers of the shadow in a family in these checks below which nothing seems lost."""
+
 LEAD_CHECKS: Final = 3
 """Last checks of a comparison that show by how much the policy is better than its shadow now: about 200 items
 by default, and few enough that the lead has hardly changed."""
 
 MAX_SETBACKS: Final = 7
+
+SINGLE_SETBACKS: Final = 3
+"""Harm in a row after which only the accounts that may have done it wait. After more of it no text is used:
+who always has new accounts is not kept out by the waiting times of old ones."""
 
 MAX_NATS: Final = 700.0
 """Largest log evidence; the exponential of a little more overflows a float."""
@@ -75,7 +97,7 @@ class CanaryState:
         lost: items in those checks that only the shadow got right.
         won: items in those checks that only the policy got right.
         latest: the last ``LEAD_CHECKS`` of those checks; of each the lost, won and compared items.
-        setbacks: how often others' text did harm without a known author, since it last helped.
+        setbacks: how often others' text did harm, since it last helped.
         waits: checks until more of it is used.
         quarantined: accounts of which nothing is trained, the oldest first.
         shadow_step: step at which policy and shadow were last equal.
@@ -84,6 +106,7 @@ class CanaryState:
             new one.
         best: the share of right answers that shadows surely had at some time, by family; empty before the
             first comparison has ended.
+        accounts: whose text was trained, and who waits for the harm that was done meanwhile.
     """
 
     opening: int = OPEN
@@ -99,6 +122,7 @@ class CanaryState:
     last: HeldOutResult | None = None
     by_family: tuple[tuple[Comparison, ...], ...] = ()
     best: tuple[float, ...] = ()
+    accounts: AccountWaits = field(default_factory=AccountWaits)
 
     def checked(
         self, lost: int, won: int, compared: int, by_family: tuple[Comparison, ...] = ()
@@ -134,6 +158,10 @@ class CanaryState:
             shadow_step=step,
         )
 
+    def restarted(self) -> CanaryState:
+        """Return the state in which the comparison begins anew, with the same shadow."""
+        return replace(self, comparisons=0, lost=0, won=0, latest=(), by_family=())
+
     def rolled_back(self, step: int, shadow: float) -> CanaryState:
         """Return the state after the shadow, of this reward in the last check, became the policy."""
         last = None if self.last is None else replace(self.last, reward=shadow, lead=0.0, lead_error=0.0)
@@ -158,15 +186,30 @@ class CanaryState:
 
     def passed(self) -> CanaryState:
         """Return the state after a check without harm: one more step is used, unless it has to wait."""
-        released = replace(self, quarantined=self.quarantined[1:])
+        released = replace(self, quarantined=self.quarantined[1:], accounts=self.accounts.passed())
         if self.waits:
             return replace(released, waits=self.waits - 1)
         return replace(released, opening=min(OPEN, self.opening + 1))
 
-    def set_back(self) -> CanaryState:
-        """Return the state after harm by unknown authors: no text is used, each time for longer."""
-        setbacks = min(self.setbacks + 1, MAX_SETBACKS)
-        return replace(self, opening=0, setbacks=setbacks, waits=2**setbacks // 2)
+    def accepted(self, step: int) -> CanaryState:
+        """Return the state after the policy became the shadow although others' text was trained."""
+        return replace(self.kept(step), accounts=self.accounts.taught())
+
+    def set_back(self, rng: random.Random) -> CanaryState:
+        """Return the state after harm by unknown authors: the accounts that may have done it wait.
+
+        After ``SINGLE_SETBACKS`` in a row, or if it is not known whose text was trained, no text is used,
+        each time for longer.
+
+        Args:
+            rng: draws the waiting times; others cannot predict them.
+        """
+        single = SINGLE_SETBACKS if self.accounts.used else 0
+        setbacks = min(self.setbacks + 1, single + MAX_SETBACKS)
+        after = replace(self, setbacks=setbacks, accounts=self.accounts.harmed(rng))
+        if setbacks <= single:
+            return after
+        return replace(after, opening=0, waits=2 ** (setbacks - single) // 2)
 
     def quarantining(self, accounts: frozenset[Account]) -> CanaryState:
         """Return the state with further accounts in quarantine."""
@@ -184,7 +227,16 @@ class CanaryState:
 
         Gains in some families hide the loss of another one, and what becomes the shadow is not restored.
         """
-        return evidence(self.won, self.lost) > SURE_RATIO and not self._unproven
+        is_better = evidence(self.won, self.lost) > SURE_RATIO
+        return is_better and not self._unproven and not self.may_have_lost_lately
+
+    @property
+    def may_have_lost_lately(self) -> bool:
+        """Whether the policy had less than half of its shadow's right answers in a family lately.
+
+        After many checks without a loss, evidence of one takes long, and an attacker may wait for that.
+        """
+        return any(_is_much_less(self.by_family[-checks:]) for checks in LATE_CHECKS)
 
     @property
     def spoilt(self) -> list[int]:
@@ -226,15 +278,33 @@ class CanaryState:
         return self.comparisons >= MAX_COMPARISONS
 
 
+def _is_much_less(checks: Sequence[Sequence[Comparison]]) -> bool:
+    """Whether the policy had less than half of its shadow's right answers in a family in these checks."""
+    for family in range(max(map(len, checks), default=0)):
+        total = NO_TASKS
+        for check in checks:
+            total = total.and_also(check[family]) if family < len(check) else total
+        its = total.both + total.lost
+        if its >= MIN_LATE and total.both + total.won < KEPT_PART * its:
+            return True
+    return False
+
+
 class CanaryFile:
     """File of the state, beside the checkpoints that it belongs to.
 
+    Results and best levels are stored by the family's name. Files of earlier versions have them by place;
+    a successor of the terms keeps the places of all families before it, so that they are read as they are.
+
     Args:
+        path: of the file.
+        families: of the suite, in its order.
         fresh: a new policy is started, so a stored state is ignored.
     """
 
-    def __init__(self, path: Path, *, fresh: bool = False) -> None:
+    def __init__(self, path: Path, families: Sequence[Family], *, fresh: bool = False) -> None:
         self._path = path
+        self._names = stored_names(families)
         self._fresh = fresh
 
     def read(self) -> CanaryState | None:
@@ -243,32 +313,97 @@ class CanaryFile:
             return None
         try:
             plain = json.loads(self._path.read_text(encoding="utf-8"))
-            accounts = tuple(Account.from_hex(each) for each in plain.pop("quarantined"))
+            quarantined = tuple(Account.from_hex(each) for each in plain.pop("quarantined"))
+            accounts = _accounts(plain.pop("accounts", {}))
             latest = tuple((lost, won, compared) for lost, won, compared in plain.pop("latest", ()))
-            best = tuple(map(float, plain.pop("best", ())))
-            checks = plain.pop("by_family", ())
-            by_family = tuple(tuple(Comparison(*each) for each in check) for check in checks)
+            best = self._in_order(plain.pop("best", {}))
+            checks = [self._in_order(check) for check in plain.pop("by_family", ())]
             last = plain.pop("last", None)
             held_out = None if last is None else HeldOutResult(**last)
             return CanaryState(
                 **plain,
-                quarantined=accounts,
+                quarantined=quarantined,
+                accounts=accounts,
                 latest=latest,
-                by_family=by_family,
-                best=best,
+                by_family=tuple(tuple(map(_comparison, check)) for check in checks if check),
+                best=tuple(map(stored_level, best)),
                 last=held_out,
             )
         except (OSError, ValueError, KeyError, TypeError, AttributeError, LocalProtocolError):
             return None
 
+    def _in_order(self, stored: object) -> list[object]:
+        """Return what is stored for each family in the suite's order, None for others; empty if nothing is.
+
+        Raises:
+            TypeError: it is neither by name nor by place.
+        """
+        if isinstance(stored, list):
+            # more families than there are now: of another suite, in an order that nobody knows
+            stored = dict(zip(self._names, stored, strict=False)) if len(stored) <= len(self._names) else {}
+        if not isinstance(stored, dict):
+            raise TypeError(f"not stored by family: {type(stored).__name__}")
+        return [stored.get(name) for name in self._names] if stored else []
+
     def write(self, watch: CanaryState) -> None:
         """Replace the stored state atomically."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         writing = self._path.with_suffix(".writing")
-        plain = {**asdict(watch), "quarantined": [str(account) for account in watch.quarantined]}
+        plain = {
+            **asdict(watch),
+            "quarantined": [str(account) for account in watch.quarantined],
+            "accounts": _plain(watch.accounts),
+            "by_family": [dict(zip(self._names, check, strict=False)) for check in watch.by_family],
+            "best": dict(zip(self._names, watch.best, strict=False)),
+        }
         writing.write_text(json.dumps(plain) + "\n", encoding="utf-8")
         writing.replace(self._path)
         self._fresh = False
+
+
+def _accounts(stored: Mapping[str, Sequence[object]]) -> AccountWaits:
+    """Return the accounts that a file holds, none if it is of an earlier version.
+
+    Raises:
+        LocalProtocolError: an account is damaged.
+        TypeError: a number is.
+    """
+    used, cleared = (
+        tuple(Account.from_hex(str(each)) for each in stored.get(name, ())) for name in ("used", "cleared")
+    )
+    blamed = tuple(_blamed(each) for each in stored.get("blamed", ()))
+    return AccountWaits(used, cleared, blamed)
+
+
+def _blamed(stored: object) -> Blamed:
+    if not isinstance(stored, list) or not all(isinstance(each, int) and each >= 0 for each in stored[1:]):
+        raise TypeError(f"no account that waits: {stored!r:.60}")
+    account, setbacks, waits = stored
+    return Blamed(Account.from_hex(account), setbacks, waits)
+
+
+def _plain(accounts: AccountWaits) -> dict[str, list[object]]:
+    """Return the accounts as JSON."""
+    return {
+        "used": [str(each) for each in accounts.used],
+        "cleared": [str(each) for each in accounts.cleared],
+        "blamed": [[str(each.account), each.setbacks, each.waits] for each in accounts.blamed],
+    }
+
+
+def _comparison(stored: object) -> Comparison:
+    """Return a family's stored results, none if nothing is stored.
+
+    Raises:
+        TypeError: they are no numbers of tasks.
+        ValueError: they are not four of them.
+    """
+    if stored is None:
+        return NO_TASKS
+    if not isinstance(stored, list) or not all(isinstance(each, int) and each >= 0 for each in stored):
+        raise TypeError(f"no results of a comparison: {stored!r:.60}")
+    tasks, both, won, lost = stored
+    return Comparison(tasks, both, won, lost)
 
 
 def _lead(latest: Iterable[tuple[int, int, int]]) -> tuple[float, float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,14 +21,13 @@ class LevelFile:
 
     def __init__(self, path: Path, families: Sequence[Family], *, fresh: bool = False) -> None:
         self._path = path
-        # a successor of the terms may have other families, or the same in another order
-        self._names = [f"{family.name}/{family.level}" for family in families]
+        self._names = stored_names(families)
         self._fresh = fresh
 
     def read(self) -> list[float]:
         """Return the levels in the suite's order; 0 for those that are not stored, or damaged."""
         found = {} if self._fresh else self._stored()
-        return [_level(found.get(name)) for name in self._names]
+        return [stored_level(found.get(name)) for name in self._names]
 
     def _stored(self) -> dict[str, object]:
         try:
@@ -45,6 +45,20 @@ class LevelFile:
         self._fresh = False
 
 
-def _level(stored: object) -> float:
-    """Return a stored level if it is one, from 0 to 1."""
+def stored_names(families: Sequence[Family]) -> list[str]:
+    """Return the names under which files keep what belongs to each family of a suite, all different.
+
+    A successor of the terms may have other families, and a suite the same name and level twice, as where one
+    is retired and another one follows it.
+    """
+    names, seen = [], Counter[str]()
+    for family in families:
+        name = f"{family.name}/{family.level}"
+        seen[name] += 1
+        names.append(name if seen[name] == 1 else f"{name}/{seen[name]}")
+    return names
+
+
+def stored_level(stored: object) -> float:
+    """Return a stored level if it is one, from 0 to 1; else 0."""
     return float(stored) if isinstance(stored, (int, float)) and 0.0 <= stored <= 1.0 else 0.0

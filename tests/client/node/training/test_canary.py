@@ -20,12 +20,14 @@ from support.verification_harness import VerificationHarness
 
 from sapo_client.learner.process import Learner
 from sapo_client.learner.settings import LearnerSettings
+from sapo_client.node.training.account_waits import AccountWaits
 from sapo_client.node.training.canary import Canary, CanaryParts, CanarySettings
 from sapo_client.node.training.canary_state import (
     MAX_COMPARISONS,
     MAX_NATS,
     MAX_QUARANTINED,
     MAX_SETBACKS,
+    SINGLE_SETBACKS,
     SURE_RATIO,
     CanaryFile,
     CanaryState,
@@ -79,7 +81,7 @@ class TrainingHarness:
     rng: random.Random = field(default_factory=lambda: random.Random(4))
 
     def __post_init__(self) -> None:
-        file = CanaryFile(self.folder / "canary.json", fresh=self.fresh)
+        file = CanaryFile(self.folder / "canary.json", self.harness.manifest.suite.families, fresh=self.fresh)
         parts = CanaryParts(
             learner=self.learner,
             checkers=InProcessCheckers(self.harness),
@@ -122,9 +124,11 @@ class TrainingHarness:
 
     @property
     def decided(self) -> CanaryState | None:
-        """The canary's state without the results of the last check, and without those by family."""
+        """The canary's state without accounts and the results of the last check and by family."""
         watch = self.canary._watch
-        return None if watch is None else replace(watch, last=None, by_family=(), best=())
+        if watch is None:
+            return None
+        return replace(watch, last=None, by_family=(), best=(), accounts=AccountWaits())
 
     def told(self, name: str) -> list[Event]:
         return [event for event in read_events(self.folder / "events.jsonl") if event["event"] == name]
@@ -168,15 +172,18 @@ async def test_poison_that_passes_every_check_is_rolled_back(tmp_path: Path) -> 
         answers = await node.canary._measure(await node.canary._draw_items(0))
         assert round(answers.reward, 4) == check["shadow"], "bit by bit the shadow"
 
-        assert [await node.round(poisoned=True) for _ in range(8)] == [0] * 8, "alone from here"
+        assert back["blamed"] == [EVIL.account.hex()]
+        assert node.canary._watch is not None
+        [blamed] = node.canary._watch.accounts.blamed
+        rounds = 4 * blamed.waits
+        assert [await node.round(poisoned=True) for _ in range(rounds)] == [0] * rounds, "alone from here"
         alone = node.told("canary")[1:]
-        assert [(each["lost"], each["external"]) for each in alone] == [(0, 0)] * 2
-        assert await node.round(poisoned=True) == 1, "a quarter of the places again"
-        assert node.learner.step == 13, "steps are counted on"
+        assert [(each["lost"], each["external"]) for each in alone] == [(0, 0)] * blamed.waits
+        assert await node.round(poisoned=True) == 4, "again"
+        assert node.learner.step == 4 + rounds + 1, "steps are counted on"
 
         again = TrainingHarness(tmp_path, node.learner, make_desk(), node.events, fresh=False)
         await again.canary.open()
-        assert again.harness.sampler.most_external == 1, "a restart forgets nothing"
         assert again.canary._watch == node.canary._watch
 
 
@@ -207,10 +214,11 @@ async def test_poison_of_some_accounts_is_attributed_to_its_authors(tmp_path: Pa
         assert back["quarantined"] == sorted(one.account.hex() for one in (EVIL, OTHER))
         assert number(back["planted"]) > 0
         sampler = node.harness.sampler
-        assert sampler.most_external == 0, "the reward fell as well"
+        assert node.canary._watch is not None
+        waiting = node.canary._watch.accounts.waiting
+        assert waiting == {EVIL.account}, "the reward fell as well; of the other nothing was trained"
         assert sampler.shares({EVIL.account}, EPOCH) == {}
         assert sampler.set_aside() == {(EVIL.account, 0), (OTHER.account, 0)}
-        sampler.opening = 4
         assert await node.round(poisoned=True) == 0, "nobody else is there"
 
 
@@ -279,7 +287,10 @@ async def test_when_text_of_others_helps_the_shadow_becomes_the_policy(tmp_path:
         error = math.sqrt(((among + 1) / 34 - (difference / 34) ** 2) / 34)
         mean = sum(items) / 32
         last = HeldOutResult(4, 32, mean, mean, 0.0, shadow_step=0, lead=lead, lead_error=error)
-        assert node.canary._watch == CanaryState(checks=1, shadow_step=4, last=last, best=(0.0,))
+        used = AccountWaits(used=(EVIL.account,), cleared=(EVIL.account,))
+        assert node.canary._watch == CanaryState(
+            checks=1, shadow_step=4, last=last, best=(0.0,), accounts=used
+        )
         assert (check["since"], check["step"]) == (0, 4)
         assert (node.canary._window, node.canary._imitated) == ([], set())
 
@@ -466,14 +477,28 @@ def test_evidence_is_a_martingale() -> None:
 
 
 def test_each_setback_lasts_longer_until_text_of_others_has_helped() -> None:
-    watch, checks = CanaryState(), list[int]()
+    """Where it is not known whose text was trained, as after a restart of an earlier version's node."""
+    watch, checks, rng = CanaryState(), list[int](), random.Random(0)
     for _ in range(MAX_SETBACKS + 1):
-        watch, waited = watch.set_back(), 0
+        watch, waited = watch.set_back(rng), 0
         while watch.opening == 0:
             watch, waited = watch.passed(), waited + 1
         checks.append(waited)
     assert checks == [2, 3, 5, 9, 17, 33, 65, 65]
-    assert replace(watch, won=64).kept(0).set_back().waits == 1
+    assert replace(watch, won=64).kept(0).set_back(rng).waits == 1
+
+
+def test_only_after_some_harm_in_a_row_no_text_of_others_is_used() -> None:
+    watch, opened, rng = CanaryState(), list[int](), random.Random(0)
+    for _ in range(SINGLE_SETBACKS + 3):
+        used = replace(watch, accounts=AccountWaits(used=(OTHER.account,), blamed=watch.accounts.blamed))
+        watch, waited = used.set_back(rng), 0
+        while watch.opening == 0:
+            watch, waited = watch.passed(), waited + 1
+        opened.append(waited)
+    assert opened == [0, 0, 0, 2, 3, 5]
+    [blamed] = watch.accounts.blamed
+    assert (blamed.account, blamed.setbacks) == (OTHER.account, SINGLE_SETBACKS + 3)
 
 
 def test_the_lead_covers_the_last_checks_and_ends_with_the_comparison() -> None:
@@ -509,13 +534,14 @@ def test_a_quarantine_ends_with_the_checks_that_pass() -> None:
 
 def test_a_damaged_or_unknown_state_file_is_ignored(tmp_path: Path) -> None:
     path = tmp_path / "canary.json"
-    file = CanaryFile(path)
+    families = make_suite("nano", ("calendar_arithmetic",)).families
+    file = CanaryFile(path, families)
     assert file.read() is None
     last = HeldOutResult(9, 64, 0.5, 0.25, None, shadow_step=3, lead=0.1, lead_error=0.02)
     watch = CanaryState(3, 5, 2, 4, 6, 1, 7, (EVIL.account, OWN.account), ((1, 2, 64),), 90, last)
     file.write(watch)
     assert file.read() == watch
-    assert CanaryFile(path, fresh=True).read() is None
+    assert CanaryFile(path, families, fresh=True).read() is None
     of_0_1 = {"items": 32, "watch": {"quick": 0.5, "slow": 0.5, "falls": 0, "most_external": 4}}
     torn = ('{"opening": 3, "quar', '{"quarantined": []', "[]", '{"quarantined": ["0x12"]}')
     for text in (*torn, json.dumps(of_0_1)):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,9 +13,10 @@ from support.self_scored import SelfScored
 from support.swarm import EPOCH, Identity, make_manifest, make_suite, moment
 from support.verification_harness import VerificationHarness
 
+from sapo_client.node.training.account_waits import AccountWaits, Blamed
 from sapo_client.node.training.canary import Canary, CanaryParts, CanarySettings
 from sapo_client.node.training.canary_state import MAX_COMPARISONS, SPOILT_DOUBT, CanaryFile, CanaryState
-from sapo_client.node.training.family_evidence import BestLevels, Comparison, Losses
+from sapo_client.node.training.family_evidence import NO_TASKS, BestLevels, Comparison, Losses
 from sapo_client.observe.events import EventLog, read_events
 from sapo_protocol.identifiers import Account
 from sapo_protocol.manifest import Limits
@@ -21,6 +24,7 @@ from sapo_verification.types import Demonstration, SampledBatch
 
 OWN, OTHER = Identity(1), Identity(2)
 NAMES = ("basic_arithmetic", "fraction_simplification", "calendar_arithmetic", "decimal_arithmetic")
+FAMILIES = make_suite("nano", NAMES).families
 KNOWN = 0
 ALIKE = 0.7
 """Part of the items on which a policy and its shadow answer alike, as in the lab's runs."""
@@ -84,7 +88,7 @@ class Watched:
             pool=self.desk.pool,
             demonstrations=self.desk.engine.demonstrations,
             events=EventLog(folder / "events.jsonl", clock=lambda: 0.0),
-            file=CanaryFile(folder / "canary.json", fresh=True),
+            file=CanaryFile(folder / "canary.json", FAMILIES, fresh=True),
             secret=b"secret %d" % seed,
             families=len(NAMES),
         )
@@ -140,7 +144,11 @@ async def test_gains_in_three_families_do_not_hide_the_loss_of_one(tmp_path: Pat
     assert watched.learner.kept == 0, "the ruined policy never becomes the shadow"
     assert (watched.learner.returned, watched.spoilt) == (1, [[KNOWN]])
     assert watched.learner.policy == [0.8, *BEFORE]
-    assert watched.desk.sampler.opening < 4, "and others' text is let in again by and by"
+    assert {account for account, _ in watched.desk.sampler.quarantine} <= {OTHER.account}
+    state = watched.canary._watch
+    assert state is not None
+    assert [each.account for each in state.accounts.blamed] == [OTHER.account]
+    assert state.opening == 4, "others' text is used but for that account's"
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -177,14 +185,14 @@ def luck(rng: random.Random, items: int) -> list[float]:
 async def test_a_restart_remembers_the_families(tmp_path: Path) -> None:
     watched = Watched(tmp_path, policy=(0.75, *BEFORE), shadow=(0.8, *BEFORE), seed=1)
     await watched.checks(2)
-    found = CanaryFile(tmp_path / "canary.json").read()
+    found = CanaryFile(tmp_path / "canary.json", FAMILIES).read()
     assert found == watched.canary._watch
     assert found is not None
     assert [sum(each.tasks for each in check) for check in found.by_family] == [64, 64]
 
 
 def test_the_file_of_an_earlier_version_has_no_families(tmp_path: Path) -> None:
-    file = CanaryFile(tmp_path / "canary.json")
+    file = CanaryFile(tmp_path / "canary.json", FAMILIES)
     file.write(CanaryState(checks=3, lost=2))
     text = (tmp_path / "canary.json").read_text()
     assert ', "by_family": []' in text
@@ -230,7 +238,105 @@ def lost_after(checks: int, each: Comparison, best: float | None) -> list[int]:
 def test_the_best_levels_survive_a_restart(tmp_path: Path) -> None:
     check = (Comparison(16, 12, 2, 2), Comparison(16, 1, 12, 0), *[Comparison(16, 12, 0, 0)] * 2)
     state = CanaryState().checked(2, 14, 64, check).checked(2, 14, 64, check).kept(5)
-    file = CanaryFile(tmp_path / "canary.json")
+    file = CanaryFile(tmp_path / "canary.json", FAMILIES)
     file.write(state)
     assert file.read() == state
     assert state.best == pytest.approx((0.67, 0.0, 0.52, 0.52), abs=0.01)
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_a_loss_late_in_a_comparison_does_not_become_the_shadow(tmp_path: Path, seed: int) -> None:
+    """After many checks without a loss evidence of one takes long; at the twentieth all is forgotten."""
+    level = (0.5, *BEFORE)
+    watched = Watched(tmp_path, policy=level, shadow=level, seed=seed)
+    await watched.checks(MAX_COMPARISONS - 3)
+    assert (watched.learner.kept, watched.learner.returned) == (0, 0)
+    watched.learner.policy[KNOWN] = 0.0
+    for _ in range(3):
+        await watched.canary.after(await watched._batch())
+    assert watched.learner.good[KNOWN] == 0.5, "the ruined policy is not its own shadow"
+    await watched.checks_of((0.0, *BEFORE), most=MAX_COMPARISONS)
+    assert (watched.learner.kept, watched.learner.returned) == (0, 1)
+    assert watched.learner.policy == list(level)
+
+
+def test_a_family_seems_lost_lately_with_less_than_half_of_enough_right_answers() -> None:
+    fine, lost, few = Comparison(16, 6, 2, 2), Comparison(16, 1, 2, 7), Comparison(16, 0, 0, 3)
+    found = [
+        CanaryState(by_family=tuple((NO_TASKS, each) for each in checks)).may_have_lost_lately
+        for checks in (
+            [fine] * 5,
+            [*[fine] * 4, lost],
+            [lost, fine],
+            [*[few] * 3, few],
+            [few],
+            [lost, *[fine] * 5],
+            [],
+        )
+    ]
+    assert found == [False, True, False, True, False, False, False]
+
+
+CHECKED = tuple(Comparison(16, place, 1, 2) for place in range(len(NAMES)))
+BEST = (0.8, 0.0, 0.5, 0.4)
+ACCOUNTS = AccountWaits((OWN.account, OTHER.account), (OWN.account,), (Blamed(OTHER.account, 3, 5),))
+STORED = CanaryState(
+    checks=2,
+    comparisons=1,
+    quarantined=(OTHER.account,),
+    by_family=(CHECKED,),
+    best=BEST,
+    accounts=ACCOUNTS,
+)
+
+
+def test_levels_and_results_are_of_the_familys_name_and_level(tmp_path: Path) -> None:
+    """Other terms name the same families in another order, others, or one of them twice."""
+    path = tmp_path / "canary.json"
+    CanaryFile(path, FAMILIES).write(STORED)
+    turned = replace(STORED, by_family=(CHECKED[::-1],), best=BEST[::-1])
+    assert CanaryFile(path, FAMILIES[::-1]).read() == turned
+    new = make_suite("nano", ("binary_matrix",)).families
+    more = replace(STORED, by_family=((NO_TASKS, CHECKED[2]),), best=(0.0, BEST[2]))
+    assert CanaryFile(path, (*new, FAMILIES[2])).read() == more
+    other = replace(STORED, by_family=((NO_TASKS,),), best=(0.0,))
+    assert CanaryFile(path, new).read() == other
+    twice = replace(STORED, by_family=((CHECKED[0], NO_TASKS),), best=(BEST[0], 0.0))
+    assert CanaryFile(path, (FAMILIES[0], FAMILIES[0])).read() == twice
+    CanaryFile(path, (FAMILIES[0], FAMILIES[0])).write(replace(twice, best=(0.3, 0.7)))
+    assert CanaryFile(path, (FAMILIES[0], FAMILIES[0])).read() == replace(twice, best=(0.3, 0.7))
+
+
+def test_the_file_of_an_earlier_version_has_families_by_place(tmp_path: Path) -> None:
+    """Terms of a running swarm keep the places of their families, and may have further ones."""
+    path = tmp_path / "canary.json"
+    CanaryFile(path, FAMILIES).write(STORED)
+    plain = json.loads(path.read_text())
+    path.write_text(json.dumps({**plain, "by_family": [CHECKED], "best": BEST}))
+    assert CanaryFile(path, FAMILIES).read() == STORED
+    del plain["accounts"]
+    path.write_text(json.dumps({**plain, "by_family": [CHECKED], "best": BEST}))
+    assert CanaryFile(path, FAMILIES).read() == replace(STORED, accounts=AccountWaits()), "and no accounts"
+    new = make_suite("nano", ("binary_matrix",)).families
+    nobody = replace(STORED, accounts=AccountWaits())
+    longer = replace(nobody, by_family=((*CHECKED, NO_TASKS),), best=(*BEST, 0.0))
+    assert CanaryFile(path, (*FAMILIES, *new)).read() == longer
+    unknown = replace(nobody, by_family=(), best=())
+    assert CanaryFile(path, FAMILIES[:2]).read() == unknown, "of which terms nobody knows"
+
+
+@pytest.mark.parametrize("best", ['"x"', "3", "null"])
+@pytest.mark.parametrize("checks", ["[3]", "null", '[{"basic_arithmetic/nano": [1, 2, 3]}]', "[[null, 1]]"])
+def test_a_damaged_file_is_no_state(tmp_path: Path, best: str, checks: str) -> None:
+    path = tmp_path / "canary.json"
+    accounts = '"accounts": {"blamed": [["' + OTHER.account.hex() + '", 1]]}'
+    for part in (f'"best": {best}', f'"by_family": {checks}', accounts):
+        path.write_text(f'{{"quarantined": [], {part}}}')
+        assert CanaryFile(path, FAMILIES).read() is None
+
+
+@pytest.mark.parametrize("level", ["null", '"1"', "-1", "1.5", "NaN", "[]"])
+def test_a_damaged_level_of_the_canary_is_none(tmp_path: Path, level: str) -> None:
+    path = tmp_path / "canary.json"
+    path.write_text(f'{{"quarantined": [], "best": {{"basic_arithmetic/nano": {level}}}}}')
+    assert CanaryFile(path, FAMILIES).read() == CanaryState(best=(0.0,) * len(NAMES))

@@ -178,6 +178,8 @@ def test_stored_levels_are_of_the_familys_name_and_level(tmp_path: Path) -> None
     LevelFile(path, families).write([0.1, 0.2, 0.3, 0.4, 0.5])
     assert LevelFile(path, families[::-1]).read() == [0.5, 0.4, 0.3, 0.2, 0.1]
     assert LevelFile(path, suite("full", NAMES[:2]).families).read() == [0.0, 0.0]
+    LevelFile(path, (families[0], families[0])).write([0.3, 0.7])
+    assert LevelFile(path, (families[0], families[0])).read() == [0.3, 0.7]
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"a": ', "[1.0"])
