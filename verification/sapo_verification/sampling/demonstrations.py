@@ -13,7 +13,7 @@ from typing import Final
 
 from sapo_protocol.identifiers import Account
 from sapo_verification.fair_memory import FairMemory, IsNewcomer, nobody
-from sapo_verification.observer import SilentObserver
+from sapo_verification.observer import Observer
 from sapo_verification.types import Demonstration, Pair, VerifiedRollout
 
 PER_GROUP: Final = 2
@@ -32,7 +32,7 @@ MAX_ACCOUNTS: Final = 1024
 """Accounts with texts in the pool; beyond it the least recent one, known or newcomer, is dropped."""
 
 
-class DemonstrationPool(SilentObserver):
+class DemonstrationPool(Observer):
     """Right answers of other accounts, by account.
 
     Args:

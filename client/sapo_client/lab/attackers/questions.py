@@ -12,7 +12,7 @@ from typing import Final
 from sapo_client.lab.held_out import fresh_item
 from sapo_protocol.identifiers import Account
 from sapo_protocol.suite import Family
-from sapo_verification.observer import SilentObserver
+from sapo_verification.observer import Observer
 from sapo_verification.tasks.answers import extract
 from sapo_verification.tasks.generators import Item, solution
 from sapo_verification.tasks.scorers import score
@@ -56,7 +56,7 @@ class Question:
 Completions = tuple[str, ...]
 
 
-class Knowledge(SilentObserver):
+class Knowledge(Observer):
     """Honest accounts' rollouts and rewards that an attacker has received.
 
     Attributes:

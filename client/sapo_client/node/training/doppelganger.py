@@ -24,7 +24,7 @@ from sapo_client.swarm.transport import Transport
 from sapo_protocol.epochs import epoch_at
 from sapo_protocol.identifiers import Account, NodeId
 from sapo_protocol.manifest import Manifest
-from sapo_verification.observer import SilentObserver
+from sapo_verification.observer import Observer
 from sapo_verification.signing.database import Mark, SigningDatabase, SlotShare
 from sapo_verification.types import AdmittedRollout
 
@@ -55,7 +55,7 @@ class DoppelgangerParts:
     stopped_clean: bool
 
 
-class Doppelganger(SilentObserver):
+class Doppelganger(Observer):
     """Observer of admitted rollouts that prevents signing after another process has signed as this node."""
 
     def __init__(self, parts: DoppelgangerParts) -> None:
