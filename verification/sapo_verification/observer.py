@@ -43,7 +43,7 @@ class Observer:
         """Handle a second content in a slot of the own account."""
 
 
-class Observers(list[Observer]):
+class Observers(list[Observer], Observer):
     """Observers as one: each call goes to all of them, in the order in which they were added."""
 
     def message_refused(self, error: RemoteProtocolError, message: bytes, source: str) -> None:
