@@ -14,6 +14,8 @@ from sapo_verification.tasks.generators import Item, Underivable, derive, soluti
 from sapo_verification.tasks.scorers import score
 
 if TYPE_CHECKING:
+    from sapo_client.learner.generate import Generator
+    from sapo_client.learner.policy import Policy
     from sapo_client.learner.service import Service
 
 SEED_BITS: Final = 31
@@ -69,6 +71,19 @@ class HeldOut:
     def answers(self, service: Service, temperature: float, seed: int) -> tuple[HeldOutAnswer, ...]:
         """Return one scored answer per item, sampled with a seed."""
         return self.scored(service.evaluate(self.prompts, temperature, seed)["completions"])
+
+    def sampled(
+        self, policy: Policy, generator: Generator, *, max_new_tokens: int, seed: int
+    ) -> tuple[HeldOutAnswer, ...]:
+        """Return one scored answer per item, sampled at temperature 1."""
+        groups = generator.sample(
+            [policy.encode_prompt(prompt) for prompt in self.prompts],
+            completions_per_prompt=1,
+            max_new_tokens=max_new_tokens,
+            temperature=1.0,
+            seed=seed,
+        )
+        return self.scored([group[0].text.encode("utf-8", "replace") for group in groups])
 
     def scored(self, completions: Sequence[bytes]) -> tuple[HeldOutAnswer, ...]:
         """Return one completion per item as scored answers."""

@@ -131,18 +131,18 @@ def besiege(
     with swarm(folder, terms) as nodes:
         start_all(nodes)
         note("all nodes listen")
-        _look(nodes, peace / 2)
+        nodes.wait(peace / 2)
         began = time.time()
-        _look(nodes, peace)
+        nodes.wait(peace)
         windows = [Window("in peace", began, time.time(), everybody)]
-        _look(nodes, _LATE_SECONDS)
+        nodes.wait(_LATE_SECONDS)
         with _attack(folder, nodes) as log:
             note("the siege begins")
             began, before = time.time(), nodes.cpu_by_node()
             samples, lowest = _watch(nodes, seconds, note)
             ended = time.time()
             spent = nodes.cpu_by_node()
-            _look(nodes, _LATE_SECONDS)
+            nodes.wait(_LATE_SECONDS)
         records = {number: read_record(place.data.events) for number, place in enumerate(nodes.places)}
         part = (ended - began) / _PARTS
         windows += [
@@ -213,14 +213,6 @@ def _watch(nodes: Nodes, seconds: float, note: Callable[[str], None]) -> tuple[l
         time.sleep(max(0.0, min(began + seconds - now, _LOOK_SECONDS)))
     samples.append(Sample(time.monotonic() - began, nodes.resident()))
     return samples, lowest
-
-
-def _look(nodes: Nodes, seconds: float) -> None:
-    """Wait for a time in which all nodes must keep running."""
-    end = time.monotonic() + seconds
-    while (left := end - time.monotonic()) > 0:
-        nodes.require_running()
-        time.sleep(min(left, _LOOK_SECONDS))
 
 
 def main() -> int:
