@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from sapo_client.lab.worked.wide import WIDE, wide
 from sapo_protocol.suite import Family
 from sapo_verification.tasks.answers import extract
-from sapo_verification.tasks.generators import Item, Underivable, derive, solution
+from sapo_verification.tasks.generators import Item, Underivable, derive
 from sapo_verification.tasks.scorers import score
 
 if TYPE_CHECKING:
@@ -55,13 +54,6 @@ class HeldOut:
         """Return a set with ``per_family`` items of every family."""
         draw = random.Random("held out")
         return cls(tuple(fresh_item(family, draw) for family in families for _ in range(per_family)))
-
-    @classmethod
-    def beyond(cls, families: Sequence[Family], per_family: int) -> HeldOut:
-        """Return a set from larger ranges (``worked/wide.py``) of those families that have one."""
-        draw = random.Random("held out beyond the range")
-        wider = [wide(family) for family in families if family.name in WIDE]
-        return cls(tuple(_outside(family, draw) for family in wider for _ in range(per_family)))
 
     @property
     def prompts(self) -> list[str]:
@@ -119,10 +111,3 @@ def fresh_seed(family: Family, draw: random.Random) -> tuple[int, Item]:
             return seed, derive(family, seed)
         except Underivable:
             continue
-
-
-def _outside(family: Family, draw: random.Random) -> tuple[Family, Item]:
-    while True:
-        _, item = fresh_item(family, draw)
-        if WIDE[family.name].is_outside(item.entry) and solution(family, item) is not None:
-            return family, item
