@@ -115,10 +115,13 @@ Compose = Callable[[Question, Knowledge, random.Random], Completions | None]
 
 
 class Questioner:
-    """Solver of tasks; it stores some solutions of every family as wrong answers to other items."""
+    """Maker of questions.
 
-    def __init__(self, families: Sequence[Family], size: int) -> None:
-        self._families = families
+    Args:
+        size: answers of a group.
+    """
+
+    def __init__(self, size: int) -> None:
         self._size = size
 
     def question(self, family: Family, item: Item) -> Question | None:

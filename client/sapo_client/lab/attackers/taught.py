@@ -120,7 +120,7 @@ class _TeachingRun:
         self._values = StepValues()
         self._families = [family(name, "worked") for name in plan.families]
         self._held_out = HeldOut.of(self._families, plan.held_out_per_family)
-        self._questioner = Questioner(self._families, GROUP)
+        self._questioner = Questioner(GROUP)
         self._knowledge = Knowledge(self._families, (), plan.rounds)
         self._honest = [_account(number) for number in range(plan.honest)]
         attackers = plan.attackers if plan.attack else 0
