@@ -235,10 +235,6 @@ class MeshNode:
             if (other := self._network.nodes.get(peer_id)) is not None:
                 other._prune(self.peer_id, topic)
 
-    def has_joined(self, topic: str) -> bool:
-        """Whether this node is subscribed to a topic, as its peers know."""
-        return topic in self._mesh
-
     def mesh_of(self, topic: str) -> tuple[str, ...]:
         """Return the peers to which messages of a topic are forwarded."""
         return tuple(self._mesh.get(topic, ()))
