@@ -180,7 +180,7 @@ class Simulation:
             self._harness.engine.learn_origin(author.account, author.host)
 
     async def run(self, epochs: int) -> Draws:
-        """Run so many epochs; return what was drawn in them."""
+        """Run a number of epochs; return what was drawn in them."""
         draws = Draws()
         for _ in range(epochs):
             rollouts = list(self._rollouts())

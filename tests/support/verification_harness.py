@@ -123,7 +123,7 @@ class VerificationHarness:
         return await score_in_process(self.manifest)(task, completions)
 
     def hold_checks_until(self, begun: int) -> None:
-        """Let no check end before so many have begun."""
+        """Let no check end before a number of them have begun."""
         waiting: list[Task] = []
         are_enough = trio.Event()
 

@@ -83,7 +83,7 @@ class DemonstrationPool(Observer):
         part: Callable[[Account, int], float],
         rng: random.Random,
     ) -> tuple[Demonstration, ...]:
-        """Remove and return up to so many texts to imitate.
+        """Remove and return up to a number of texts to imitate.
 
         Args:
             shares: of the ``count`` places, by account; if they add up to less than 1, places stay empty, if

@@ -21,7 +21,7 @@ LOT_EPOCHS: Final = 4
 """Epochs for which a lot is valid; an account with eight groups per epoch has twenty audits after three."""
 
 ENOUGH: Final = 8
-"""Places of an account; with so many, its next rollout replaces its oldest one."""
+"""Places of an account; with this many, its next rollout replaces its oldest one."""
 
 
 class NewcomerLots:
