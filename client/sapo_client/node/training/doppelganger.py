@@ -21,7 +21,7 @@ from sapo_client.errors import ExitCode, SapoError
 from sapo_client.node.runtime.clock import Clock
 from sapo_client.node.runtime.telemetry import Telemetry
 from sapo_client.swarm.transport import Transport
-from sapo_protocol.epochs import epoch_at
+from sapo_protocol.epochs import present_epoch
 from sapo_protocol.identifiers import Account, NodeId
 from sapo_protocol.manifest import Manifest
 from sapo_verification.observer import Observer
@@ -142,8 +142,7 @@ class Doppelganger(Observer):
         return self._parts.signing.mark(self._parts.manifest.swarm_id, self._parts.account)
 
     def _epoch(self) -> int:
-        manifest = self._parts.manifest
-        return epoch_at(manifest, max(self._parts.clock(), manifest.genesis_seconds))
+        return present_epoch(self._parts.manifest, self._parts.clock())
 
 
 async def _first_of(*events: trio.Event) -> None:
