@@ -20,7 +20,7 @@ from typing import Final
 from support.namespaces.deliveries import Delivery, Window, delivery, read_record
 from support.namespaces.nodes import Nodes, Terms, start_all, swarm
 from support.namespaces.plan import NODE_PORT
-from support.namespaces.report import refusals, rows, write
+from support.namespaces.report import counted, refusals, rows, write
 from support.namespaces.running import say, start_in
 
 from sapo_client.observe.events import read_events
@@ -78,8 +78,8 @@ class SiegeResult:
         facts = [
             f"* Lowest score of an honest node: {self.lowest:.1f}; connections between honest nodes that"
             f" ended: {self.lost}.",
-            f"* Refused, all nodes together: {_listed(self.refused)}.",
-            f"* The attacker's connections: {_listed(_connections(self.attacks))}.",
+            f"* Refused, all nodes together: {counted(self.refused)}.",
+            f"* The attacker's connections: {counted(_connections(self.attacks))}.",
         ]
         tables = (rows(self.deliveries, {}), _floods(self.attacks), self._memory(), facts)
         return "\n\n".join("\n".join(table) for table in tables) + "\n"
@@ -117,10 +117,6 @@ def _floods(attacks: dict[str, int]) -> list[str]:
 
 def _connections(attacks: dict[str, int]) -> dict[str, int]:
     return {name: count for name, count in attacks.items() if ": " not in name}
-
-
-def _listed(counts: dict[str, int]) -> str:
-    return ", ".join(f"{count:,} {name}" for name, count in sorted(counts.items())) or "none"
 
 
 def besiege(
