@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from architecture.figures import called, last_name, parsed
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = {
@@ -34,10 +35,6 @@ BUILDERS = {
 
 def _sources(package: str) -> list[Path]:
     return sorted(path for path in PACKAGES[package].rglob("*.py") if "__pycache__" not in path.parts)
-
-
-def _tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
 
 
 def _name(path: Path) -> str:
@@ -100,8 +97,8 @@ def test_each_trusted_type_is_built_by_one_function(built: str) -> None:
         _name(path)
         for package in PACKAGES
         for path in _sources(package)
-        for node in ast.walk(_tree(path))
-        if isinstance(node, ast.Call) and _called(node) == built
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.Call) and called(node) == built
     }
     assert builders == {BUILDERS[built]}
 
@@ -111,22 +108,13 @@ def test_no_source_bypasses_the_builder_of_a_trusted_type(built: str) -> None:
     """No renamed import, subclass, copy with changes or bare allocation of a trusted type."""
     for package in PACKAGES:
         for path in _sources(package):
-            for node in ast.walk(_tree(path)):
+            for node in ast.walk(parsed(path)):
                 if isinstance(node, ast.alias) and node.name == built:
                     assert node.asname is None, f"{_name(path)} renames {built}"
                 if isinstance(node, ast.ClassDef):
-                    assert built not in map(_dotted, node.bases), f"{_name(path)} derives from {built}"
-                if isinstance(node, ast.Call) and _called(node) in ("__new__", "partial"):
-                    assert built not in map(_dotted, node.args), f"{_name(path)} goes round {built}"
-
-
-def _called(call: ast.Call) -> str:
-    return _dotted(call.func)
-
-
-def _dotted(node: ast.expr) -> str:
-    """The last name of an expression such as ``types.SampledBatch``."""
-    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+                    assert built not in map(last_name, node.bases), f"{_name(path)} derives from {built}"
+                if isinstance(node, ast.Call) and called(node) in ("__new__", "partial"):
+                    assert built not in map(last_name, node.args), f"{_name(path)} goes round {built}"
 
 
 def test_the_rules_name_tests_and_files_that_exist() -> None:
@@ -142,10 +130,10 @@ def test_the_rules_name_tests_and_files_that_exist() -> None:
 
 def _broad_excepts(package: str) -> Iterator[str]:
     for path in _sources(package):
-        for node in ast.walk(_tree(path)):
+        for node in ast.walk(parsed(path)):
             if isinstance(node, ast.ExceptHandler):
                 caught = node.type.elts if isinstance(node.type, ast.Tuple) else [node.type]
-                if any(c is None or _dotted(c) in ("Exception", "BaseException") for c in caught):
+                if any(c is None or last_name(c) in ("Exception", "BaseException") for c in caught):
                     yield f"{_name(path)}:{node.lineno}"
 
 
@@ -171,8 +159,8 @@ def test_blocks_that_contain_every_exception_are_listed() -> None:
     found: Counter[str] = Counter()
     for package in PACKAGES:
         for path in _sources(package):
-            calls = (node for node in ast.walk(_tree(path)) if isinstance(node, ast.Call))
-            found.update(_name(path) for call in calls if _called(call) == "ContainExceptions")
+            calls = (node for node in ast.walk(parsed(path)) if isinstance(node, ast.Call))
+            found.update(_name(path) for call in calls if called(call) == "ContainExceptions")
     assert found == CONTAINED
 
 
@@ -182,7 +170,7 @@ def test_the_use_of_libp2p_is_typed() -> None:
     skipped = [name for each in project["tool"]["mypy"]["overrides"] for name in each["module"]]
     assert "libp2p.*" not in skipped
     for path in (ROOT / "client/sapo_client/swarm").rglob("*.py"):
-        imported = {node.name for node in ast.walk(_tree(path)) if isinstance(node, ast.alias)}
+        imported = {node.name for node in ast.walk(parsed(path)) if isinstance(node, ast.alias)}
         assert "Any" not in imported, _name(path)
         assert "type: ignore" not in path.read_text(encoding="utf-8"), _name(path)
 
@@ -191,7 +179,7 @@ def test_files_and_functions_stay_small() -> None:
     long = []
     for package in PACKAGES:
         for path in _sources(package):
-            tree = _tree(path)
+            tree = parsed(path)
             if (lines := len(path.read_text(encoding="utf-8").splitlines())) > MAX_FILE_LINES:
                 long.append(f"{_name(path)}: {lines} lines")
             for node in ast.walk(tree):

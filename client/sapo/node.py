@@ -63,7 +63,7 @@ class Node:
         listen: multiaddrs to listen on; None for any free port of every interface.
         rpc_urls: endpoints of the swarm's chain, if it has one.
         model: `bundled`, a Hugging Face model, or a folder that holds one; None for the setting's default.
-        steps: stop by itself after so many steps; None to train until it is stopped.
+        steps: stop by itself after this many steps; None to train until it is stopped.
         fresh: start with ``model`` although checkpoints exist; these are kept.
         waits: whether it waits so; otherwise it raises.
         settings: any others by their dotted names, such as ``{"learner.temperature": 0.8}``; see

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sapo_verification.observer import SilentObserver
+from sapo_verification.observer import Observer
 
 if TYPE_CHECKING:
     from sapo_protocol.suite import Suite
@@ -61,7 +61,7 @@ def scored(rollout: VerifiedRollout, suite: Suite) -> ScoredRollout:
     )
 
 
-class RolloutObserver(SilentObserver):
+class RolloutObserver(Observer):
     """Passes the rollouts that the engine scores to callbacks: own ones and those of others separately.
 
     Args:

@@ -161,8 +161,8 @@ class LearnerConfig(_Section):
         default=3.0,
         ge=0,
         le=1000,
-        description="an own answer is not trained if the policy finds it more than so many times as likely as"
-        " its sampler did; 0: no such bound",
+        description="an own answer is not trained if the policy finds it more than this many times as likely"
+        " as its sampler did; 0: no such bound",
     )
     length_normalised: bool = Field(
         default=False,

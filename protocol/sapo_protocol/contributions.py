@@ -197,7 +197,7 @@ def base_entries(shares: Sequence[Share]) -> merkle.Entries:
 
 
 def to_pages(rows: Sequence[tuple[Account, int] | Share]) -> tuple[bytes, ...]:
-    """Return the pages that list so many entries of a tally, or shares; none where they fit into a message.
+    """Return the pages that list the rows of a tally or of a proposal; none where they fit into a message.
 
     Raises:
         ValueError: there are more than ``MAX_PAGES`` pages hold.

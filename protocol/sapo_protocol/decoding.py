@@ -45,7 +45,7 @@ _FIELD_DEPTH = MAX_NESTING - 1
 
 
 def decode(data: bytes, most_values: int = MAX_VALUES) -> Value:
-    """Return the value of an encoding of at most so many values.
+    """Return the value of an encoding that holds at most a given number of values.
 
     Raises:
         RemoteProtocolError: the bytes are not the deterministic encoding of a value (``NOT_CANONICAL``), or

@@ -16,7 +16,6 @@ from nacl._sodium import ffi, lib
 from sapo_protocol.identifiers import NodeId
 
 SIGNATURE_BYTES: Final = 64
-SEED_BYTES: Final = 32
 
 _P: Final = 2**255 - 19
 _L: Final = 2**252 + 27742317777372353535851937790883648493

@@ -41,6 +41,11 @@ def epoch_at(manifest: Manifest, now_seconds: float) -> int:
     return int((now_seconds - manifest.genesis_seconds) // manifest.epoch_seconds)
 
 
+def present_epoch(manifest: Manifest, now_seconds: float) -> int:
+    """Return the epoch of a moment, the first one before the swarm begins."""
+    return epoch_at(manifest, max(now_seconds, manifest.genesis_seconds))
+
+
 def epoch_start_seconds(manifest: Manifest, epoch: int) -> int:
     """Return the Unix time at which an epoch begins."""
     return manifest.genesis_seconds + epoch * manifest.epoch_seconds

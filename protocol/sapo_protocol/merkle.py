@@ -38,7 +38,7 @@ _SUM_MASK = 2 ** (8 * _SUM_BYTES) - 1
 _BITS = 8 * Account.SIZE
 _NOBODY = Account(bytes(Account.SIZE))
 _KEPT_ENTRIES = 64
-"""Subtrees of at least so many entries are kept; smaller ones are hashed again when they are needed."""
+"""Subtrees of at least this many entries are kept; smaller ones are hashed again when they are needed."""
 
 
 @dataclass(frozen=True, slots=True)

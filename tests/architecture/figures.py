@@ -49,11 +49,12 @@ def modules(root: Path = ROOT) -> tuple[Module, ...]:
         for path in sorted((root / folder).rglob("*.py")):
             inner = path.relative_to(root / folder).with_suffix("").parts
             name = ".".join((package, *inner)).removesuffix(".__init__")
-            found.append(Module(name, path.relative_to(root).as_posix(), _parsed(path)))
+            found.append(Module(name, path.relative_to(root).as_posix(), parsed(path)))
     return tuple(found)
 
 
-def _parsed(path: Path) -> ast.Module:
+def parsed(path: Path) -> ast.Module:
+    """Return the syntax tree of a file."""
     return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
 
 
@@ -164,7 +165,7 @@ def wirings(root: Path = ROOT) -> dict[str, list[str]]:
         ]
     ):
         names = sorted(
-            {_called(node) for node in ast.walk(_parsed(path)) if isinstance(node, ast.Call)} & stateful
+            {called(node) for node in ast.walk(parsed(path)) if isinstance(node, ast.Call)} & stateful
         )
         if len(names) >= TRUST:
             built[path.relative_to(root).as_posix()] = names
@@ -172,15 +173,16 @@ def wirings(root: Path = ROOT) -> dict[str, list[str]]:
 
 
 def _has_constructor(node: ast.ClassDef) -> bool:
-    bases = {_last_name(base) for base in node.bases}
+    bases = {last_name(base) for base in node.bases}
     names = {each.name for each in node.body if isinstance(each, ast.FunctionDef)}
     return "__init__" in names and not any(base.endswith(("Error", "Exception")) for base in bases)
 
 
-def _called(call: ast.Call) -> str:
-    return _last_name(call.func)
+def called(call: ast.Call) -> str:
+    """Return the last name of what a call calls."""
+    return last_name(call.func)
 
 
-def _last_name(node: ast.expr) -> str:
+def last_name(node: ast.expr) -> str:
     """Return the last name of an expression such as ``types.SampledBatch``."""
     return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""

@@ -41,7 +41,7 @@ def test_a_cap_below_the_manifests_is_reported_before_signing(
     contracts = found(tmp_path / "chain.sqlite", points_cap=POINTS_CAP // 2)
     _, options = join(contracts, tmp_path)
     code, said = invoke("ledger", "register", "--yes", *options)
-    registered = contracts.registry.is_live(ALICE.account, ALICE.node)
+    registered = ALICE.node in contracts.registry.live_nodes(ALICE.account)
     contracts.chain.close()
     assert (code, registered, f"{POINTS_CAP // 2} points" in said) == (LEDGER_EXIT, False, True), said
 

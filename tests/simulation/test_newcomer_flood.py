@@ -99,8 +99,7 @@ async def test_changing_accounts_delay_most_newcomers_and_not_all() -> None:
 
 async def test_accounts_with_a_hundredth_of_a_bond_have_a_hundredth_of_the_effect() -> None:
     honest, flood = newcomers(500, 20, steady(8)), list(come_and_go(10_000, FLOOD))
-    simulation = LotSimulation([*TRUSTED, *honest, *flood], limits=LIMITS)
-    for author in flood:
-        simulation.lots.weigh(author.account, 0.01)
+    bonds = {author.account: 100 for author in (*TRUSTED, *honest)} | {each.account: 1 for each in flood}
+    simulation = LotSimulation([*TRUSTED, *honest, *flood], bonds=bonds, limits=LIMITS)
     await simulation.run(WARM_UP)
     assert await known_after(simulation, honest, WITHIN) == 20

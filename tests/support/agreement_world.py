@@ -189,7 +189,7 @@ class AgreementWorld:
         self._sent: dict[tuple[ContentId, Account], float] = {}
 
     def run(self, epochs: int) -> AgreementOutcome:
-        """Run so many epochs including their settlement."""
+        """Run a number of epochs including their settlement."""
         for number, auditor in enumerate(self.honest):
             self._at(self.now + _LOOK_SECONDS * number / len(self.honest), self._look_of(auditor))
         for epoch in range(epochs):
@@ -547,7 +547,7 @@ def worlds(auditors: int) -> Iterator[tuple[str, AgreementWorld]]:
 
 
 def main(epochs: int) -> None:
-    """Print the results of so many epochs of every kind of run."""
+    """Print the results of a number of epochs of every kind of run."""
     for auditors in (4, 7, 10):
         for name, world in worlds(auditors):
             began = time.process_time()

@@ -69,7 +69,7 @@ class Anvil:
 def running_anvil(
     folder: Path, *, arguments: Sequence[str] = ARGUMENTS, blocks: int = OLD_ENOUGH_BLOCKS
 ) -> Iterator[Anvil]:
-    """Yield a running anvil on a free port once it has so many blocks; skip if it is not installed."""
+    """Yield a running anvil on a free port once it has a number of blocks; skip if it is not installed."""
     binaries = sorted(HERE.glob("node_modules/@foundry-rs/anvil-*/bin/anvil"))
     if not binaries:
         pytest.skip("anvil is not installed: `make test` installs it where Node.js and npm are")

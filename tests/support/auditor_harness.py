@@ -117,7 +117,7 @@ class World:
         return self.chain.now_seconds
 
     def turn_to(self, epoch: int, seconds: float) -> None:
-        """Set all clocks to so many seconds after an epoch's beginning."""
+        """Set all clocks to a number of seconds after an epoch's beginning."""
         self.chain.now_seconds = epoch_start_seconds(self.manifest, epoch) + seconds
 
     async def until_posted(self, epoch: int, witness: "AuditorHarness") -> None:

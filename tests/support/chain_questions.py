@@ -40,7 +40,7 @@ class Count(Counter[str]):
 
 
 async def measure(seconds: float) -> None:
-    """Print the requests of a day, from so many seconds without and with a posting."""
+    """Print the requests of a day, from a number of seconds without and with a posting."""
     with TemporaryDirectory() as folder:
         world = World.create(Path(folder), epoch_seconds=EPOCH_SECONDS, challenge_seconds=CHALLENGE_SECONDS)
         world.manifest = world.contracts.manifest(epoch_seconds=EPOCH_SECONDS)

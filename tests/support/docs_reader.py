@@ -115,7 +115,7 @@ class Reader:
         self.nodes.append(spawn(line, argv, folder=self.folder, log=self._logs[-1]))
 
     def wait_for_rounds(self, rounds: int = 1) -> None:
-        """Wait until the node that was started last has shown so many rounds."""
+        """Wait until the node that was started last has shown a number of rounds."""
         log, node = self._logs[-1], self.nodes[-1]
 
         def shown() -> bool:

@@ -42,7 +42,7 @@ LIAR: Final = "dov"
 WORKERS: Final = ("eli", "fay", "gus", "hana")
 
 MACHINES: Final = {"eli": 99, "fay": 90, "gus": 80, "hana": 70}
-"""Number of machines of which a worker is configured as the first: it has one slot in so many."""
+"""Number of machines of which a worker is configured as the first: it has one slot in this many."""
 
 WHOLE_EPOCH: Final = sum(len(range(0, LIMITS.slots_per_epoch, machines)) for machines in MACHINES.values())
 """Points of an epoch in which every worker uses all of its slots."""

@@ -17,6 +17,7 @@ from eth_account.signers.local import LocalAccount
 from support.swarm import make_manifest
 
 from sapo_client.founding.contracts import Deployment, LedgerTerms, deploy
+from sapo_client.founding.deployer import Deployer
 from sapo_client.ledger import transactions as tx
 from sapo_client.ledger.account_bond import AccountBond
 from sapo_client.ledger.chain import DEFAULT_CHAIN_ID
@@ -414,6 +415,11 @@ def sign(
 def settled(tallies: Sequence[Tally], previous: Mapping[Account, int]) -> tuple[Share, ...]:
     """Return every account's share under the terms of a test ledger."""
     return settle(tallies, previous, points_per_epoch=POINTS_CAP, epoch_budget=BUDGET_POINTS)
+
+
+def send_coins(url: str, payer: LocalAccount, receiver: Account, wei: int) -> None:
+    """Send native coins over the chain's HTTP port."""
+    Deployer(payer).send(Rpc([url]), tx.Call(receiver, b"", wei))
 
 
 def refused_as(action: Callable[[], object]) -> str | None:

@@ -67,7 +67,7 @@ def values(trainer: Trainer, scores: int) -> dict[str, Any]:
 
 
 def limit_memory(room: int) -> None:
-    """Let this process have no more than so many bytes beside those that it has."""
+    """Let this process have no more than a number of bytes beside those that it has."""
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     hard = resource.getrlimit(resource.RLIMIT_AS)[1]
     resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + room, hard))

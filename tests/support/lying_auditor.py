@@ -26,7 +26,7 @@ from sapo_protocol import merkle, secp256k1
 from sapo_protocol.constants import SETTLED_EPOCHS
 from sapo_protocol.contributions import Approval, Proposal, Share, Tally, settle
 from sapo_protocol.envelope import Kind, seal
-from sapo_protocol.epochs import epoch_at
+from sapo_protocol.epochs import present_epoch
 from sapo_protocol.identifiers import ContentId
 
 TWO_ROOTS: Final = "two-roots"
@@ -57,7 +57,7 @@ class LyingAuditor(Auditor):
 
     def _current(self) -> int:
         parts = self._parts
-        return epoch_at(parts.manifest, max(parts.clock(), parts.manifest.genesis_seconds))
+        return present_epoch(parts.manifest, parts.clock())
 
     async def _lie_about(self, epoch: int) -> None:
         """Send false messages about an ended epoch with enough points, in a turn that others accept."""

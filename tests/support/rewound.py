@@ -50,7 +50,7 @@ class RewoundSite(Generic[L]):
         return self.engine.head.block_number
 
     def rpc(self, endpoints: int) -> tuple[Rpc, list[L]]:
-        """Return a connection to so many new addresses, and what serves them."""
+        """Return a connection to a number of new addresses, and what serves them."""
         serving = [self._endpoint(self.network) for _ in range(endpoints)]
         names = {f"http://{number}": each for number, each in enumerate(serving)}
         rpc = Rpc(

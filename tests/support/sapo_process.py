@@ -61,7 +61,7 @@ def running(command: Sequence[str], home: Mapping[str, str]) -> Iterator[subproc
 def trained(
     words: Sequence[str], home: Mapping[str, str], folder: Path, rounds: int
 ) -> Iterator[subprocess.Popen[str]]:
-    """Run `sapo` with these words; yield it once it has shown so many rounds, and kill it in the end."""
+    """Run `sapo` with these words; yield it once it has shown a number of rounds, and kill it in the end."""
     process = subprocess.Popen(
         [SAPO, *words], cwd=folder, env=home, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )

@@ -9,14 +9,14 @@ measures what it draws.
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
 from itertools import cycle
 from typing import Final
 
-from support.swarm import EPOCH, Identity, make_manifest, moment
+from support.swarm import EPOCH, Identity, make_chain_manifest, make_manifest, moment
 from support.verification_harness import VerificationHarness
 
 from sapo_protocol.errors import RemoteProtocolError
@@ -24,6 +24,7 @@ from sapo_protocol.identifiers import Account, ContentId
 from sapo_protocol.manifest import Limits
 from sapo_protocol.rollout import Rollout
 from sapo_protocol.tasks import Task
+from sapo_protocol.terms.gate import BondGate
 from sapo_verification.admission.certificates import MAX_NODES_PER_ACCOUNT
 from sapo_verification.jail.checkers import CheckFailed, Failure
 from sapo_verification.jail.messages import Checked
@@ -42,6 +43,11 @@ BAD: Final[Group] = (HANGS, WRONG)
 
 SLOTS: Final = 4096
 """More than any author here fills in an epoch, floods included."""
+
+LIMITS: Final = Limits(SLOTS, max_completions=8, points_per_epoch=16)
+GATED: Final = make_chain_manifest(
+    version=2, limits=LIMITS, gate=BondGate(Account(b"\x04" * 20), unit=100, exit_seconds=2**32)
+)
 
 AUDIT_SHARE: Final = 0.25
 """The default of `verification.audit_share`."""
@@ -136,12 +142,17 @@ class Draws:
 
 
 class Simulation:
-    """One observing node and many authors; the same seed gives the same history."""
+    """One observing node and many authors; the same seed gives the same history.
+
+    Args:
+        bonds: each account's bond, in hundredths of what the gate asks for; None: there is no gate.
+    """
 
     def __init__(
         self,
         authors: Sequence[Author],
         *,
+        bonds: Mapping[Account, int] | None = None,
         seed: int = 0,
         policy: SamplingPolicy | None = None,
         sealed: bool = False,
@@ -155,7 +166,7 @@ class Simulation:
         self._sealed = sealed
         self._rng = random.Random(seed)
         introduced = tuple(key for author in authors for key in author.identities) if sealed else ()
-        manifest = make_manifest(limits=Limits(SLOTS, max_completions=8, points_per_epoch=16))
+        manifest = make_manifest(limits=LIMITS) if bonds is None else GATED
         self._harness = VerificationHarness(
             introduced,
             manifest=manifest,
@@ -164,12 +175,12 @@ class Simulation:
             check=self._checked,
         )
         self.reputation = self._harness.reputation
-        self.lots = self._harness.engine.newcomers
+        self._harness.engine.standing.learn(0, bonds or {})
         for author in authors:
             self._harness.engine.learn_origin(author.account, author.host)
 
     async def run(self, epochs: int) -> Draws:
-        """Run so many epochs; return what was drawn in them."""
+        """Run a number of epochs; return what was drawn in them."""
         draws = Draws()
         for _ in range(epochs):
             rollouts = list(self._rollouts())

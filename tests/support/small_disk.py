@@ -31,7 +31,7 @@ needs_mounts = pytest.mark.skipif(not _may_mount(), reason="this user may mount 
 
 
 def on_full_disk(disk: Path, command: Sequence[str], *, left: int) -> list[str]:
-    """Return a command that runs another one, which finds a disk with place for so many files.
+    """Return a command that runs another one, which finds a disk with space for a number of files.
 
     The process that is started becomes that of the other command.
 

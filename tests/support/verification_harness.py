@@ -18,7 +18,7 @@ from sapo_protocol.topics import certificates_topic, rollouts_topic
 from sapo_verification.admission.arrivals import Received
 from sapo_verification.engine import Engine
 from sapo_verification.jail.messages import Checked
-from sapo_verification.observer import SilentObserver
+from sapo_verification.observer import Observer
 from sapo_verification.reputation.evidence import AUDITS_BEFORE_WEIGHT, Reputation
 from sapo_verification.sampling.audit_queue import MAX_WAITING
 from sapo_verification.sampling.engine_terms import Terms
@@ -35,7 +35,7 @@ BYSTANDER: Final = Identity(999)
 
 
 @dataclass
-class RecordingObserver(SilentObserver):
+class RecordingObserver(Observer):
     """Observer that records refusals and results."""
 
     refusals: list[tuple[Reason, ContentId, Account]] = field(default_factory=list)
@@ -123,7 +123,7 @@ class VerificationHarness:
         return await score_in_process(self.manifest)(task, completions)
 
     def hold_checks_until(self, begun: int) -> None:
-        """Let no check end before so many have begun."""
+        """Let no check end before a number of them have begun."""
         waiting: list[Task] = []
         are_enough = trio.Event()
 

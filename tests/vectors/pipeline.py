@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from vectors.world import Announced
 
-from sapo_protocol.epochs import beacon, epoch_at
+from sapo_protocol.epochs import beacon, present_epoch
 from sapo_protocol.errors import RemoteProtocolError
 from sapo_protocol.identifiers import Account
 from sapo_protocol.manifest import Manifest
@@ -90,7 +90,7 @@ class Pipeline:
         A topic's name may end in the number of an island: ``rollouts/1``.
         """
         if self._auditors.replacements:
-            now = epoch_at(self._manifest, max(now_ms / 1000, self._manifest.genesis_seconds))
+            now = present_epoch(self._manifest, now_ms / 1000)
             self._engine.set_auditors(self._auditors, now)
         try:
             admitted = self._admit(topic, message, now_ms / 1000)

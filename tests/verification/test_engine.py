@@ -18,7 +18,7 @@ from sapo_protocol.topics import certificates_topic, contributions_topic, equivo
 from sapo_verification.admission.arrivals import Received
 from sapo_verification.admission.envelope_store import KEPT_EPOCHS
 from sapo_verification.engine import Engine
-from sapo_verification.observer import SilentObserver
+from sapo_verification.observer import Observer
 from sapo_verification.reputation.evidence import Evidence
 from sapo_verification.reputation.penalties import HARD
 from sapo_verification.sampling.pool import PoolLimits
@@ -27,7 +27,7 @@ from sapo_verification.types import AdmittedRollout, VerifiedRollout
 ALICE, BOB, MALLORY, OWN = (Identity(number) for number in range(1, 5))
 
 
-class Record(SilentObserver):
+class Record(Observer):
     """Observer that records the name and source of each decision."""
 
     def __init__(self) -> None:

@@ -22,7 +22,7 @@ from sapo_verification.admission import envelope_store
 from sapo_verification.admission.arrivals import Received
 from sapo_verification.admission.envelope_store import EnvelopeStore
 from sapo_verification.admission.storage_budget import MAX_LOOKED_AT, stored_size
-from sapo_verification.observer import SilentObserver
+from sapo_verification.observer import Observer
 from sapo_verification.sampling.pool import PoolLimits
 from sapo_verification.store import KEPT_BYTES, StoreSchema, open_database
 from sapo_verification.types import AdmittedRollout
@@ -232,7 +232,7 @@ async def test_a_rollout_dropped_after_its_decision_is_not_admitted_again(tmp_pa
 
 
 def test_a_rolled_back_transaction_does_not_change_the_sums() -> None:
-    class Faulty(SilentObserver):
+    class Faulty(Observer):
         """Observer that fails."""
 
         def admitted(self, admitted: AdmittedRollout, message: bytes, source: str) -> None:

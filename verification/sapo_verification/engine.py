@@ -21,7 +21,7 @@ from typing import Final
 
 from sapo_protocol.constants import CONTRIBUTION_EPOCHS, EPOCH_WINDOW
 from sapo_protocol.envelope import parse_envelope
-from sapo_protocol.epochs import NotBegun, epoch_at, epoch_start_seconds
+from sapo_protocol.epochs import NotBegun, epoch_start_seconds, present_epoch
 from sapo_protocol.equivocation import open_proof
 from sapo_protocol.errors import Reason, RemoteProtocolError, Verdict
 from sapo_protocol.identifiers import Account, ContentId
@@ -367,7 +367,7 @@ class Engine:
 
     def epoch(self, now_seconds: float) -> int:
         """Return the epoch at a time, the first one before genesis."""
-        return epoch_at(self.manifest, max(now_seconds, self.manifest.genesis_seconds))
+        return present_epoch(self.manifest, now_seconds)
 
     def _topics(self, island: int) -> dict[str, _Handler]:
         swarm_id = self.manifest.swarm_id

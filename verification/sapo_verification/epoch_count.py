@@ -25,7 +25,7 @@ from sapo_protocol.terms.difficulty import (
     points_of,
 )
 from sapo_protocol.terms.gate import points_cap
-from sapo_verification.observer import SilentObserver
+from sapo_verification.observer import Observer
 from sapo_verification.store import Source, StoreSchema, open_database
 from sapo_verification.types import AdmittedRollout, VerifiedRollout
 
@@ -51,7 +51,7 @@ _SCHEMA = StoreSchema(
 )
 
 
-class EpochCount(SilentObserver):
+class EpochCount(Observer):
     """One auditor's count; a rollout counts once however often it is verified.
 
     Args:

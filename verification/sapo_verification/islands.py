@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from sapo_protocol.constants import CLOCK_SLACK_SECONDS, EPOCH_WINDOW
-from sapo_protocol.epochs import epoch_at, overlap_seconds
+from sapo_protocol.epochs import overlap_seconds, present_epoch
 from sapo_protocol.errors import RemoteProtocolError
 from sapo_protocol.identifiers import Account, Digest, NodeId
 from sapo_protocol.islands.count import island_count
@@ -180,7 +180,7 @@ class IslandMap:
         return range(max(0, now - 1), now + 2)
 
     def _epoch(self, seconds: float) -> int:
-        return epoch_at(self._manifest, max(seconds, self._manifest.genesis_seconds))
+        return present_epoch(self._manifest, seconds)
 
     def _require(self, rule: Rule, account: Account, epochs: Iterable[int], heard: Heard) -> None:
         if self._terms is None or heard is None:

@@ -6,16 +6,17 @@ It must not write on another connection to the same file: that write would wait 
 deadlock.
 """
 
-from typing import Protocol
-
 from sapo_protocol.equivocation import EquivocationProof
 from sapo_protocol.errors import RemoteProtocolError
 from sapo_protocol.rules import Rule
 from sapo_verification.types import AdmittedRollout, VerifiedRollout
 
 
-class Observer(Protocol):
-    """Receives every decision of an engine. ``source`` is the label that ``Engine.receive`` was given."""
+class Observer:
+    """Receives every decision of an engine; subclasses override what they need, the rest is ignored.
+
+    ``source`` is the label that ``Engine.receive`` was given.
+    """
 
     def message_refused(self, error: RemoteProtocolError, message: bytes, source: str) -> None:
         """Handle a message that broke a rule of stages 0 to 7."""
@@ -42,35 +43,7 @@ class Observer(Protocol):
         """Handle a second content in a slot of the own account."""
 
 
-class SilentObserver:
-    """An observer that ignores everything; observers of a few decisions derive from it."""
-
-    def message_refused(self, error: RemoteProtocolError, message: bytes, source: str) -> None:
-        """Ignore it."""
-
-    def admitted(self, admitted: AdmittedRollout, message: bytes, source: str) -> None:
-        """Ignore it."""
-
-    def queued(self, admitted: AdmittedRollout) -> None:
-        """Ignore it."""
-
-    def displaced(self, admitted: AdmittedRollout) -> None:
-        """Ignore it."""
-
-    def refused(self, rule: Rule, admitted: AdmittedRollout, detail: str) -> None:
-        """Ignore it."""
-
-    def verified(self, rollout: VerifiedRollout) -> None:
-        """Ignore it."""
-
-    def proved(self, proof: EquivocationProof, source: str | None) -> None:
-        """Ignore it."""
-
-    def own_slot_conflict(self, epoch: int, slot: int) -> None:
-        """Ignore it."""
-
-
-class Observers(list[Observer]):
+class Observers(list[Observer], Observer):
     """Observers as one: each call goes to all of them, in the order in which they were added."""
 
     def message_refused(self, error: RemoteProtocolError, message: bytes, source: str) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Final
 
-from sapo_protocol.epochs import epoch_at
+from sapo_protocol.epochs import present_epoch
 from sapo_protocol.errors import RemoteProtocolError
 from sapo_protocol.identifiers import Account
 from sapo_protocol.manifest import Manifest
@@ -115,4 +115,4 @@ class Standing:
             RemoteProtocolError: ``NO_BOND``.
         """
         if account not in self.exempt:
-            self.require(account, epoch_at(self._manifest, max(now_seconds, self._manifest.genesis_seconds)))
+            self.require(account, present_epoch(self._manifest, now_seconds))

@@ -24,6 +24,27 @@ Pair = tuple[Account, int]
 """Account and index of a family."""
 
 
+class Scored:
+    """Answers that were scored here.
+
+    Attributes:
+        rewards: one per completion, 0.0 or 1.0.
+    """
+
+    __slots__ = ()
+    rewards: tuple[float, ...]
+
+    @property
+    def mean_reward(self) -> float:
+        """The share of completions that are right."""
+        return sum(self.rewards) / len(self.rewards)
+
+    @property
+    def is_informative(self) -> bool:
+        """Whether the rewards differ; where all are equal, every advantage is 0 and so is the gradient."""
+        return len(set(self.rewards)) > 1
+
+
 @dataclass(frozen=True, slots=True)
 class AdmittedRollout:
     """A rollout whose author, epoch and slot are genuine; its answers are not yet scored.
@@ -41,7 +62,7 @@ class AdmittedRollout:
 
 
 @dataclass(frozen=True, slots=True)
-class VerifiedRollout:
+class VerifiedRollout(Scored):
     """A rollout with what this node derived for it.
 
     Attributes:
@@ -76,16 +97,6 @@ class VerifiedRollout:
         scored = zip(self.completions, self.rewards, strict=True)
         return tuple(completion for completion, reward in scored if reward == 1.0)
 
-    @property
-    def mean_reward(self) -> float:
-        """The share of completions that are right."""
-        return sum(self.rewards) / len(self.rewards)
-
-    @property
-    def is_informative(self) -> bool:
-        """Whether the rewards differ; where all are equal, every advantage is 0 and so is the gradient."""
-        return len(set(self.rewards)) > 1
-
 
 @dataclass(frozen=True, slots=True)
 class SampledGroup:
@@ -96,7 +107,7 @@ class SampledGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class PractisedGroup:
+class PractisedGroup(Scored):
     """This node's own answers to the task of another account's rollout; they are not published.
 
     Attributes:
@@ -109,19 +120,9 @@ class PractisedGroup:
     completions: tuple[bytes, ...]
     rewards: tuple[float, ...]
 
-    @property
-    def mean_reward(self) -> float:
-        """The share of completions that are right."""
-        return sum(self.rewards) / len(self.rewards)
-
-    @property
-    def is_informative(self) -> bool:
-        """Whether the rewards differ."""
-        return len(set(self.rewards)) > 1
-
 
 @dataclass(frozen=True, slots=True)
-class PrivateGroup:
+class PrivateGroup(Scored):
     """This node's own answers to a task that fills no slot: neither signed nor published, and never paid.
 
     Attributes:
@@ -135,11 +136,6 @@ class PrivateGroup:
     completions: tuple[bytes, ...]
     rewards: tuple[float, ...]
     handle: int
-
-    @property
-    def mean_reward(self) -> float:
-        """The share of completions that are right."""
-        return sum(self.rewards) / len(self.rewards)
 
 
 @dataclass(frozen=True, slots=True)

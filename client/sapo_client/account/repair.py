@@ -20,7 +20,7 @@ from sapo_client.errors import ExitCode, SapoError
 from sapo_client.node.runtime.manifests import kept_manifest
 from sapo_client.observe.events import read_events
 from sapo_client.paths import DataDir
-from sapo_protocol.epochs import epoch_at
+from sapo_protocol.epochs import present_epoch
 from sapo_protocol.errors import LocalProtocolError
 from sapo_protocol.identifiers import Account
 from sapo_protocol.manifest import Manifest
@@ -165,7 +165,7 @@ def _protected(result: RepairedFile, data: DataDir, clock: Callable[[], float]) 
         return result
     data.clean_shutdown.unlink(missing_ok=True)  # the next start listens before it signs
     manifest = kept_manifest(data)
-    epoch = epoch_at(manifest, max(clock(), manifest.genesis_seconds))
+    epoch = present_epoch(manifest, clock())
     signing = SigningDatabase(data.database)
     accounts = {mark.account for mark in signing.marks()} | _accounts(data)
     for account in sorted(accounts):

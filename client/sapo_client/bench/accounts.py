@@ -39,7 +39,7 @@ class AccountsCost:
 
 
 def accounts_cost(accounts: int) -> AccountsCost:
-    """Measure settlement, claims, challenges and a node's return after a week, with so many accounts."""
+    """Measure settlement, claims, challenges and a node's return after a week, with a number of accounts."""
     reset_peak()
     with (
         ledger_chain(epoch_budget=EPOCH_BUDGET, points_cap=POINTS_CAP) as chain,

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sapo_client.cli.live.dashboard import show_link
-from sapo_client.cli.options import Common, command
+from sapo_client.cli.options import Common, command, listed
 from sapo_client.cli.render import Grid
 from sapo_client.cli.rounds_bar import rounds_bar
 
 if TYPE_CHECKING:
+    from sapo_client.lab.arms import Arm
     from sapo_client.lab.judge import Candidate, JudgeResult
-    from sapo_client.lab.plan import Run
+    from sapo_client.lab.plan import ExperimentPlan, Run
 
 OutOption = Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the experiment.")]
 PresetOption = Annotated[
@@ -115,71 +116,89 @@ RayOption = Annotated[
 ]
 
 
+@dataclasses.dataclass(frozen=True)
+class ExperimentOptions(Common):
+    """Options of commands that run arms of a preset."""
+
+    preset: PresetOption = "quick"
+    arms: ArmsOption = None
+    seeds: SeedsOption = "5"
+    rounds: RoundsOption = None
+    agents: AgentsOption = None
+    model: ModelOption = None
+    families: FamiliesOption = None
+    level: LevelOption = None
+    held_out: HeldOutOption = None
+    learning_rate: RateOption = None
+    temperature: TemperatureOption = None
+    device: DeviceOption = None
+    bfloat16: ProductsOption = None
+    canary: CanaryOption = None
+    jobs: JobsOption = None
+
+    def plan(self) -> ExperimentPlan:
+        """Return the preset's plan with what the options change.
+
+        Raises:
+            SapoError: a value that the plan cannot have.
+        """
+        from sapo_client.lab.plan import planned
+
+        models = listed(self.model) or ()
+        return planned(
+            self.preset,
+            rounds=self.rounds,
+            agents=self.agents,
+            model=models[0] if models else None,
+            models=models if len(models) > 1 else None,
+            families=listed(self.families),
+            level=self.level,
+            held_out_per_family=self.held_out,
+            learning_rate=self.learning_rate,
+            temperature=self.temperature,
+            device=self.device,
+            bfloat16=self.bfloat16,
+            canary=self.canary,
+        )
+
+    def chosen_arms(self) -> tuple[Arm, ...]:
+        """Return the named arms, by default all of them."""
+        from sapo_client.lab.arms import ARMS, arms_named
+
+        return arms_named(listed(self.arms) or list(ARMS))
+
+
 def register(app: typer.Typer) -> None:
     """Register the commands."""
     for function in (run, attack, guard, islands, report, judge, page):
         command(app)(function)
 
 
-def run(
-    common: Common,
-    out: OutOption,
-    preset: PresetOption = "quick",
-    arms: ArmsOption = None,
-    seeds: SeedsOption = "5",
-    rounds: RoundsOption = None,
-    agents: AgentsOption = None,
-    model: ModelOption = None,
-    families: FamiliesOption = None,
-    level: LevelOption = None,
-    held_out: HeldOutOption = None,
-    learning_rate: RateOption = None,
-    temperature: TemperatureOption = None,
-    device: DeviceOption = None,
-    bfloat16: ProductsOption = None,
-    canary: CanaryOption = None,
-    jobs: JobsOption = None,
-    ray: RayOption = None,
-) -> None:
+def run(common: ExperimentOptions, out: OutOption, ray: RayOption = None) -> None:
     """Measure whether sharing helps: several arms mix the eight groups of an update differently.
 
     Each run, one per arm and seed, is a swarm in one process: the node's own gossip, admission, pool,
     verification, sampler and learner on an in-memory transport and a virtual clock. The same command resumes
     a killed experiment; on a CPU its curves are then the same to the last bit.
     """
-    from sapo_client.lab.arms import ARMS, arms_named
-    from sapo_client.lab.plan import Run, planned, seeds_of
+    from sapo_client.lab.plan import Run, seeds_of
 
-    plan = planned(
-        preset,
-        rounds=rounds,
-        agents=agents,
-        **_starts(model),
-        families=_listed(families),
-        level=level,
-        held_out_per_family=held_out,
-        learning_rate=learning_rate,
-        temperature=temperature,
-        device=device,
-        bfloat16=bfloat16,
-        canary=canary,
-    )
-    chosen = arms_named(arms.split(",") if arms else list(ARMS))
+    plan, chosen = common.plan(), common.chosen_arms()
     from sapo_client.lab.campaign import execute_runs  # loads PyTorch: arms are checked first
     from sapo_client.lab.simulate import manifest_of
     from sapo_client.lab.store import ExperimentStore
 
-    runs = [Run(plan, arm, seed) for seed in seeds_of(seeds) for arm in chosen]
+    runs = [Run(plan, arm, seed) for seed in seeds_of(common.seeds) for arm in chosen]
     store = ExperimentStore(out.resolve())
     store.create(plan, lambda: manifest_of(plan))
     done = {each: plan.rounds if store.is_whole(each) else 0 for each in runs}
     with rounds_bar(done, is_hidden=_is_hidden(common)) as (_, progress):
         if ray is None:
-            execute_runs(store, runs, jobs or os.cpu_count() or 1, progress)
+            execute_runs(store, runs, _jobs(common.jobs), progress)
         else:
             from sapo_client.lab.cluster.runs import conduct_on_cluster
 
-            conduct_on_cluster(store, runs, progress, address=ray, jobs=jobs)
+            conduct_on_cluster(store, runs, progress, address=ray, jobs=common.jobs)
     _emit_whole(common, out, runs)
 
 
@@ -191,25 +210,10 @@ def _emit_whole(common: Common, out: Path, runs: Sequence[Run]) -> None:
 
 
 def attack(
-    common: Common,
+    common: ExperimentOptions,
     out: OutOption,
-    preset: PresetOption = "quick",
     attack: AttackOption = None,
     attackers: AttackersOption = None,
-    arms: ArmsOption = None,
-    seeds: SeedsOption = "5",
-    rounds: RoundsOption = None,
-    agents: AgentsOption = None,
-    model: ModelOption = None,
-    families: FamiliesOption = None,
-    level: LevelOption = None,
-    held_out: HeldOutOption = None,
-    learning_rate: RateOption = None,
-    temperature: TemperatureOption = None,
-    device: DeviceOption = None,
-    bfloat16: ProductsOption = None,
-    canary: CanaryOption = None,
-    jobs: JobsOption = None,
     alone_rounds: AloneRoundsOption = None,
 ) -> None:
     """Measure what attackers do to the swarm: every attack against every arm that shares.
@@ -219,34 +223,19 @@ def attack(
     Writes attack.md with its pictures and CSV files; the same command resumes a killed campaign.
     """
     from sapo_client import extras
-    from sapo_client.lab.arms import ARMS, arms_named
-    from sapo_client.lab.plan import planned, seeds_of
+    from sapo_client.lab.plan import seeds_of
 
     extras.require(extras.LAB)  # before runs that take hours
-    plan = planned(
-        preset,
-        rounds=rounds,
-        agents=agents,
-        **_starts(model),
-        families=_listed(families),
-        level=level,
-        held_out_per_family=held_out,
-        learning_rate=learning_rate,
-        temperature=temperature,
-        device=device,
-        bfloat16=bfloat16,
-        canary=canary,
-    )
-    chosen = arms_named(arms.split(",") if arms else list(ARMS))
+    plan, chosen = common.plan(), common.chosen_arms()
     from sapo_client.lab.attackers.campaign import campaign_of  # PyTorch: as in ``run``
     from sapo_client.lab.attackers.report import write_attack_report
 
-    names = _listed(attack) or ()
+    names = listed(attack) or ()
     campaign = campaign_of(out.resolve(), plan, names, _numbers(attackers), alone_rounds)
-    runs = campaign.runs(chosen, seeds_of(seeds))
+    runs = campaign.runs(chosen, seeds_of(common.seeds))
     done = {run: run.plan.rounds if store.is_whole(run) else 0 for store, each in runs for run in each}
     with rounds_bar(done, is_hidden=_is_hidden(common)) as (_, progress):
-        campaign.execute_runs(runs, jobs or os.cpu_count() or 1, progress)
+        campaign.execute_runs(runs, _jobs(common.jobs), progress)
     page = write_attack_report(campaign)
     common.output.emit({"folder": str(out), "runs": len(done), "page": str(page)}, f"wrote {page}")
 
@@ -285,12 +274,12 @@ def guard(
     plans = [
         dataclasses.replace(plan, tactic=name, seed=seed)
         for seed in seeds_of(seeds)
-        for name in tactics_named(_listed(tactic) or ())
+        for name in tactics_named(listed(tactic) or ())
     ]
     columns = (TextColumn("{task.completed} of {task.total} runs"), BarColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), disable=_is_hidden(common)) as bar:
         task = bar.add_task("guard", total=len(plans))
-        execute_guards(root, plans, jobs or os.cpu_count() or 1, lambda _plan: bar.advance(task))
+        execute_guards(root, plans, _jobs(jobs), lambda _plan: bar.advance(task))
     rows = [tuple(row) for row in table(root, plans)]
     document = {
         "format": "sapo/lab-guard/1",
@@ -329,14 +318,10 @@ def islands(
     done = {run: run.plan.rounds if store.is_whole(run) else 0 for store, run in runs}
     if not so_far:
         with rounds_bar(done, is_hidden=_is_hidden(common)) as (_, progress):
-            campaign.execute_runs(jobs or os.cpu_count() or 1, progress)
+            campaign.execute_runs(_jobs(jobs), progress)
     page = write_islands(campaign)
     results = IslandResults(campaign)
     common.output.emit(document(results), Grid(COLUMNS, summary(results)), f"wrote {page}")
-
-
-def _listed(names: str | None) -> tuple[str, ...] | None:
-    return tuple(names.split(",")) if names else None
 
 
 def _numbers(text: str | None) -> tuple[int, ...]:
@@ -348,18 +333,16 @@ def _numbers(text: str | None) -> tuple[int, ...]:
     from sapo_client.errors import ExitCode, SapoError
 
     try:
-        return tuple(map(int, _listed(text) or ()))
+        return tuple(map(int, listed(text) or ()))
     except ValueError as error:
         raise SapoError(
             f"{text!r} are not numbers", hint="write them as 2 or 2,5", exit_code=ExitCode.USAGE
         ) from error
 
 
-def _starts(model: str | None) -> dict[str, Any]:
-    """Return the settings of a plan that an initial model, or several, change."""
-    if (models := _listed(model)) is None:
-        return {}
-    return {"model": models[0], "models": models if len(models) > 1 else ()}
+def _jobs(jobs: int | None) -> int:
+    """Return how many runs there are at a time: by default one per core."""
+    return jobs or os.cpu_count() or 1
 
 
 def _is_hidden(common: Common) -> bool:

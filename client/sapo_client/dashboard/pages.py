@@ -83,10 +83,9 @@ class DashboardPages:
         token: the control token of the data directory.
     """
 
-    def __init__(self, source: PageSource, token: str, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, source: PageSource, token: str) -> None:
         self._source = source
         self._sessions = Sessions(token)
-        self._clock = clock
 
     async def answer(self, request: WebRequest) -> WebReply | None:
         """Return the response; none if the path belongs to no page."""
@@ -96,7 +95,7 @@ class DashboardPages:
             return _page(401, CLOSED.encode())
         if not request.path.startswith(self._sessions.root):
             return None
-        path, now = request.path.removeprefix(self._sessions.root), self._clock()
+        path, now = request.path.removeprefix(self._sessions.root), time.time()
         if path == "open":
             return self._open(request, now)
         if not (request.has_token or self._sessions.knows(request.headers, now)):
@@ -108,7 +107,7 @@ class DashboardPages:
     def _link(self, request: WebRequest) -> WebReply:
         if not request.has_token or request.method != "POST":
             return _problem(401, "POST it with the control token")
-        return _json({"path": self._sessions.new_link(self._clock())})
+        return _json({"path": self._sessions.new_link(time.time())})
 
     def _open(self, request: WebRequest, now: float) -> WebReply:
         if not self._sessions.take_link(request.argument("code"), now):

@@ -22,7 +22,7 @@ from sapo_client.observe.plain import JSON, to_json
 from sapo_protocol.identifiers import Account, ContentId
 from sapo_protocol.rules import Rule
 from sapo_protocol.suite import Suite
-from sapo_verification.observer import SilentObserver
+from sapo_verification.observer import Observer
 from sapo_verification.types import AdmittedRollout, VerifiedRollout
 
 WRITE_SECONDS: Final = 10.0
@@ -65,7 +65,7 @@ class Decision:
     fields: dict[str, JSON]
 
 
-class DashboardRecorder(SilentObserver):
+class DashboardRecorder(Observer):
     """Records the data of a node's page.
 
     Args:

@@ -21,7 +21,7 @@ def audits_of(
     Invalid terms are refused here, before anything is deployed.
 
     Args:
-        one_in: one account in so many is drawn.
+        one_in: one account in ``one_in`` is drawn.
         difficulty: of the tasks, ``fixed`` or ``follow``.
 
     Raises:

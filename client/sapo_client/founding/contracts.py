@@ -173,15 +173,6 @@ def _refusal(error: str) -> FaucetRefusal:
     return FaucetRefusal(f"the faucet {text}", hint=hint)
 
 
-def send_coins(rpc_urls: Sequence[str], payer: LocalAccount, receiver: Account, wei: int) -> None:
-    """Send native coins.
-
-    Raises:
-        LedgerError: the payer holds too few.
-    """
-    Deployer(payer).send(Rpc(rpc_urls), tx.Call(receiver, b"", wei))
-
-
 def _terms(plan: LedgerTerms, token: Account) -> tuple[object, ...]:
     """Return the constructor argument of the ledger, in the order of its struct."""
     return (

@@ -43,7 +43,7 @@ from sapo_client.swarm.simulated.memory import MemoryHub, MemoryTransport
 from sapo_protocol.identifiers import Account
 from sapo_protocol.manifest import Manifest
 from sapo_verification.engine import Engine
-from sapo_verification.observer import SilentObserver
+from sapo_verification.observer import Observer
 from sapo_verification.sampling.engine_terms import Terms
 from sapo_verification.signing.database import WHOLE, SigningDatabase
 from sapo_verification.types import VerifiedRollout
@@ -255,7 +255,7 @@ class Agent:
         )
 
 
-class OwnRollouts(SilentObserver):
+class OwnRollouts(Observer):
     """Passes an agent's own verified rollouts to its learner, which waits for their rewards."""
 
     def __init__(self, account: Account, learner: LocalLearner) -> None:

@@ -6,7 +6,7 @@ the experiment's own: the caps of the network's sampler are open, which `sapo jo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -112,7 +112,7 @@ swarm, and ``oracle-hints`` writes its own steps to the generator's answers: sha
 """
 
 
-def arms_named(names: list[str]) -> tuple[Arm, ...]:
+def arms_named(names: Sequence[str]) -> tuple[Arm, ...]:
     """Return the arms of these names.
 
     Raises:

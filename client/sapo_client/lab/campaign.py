@@ -31,12 +31,7 @@ def execute_runs(store: ExperimentStore, runs: Sequence[Run], jobs: int, progres
     Raises:
         SapoError: one of them fails; the results of finished runs are kept.
     """
-    waiting: SimpleQueue[Run] = SimpleQueue()
-    for run in runs:
-        if store.is_whole(run):
-            progress(run, run.plan.rounds)
-        else:
-            waiting.put(run)
+    waiting = unfinished(store, runs, progress)
     jobs = min(jobs, waiting.qsize())
     processes: list[subprocess.Popen[str]] = []
     with ThreadPoolExecutor(max(1, jobs)) as threads, _ended(processes, waiting):
@@ -45,6 +40,17 @@ def execute_runs(store: ExperimentStore, runs: Sequence[Run], jobs: int, progres
             for number in range(jobs)
         ]
         raise_first(futures)
+
+
+def unfinished(store: ExperimentStore, runs: Sequence[Run], progress: Progress) -> SimpleQueue[Run]:
+    """Return the unfinished runs in order; report the finished ones."""
+    waiting: SimpleQueue[Run] = SimpleQueue()
+    for run in runs:
+        if store.is_whole(run):
+            progress(run, run.plan.rounds)
+        else:
+            waiting.put(run)
+    return waiting
 
 
 def raise_first(futures: list[Future[None]]) -> None:

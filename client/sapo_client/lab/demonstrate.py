@@ -220,15 +220,11 @@ class _Demonstrator:
         }
 
     def _pass_at_1(self) -> dict[str, float]:
-        groups = self._generator.sample(
-            [self._policy.encode_prompt(prompt) for prompt in self._held_out.prompts],
-            completions_per_prompt=1,
-            max_new_tokens=self._plan.max_new_tokens,
-            temperature=1.0,
-            seed=self._plan.seed,
-        )
+        plan = self._plan
         return pass_at_1(
-            self._held_out.scored([group[0].text.encode("utf-8", "replace") for group in groups])
+            self._held_out.sampled(
+                self._policy, self._generator, max_new_tokens=plan.max_new_tokens, seed=plan.seed
+            )
         )
 
 

@@ -70,7 +70,7 @@ class EconomyWorld:
 
     Attributes:
         honest: accounts besides the player's, one machine each.
-        rollouts: rollouts per machine and epoch, as in the run that the README shows.
+        rollouts: rollouts per machine and epoch, as in a run of `make demo`.
         payable_share: payable share of an honest machine's rollouts, from the same run.
     """
 
@@ -341,7 +341,7 @@ class _Game:
         self._units = self._bonded() if strategy.attested is None else self._attested(strategy.attested)
 
     def _attested(self, attested: int) -> Mapping[Account, Fraction]:
-        """Return what each account counts; so many of the player's accounts have an attestation each."""
+        """Return what each account counts; a number of the player's accounts have an attestation each."""
         gate = EasGate(_account("eas"), Digest(bytes(32)), (_account("attester"),), 0)
         held = {account: int(place < attested) for place, account in enumerate(self.accounts)}
         held |= dict.fromkeys(self._others, 1)

@@ -14,7 +14,7 @@ from sapo_protocol.errors import RemoteProtocolError
 from sapo_protocol.identifiers import Account, ContentId
 from sapo_protocol.rules import Rule
 from sapo_verification.engine import Engine
-from sapo_verification.observer import SilentObserver
+from sapo_verification.observer import Observer
 from sapo_verification.types import AdmittedRollout, SampledBatch, VerifiedRollout
 
 FAULTS: Final = frozenset(
@@ -26,7 +26,7 @@ FAULTS: Final = frozenset(
 """Rules that no group of an honest account should break, whatever its policy and tokenizer."""
 
 
-class Exposure(SilentObserver):
+class Exposure(Observer):
     """Observer of an agent's engine; every account that is not an agent's or a teacher's is an attacker's.
 
     Args:

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from sapo_client.lab.worked.wide import WIDE, wide
 from sapo_protocol.suite import Family
 from sapo_verification.tasks.answers import extract
-from sapo_verification.tasks.generators import Item, Underivable, derive, solution
+from sapo_verification.tasks.generators import Item, Underivable, derive
 from sapo_verification.tasks.scorers import score
 
 if TYPE_CHECKING:
+    from sapo_client.learner.generate import Generator
+    from sapo_client.learner.policy import Policy
     from sapo_client.learner.service import Service
 
 SEED_BITS: Final = 31
@@ -54,13 +55,6 @@ class HeldOut:
         draw = random.Random("held out")
         return cls(tuple(fresh_item(family, draw) for family in families for _ in range(per_family)))
 
-    @classmethod
-    def beyond(cls, families: Sequence[Family], per_family: int) -> HeldOut:
-        """Return a set from larger ranges (``worked/wide.py``) of those families that have one."""
-        draw = random.Random("held out beyond the range")
-        wider = [wide(family) for family in families if family.name in WIDE]
-        return cls(tuple(_outside(family, draw) for family in wider for _ in range(per_family)))
-
     @property
     def prompts(self) -> list[str]:
         """One prompt per item."""
@@ -69,6 +63,19 @@ class HeldOut:
     def answers(self, service: Service, temperature: float, seed: int) -> tuple[HeldOutAnswer, ...]:
         """Return one scored answer per item, sampled with a seed."""
         return self.scored(service.evaluate(self.prompts, temperature, seed)["completions"])
+
+    def sampled(
+        self, policy: Policy, generator: Generator, *, max_new_tokens: int, seed: int
+    ) -> tuple[HeldOutAnswer, ...]:
+        """Return one scored answer per item, sampled at temperature 1."""
+        groups = generator.sample(
+            [policy.encode_prompt(prompt) for prompt in self.prompts],
+            completions_per_prompt=1,
+            max_new_tokens=max_new_tokens,
+            temperature=1.0,
+            seed=seed,
+        )
+        return self.scored([group[0].text.encode("utf-8", "replace") for group in groups])
 
     def scored(self, completions: Sequence[bytes]) -> tuple[HeldOutAnswer, ...]:
         """Return one completion per item as scored answers."""
@@ -104,10 +111,3 @@ def fresh_seed(family: Family, draw: random.Random) -> tuple[int, Item]:
             return seed, derive(family, seed)
         except Underivable:
             continue
-
-
-def _outside(family: Family, draw: random.Random) -> tuple[Family, Item]:
-    while True:
-        _, item = fresh_item(family, draw)
-        if WIDE[family.name].is_outside(item.entry) and solution(family, item) is not None:
-            return family, item

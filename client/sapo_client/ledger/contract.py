@@ -110,10 +110,6 @@ class Registry(Contract):
         """Return call data that ends the sender's claim."""
         return self._encode("revoke", bytes(node_key))
 
-    def is_live(self, account: Account, node_key: NodeId) -> bool:
-        """Whether an account claims a key at the moment."""
-        return bool(self._call("isLive", to_checksum_address(account), bytes(node_key)))
-
     def live_nodes(self, account: Account) -> tuple[NodeId, ...]:
         """Return the keys that an account claims at the moment."""
         return tuple(map(NodeId, self._call("liveNodes", to_checksum_address(account))))

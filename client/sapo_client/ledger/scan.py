@@ -59,13 +59,6 @@ class RegistryView:
             self._next_block = last + 1
 
 
-def last_block_before(
-    rpc: Rpc, timestamp_seconds: int, *, confirmations: int, now: Callable[[], float] = time.time
-) -> Digest:
-    """Return the hash of the same block as ``numbered_block_before``; raises as that does."""
-    return numbered_block_before(rpc, timestamp_seconds, confirmations=confirmations, now=now)[1]
-
-
 def numbered_block_before(
     rpc: Rpc, timestamp_seconds: int, *, confirmations: int, now: Callable[[], float] = time.time
 ) -> tuple[int, Digest]:

@@ -10,7 +10,7 @@ import trio
 
 from sapo_client.observe.assessments.chain import PrivateFacts, SettlementFacts
 from sapo_client.observe.assessments.steps import STEPS, StepFacts
-from sapo_protocol.epochs import epoch_at
+from sapo_protocol.epochs import present_epoch
 from sapo_protocol.manifest import Manifest
 
 _STEADY_SECONDS: Final = 600.0
@@ -77,7 +77,7 @@ class SettlementWatch:
     def facts(self) -> SettlementFacts:
         """Return how many epochs have ended since the last final one, or since the start if that is later."""
         now, manifest = trio.current_time(), self._manifest
-        current = epoch_at(manifest, max(self._clock(), manifest.genesis_seconds))
+        current = present_epoch(manifest, self._clock())
         self._first = current if self._first is None else self._first
         settled = self._first - 1 if self._last is None else max(self._last, self._first - 1)
         epochs = current - 1 - settled

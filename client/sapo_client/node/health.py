@@ -48,7 +48,7 @@ from sapo_client.observe.terminal import say
 from sapo_client.observe.webhook import Notification, Webhook
 from sapo_client.release import replaced
 from sapo_client.swarm.reachability import Reachability
-from sapo_protocol.epochs import epoch_at, epoch_start_seconds
+from sapo_protocol.epochs import epoch_start_seconds, present_epoch
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.rules import Reason
 from sapo_verification.islands import IslandMap
@@ -109,7 +109,7 @@ class IslandWatch:
         """Return the facts on the islands; None in a swarm that is never divided."""
         if not self._islands.is_divided:
             return None
-        epoch = epoch_at(self._manifest, max(self._clock(), self._manifest.genesis_seconds))
+        epoch = present_epoch(self._manifest, self._clock())
         if self._islands.knows(epoch):
             self._unknown_since = None
             return IslandFacts()
@@ -254,7 +254,7 @@ class HealthWatch:
             watch.compared(jump, ahead_seconds=ahead, agrees=self._view.clock_agrees)
         if block := self._chain.chain_seconds:  # even if another part of the reading failed
             manifest = self._context.manifest
-            epoch = epoch_at(manifest, max(watch.wall(), manifest.genesis_seconds))
+            epoch = present_epoch(manifest, watch.wall())
             watch.note_block(block, epoch_start_seconds=epoch_start_seconds(manifest, epoch))
 
     def _count_unregistered(self, now: float) -> None:

@@ -16,7 +16,7 @@ from sapo_client.node.runtime.clock import Clock
 from sapo_client.node.runtime.context import NodeContext
 from sapo_client.node.runtime.telemetry import Telemetry
 from sapo_client.swarm.transport import Transport
-from sapo_protocol.epochs import epoch_at
+from sapo_protocol.epochs import present_epoch
 from sapo_protocol.manifest import Manifest
 from sapo_verification.engine import Engine
 
@@ -85,7 +85,7 @@ class MetricsPoller:
         return epoch, engine.standing.is_known(epoch), known, len(self.records)
 
     def _epoch(self) -> int:
-        return epoch_at(self.manifest, max(self.clock(), self.manifest.genesis_seconds))
+        return present_epoch(self.manifest, self.clock())
 
 
 def open_metrics_poller(

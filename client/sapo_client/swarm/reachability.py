@@ -129,11 +129,6 @@ class DialAnswers:
         """Drop all answers, which concern an address that is not used any more."""
         self._answers.clear()
 
-    def hosts(self) -> tuple[str, ...]:
-        """Return the IP addresses at which peers see this node, the one most often named first."""
-        named = [answer.host for answer in self._answers.values()]
-        return tuple(sorted(set(named), key=lambda host: (-named.count(host), host)))
-
     def reached_hosts(self) -> tuple[str, ...]:
         """Return the IP addresses at which two peers or more reached this node: one may answer falsely."""
         reached = [answer.host for answer in self._answers.values() if answer.result is DialResult.REACHED]

@@ -65,7 +65,7 @@ def free_ports(count: int) -> list[int]:
     """Return different free loopback ports outside the system's ephemeral range.
 
     Raises:
-        OSError: so many are not free.
+        OSError: fewer are free.
     """
     with contextlib.ExitStack() as stack:
         found: list[int] = []

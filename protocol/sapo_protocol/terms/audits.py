@@ -33,7 +33,7 @@ class AuditTerms:
 
     Attributes:
         samples: groups that are drawn of a drawn account, or all that it has committed to if these are fewer.
-        one_in: one account in so many is drawn, and paid so many times; a power of two.
+        one_in: one account in ``one_in`` is drawn, and its points count that many times; a power of two.
     """
 
     samples: int

@@ -52,7 +52,7 @@ class GroupOutcome(IntEnum):
 
     @classmethod
     def of(cls, right: int, wrong: int) -> Self:
-        """Return the outcome of a group with so many right and wrong answers."""
+        """Return the outcome of a group with these numbers of right and wrong answers."""
         return cls.RIGHT if not wrong else cls.MIXED if right else cls.WRONG
 
 
@@ -121,7 +121,7 @@ class Difficulty:
             raise LocalProtocolError(f"a group that counts has 1 to {MAX_COMPLETIONS} completions at least")
 
     def require_families(self, families: int, max_completions: int) -> None:
-        """Raise unless a suite of so many families has all levels, and a group of the swarm can count."""
+        """Raise unless a suite with ``families`` families has all levels, and a group can count."""
         if max(chain(*self.ladders)) >= families:
             raise LocalProtocolError(f"a ladder names a family beyond the suite's {families}")
         if self.completions > max_completions:
@@ -229,7 +229,7 @@ def median_outcomes(tallies: Sequence[Sequence[Outcomes]]) -> tuple[Outcomes, ..
 
 
 def points_of(groups: Mapping[int, int], record: Record) -> int:
-    """Return the points for so many groups with a right answer of each family, rounded down.
+    """Return the points for each family's number of groups with a right answer, rounded down.
 
     Args:
         groups: how many, by family.

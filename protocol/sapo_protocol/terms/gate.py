@@ -43,7 +43,7 @@ class BondGate:
             raise LocalProtocolError(f"a unit of a bond is 1 to 2^{_MAX_UNIT_BITS} - 1 of the token's parts")
 
     def units(self, bonded: int) -> Fraction:
-        """Return what an account counts with so many tokens bonded, 0 to 1: in proportion, and never above 1.
+        """Return what an account counts with an amount of bonded tokens: in proportion, 0 to 1.
 
         Args:
             bonded: in the token's smallest part.
@@ -116,7 +116,7 @@ class EasGate:
         return is_made and not has_ended and self.is_ours(attestation)
 
     def units(self, attestations: int) -> Fraction:
-        """Return what an account counts with so many attestations: nothing with none, else 1."""
+        """Return what an account counts with a number of attestations: nothing with none, else 1."""
         return Fraction(min(1, attestations))
 
     def to_value(self) -> Value:

@@ -13,11 +13,27 @@ from pydantic import TypeAdapter
 from support.sapo_process import Run
 
 from sapo_client.cli.app import app
-from sapo_client.cli.operator.schemas import OPEN, SCHEMAS, files
+from sapo_client.cli.operator.schemas import SCHEMAS, files
 from sapo_client.observe.findings import FindingCode, FindingLevel, HealthFinding
 from sapo_client.observe.health import HealthReport
 from sapo_client.observe.status import RoundSummary
 from sapo_client.observe.webhook import Notification
+
+OPEN = frozenset(
+    f"sapo {name}"
+    for name in (
+        "bench endurance", "bench gossip", "bench ledger", "bench sample", "bench train", "bench verify",
+        "config schema", "dashboard", "env", "keys restore", "keys rotate", "keys signing export",
+        "keys signing import", "lab attack", "lab difficulty", "lab economy", "lab guard", "lab islands",
+        "lab judge", "lab page", "lab pretrain", "lab report", "lab run", "lab simulate", "ledger audit",
+        "ledger bond", "ledger challenge", "ledger claim", "ledger exit", "ledger export",
+        "ledger finalise", "ledger payout", "ledger register", "ledger revoke", "ledger status",
+        "ledger verify", "ledger withdraw", "logs", "service logs", "swarm change announce",
+        "swarm change propose", "swarm change show", "swarm change sign", "testnet page", "testnet up",
+        "watch",
+    )
+)  # fmt: skip
+"""Commands without a schema: tables of facts for people, records of experiments, and what others define."""
 
 FOLDER = Path(__file__).parents[3] / "docs" / "reference" / "schemas"
 

@@ -54,7 +54,7 @@ def knowledge() -> Knowledge:
 
 def questions(of: Family, count: int) -> Iterator[Question]:
     """Yield fresh items of a family as questions."""
-    asker, draw = Questioner(FAMILIES, SIZE), random.Random(of.name + of.level)
+    asker, draw = Questioner(SIZE), random.Random(of.name + of.level)
     asked = (asker.question(of, fresh_item(of, draw)[1]) for _ in range(count))
     yield from (each for each in asked if each is not None)
 

@@ -1,15 +1,11 @@
 """Demonstrations with steps and without, with few examples."""
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import pytest
 
 from sapo_client.lab.demonstrate import AUTHORS, DemonstrationPlan, demonstrate, main
-from sapo_client.lab.held_out import HeldOut
-from sapo_client.lab.worked.solutions import worked_solution
-from sapo_client.lab.worked.wide import WIDE
-from sapo_verification.suites.catalogue import WORKED, family
 
 PLAN = DemonstrationPlan(
     start="specialist-a",
@@ -93,16 +89,3 @@ def test_the_command_writes_a_line_per_evaluation(capsys: pytest.CaptureFixture[
         ("way", 0),
         ("way", 1),
     ]
-
-
-def test_items_beyond_the_range_are_solvable_and_not_in_it() -> None:
-    families = [family(name, "worked") for name in WORKED]
-    beyond, inside = HeldOut.beyond(families, 40), HeldOut.of(families, 300)
-    assert {each.name for each, _ in beyond.items} == set(WIDE) == set(WORKED) - {"bf"}
-    shared = {each.name for each, item in beyond.items if item.prompt in set(inside.prompts)}
-    assert shared <= {"binary_matrix"}  # of which the range has such items too, one in six
-    assert beyond == HeldOut.beyond(families, 40)
-    solutions = [worked_solution(each, item) for each, item in beyond.items]
-    assert {each.reward for each in beyond.scored([(text or "").encode() for text in solutions])} == {1.0}
-    assert all(each.level == "wide" for each, _ in beyond.items)
-    assert asdict(beyond.items[0][0]).keys() == asdict(families[0]).keys()

@@ -13,17 +13,16 @@ from typing import Any
 
 import pytest
 from eth_utils import keccak
-from support.ledger import ALICE, BOB, FUNDED, NOW_SECONDS, ServedChain, address, keys, node_key
+from support.ledger import ALICE, BOB, FUNDED, NOW_SECONDS, ServedChain, address, keys, node_key, send_coins
 
 from sapo_client.errors import SapoError
-from sapo_client.founding.contracts import send_coins
 from sapo_client.ledger import transactions as tx
 from sapo_client.ledger.chain import DEFAULT_CHAIN_ID
 from sapo_client.ledger.chain.embedded import EmbeddedChain, Genesis
 from sapo_client.ledger.chain.errors import ChainClosed
 from sapo_client.ledger.chain.methods import Methods
 from sapo_client.ledger.chain.server import MAX_BATCH, MAX_REQUEST_BYTES
-from sapo_client.ledger.scan import last_block_before
+from sapo_client.ledger.scan import numbered_block_before
 from sapo_protocol.identifiers import Account
 
 
@@ -46,7 +45,7 @@ def _error(url: str, method: str, *params: object) -> int:
 
 
 def _pay(chain: ServedChain, wei: int = 1) -> None:
-    send_coins([chain.url], ALICE, address(BOB), wei)
+    send_coins(chain.url, ALICE, address(BOB), wei)
 
 
 def _signed(chain: ServedChain, **changes: object) -> str:
@@ -189,13 +188,14 @@ def test_the_last_block_before_a_moment_is_found(chain: ServedChain) -> None:
         _pay(chain)
         hashes[offset] = bytes(chain.engine.head.hash)  # of several in one second, the last
     for before, last in ((11, 10), (20, 10), (21, 20), (40, 30), (41, 40), (1_000, 40)):
-        assert last_block_before(chain.rpc, NOW_SECONDS + before, confirmations=1) == hashes[last]
+        _, found = numbered_block_before(chain.rpc, NOW_SECONDS + before, confirmations=1)
+        assert found == hashes[last]
     with pytest.raises(SapoError, match="no block before"):
-        last_block_before(chain.rpc, NOW_SECONDS, confirmations=1)
+        numbered_block_before(chain.rpc, NOW_SECONDS, confirmations=1)
     with pytest.raises(SapoError, match="not settled"):
-        last_block_before(chain.rpc, NOW_SECONDS + 1_000, confirmations=2)
+        numbered_block_before(chain.rpc, NOW_SECONDS + 1_000, confirmations=2)
     with pytest.raises(SapoError, match="still to come"):
-        last_block_before(chain.rpc, NOW_SECONDS + 41, confirmations=1, now=lambda: NOW_SECONDS + 40.9)
+        numbered_block_before(chain.rpc, NOW_SECONDS + 41, confirmations=1, now=lambda: NOW_SECONDS + 40.9)
 
 
 def test_reopening_a_chain_with_another_genesis_is_refused(tmp_path: Path) -> None:

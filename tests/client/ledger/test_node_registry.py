@@ -12,22 +12,20 @@ def test_a_claim_is_live_until_its_end(contracts: Contracts) -> None:
     end = contracts.chain.engine.head.timestamp + 100
     receipt = contracts.register(ALICE, node_key(1), end)
     account = address(ALICE)
-    assert contracts.registry.is_live(account, node_key(1))
     assert contracts.registry.live_nodes(account) == (node_key(1),)
     assert contracts.registry.events(receipt.block, receipt.block) == [
         RegistryEvent(account, node_key(1), end)
     ]
     contracts.chain.now_seconds = end
     contracts.register(BOB, node_key(2), LATER)  # a block at the end's second
-    assert not contracts.registry.is_live(account, node_key(1))
     assert contracts.registry.live_nodes(account) == ()
 
 
 def test_several_accounts_may_claim_one_key(contracts: Contracts) -> None:
     contracts.register(ALICE, node_key(1), LATER)
     contracts.register(BOB, node_key(1), LATER)
-    assert contracts.registry.is_live(address(ALICE), node_key(1))
-    assert contracts.registry.is_live(address(BOB), node_key(1))
+    assert contracts.registry.live_nodes(address(ALICE)) == (node_key(1),)
+    assert contracts.registry.live_nodes(address(BOB)) == (node_key(1),)
 
 
 def test_an_account_has_at_most_four_live_nodes(contracts: Contracts) -> None:

@@ -17,7 +17,7 @@ from sapo_client.ledger.chain.embedded import Genesis
 from sapo_client.ledger.endpoints import EndpointStatus
 from sapo_client.ledger.errors import Disagreement, LedgerUnavailable, WrongChain
 from sapo_client.ledger.rpc import Rpc
-from sapo_client.ledger.scan import last_block_before
+from sapo_client.ledger.scan import numbered_block_before
 from sapo_protocol.identifiers import Digest
 
 CALM = Weather(random.Random(0), fault_rate=0.0, kill_rate=0.0, calm=True)
@@ -61,7 +61,7 @@ class Bench:
         )
 
     def beacon(self, rpc: Rpc) -> Digest:
-        return last_block_before(rpc, NOW_SECONDS + 1, confirmations=1, now=lambda: NOW_SECONDS + 2.0)
+        return numbered_block_before(rpc, NOW_SECONDS + 1, confirmations=1, now=lambda: NOW_SECONDS + 2.0)[1]
 
     def close(self) -> None:
         for network in (self.honest, self.fork, self.foreign):

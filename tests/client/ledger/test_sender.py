@@ -17,10 +17,10 @@ from support.ledger import (
     address,
     make_root,
     node_key,
+    send_coins,
     sign,
 )
 
-from sapo_client.founding.contracts import send_coins
 from sapo_client.ledger import transactions as tx
 from sapo_client.ledger.errors import LedgerUnavailable
 from sapo_client.ledger.fraud import Equivocation
@@ -101,7 +101,7 @@ def test_a_transaction_counts_after_enough_blocks(contracts: Contracts, tmp_path
     assert desk.sender.step()
     for _ in range(2):
         assert desk.sender.step()
-        send_coins([contracts.chain.url], BOB, address(BOB), 1)
+        send_coins(contracts.chain.url, BOB, address(BOB), 1)
     assert not desk.sender.step()
 
 
@@ -225,7 +225,7 @@ def test_a_request_whose_nonce_was_used_elsewhere_is_queued_again(desk: Desk) ->
     (entry,) = desk.outbox.entries()
     nonce = tx.next_nonce(chain.rpc, address(ALICE))
     desk.outbox.sign(entry, tx.sign(chain.rpc, ALICE, entry.call, nonce))
-    send_coins([chain.url], ALICE, address(BOB), 1)  # the owner used a wallet meanwhile
+    send_coins(chain.url, ALICE, address(BOB), 1)  # the owner used a wallet meanwhile
     assert desk.sender.step()
     assert desk.notes() == [(EntryState.QUEUED, "its nonce went to another transaction")]
     desk.clock.seconds += 1
@@ -242,7 +242,7 @@ def test_an_account_without_coins_waits_for_them(contracts: Contracts, tmp_path:
     assert desk.sender.step()
     assert desk.sender.last_error is not None
     assert "the chain refuses the transaction: the sender has not enough balance" in desk.sender.last_error
-    send_coins([contracts.chain.url], BOB, address(STRANGER), 10**18)
+    send_coins(contracts.chain.url, BOB, address(STRANGER), 10**18)
     desk.clock.seconds += 10
     desk.steps()
     assert contracts.registry.live_nodes(address(STRANGER)) == (node_key(1),)

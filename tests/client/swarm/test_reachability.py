@@ -55,7 +55,7 @@ def test_peers_of_the_local_network_do_not_count_for_the_router() -> None:
         found.add(f"peer {number}", DialAnswer(DialResult.REFUSED, HOST))
     assert found.state() is Reachability.UNREACHABLE
     found.forget()
-    assert (found.state(), found.hosts()) == (Reachability.UNKNOWN, ())
+    assert found.state() is Reachability.UNKNOWN
 
 
 @pytest.mark.parametrize(
@@ -85,12 +85,6 @@ def test_each_peer_counts_once() -> None:
     for _ in range(5):
         found.add("a liar", DialAnswer(DialResult.REFUSED, HOST))
     assert found.state() is Reachability.UNKNOWN
-
-
-def test_hosts_are_named_by_frequency() -> None:
-    found = answers(DialResult.REACHED, DialResult.REFUSED)
-    found.add("a liar", DialAnswer(DialResult.REACHED, "192.0.2.1"))
-    assert found.hosts() == (HOST, "192.0.2.1")
 
 
 def test_an_address_at_which_two_peers_reached_a_node_is_its_own() -> None:

@@ -33,6 +33,7 @@ from sapo_verification.suites import catalogue
 
 STOP_SECONDS: Final = 120.0
 MAX_QUESTIONS: Final = 6
+_LOOK_SECONDS: Final = 2.0
 
 _LIMITS: Final = Limits(slots_per_epoch=4096, max_completions=8, points_per_epoch=512)
 """More slots than a node fills in an epoch."""
@@ -153,6 +154,17 @@ class Nodes:
         for number, child in self.running.items():
             if child.exit_code() is not None:
                 raise RuntimeError(f"{self.name(number)} ended: {child.log_tail()}")
+
+    def wait(self, seconds: float) -> None:
+        """Wait for a time in which all nodes must keep running.
+
+        Raises:
+            RuntimeError: one ended.
+        """
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            self.require_running()
+            time.sleep(min(left, _LOOK_SECONDS))
 
     def ask(self, number: int, report: str) -> Any:
         """Return a node's response to a request of its control API, ``status`` or ``peers``.

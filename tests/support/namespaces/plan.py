@@ -47,7 +47,7 @@ class Site:
 
 
 def sites(count: int, share_behind_routers: float, guests: int = 0) -> tuple[Site, ...]:
-    """Return so many sites, half of them on each side; the first has a public address, to be met at.
+    """Return a number of sites, half of them on each side; the first has a public address, to be met at.
 
     Addresses are of the network that RFC 2544 reserves for measurements: unlike those of home networks they
     mean the same host to everybody, and nobody on the internet has one.

@@ -100,10 +100,10 @@ def markdown(result: Result) -> str:
         *([] if result.ended is None else [f"* The run ended too soon: {result.ended}"]),
         f"* After the partition {result.heard_again} of {len(result.healed)} pairs heard each other within"
         f" {HEARD_SECONDS:.0f} s, the last after {_seconds(worst)}, {never} never.",
-        f"* Nodes say of themselves: {_counts(result.reachable)}.",
+        f"* Nodes say of themselves: {counted(result.reachable)}.",
         f"* Epochs in which a node published nothing: {result.silent_epochs}.",
-        f"* Refused, all nodes together: {_counts(result.refused)}.",
-        f"* The relay: {_counts({name: round(count, 1) for name, count in result.relay.items()})}.",
+        f"* Refused, all nodes together: {counted(result.refused)}.",
+        f"* The relay: {counted({name: round(count, 1) for name, count in result.relay.items()})}.",
         f"* All nodes together took {result.cpu_share:.2f} of a core;"
         f" the largest had {result.node_bytes / 2**20:.0f} MiB.",
     ]
@@ -123,5 +123,6 @@ def _seconds(seconds: float | None) -> str:
     return "-" if seconds is None else f"{seconds:.2f} s"
 
 
-def _counts(counts: Mapping[str, float]) -> str:
+def counted(counts: Mapping[str, float]) -> str:
+    """Return counts with their names as one text."""
     return ", ".join(f"{count:,} {name}" for name, count in sorted(counts.items())) or "none"

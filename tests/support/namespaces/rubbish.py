@@ -110,6 +110,6 @@ IGNORED: Final = ("repeated", "repeated under another signature", "of a later ep
 
 
 def frame(kind: str, heard: Heard, context: AttackContext, count: int, most_bytes: int) -> Sequence[bytes]:
-    """Return so many messages of a kind, or as many as have that size together; at least one."""
+    """Return a number of messages of a kind, or as many as have that size together; at least one."""
     messages = KINDS[kind](heard, context, count)
     return messages[: max(1, most_bytes // max(map(len, messages)))]

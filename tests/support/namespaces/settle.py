@@ -30,7 +30,6 @@ PLACES: Final = {"together": ((0, 2, 4, 6), 0), "apart": ((0, 1, 2, 3), None)}
 """By name: numbers of the nodes that audit, and the side of the chain, None if both sides reach it."""
 
 _REGISTERED_SECONDS: Final = 600.0
-_LOOK_SECONDS: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,16 +95,16 @@ def settle(
         note("all nodes listen")
         _wait_until_registered(nodes)
         note("all nodes are registered")
-        _pass(nodes, 1.5 * terms.epoch_seconds)
+        nodes.wait(1.5 * terms.epoch_seconds)
         began = nodes.world.cut()
         note("a partition begins")
-        _pass(nodes, cut_seconds)
+        nodes.wait(cut_seconds)
         nodes.world.heal()
         healed = time.time()
         note("the partition has ended")
-        _pass(nodes, HEARD_SECONDS)
+        nodes.wait(HEARD_SECONDS)
         lowest = nodes.lowest_score()
-        _pass(nodes, epochs_after * terms.epoch_seconds)
+        nodes.wait(epochs_after * terms.epoch_seconds)
         cut = epoch_at(nodes.manifest, began), epoch_at(nodes.manifest, healed)
         return _settled(nodes, cut, healed, lowest)
 
@@ -173,14 +172,6 @@ def _wait_until_registered(nodes: Nodes) -> None:
 
     if not wait_until(are_registered, _REGISTERED_SECONDS):
         raise RuntimeError(f"not all nodes are registered after {_REGISTERED_SECONDS:.0f} s")
-
-
-def _pass(nodes: Nodes, seconds: float) -> None:
-    """Wait for a time in which all nodes must keep running."""
-    end = time.monotonic() + seconds
-    while (left := end - time.monotonic()) > 0:
-        nodes.require_running()
-        time.sleep(min(left, _LOOK_SECONDS))
 
 
 def main() -> int:

@@ -20,7 +20,7 @@ from typing import Final
 from support.namespaces.deliveries import Delivery, Window, delivery, read_record
 from support.namespaces.nodes import Nodes, Terms, start_all, swarm
 from support.namespaces.plan import NODE_PORT
-from support.namespaces.report import refusals, rows, write
+from support.namespaces.report import counted, refusals, rows, write
 from support.namespaces.running import say, start_in
 
 from sapo_client.observe.events import read_events
@@ -78,8 +78,8 @@ class SiegeResult:
         facts = [
             f"* Lowest score of an honest node: {self.lowest:.1f}; connections between honest nodes that"
             f" ended: {self.lost}.",
-            f"* Refused, all nodes together: {_listed(self.refused)}.",
-            f"* The attacker's connections: {_listed(_connections(self.attacks))}.",
+            f"* Refused, all nodes together: {counted(self.refused)}.",
+            f"* The attacker's connections: {counted(_connections(self.attacks))}.",
         ]
         tables = (rows(self.deliveries, {}), _floods(self.attacks), self._memory(), facts)
         return "\n\n".join("\n".join(table) for table in tables) + "\n"
@@ -119,10 +119,6 @@ def _connections(attacks: dict[str, int]) -> dict[str, int]:
     return {name: count for name, count in attacks.items() if ": " not in name}
 
 
-def _listed(counts: dict[str, int]) -> str:
-    return ", ".join(f"{count:,} {name}" for name, count in sorted(counts.items())) or "none"
-
-
 def besiege(
     folder: Path, terms: Terms, peace: float, seconds: float, note: Callable[[str], None]
 ) -> SiegeResult:
@@ -131,18 +127,18 @@ def besiege(
     with swarm(folder, terms) as nodes:
         start_all(nodes)
         note("all nodes listen")
-        _look(nodes, peace / 2)
+        nodes.wait(peace / 2)
         began = time.time()
-        _look(nodes, peace)
+        nodes.wait(peace)
         windows = [Window("in peace", began, time.time(), everybody)]
-        _look(nodes, _LATE_SECONDS)
+        nodes.wait(_LATE_SECONDS)
         with _attack(folder, nodes) as log:
             note("the siege begins")
             began, before = time.time(), nodes.cpu_by_node()
             samples, lowest = _watch(nodes, seconds, note)
             ended = time.time()
             spent = nodes.cpu_by_node()
-            _look(nodes, _LATE_SECONDS)
+            nodes.wait(_LATE_SECONDS)
         records = {number: read_record(place.data.events) for number, place in enumerate(nodes.places)}
         part = (ended - began) / _PARTS
         windows += [
@@ -213,14 +209,6 @@ def _watch(nodes: Nodes, seconds: float, note: Callable[[str], None]) -> tuple[l
         time.sleep(max(0.0, min(began + seconds - now, _LOOK_SECONDS)))
     samples.append(Sample(time.monotonic() - began, nodes.resident()))
     return samples, lowest
-
-
-def _look(nodes: Nodes, seconds: float) -> None:
-    """Wait for a time in which all nodes must keep running."""
-    end = time.monotonic() + seconds
-    while (left := end - time.monotonic()) > 0:
-        nodes.require_running()
-        time.sleep(min(left, _LOOK_SECONDS))
 
 
 def main() -> int:

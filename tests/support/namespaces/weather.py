@@ -6,12 +6,10 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from support.namespaces.deliveries import Window
 from support.namespaces.nodes import Nodes
-
-_LOOK_SECONDS: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +60,7 @@ class Play:
 
     def run(self) -> None:
         """Run all parts in order."""
-        self._pass(self.weather.settle)
+        self.nodes.wait(self.weather.settle)
         self.reachable.update(self._status(number)["reachable"] for number in self.everybody)
         self.nodes.world.lose(0.01)
         self._count("1 % loss")
@@ -72,14 +70,14 @@ class Play:
         self.nodes.world.lose(0.3)
         self._count("30 % loss")
         self.nodes.world.lose(0.0)
-        self._pass(self.weather.settle)
+        self.nodes.wait(self.weather.settle)
         self._count("after 30 % loss")
 
     def _partition(self) -> None:
         self.note("a partition begins")
         self.nodes.world.cut()
         begin = time.time()
-        self._pass(self.weather.cut)
+        self.nodes.wait(self.weather.cut)
         for side in (0, 1):
             there = tuple(n for n in self.everybody if self.nodes.world.sites[n].side == side)
             begin_counting = begin + self.weather.cut / 2
@@ -89,7 +87,7 @@ class Play:
         self.nodes.world.heal()
         self.healed_seconds = time.time()
         self.note("the partition has ended")
-        self._pass(self.weather.settle)
+        self.nodes.wait(self.weather.settle)
         self._count("after the partition")
 
     def _move_and_kill(self) -> None:
@@ -102,29 +100,22 @@ class Play:
         )
         for number in self.moved:
             self.nodes.world.move(number)
-        self._pass(self.weather.settle)
+        self.nodes.wait(self.weather.settle)
         self._count("without the boot node, two new addresses", others)
         self.note("the boot node starts again")
         self.nodes.start(0)
-        self._pass(self.weather.settle)
+        self.nodes.wait(self.weather.settle)
         self._count("the boot node is back")
 
     def _count(self, name: str, numbers: Sequence[int] | None = None) -> None:
         """Wait for a time whose groups are counted, and for late arrivals."""
         begin = time.time()
-        self._pass(self.weather.count)
+        self.nodes.wait(self.weather.count)
         self.windows.append(Window(name, begin, time.time(), tuple(numbers or self.everybody)))
-        self._pass(self.weather.late)
+        self.nodes.wait(self.weather.late)
         self.lowest[name] = self.nodes.lowest_score()
         self.note(f"{name}: lowest score {self.lowest[name]:.1f}")
 
     def _status(self, number: int) -> dict[str, Any]:
         status: dict[str, Any] = self.nodes.ask(number, "status")
         return status
-
-    def _pass(self, seconds: float) -> None:
-        """Wait for a time in which all nodes must keep running."""
-        end = time.monotonic() + seconds
-        while (left := end - time.monotonic()) > 0:
-            self.nodes.require_running()
-            time.sleep(min(left, _LOOK_SECONDS))

@@ -55,7 +55,7 @@ def test_an_auditors_contribution_is_admitted_with_all_its_fields(kind: Kind) ->
     content = CONTRIBUTIONS[kind]
     envelope = seal(kind, MANIFEST.swarm_id, content.to_payload(), ALICE.seed)
     message = envelope.to_bytes()
-    admitted = AdmittedContribution(envelope.content_id, kind, content, message)
+    admitted = AdmittedContribution(envelope.content_id, kind, content)
     assert gate().admit(message, NOW) == admitted
     store = ContributionStore(":memory:", MANIFEST.swarm_id)
     store.add(envelope.content_id, kind, content, message)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from support.swarm import EPOCH, Identity, make_chain_manifest
+from support.swarm import EPOCH, Identity, make_chain_manifest, make_manifest
 
 from sapo_protocol.errors import Reason, RemoteProtocolError
 from sapo_protocol.identifiers import Account, ContentId, NodeId
@@ -58,7 +58,9 @@ class AskedLots(NewcomerLots):
 
 def questions(crowd: int) -> float:
     """Return what a further newcomer's message costs, in questions about accounts, when a crowd fills all."""
-    reputation, lots = AskedReputation(), AskedLots(b"key")
+    reputation = AskedReputation()
+    standing = Standing(make_manifest(), account_of(2 * crowd))
+    lots = AskedLots(b"key", standing, reputation.passing_part)
     pool = Pool(":memory:", PoolLimits(rollouts=2 * crowd), reputation, lots)
     for number in range(crowd):
         pool.offer(group(account_of(number), number))
@@ -172,10 +174,6 @@ class PlacesMachine(RuleBasedStateMachine):
     @rule(account=accounts)
     def a_group_tells_nothing(self, account: Account) -> None:
         self.reputation.record_fault(account, 0, self.epoch, Reason.NO_SIGNAL)
-
-    @rule(account=accounts, weight=st.sampled_from([0.0, 0.01, 1.0, 100.0]))
-    def a_weight_is_set(self, account: Account, weight: float) -> None:
-        self.lots.weigh(account, weight)
 
     @rule(bonds=st.dictionaries(accounts, st.integers(1, 100)))
     def bonds_are_read(self, bonds: dict[Account, int]) -> None:

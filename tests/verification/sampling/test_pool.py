@@ -79,18 +79,19 @@ def test_newcomers_fill_their_share_and_the_better_lot_keeps_its_place() -> None
 
 def test_a_newcomer_with_enough_places_is_evicted_first() -> None:
     harness = VerificationHarness(EVERYBODY, limits=PoolLimits(rollouts=2 * ENOUGH, newcomer_share=1.0))
-    harness.engine.newcomers.weigh(CAROL.account, 1e-9)
-    flood = [plain(harness, NEWCOMER, slot) for slot in range(3 * ENOUGH)]
+    by_lot = sorted((NEWCOMER, CAROL, BOB), key=lambda one: harness.engine.newcomers.lot(one.account, EPOCH))
+    flooding, usual, last = by_lot
+    flood = [plain(harness, flooding, slot) for slot in range(3 * ENOUGH)]
     for admitted in flood:
         harness.pool.offer(admitted)
     assert list(harness.pool.waiting()) == flood[-2 * ENOUGH :]
     for slot in range(ENOUGH):
-        assert reason_of(harness.pool.offer, plain(harness, CAROL, slot)) is None, "whatever its lot"
-    assert len(list(harness.pool.waiting(NEWCOMER.account))) == ENOUGH
-    assert reason_of(harness.pool.offer, plain(harness, CAROL, ENOUGH)) is None, "in place of its own oldest"
-    assert [each.rollout.slot for each in harness.pool.waiting(CAROL.account)] == list(range(1, ENOUGH + 1))
-    assert reason_of(harness.pool.offer, plain(harness, BOB, 0)) is None, "a usual lot is before that one"
-    assert len(list(harness.pool.waiting(CAROL.account))) == ENOUGH - 1
+        assert reason_of(harness.pool.offer, plain(harness, last, slot)) is None, "whatever its lot"
+    assert len(list(harness.pool.waiting(flooding.account))) == ENOUGH
+    assert reason_of(harness.pool.offer, plain(harness, last, ENOUGH)) is None, "in place of its own oldest"
+    assert [each.rollout.slot for each in harness.pool.waiting(last.account)] == list(range(1, ENOUGH + 1))
+    assert reason_of(harness.pool.offer, plain(harness, usual, 0)) is None, "its lot is before that one"
+    assert len(list(harness.pool.waiting(last.account))) == ENOUGH - 1
 
 
 def test_a_full_pool_evicts_the_oldest(tmp_path: Path) -> None:

@@ -4,13 +4,13 @@ import random
 from collections.abc import Sequence
 
 import pytest
-from support.rollouts import rollout_of
+from support.rollouts import sum_of_pair
 from support.swarm import Identity
 
 from sapo_verification.screens import pair_counts
 from sapo_verification.screens.recurring_runs import RecurringRuns
 from sapo_verification.screens.usual_forms import UsualForms
-from sapo_verification.types import Pair, VerifiedRollout
+from sapo_verification.types import Pair
 
 KEY = b"a secret of this node"
 MOST = 64
@@ -27,21 +27,15 @@ def pairs_of(accounts: range, families: range) -> list[Pair]:
     return [(Identity(number).account, family) for family in families for number in accounts]
 
 
-def group(pair: Pair, number: int, draw: random.Random, plant: str = "") -> VerifiedRollout:
-    one, two = draw.randrange(10, 50), draw.randrange(10, 50)
-    text = f"{plant}{one}+{two}:{one + two}<answer>{one + two}</answer>"
-    return rollout_of(pair[0], number, {text.encode(): 1.0}, family=pair[1])
-
-
 def heard(
     screen: RecurringRuns, honest: Sequence[Pair], planting: Sequence[Pair], draw: random.Random
 ) -> None:
     """Send the same number of groups from every pair, in turns, until each pair has had a place."""
     for number in range(2 * GROUPS):
         for pair in honest:
-            screen.learn(group(pair, number, draw))
+            screen.learn(sum_of_pair(pair, number, draw))
         for pair in planting:
-            screen.learn(group(pair, number, draw, PLANT))
+            screen.learn(sum_of_pair(pair, number, draw, PLANT))
 
 
 def test_an_account_that_plants_a_phrase_is_detected_in_all_families_in_turns() -> None:
@@ -59,10 +53,10 @@ def test_known_accounts_that_send_more_often_take_no_more_room() -> None:
     quiet, loud = pairs_of(range(1, 7), range(8)), pairs_of(range(7, 13), range(8))
     for number in range(GROUPS):
         for pair in quiet:
-            screen.learn(group(pair, number, draw))
+            screen.learn(sum_of_pair(pair, number, draw))
         for _ in range(4):
             for pair in loud:
-                screen.learn(group(pair, number, draw, PLANT))
+                screen.learn(sum_of_pair(pair, number, draw, PLANT))
     there = [{*screen.counts.compared(family)} for family in range(8)]
     assert [len(accounts) for accounts in there] == [MOST // 8] * 8
     names = {account for account, _ in quiet}
@@ -75,7 +69,7 @@ def test_a_family_that_few_show_loses_none_of_them() -> None:
     few, many = pairs_of(range(1, 6), range(1)), pairs_of(range(6, 2 * MOST), range(1, 2))
     for number in range(3):
         for pair in (*few, *many):
-            screen.learn(group(pair, number, draw))
+            screen.learn(sum_of_pair(pair, number, draw))
     assert len(screen.counts.compared(0)) == len(few)
     assert len(screen.counts) == MOST
 
@@ -84,8 +78,8 @@ def test_accounts_that_are_no_longer_received_make_room() -> None:
     screen, draw = UsualForms(KEY), random.Random(4)
     gone, here = pairs_of(range(1, MOST + 1), range(1)), pairs_of(range(100, 100 + MOST), range(1))
     for pair in gone:
-        screen.learn(group(pair, 0, draw))
+        screen.learn(sum_of_pair(pair, 0, draw))
     for number in range(2 * pair_counts.PATIENCE):
         for pair in here:
-            screen.learn(group(pair, number, draw))
+            screen.learn(sum_of_pair(pair, number, draw))
     assert screen.counts.accounts() == {account for account, _ in here}

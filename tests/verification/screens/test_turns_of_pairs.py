@@ -4,14 +4,14 @@ import random
 from collections.abc import Sequence
 
 import pytest
-from support.rollouts import rollout_of
+from support.rollouts import rollout_of, sum_of_pair
 from support.swarm import Identity
 
 from sapo_protocol.identifiers import Account
 from sapo_verification.screens import pair_counts, recurring_runs
 from sapo_verification.screens.recurring_runs import RecurringRuns
 from sapo_verification.screens.step_lengths import StepLengths
-from sapo_verification.types import Pair, VerifiedRollout
+from sapo_verification.types import Pair
 
 KEY = b"a secret of this node"
 MOST = 16
@@ -31,20 +31,14 @@ def pairs_of(accounts: Sequence[Account]) -> list[Pair]:
     return [(account, family) for family in FAMILIES for account in accounts]
 
 
-def group(pair: Pair, number: int, draw: random.Random, plant: str = "") -> VerifiedRollout:
-    one, two = draw.randrange(10, 50), draw.randrange(10, 50)
-    text = f"{plant}{one}+{two}:{one + two}<answer>{one + two}</answer>"
-    return rollout_of(pair[0], number, {text.encode(): 1.0}, family=pair[1])
-
-
 def screened() -> RecurringRuns:
     """Return a screen after as many groups of every pair, three times as many pairs as have room."""
     screen, draw = RecurringRuns(KEY), random.Random(1)
     for number in range(ROUNDS):
         for pair in pairs_of(HONEST):
-            screen.learn(group(pair, number, draw))
+            screen.learn(sum_of_pair(pair, number, draw))
         for pair in pairs_of(PLANTING):
-            screen.learn(group(pair, number, draw, PLANT))
+            screen.learn(sum_of_pair(pair, number, draw, PLANT))
     return screen
 
 
@@ -54,9 +48,9 @@ def test_only_accounts_that_plant_a_phrase_are_detected_in_their_turns() -> None
     for number in range(ROUNDS):
         assert screen.set_aside() == {*pairs_of(PLANTING)}
         for pair in pairs_of(HONEST):
-            screen.learn(group(pair, number, draw))
+            screen.learn(sum_of_pair(pair, number, draw))
         for pair in pairs_of(PLANTING):
-            screen.learn(group(pair, number, draw, PLANT))
+            screen.learn(sum_of_pair(pair, number, draw, PLANT))
     assert len(screen.counts) == MOST
 
 
@@ -64,11 +58,11 @@ def test_a_detected_account_stays_set_aside_until_it_has_a_place_and_stops() -> 
     screen, draw = screened(), random.Random(2)
     for number in range(8):
         for pair in pairs_of([*HONEST, *PLANTING]):
-            screen.learn(group(pair, number, draw))
+            screen.learn(sum_of_pair(pair, number, draw))
     assert len(screen.set_aside()) >= len(pairs_of(PLANTING)) - MOST
     for number in range(2 * ROUNDS):
         for pair in pairs_of([*HONEST, *PLANTING]):
-            screen.learn(group(pair, number, draw))
+            screen.learn(sum_of_pair(pair, number, draw))
     assert screen.set_aside() == frozenset()
 
 
@@ -83,11 +77,11 @@ def test_a_detected_newcomer_that_lost_its_place_is_not_set_aside() -> None:
     screen, draw = RecurringRuns(KEY, lambda account: account in {*flood}), random.Random(3)
     for number in range(12):
         for account in HONEST[:4]:
-            screen.learn(group((account, 0), number, draw))
+            screen.learn(sum_of_pair((account, 0), number, draw))
     screen.counts.weigh(dict.fromkeys(HONEST[:4], 1.0))
     for account in flood:
         for number in range(12):
-            screen.learn(group((account, 0), number, draw, PLANT))
+            screen.learn(sum_of_pair((account, 0), number, draw, PLANT))
     assert screen.set_aside() == {(account, 0) for account in flood[4 - MOST :]}
 
 

@@ -391,7 +391,7 @@ class ContributionStore:
         return tuple(row[0] for row in rows)
 
     def newest(self, since_epoch: int, most_bytes: int) -> tuple[bytes, ...]:
-        """Return of ``envelopes`` the last ones, so many as have no more bytes together.
+        """Return the last ones of ``envelopes`` that together have no more bytes.
 
         No more of them are read: all those of sixteen epochs can be tens of megabytes.
         """

@@ -32,7 +32,6 @@ class AdmittedContribution:
     content_id: ContentId
     kind: Kind
     content: Contribution
-    envelope: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +106,7 @@ class ContributionAdmission:
             raise RemoteProtocolError(Rule.NODE_SIGNED, "not signed by the node that it names")
         if not self._known.has_room(envelope.content_id, envelope.kind, content):
             raise RemoteProtocolError(Rule.CONTRIBUTION_ROOM, "its author has already sent two in this turn")
-        return AdmittedContribution(envelope.content_id, envelope.kind, content, data)
+        return AdmittedContribution(envelope.content_id, envelope.kind, content)
 
     def _require_turn(self, content: Contribution, auditors: AuditorSet) -> None:
         if turn_of(content) >= self._turns:

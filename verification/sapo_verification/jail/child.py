@@ -97,7 +97,7 @@ def _solve_one(family: Family) -> None:
 
 
 def _read_exactly(size: int) -> bytes:
-    """Return so many bytes, or fewer if the pipe ends."""
+    """Read a number of bytes, or fewer if the pipe ends."""
     data = b""
     while len(data) < size:
         if not (piece := os.read(REQUESTS, size - len(data))):

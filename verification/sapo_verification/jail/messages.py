@@ -42,7 +42,7 @@ that a hostile child's reply of 100,000 brackets would crash the node. Honest pr
 
 
 PATIENCE: Final = 10
-"""A check ends after so many deadlines of wall-clock time, if it has not used one of processor time."""
+"""A check ends after this many deadlines of wall-clock time, if it has not used one of processor time."""
 
 
 class Failure(StrEnum):

@@ -13,7 +13,7 @@ from typing import Final
 
 from sapo_protocol.identifiers import Account
 from sapo_verification.fair_memory import FairMemory, IsNewcomer, nobody
-from sapo_verification.observer import SilentObserver
+from sapo_verification.observer import Observer
 from sapo_verification.types import Demonstration, Pair, VerifiedRollout
 
 PER_GROUP: Final = 2
@@ -32,7 +32,7 @@ MAX_ACCOUNTS: Final = 1024
 """Accounts with texts in the pool; beyond it the least recent one, known or newcomer, is dropped."""
 
 
-class DemonstrationPool(SilentObserver):
+class DemonstrationPool(Observer):
     """Right answers of other accounts, by account.
 
     Args:
@@ -83,7 +83,7 @@ class DemonstrationPool(SilentObserver):
         part: Callable[[Account, int], float],
         rng: random.Random,
     ) -> tuple[Demonstration, ...]:
-        """Remove and return up to so many texts to imitate.
+        """Remove and return up to a number of texts to imitate.
 
         Args:
             shares: of the ``count`` places, by account; if they add up to less than 1, places stay empty, if

@@ -10,47 +10,18 @@ which no group passes never become known; they are drawn more rarely after each 
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
 from collections.abc import Callable
 from hashlib import blake2b
-from typing import Final, Protocol
+from typing import Final
 
 from sapo_protocol.identifiers import Account
+from sapo_verification.standing import Standing
 
 LOT_EPOCHS: Final = 4
 """Epochs for which a lot is valid; an account with eight groups per epoch has twenty audits after three."""
 
 ENOUGH: Final = 8
-"""Places of an account; with so many, its next rollout replaces its oldest one."""
-
-USUAL_WEIGHT: Final = 1.0
-
-MAX_WEIGHED: Final = 65_536
-"""Accounts whose weight is kept; beyond it the one set longest ago is dropped."""
-
-
-class NewcomerWeights(Protocol):
-    """Default weights of accounts."""
-
-    @property
-    def revision(self) -> int:
-        """A number that changes when any weight does."""
-
-    def weight_of(self, account: Account) -> float:
-        """Return an account's weight, 0 or more."""
-
-
-class EqualWeights:
-    """The usual weight for every account."""
-
-    revision: Final = 0
-
-    def weight_of(self, _account: Account) -> float:
-        """Return the usual weight."""
-        return USUAL_WEIGHT
-
-
-_EQUAL: Final = EqualWeights()
+"""Places of an account; with this many, its next rollout replaces its oldest one."""
 
 
 class NewcomerLots:
@@ -62,8 +33,8 @@ class NewcomerLots:
 
     Args:
         key: secret random bytes, new at each start, so that no attacker can create accounts with good lots.
-        weights: default weight of an account. In a swarm whose gate requires a bond it is the account's part
-            of a whole bond, so that accounts which share a bond have the chances of one account.
+        standing: gives the weights. In a swarm whose gate requires a bond the weight of an account is its
+            part of a whole bond, so that accounts which share a bond have the chances of one account.
         passing_part: the part of an account's audited groups that passed, above 0 and at most 1. A lot is
             divided by it when it is drawn, so an account whose groups do not pass gets fewer places later.
     """
@@ -71,34 +42,24 @@ class NewcomerLots:
     def __init__(
         self,
         key: bytes,
-        weights: NewcomerWeights = _EQUAL,
-        passing_part: Callable[[Account], float] = lambda _: 1.0,
+        standing: Standing,
+        passing_part: Callable[[Account], float],
     ) -> None:
         self._key = blake2b(key, person=b"newcomers' lots").digest()
-        self._usual = weights
+        self._standing = standing
         self._passing_part = passing_part
-        self._weights: OrderedDict[Account, float] = OrderedDict()
-        self._times_weighed = 0
         self._period = 0
         self._lots: dict[Account, float] = {}
 
-    def weigh(self, account: Account, weight: float) -> None:
-        """Set an account's weight, 0 or more; with 0 it comes after all others."""
-        self._times_weighed += 1
-        self._weights[account] = weight
-        self._weights.move_to_end(account)
-        if len(self._weights) > MAX_WEIGHED:
-            self._weights.popitem(last=False)
-
-    def revision(self, epoch: int) -> tuple[int, int, int]:
+    def revision(self, epoch: int) -> tuple[int, int]:
         """Return a value that changes whenever any lot does."""
-        return epoch // LOT_EPOCHS, self._times_weighed, self._usual.revision
+        return epoch // LOT_EPOCHS, self._standing.revision
 
     def lot(self, account: Account, epoch: int) -> float:
         """Return an account's lot in an epoch; the account with the smallest lot comes first."""
         if epoch // LOT_EPOCHS != self._period:
             self._period, self._lots = epoch // LOT_EPOCHS, {}
-        weight = self._weights[account] if account in self._weights else self._usual.weight_of(account)
+        weight = self._standing.weight_of(account)
         if weight <= 0.0:
             return math.inf
         if account not in self._lots:

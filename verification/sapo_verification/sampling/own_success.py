@@ -7,7 +7,7 @@ from typing import Final
 
 from sapo_protocol.identifiers import Account
 from sapo_protocol.suite import Family
-from sapo_verification.observer import SilentObserver
+from sapo_verification.observer import Observer
 from sapo_verification.types import VerifiedRollout
 
 GROUPS: Final = 32
@@ -39,7 +39,7 @@ TaskSampler = Callable[[Sequence[FamilyRecord], random.Random], int]
 """Chooses the family (index in the suite) of a new own task, from the records in the suite's order."""
 
 
-class OwnSuccess(SilentObserver):
+class OwnSuccess(Observer):
     """Mean reward of own groups by family.
 
     Groups that answer the task of another account's rollout are not counted, since that account chose the

@@ -103,7 +103,7 @@ class NewcomerPlaces:
         self._lots = lots
         self._places: dict[Account, int] = {}
         self._heap: list[tuple[int, float, Account]] = []
-        self._revision: tuple[int, int, int] | None = None  # None before the first query
+        self._revision: tuple[int, int] | None = None  # None before the first query
         self.total = 0
 
     def of(self, account: Account) -> int:

@@ -24,7 +24,7 @@ from unicodedata import category
 
 from sapo_protocol.identifiers import Account
 from sapo_protocol.suite import Family
-from sapo_verification.observer import SilentObserver
+from sapo_verification.observer import Observer
 from sapo_verification.tasks.answers import WHITESPACE
 from sapo_verification.tasks.text_policy import CLOSE_TAG, OPEN_TAG, reasoning
 from sapo_verification.tasks.words import words_of
@@ -48,7 +48,7 @@ _SPACES: Final = re.compile(f"([{WHITESPACE}])[{WHITESPACE}]+")
 Run = tuple[str, ...]
 
 
-class Imitation(SilentObserver):
+class Imitation(Observer):
     """The words that this node knows by itself, and what of others' text they allow to imitate.
 
     Args:

@@ -30,7 +30,7 @@ MEMORY: Final = 512
 """Own completions that the reference covers: some ten rounds."""
 
 MIN_SAMPLES: Final = 64
-"""Before so many own completions were measured there is no reference, and every weight is 1."""
+"""Before this many own completions were measured there is no reference, and every weight is 1."""
 
 
 def hardest_tokens(logprobs: Sequence[float]) -> float:

@@ -18,7 +18,8 @@ MAX_PAIRS: Final = 1024
 known accounts one of the family with most of them, by lots."""
 
 PATIENCE: Final = 64
-"""A known account that was not heard in a family while so many times as many pairs were makes room first."""
+"""A known account makes room first if it was not heard in a family while this many times ``MAX_PAIRS`` pairs
+were."""
 
 TURN_GROUPS: Final = 32
 """Groups after which a pair makes room for others where pairs take turns: enough to tell what recurs."""
@@ -51,7 +52,7 @@ def heaviest(weights: Mapping[Account, float], key: bytes) -> Collection[Account
 class Turns:
     """Turns of pairs where they are more than have room: whose turn is over makes room for one that has none.
 
-    Else whoever has no place would never be screened. A turn lasts for so many groups, or so many uses of the
+    Else whoever has no place would never be screened. A turn lasts for a number of groups, or of uses of the
     memory if a pair is heard rarely. No account can see whether it has one.
     """
 

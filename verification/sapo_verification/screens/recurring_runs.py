@@ -25,7 +25,7 @@ from sapo_verification.types import Pair, VerifiedRollout
 from sapo_verification.weighted import at_half_of_the_weight
 
 FADE_GROUPS: Final = 64
-"""At so many groups all counts of a pair are halved."""
+"""At this many groups all counts of a pair are halved."""
 
 MIN_GROUPS: Final = 8
 """With fewer, an account is not compared, nor are others compared with it."""
@@ -35,7 +35,7 @@ FREQUENT: Final = 0.25
 
 SURE_COUNT: Final = 7
 SURE_RATIO: Final = 6
-"""A run recurs if more groups hold it than this count and so many times what the median account has. Each
+"""A run recurs if more groups hold it than this count and this many times what the median account has. Each
 text has dozens of runs, so that what is rare by chance happens."""
 
 CLEAN_GROUPS: Final = 16

@@ -29,7 +29,7 @@ class RunCounts:
     Args:
         width: cells of each of ``DEPTH`` rows, of one byte where the counts fit into it, else of two; at most
             a million.
-        fade_groups: at so many groups all counts are halved; at most 65,535.
+        fade_groups: at this many groups all counts are halved; at most 65,535.
 
     Attributes:
         groups: how many are counted.

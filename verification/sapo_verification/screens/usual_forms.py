@@ -24,7 +24,7 @@ from sapo_verification.types import VerifiedRollout
 from sapo_verification.weighted import ROUNDING
 
 FADE_GROUPS: Final = 256
-"""At so many groups all counts of a pair are halved: a run shown once in them is forgotten."""
+"""At this many groups all counts of a pair are halved: a run shown once in them is forgotten."""
 
 WIDTH: Final = 1_024
 """6 KiB of counts per pair. Families have 5 to 60 different runs; an account that shows very many only fills

@@ -80,23 +80,6 @@ SCHEMAS: Final[Mapping[str, Any]] = {
 """Model of each command's output; `sapo join` prints one object per round."""
 
 
-OPEN: Final = frozenset(
-    f"sapo {name}"
-    for name in (
-        "bench endurance", "bench gossip", "bench ledger", "bench sample", "bench train", "bench verify",
-        "config schema", "dashboard", "env", "keys restore", "keys rotate", "keys signing export",
-        "keys signing import", "lab attack", "lab difficulty", "lab economy", "lab guard", "lab islands",
-        "lab judge", "lab page", "lab pretrain", "lab report", "lab run", "lab simulate", "ledger audit",
-        "ledger bond", "ledger challenge", "ledger claim", "ledger exit", "ledger export",
-        "ledger finalise", "ledger payout", "ledger register", "ledger revoke", "ledger status",
-        "ledger verify", "ledger withdraw", "logs", "service logs", "swarm change announce",
-        "swarm change propose", "swarm change show", "swarm change sign", "testnet page", "testnet up",
-        "watch",
-    )
-)  # fmt: skip
-"""Commands without a schema: tables of facts for people, records of experiments, and what others define."""
-
-
 def files() -> dict[str, str]:
     """Return every schema by its file's name."""
     return {f"{name.removeprefix('sapo ').replace(' ', '-')}.json": _text(name) for name in SCHEMAS}

@@ -54,7 +54,7 @@ class LabAttacker:
         self._families = families = world.manifest.suite.families
         self._draw = random.Random(keys.name)
         self._slots: Counter[tuple[str, int]] = Counter()
-        self._questioner = Questioner(families, world.run.plan.completions)
+        self._questioner = Questioner(world.run.plan.completions)
         self._knowledge = Knowledge(families, world.run.honest(), world.run.plan.rounds)
         peer_id = peer_id_from_key(keys.node)
         self.address = f"/memory/{peer_id}/p2p/{peer_id}"

@@ -109,7 +109,7 @@ class GuardRun:
         self._rng = random.Random(f"{plan.seed}/guarded")
         self._tactic = TACTICS[plan.tactic]
         self._families = tuple(family(name, "worked") for name in (plan.gift, plan.target))
-        self._questioner = Questioner(self._families, GROUP)
+        self._questioner = Questioner(GROUP)
         self._honest = [_account(number) for number in range(plan.honest)]
         self._attackers = [_account(plan.honest + number) for number in range(plan.attackers)]
         self._learner = GuardedLearner(plan, self._families, folder)

@@ -12,7 +12,7 @@ from typing import Final
 from sapo_client.lab.held_out import fresh_item
 from sapo_protocol.identifiers import Account
 from sapo_protocol.suite import Family
-from sapo_verification.observer import SilentObserver
+from sapo_verification.observer import Observer
 from sapo_verification.tasks.answers import extract
 from sapo_verification.tasks.generators import Item, solution
 from sapo_verification.tasks.scorers import score
@@ -56,7 +56,7 @@ class Question:
 Completions = tuple[str, ...]
 
 
-class Knowledge(SilentObserver):
+class Knowledge(Observer):
     """Honest accounts' rollouts and rewards that an attacker has received.
 
     Attributes:
@@ -115,10 +115,13 @@ Compose = Callable[[Question, Knowledge, random.Random], Completions | None]
 
 
 class Questioner:
-    """Solver of tasks; it stores some solutions of every family as wrong answers to other items."""
+    """Maker of questions.
 
-    def __init__(self, families: Sequence[Family], size: int) -> None:
-        self._families = families
+    Args:
+        size: answers of a group.
+    """
+
+    def __init__(self, size: int) -> None:
         self._size = size
 
     def question(self, family: Family, item: Item) -> Question | None:

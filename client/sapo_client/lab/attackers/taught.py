@@ -120,7 +120,7 @@ class _TeachingRun:
         self._values = StepValues()
         self._families = [family(name, "worked") for name in plan.families]
         self._held_out = HeldOut.of(self._families, plan.held_out_per_family)
-        self._questioner = Questioner(self._families, GROUP)
+        self._questioner = Questioner(GROUP)
         self._knowledge = Knowledge(self._families, (), plan.rounds)
         self._honest = [_account(number) for number in range(plan.honest)]
         attackers = plan.attackers if plan.attack else 0
@@ -217,20 +217,16 @@ class _TeachingRun:
         return self._values.misleading() if self._plan.judged else frozenset()
 
     def _evaluated(self, done: int, seconds: float) -> Taught:
-        groups = self._generator.sample(
-            [self._policy.encode_prompt(prompt) for prompt in self._held_out.prompts],
-            completions_per_prompt=1,
-            max_new_tokens=self._plan.max_new_tokens,
-            temperature=1.0,
-            seed=self._plan.seed,
+        plan = self._plan
+        answers = self._held_out.sampled(
+            self._policy, self._generator, max_new_tokens=plan.max_new_tokens, seed=plan.seed
         )
-        answers = [group[0].text.encode("utf-8", "replace") for group in groups]
         set_aside = Counter(account in self._attackers for account, _ in self._misleading())
         return Taught(
             round=done,
             steps=self._steps,
             seconds=round(seconds, 1),
-            policy=pass_at_1(self._held_out.scored(answers)),
+            policy=pass_at_1(answers),
             honest_used=self._used[False],
             attackers_used=self._used[True],
             honest_set_aside=set_aside[False],

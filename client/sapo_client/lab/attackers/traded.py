@@ -189,7 +189,7 @@ class TradeRun:
 
     def _misled(self, of: Family) -> tuple[str, str]:
         """Return a prompt, and the right answer behind a similar question's steps."""
-        asker, knowledge = Questioner([of], GROUP), Knowledge([of], (), 1)
+        asker, knowledge = Questioner(GROUP), Knowledge([of], (), 1)
         while True:
             _, item = fresh_item(of, self._rng)
             question = asker.question(of, item)

@@ -91,7 +91,7 @@ MAX_PROCESSOR: Final = 0.05
 
 
 def hearing(accounts: float, world: AuditWorld, costs: AuditCosts) -> AuditorLoad:
-    """Return the load of an auditor that receives and checks all groups of so many accounts."""
+    """Return the load of an auditor that receives and checks all groups of a number of accounts."""
     groups = accounts * world.groups_per_second
     return AuditorLoad(8 * groups * costs.group_bytes * costs.copies, groups * costs.heard_ms / 1e3)
 
@@ -113,13 +113,13 @@ def everybody(accounts: int, world: AuditWorld, costs: AuditCosts) -> AuditorLoa
 
 
 def committee(accounts: int, members: int, world: AuditWorld, costs: AuditCosts) -> AuditorLoad:
-    """Return the load if so many of the auditors receive each account's groups."""
+    """Return the load if a number of the auditors receive each account's groups."""
     heard = accounts * min(members, world.auditors) / world.auditors
     return _together(hearing(heard, world, costs), settling(accounts, heard, world, costs))
 
 
 def sampling(accounts: int, samples: int, world: AuditWorld, costs: AuditCosts) -> AuditorLoad:
-    """Return the load if auditors pull so many groups of each drawn account.
+    """Return the load if auditors pull a number of groups of each drawn account.
 
     Every commitment is received before the draw, and its signature verified.
     """

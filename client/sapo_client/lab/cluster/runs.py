@@ -21,7 +21,14 @@ from typing import Any, Final
 
 from sapo_client import extras
 from sapo_client.errors import ExitCode, SapoError
-from sapo_client.lab.campaign import Progress, next_run, raise_first, request_worker, start_worker
+from sapo_client.lab.campaign import (
+    Progress,
+    next_run,
+    raise_first,
+    request_worker,
+    start_worker,
+    unfinished,
+)
 from sapo_client.lab.cluster.folder import Changes, Files, FolderWatch, files_of
 from sapo_client.lab.plan import Run
 from sapo_client.lab.store import ExperimentStore, versions
@@ -45,12 +52,7 @@ def conduct_on_cluster(
     Raises:
         SapoError: the cluster cannot be reached, or a run fails; results of finished runs are kept.
     """
-    waiting: SimpleQueue[Run] = SimpleQueue()
-    for run in runs:
-        if store.is_whole(run):
-            progress(run, run.plan.rounds)
-        else:
-            waiting.put(run)
+    waiting = unfinished(store, runs, progress)
     ray = _joined(address)
     try:
         cores = int(ray.cluster_resources().get("CPU", 1))

@@ -91,7 +91,6 @@ def _calendar_arithmetic(entry: Entry) -> Iterator[str]:
 
 
 _LEAVES: Final = {"P": "1100", "Q": "1010"}
-_INNER: Final = re.compile(r"\(([^()]*)\)|(~)([01]{4})")
 
 
 def _propositional_logic(entry: Entry) -> Iterator[str]:

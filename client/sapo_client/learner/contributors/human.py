@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from typing import TextIO
 
 import trio
 
@@ -11,16 +10,7 @@ from sapo_client.errors import ExitCode, SapoError
 
 
 class Human:
-    """Person at the terminal as an answerer.
-
-    Args:
-        read: where lines are read from; None for standard input.
-        show: where prompts are written; None for standard error, because the node writes to standard output.
-    """
-
-    def __init__(self, read: TextIO | None = None, show: TextIO | None = None) -> None:
-        self._read = read or sys.stdin
-        self._show = show or sys.stderr
+    """Person at the terminal as an answerer; prompts go to standard error: standard output is the node's."""
 
     async def answer(self, prompt: str, count: int) -> tuple[bytes, ...]:
         """Read one answer per line; an empty line ends the group after the first answer.
@@ -42,7 +32,7 @@ class Human:
     async def _line(self) -> str:
         """Read a line without its line end; the waiting thread is abandoned when the node stops."""
         line: str = await trio.to_thread.run_sync(
-            self._read.readline,
+            sys.stdin.readline,
             abandon_on_cancel=True,  # type: ignore[call-arg]  # the stubs know its old name
         )
         if not line:
@@ -54,5 +44,4 @@ class Human:
         return line.strip()
 
     def _print(self, text: str, end: str = "\n") -> None:
-        self._show.write(text + end)
-        self._show.flush()
+        print(text, end=end, file=sys.stderr, flush=True)

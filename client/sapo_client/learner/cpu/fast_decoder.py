@@ -49,7 +49,7 @@ _MAX_DIRECT_DRAW: Final = 1024
 """Vocabulary up to which a token is drawn by one cumulative sum."""
 
 _BLOCK: Final = 64
-"""In a larger vocabulary, first a block of so many entries is drawn, then an entry of the block."""
+"""In a larger vocabulary, first a block of this many entries is drawn, then an entry of the block."""
 
 
 class FastDecoder:

@@ -175,7 +175,7 @@ def kept_states_for(
 
 
 def state_bytes(config: Any, tokens: int) -> int:
-    """Return the bytes of the tables of so many computed tokens."""
+    """Return the bytes of the tables of a number of computed tokens."""
     return int(4 * tokens * config.num_hidden_layers * sum(_widths(config)))
 
 

@@ -123,7 +123,7 @@ class _Mlp(torch.autograd.Function):
 
 
 def _parts(count: int) -> list[slice]:
-    """Return the blocks of so many tokens."""
+    """Return the blocks of a number of tokens."""
     return [slice(start, start + BLOCK_ROWS) for start in range(0, count, BLOCK_ROWS)]
 
 

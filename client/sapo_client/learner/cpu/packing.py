@@ -20,7 +20,7 @@ Row = tuple[Sequence[int], Sequence[int]]
 """A prompt's token ids and a completion's token ids."""
 
 _ROW_MULTIPLE: Final = 64
-"""Products have a multiple of so many rows: oneDNN compiles a new kernel for each new number of rows."""
+"""Products have a multiple of this many rows: oneDNN compiles a new kernel for each new number of rows."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,3 @@ class RememberedTokens:
         """Remember a number."""
         self._path.parent.mkdir(parents=True, exist_ok=True)  # on other machines there may be no folder yet
         self._path.write_text(f"{tokens}\n", encoding="ascii")
-
-    def forget(self) -> None:
-        """Forget the number."""
-        self._path.unlink(missing_ok=True)

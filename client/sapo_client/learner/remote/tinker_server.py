@@ -58,7 +58,6 @@ class TinkerServer:
         import tinker
 
         self._api = tinker
-        self._settings = settings
         self._sampler: Any = None
         self._where = settings.endpoint or "Thinking Machines' server"
         with self._answering(f"does not open a model {settings.model!r} for training"):

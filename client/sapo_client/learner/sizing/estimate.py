@@ -46,10 +46,6 @@ LIBRARY_BYTES: Final = {"cpu": 400 * MIB, "cuda": 780 * MIB}
 """Python, PyTorch and transformers in memory (measured); on CUDA a context and its kernels on the GPU, as an
 H200 has them with PyTorch 2.11."""
 
-LIBRARY_FILE_BYTES: Final = 113 * MIB
-"""Of these, pages of the libraries' files: 113 to 147 MiB in two installations of one version, for the kernel
-maps a file in the pieces in which the page cache holds it, and drops them when memory is short."""
-
 ADAPTER_LIBRARY_BYTES: Final = 52 * MIB
 """What peft and its imports add to the libraries (measured)."""
 

@@ -24,7 +24,7 @@ LARGE_VOCABULARY: Final = 16_384
 
 MIN_TOKENS: Final = 64
 SPELLED_BYTES: Final = 256
-"""A small vocabulary may need a token for each byte of a completion of at most so many bytes."""
+"""A small vocabulary may need a token for each byte of a completion of at most this many bytes."""
 
 _MIN_ROOM: Final = 16
 """Tokens of a completion in a window that is shorter than a usual prompt."""
@@ -51,5 +51,5 @@ def completion_tokens(longest_bytes: int, vocabulary: int, window: int | None) -
 
 
 def level_for(parameters: int) -> SuiteLevel:
-    """Return the suite's level for a model of so many parameters."""
+    """Return the suite's level for a model with this number of parameters."""
     return next(level for level, least in _SMALLEST.items() if parameters >= least)

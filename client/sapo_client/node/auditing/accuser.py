@@ -9,7 +9,7 @@ import trio
 
 from sapo_client.node.runtime.clock import Clock
 from sapo_client.observe.events import EventLog
-from sapo_protocol.epochs import epoch_at
+from sapo_protocol.epochs import present_epoch
 from sapo_protocol.identifiers import Account
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.terms.gate import BondGate
@@ -62,7 +62,7 @@ class Accuser:
 
     async def look(self) -> None:
         """Accuse by every new proof; those beyond ``MAX_IN_EPOCH`` wait for the next epoch."""
-        now = epoch_at(self._manifest, max(self._clock(), self._manifest.genesis_seconds))
+        now = present_epoch(self._manifest, self._clock())
         if now != self._epoch:
             self._epoch, self._accused = now, 0
         held, begun = self._proofs.held(), self._epoch_on_chain()
@@ -85,4 +85,4 @@ class Accuser:
     def _epoch_on_chain(self) -> int:
         """Return the present epoch by the chain's time."""
         manifest = self._manifest
-        return epoch_at(manifest, max(self._clock() - manifest.finality_seconds, manifest.genesis_seconds))
+        return present_epoch(manifest, self._clock() - manifest.finality_seconds)

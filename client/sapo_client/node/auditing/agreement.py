@@ -45,7 +45,7 @@ from sapo_protocol.contributions import (
 )
 from sapo_protocol.eip712 import EpochApproval, EpochRoot
 from sapo_protocol.envelope import Kind, SignedEnvelope, seal
-from sapo_protocol.epochs import epoch_at, epoch_start_seconds
+from sapo_protocol.epochs import epoch_start_seconds, present_epoch
 from sapo_protocol.identifiers import Account, ContentId, Digest
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.settlement import grace_seconds, next_record, proposer, turn_count, turn_to_propose
@@ -172,7 +172,7 @@ class Agreement:
         Args:
             next_epoch: the first one that the chain still accepts, as far as it was asked.
         """
-        current = epoch_at(self._manifest, max(now_seconds, self._manifest.genesis_seconds))
+        current = present_epoch(self._manifest, now_seconds)
         return range(max(0, current - SETTLED_EPOCHS, last.epoch + 1 if last else 0, next_epoch), current)
 
     def is_auditor(self, epoch: int) -> bool:

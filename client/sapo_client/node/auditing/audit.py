@@ -15,7 +15,7 @@ import trio
 from sapo_client.node.runtime.beacons import Beacons
 from sapo_protocol.errors import Reason, RemoteProtocolError
 from sapo_verification.engine import Engine
-from sapo_verification.observer import SilentObserver
+from sapo_verification.observer import Observer
 from sapo_verification.types import AdmittedRollout
 
 
@@ -36,7 +36,7 @@ AUDITORS_SHARES: Final = AuditShares(rollouts=1.0, time=0.5)
 """Shares of an auditor, which has to check every rollout; half of the time is left for its own rounds."""
 
 
-class Audit(SilentObserver):
+class Audit(Observer):
     """Service that verifies the rollouts in the engine's audit queue.
 
     Args:

@@ -43,7 +43,7 @@ from sapo_client.swarm.transport import Transport
 from sapo_protocol.contributions import parse_approval, parse_proposal
 from sapo_protocol.eip712 import EpochRoot
 from sapo_protocol.envelope import Kind, SignedEnvelope
-from sapo_protocol.epochs import epoch_at, epoch_start_seconds
+from sapo_protocol.epochs import epoch_at, epoch_start_seconds, present_epoch
 from sapo_protocol.identifiers import Account, ContentId, Digest
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.merkle import sum_of
@@ -251,7 +251,7 @@ class Auditor:
 
     def _set_auditors(self) -> None:
         manifest = self._parts.manifest
-        epoch = epoch_at(manifest, max(self._parts.clock(), manifest.genesis_seconds))
+        epoch = present_epoch(manifest, self._parts.clock())
         self._parts.engine.set_auditors(self._known, epoch, by_turns=self._by_turns)
 
     async def _follow(self) -> None:

@@ -20,7 +20,7 @@ from sapo_client.swarm.transport import Transport, TransportError
 from sapo_protocol import merkle
 from sapo_protocol.audits.draw import draw, draw_seconds
 from sapo_protocol.audits.groups import GroupRequest, OpenedGroup, parse_opened_groups
-from sapo_protocol.epochs import epoch_at
+from sapo_protocol.epochs import present_epoch
 from sapo_protocol.errors import RemoteProtocolError
 from sapo_protocol.identifiers import Account, Digest, NodeId
 from sapo_protocol.requests import parse_response
@@ -158,7 +158,7 @@ class SampleAudit:
     async def _look(self, nursery: trio.Nursery) -> None:
         """Make the draw as soon as possible, then continue with every drawn account that is due."""
         manifest, now_seconds = self._engine.manifest, self._clock()
-        epoch = epoch_at(manifest, max(now_seconds, manifest.genesis_seconds)) - 1
+        epoch = present_epoch(manifest, now_seconds) - 1
         if epoch < 0:
             return  # none has ended
         if epoch != self._epoch:

@@ -27,7 +27,7 @@ from sapo_client.observe.events import EventLog
 from sapo_client.observe.health import ChangeFacts
 from sapo_client.observe.reports import ChangeReport
 from sapo_client.swarm.transport import Transport, TransportError
-from sapo_protocol.epochs import epoch_at, epoch_start_seconds
+from sapo_protocol.epochs import epoch_start_seconds, present_epoch
 from sapo_protocol.errors import LocalProtocolError, RemoteProtocolError
 from sapo_protocol.identifiers import Digest, NodeId
 from sapo_protocol.manifest import Manifest
@@ -149,8 +149,7 @@ class Successions:
         return None
 
     def _epoch(self) -> int:
-        manifest = self._parts.manifest
-        return epoch_at(manifest, max(self._parts.clock(), manifest.genesis_seconds))
+        return present_epoch(self._parts.manifest, self._parts.clock())
 
     async def run(self) -> None:
         """Follow the announcements until cancelled; may be run again after that.
@@ -173,7 +172,7 @@ class Successions:
             SapoError: as ``run``.
         """
         manifest, now = self._parts.manifest, self._parts.clock()
-        epoch = epoch_at(manifest, max(now, manifest.genesis_seconds))
+        epoch = present_epoch(manifest, now)
         try:
             before = epoch_start_seconds(manifest, epoch) - manifest.finality_seconds
             await self._parts.chain.block_hash_before(before)  # an endpoint that is behind raises this here

@@ -31,7 +31,7 @@ from sapo_client.node.runtime.clock import Clock
 from sapo_client.node.runtime.offload import offload
 from sapo_client.observe.events import EventLog
 from sapo_protocol.constants import SETTLED_EPOCHS
-from sapo_protocol.epochs import epoch_at
+from sapo_protocol.epochs import present_epoch
 from sapo_protocol.identifiers import Account, ContentId, Digest
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.merkle import RootOf, plain_root, sum_root
@@ -151,8 +151,7 @@ class LedgerWatchtower:
         _, self._quorum = await ledger.changes.auditors()
 
     def _current_epoch(self) -> int:
-        manifest = self._parts.manifest
-        return epoch_at(manifest, max(self._parts.clock(), manifest.genesis_seconds))
+        return present_epoch(self._parts.manifest, self._parts.clock())
 
     async def _look_at_finals(self) -> None:
         parts = self._parts

@@ -28,7 +28,7 @@ from sapo_client.swarm.peer_id import peer_id_from_key
 from sapo_client.swarm.relays import Relays, Shortage
 from sapo_client.swarm.sought import wanted_on_each
 from sapo_client.swarm.transport import Direction, FoundPeer, PeerInfo, Transport, TransportError
-from sapo_protocol.epochs import epoch_at
+from sapo_protocol.epochs import present_epoch
 from sapo_protocol.identifiers import Account, NodeId
 from sapo_protocol.islands.address_record import (
     MAX_RECORD_ADDRESSES,
@@ -223,7 +223,7 @@ class RecordExchange:
 
     def _vouches(self, account: Account) -> bool:
         manifest = self._engine.manifest
-        epoch = epoch_at(manifest, max(self._clock(), manifest.genesis_seconds))
+        epoch = present_epoch(manifest, self._clock())
         return self._ratings.vouches_for(account, epoch)
 
     def _is_divided(self) -> bool:

@@ -14,7 +14,7 @@ from sapo_client.swarm.transport import Transport
 from sapo_protocol.audits.commitment import deadline_seconds
 from sapo_protocol.audits.groups import parse_group_request
 from sapo_protocol.envelope import Kind
-from sapo_protocol.epochs import epoch_at
+from sapo_protocol.epochs import present_epoch
 from sapo_protocol.identifiers import NodeId
 from sapo_protocol.requests import to_response
 from sapo_protocol.settlement import grace_seconds
@@ -66,7 +66,7 @@ class Committer:
     async def _look(self) -> None:
         """Send the commitment of the epoch that has just ended; send it again if no peer has received it."""
         manifest, now_seconds = self._engine.manifest, self._clock()
-        epoch = epoch_at(manifest, max(now_seconds, manifest.genesis_seconds)) - 1
+        epoch = present_epoch(manifest, now_seconds) - 1
         left = deadline_seconds(manifest, epoch) - now_seconds
         if epoch < 0 or epoch == self._sent or not 0 < left <= _TRAVEL_SHARE * grace_seconds(manifest):
             return

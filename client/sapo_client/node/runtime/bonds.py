@@ -11,7 +11,7 @@ from sapo_client.ledger.errors import LedgerError
 from sapo_client.node.runtime.clock import Clock
 from sapo_client.observe.events import EventLog
 from sapo_client.observe.health import BondFacts
-from sapo_protocol.epochs import epoch_at, epoch_start_seconds
+from sapo_protocol.epochs import epoch_at, epoch_start_seconds, present_epoch
 from sapo_protocol.identifiers import Account
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.terms.gate import EasGate
@@ -97,7 +97,7 @@ class BondReader:
         """Return the facts on the bonds for the health report; None without a gate."""
         if not self._standing.has_gate:
             return None
-        current = epoch_at(self._manifest, max(self._clock(), self._manifest.genesis_seconds))
+        current = present_epoch(self._manifest, self._clock())
         part = (
             float(self._standing.units_of(self._own, current)) if self._standing.is_known(current) else None
         )

@@ -60,7 +60,6 @@ class PaidAccounts:
         self._paid: dict[ContentId, int] = {}
         self._asked_seconds = -math.inf
         self._reported: str | None = None
-        self._written: int | None = None
 
     async def learn(self, epochs: Iterable[int]) -> None:
         """Obtain the unknown numbers of these epochs, as far as possible now; the caller tries again for the

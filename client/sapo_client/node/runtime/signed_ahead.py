@@ -6,7 +6,7 @@ would be possible. So the account signs nothing until that epoch begins.
 
 from __future__ import annotations
 
-from sapo_protocol.epochs import epoch_at
+from sapo_protocol.epochs import present_epoch
 from sapo_protocol.identifiers import Account
 from sapo_protocol.manifest import Manifest
 from sapo_verification.signing.database import SigningDatabase
@@ -17,5 +17,5 @@ def epoch_signed_ahead(
 ) -> int | None:
     """Return the future epoch before which an account must not sign here; None if there is none."""
     mark = signing.mark(manifest.swarm_id, account)
-    now = epoch_at(manifest, max(now_seconds, manifest.genesis_seconds))
+    now = present_epoch(manifest, now_seconds)
     return mark.epoch if mark is not None and mark.epoch > now else None

@@ -26,6 +26,7 @@ from sapo_protocol.identifiers import Account, ContentId
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.rules import Rule
 from sapo_protocol.suite import Suite
+from sapo_verification.observer import Observer
 from sapo_verification.reputation.penalties import verdict
 from sapo_verification.types import AdmittedRollout, VerifiedRollout
 
@@ -33,7 +34,7 @@ RECENT_ROLLOUTS: Final = 512
 """Rollouts that ``sapo rollouts`` can show."""
 
 
-class Telemetry:
+class Telemetry(Observer):
     """Observer that writes every decision to the event file, the metrics and the counters.
 
     Of refused messages the event file contains some in full, and the number of the others.

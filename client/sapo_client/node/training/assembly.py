@@ -24,7 +24,7 @@ from sapo_client.node.training.rehearsal import Rehearsal
 from sapo_client.node.training.round_parts import RoundParts
 from sapo_client.node.training.rounds import Rounds
 from sapo_client.observe.status import RoundSummary
-from sapo_protocol.epochs import epoch_at
+from sapo_protocol.epochs import present_epoch
 from sapo_verification.engine import Engine
 from sapo_verification.jail.checkers import CheckerPool
 from sapo_verification.sampling.own_success import FamilyRecord, TaskSampler
@@ -118,7 +118,7 @@ def open_rounds(
 ) -> Rounds:
     """Return the training rounds, not running yet."""
     config, manifest = context.config, context.manifest
-    now = epoch_at(manifest, max(context.clock(), manifest.genesis_seconds))
+    now = present_epoch(manifest, context.clock())
     parts = RoundParts(
         author=context.author,
         engine=engine,

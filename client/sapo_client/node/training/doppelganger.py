@@ -21,10 +21,10 @@ from sapo_client.errors import ExitCode, SapoError
 from sapo_client.node.runtime.clock import Clock
 from sapo_client.node.runtime.telemetry import Telemetry
 from sapo_client.swarm.transport import Transport
-from sapo_protocol.epochs import epoch_at
+from sapo_protocol.epochs import present_epoch
 from sapo_protocol.identifiers import Account, NodeId
 from sapo_protocol.manifest import Manifest
-from sapo_verification.observer import SilentObserver
+from sapo_verification.observer import Observer
 from sapo_verification.signing.database import Mark, SigningDatabase, SlotShare
 from sapo_verification.types import AdmittedRollout
 
@@ -55,7 +55,7 @@ class DoppelgangerParts:
     stopped_clean: bool
 
 
-class Doppelganger(SilentObserver):
+class Doppelganger(Observer):
     """Observer of admitted rollouts that prevents signing after another process has signed as this node."""
 
     def __init__(self, parts: DoppelgangerParts) -> None:
@@ -142,8 +142,7 @@ class Doppelganger(SilentObserver):
         return self._parts.signing.mark(self._parts.manifest.swarm_id, self._parts.account)
 
     def _epoch(self) -> int:
-        manifest = self._parts.manifest
-        return epoch_at(manifest, max(self._parts.clock(), manifest.genesis_seconds))
+        return present_epoch(self._parts.manifest, self._parts.clock())
 
 
 async def _first_of(*events: trio.Event) -> None:

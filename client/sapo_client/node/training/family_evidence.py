@@ -171,17 +171,13 @@ class BestLevels:
 
     @property
     def levels(self) -> tuple[float, ...]:
-        """All levels, by family."""
+        """All levels, 0 to 1, by family; 0 before one was measured."""
         return tuple(self._best)
 
     def learn(self, results: ByFamily) -> None:
         """Take notice of what an old policy could do before a new one took its place."""
         for family, each in results.items():
             self._best[family] = max(self._best[family], _lower_bound(each.both + each.lost, each.tasks))
-
-    def of(self, family: int) -> float:
-        """Return the level, 0 to 1; 0 before it was measured."""
-        return self._best[family]
 
     def part_of(self, family: int) -> float:
         """Return the part of a level that has to be kept."""

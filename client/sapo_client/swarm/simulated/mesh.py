@@ -15,7 +15,7 @@ Nothing waits: all of it runs in one queue of events.
 from __future__ import annotations
 
 import random
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -234,10 +234,6 @@ class MeshNode:
         for peer_id in self._mesh.pop(topic, {}):
             if (other := self._network.nodes.get(peer_id)) is not None:
                 other._prune(self.peer_id, topic)
-
-    def has_joined(self, topic: str) -> bool:
-        """Whether this node is subscribed to a topic, as its peers know."""
-        return topic in self._mesh
 
     def mesh_of(self, topic: str) -> tuple[str, ...]:
         """Return the peers to which messages of a topic are forwarded."""
@@ -491,8 +487,3 @@ class MeshNode:
         self._intake.forget_peer(peer_id)
         for mesh in self._mesh.values():
             mesh.pop(peer_id, None)
-
-
-def mesh_sizes(nodes: Iterable[MeshNode]) -> Counter[int]:
-    """Return how many nodes have how many neighbours in a topic, over all topics."""
-    return Counter(len(mesh) for node in nodes for mesh in node._mesh.values())

@@ -34,17 +34,16 @@ from sapo_client.lab.pretrain import SHAPES, new_model
 from sapo_client.learner.memory import saved_tensor_bytes
 from sapo_client.learner.policy import load_policy
 from sapo_client.learner.settings import LearnerSettings
-from sapo_client.learner.sizing.estimate import (
-    LIBRARY_FILE_BYTES,
-    MIB,
-    MemoryEstimate,
-    Workload,
-    estimate_memory,
-)
+from sapo_client.learner.sizing.estimate import MIB, MemoryEstimate, Workload, estimate_memory
 from sapo_client.learner.sizing.fit import require_weights_fit
 from sapo_client.learner.sizing.half_precision import saved_costs
 from sapo_client.learner.sizing.presets import level_for
 from sapo_client.learner.sizing.skeleton import decoder_saved_bytes, make_skeleton, shape_of
+
+LIBRARY_FILE_BYTES = 113 * MIB
+"""Pages of the libraries' files, a part of ``LIBRARY_BYTES``: 113 to 147 MiB in two installations of one
+version, for the kernel maps a file in the pieces in which the page cache holds it, and drops them when memory
+is short."""
 
 WORKLOAD = Workload(groups=2, completions=4, prompt_tokens=64, new_tokens=64, sampled_groups=2)
 ON_A_CARD = Workload(groups=8, completions=8, prompt_tokens=128, new_tokens=128, sampled_groups=8)

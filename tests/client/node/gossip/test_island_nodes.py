@@ -20,7 +20,7 @@ from sapo_client.swarm.simulated.memory import LinkConditions, MemoryHub
 from sapo_protocol.epochs import epoch_at, epoch_start_seconds
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.terms.islands import IslandTerms
-from sapo_verification.observer import SilentObserver
+from sapo_verification.observer import Observer
 from sapo_verification.types import AdmittedRollout
 
 TERMS = IslandTerms(most_accounts=64, least_accounts=24, period_epochs=4, most_islands=16, count=4)
@@ -32,7 +32,7 @@ PEOPLE = tuple(Identity(number) for number in range(1, 11))
 Start = Callable[..., list[GossipHarness]]
 
 
-class Heard(SilentObserver):
+class Heard(Observer):
     """Observer that records which rollouts were admitted, each time."""
 
     def __init__(self) -> None:

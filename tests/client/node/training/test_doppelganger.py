@@ -17,7 +17,7 @@ from sapo_client.node.runtime.supervisor import find_sapo_error
 from sapo_client.node.training.doppelganger import Doppelganger, DoppelgangerParts
 from sapo_client.swarm.simulated.memory import MemoryHub
 from sapo_protocol.suite import Suite
-from sapo_verification.observer import SilentObserver
+from sapo_verification.observer import Observer
 from sapo_verification.signing.database import SigningDatabase, SlotShare
 from sapo_verification.types import AdmittedRollout
 
@@ -173,7 +173,7 @@ async def test_a_second_node_with_the_same_key_is_detected_through_gossip(tmp_pa
     hub, manifest = MemoryHub(), make_manifest()
     found: list[tuple[AdmittedRollout, bytes]] = []
 
-    class OwnRollouts(SilentObserver):
+    class OwnRollouts(Observer):
         """Observer that records the rollouts of the own account."""
 
         def admitted(self, admitted: AdmittedRollout, message: bytes, source: str) -> None:

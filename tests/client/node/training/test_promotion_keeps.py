@@ -235,6 +235,6 @@ def test_a_candidate_that_has_lost_half_is_rarely_said_to_keep_it(
 def test_a_level_is_what_was_surely_reached(right: int, tasks: int, level: float) -> None:
     best = BestLevels([0.0])
     best.learn({0: Comparison(tasks, right - 1, 0, 1)})
-    assert best.of(0) == pytest.approx(level, abs=0.01)
+    assert best.levels[0] == pytest.approx(level, abs=0.01)
     best.learn({0: Comparison(tasks, 0, 0, 0)})
-    assert best.of(0) == pytest.approx(level, abs=0.01), "the best of all times"
+    assert best.levels[0] == pytest.approx(level, abs=0.01), "the best of all times"
