@@ -1,9 +1,10 @@
 """Learners that begin as copies of a process that has imported their libraries.
 
-The imports take nearly four of the four and a half processor seconds of a learner that trains some steps of a
-tiny model. Such a learner is the real program: it runs the main function of `sapo_client.learner` in a process
-and a session of its own, with the pipes, environment and folder that it would have had. Only `python -m` is
-left out. Tests of the learner's process, and all that drive the command `sapo`, start theirs with it.
+The imports take nearly four of the four and a half processor seconds of a learner that trains some steps of
+a tiny model. Such a learner is the real program: it runs the main function of `sapo_client.learner` in a
+process and a session of its own, with the pipes, environment and folder that it would have had. Only
+`python -m` is left out. Tests of the learner's process, and all that drive the command `sapo`, start theirs
+with it.
 """
 
 from __future__ import annotations
