@@ -2,7 +2,7 @@
 
 The imports take nearly four of the four and a half processor seconds of a learner that trains some steps of
 a tiny model. Such a learner is the real program: it runs the main function of `sapo_client.learner` in a
-process and a session of its own, with the pipes, environment and folder that it would have had. Only
+process and a session of its own, with the pipes, environment, folder and limits that it would have had. Only
 `python -m` is left out. Tests of the learner's process, and all that drive the command `sapo`, start theirs
 with it.
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import resource
 import selectors
 import signal
 import socket
@@ -49,6 +50,8 @@ _MODULES: Final = (
 )
 """What a learner of one process on a CPU imports until its first step is taken."""
 
+_LIMITS: Final = [getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")]
+
 _STATUS: Final = struct.Struct("=i")
 
 
@@ -73,7 +76,12 @@ class WarmLearners:
         read, stdin = os.pipe()
         stdout, write = os.pipe()
         status, done = os.pipe()
-        request = json.dumps({"environment": dict(os.environ), "folder": str(Path.cwd())}).encode()
+        inherited = {
+            "environment": dict(os.environ),
+            "folder": str(Path.cwd()),
+            "limits": [(number, *resource.getrlimit(number)) for number in _LIMITS],
+        }
+        request = json.dumps(inherited).encode()
         socket.send_fds(self._connected(), [request], [read, write, log.fileno(), done])
         for descriptor in (read, write, done):
             os.close(descriptor)
@@ -209,6 +217,8 @@ def _run(request: dict[str, Any], streams: list[int]) -> None:
             os.dup2(descriptor, place)
             os.close(descriptor)
         os.chdir(request["folder"])
+        for number, soft, hard in request["limits"]:
+            resource.setrlimit(number, (soft, hard))
         os.environ.clear()
         os.environ.update(request["environment"])
         gc.enable()
