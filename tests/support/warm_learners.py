@@ -35,8 +35,11 @@ Start = Callable[[IO[bytes]], Awaitable[trio.Process]]
 _MAX_BYTES: Final = 2**20
 """Of a request, which holds the environment."""
 
-_READ_LATER: Final = {"PYTEST_CURRENT_TEST", "ONEDNN_MAX_CPU_ISA"}
-"""Variables that no library reads when it is imported: oneDNN reads its own before its first product."""
+_READ_BY_IMPORTS: Final = ("PYTHON", "LD_", "OMP_", "MKL_", "TORCH", "TRANSFORMERS_", "HF_")
+"""Beginnings of the variables that must not differ from the template's."""
+
+_SET_BY_LEARNERS: Final = "HF_HUB_DISABLE_"
+"""Of those that ``quiet_libraries`` sets, in the template, too."""
 
 _MODULES: Final = (
     "torch._dynamo",
@@ -59,19 +62,19 @@ class WarmLearners:
     """Starts learners for one process of the tests, from a template that starts with the first of them.
 
     Args:
-        environment: of the template. A learner whose environment differs is started by ``start``: libraries
-            read it when they are imported.
+        environment: of the template. A learner for which variables differ that libraries read when they are
+            imported is started by ``start``.
         start: starts a learner by ``python -m``.
     """
 
     def __init__(self, environment: Mapping[str, str], start: Start) -> None:
-        self._environment = _lasting(environment)
+        self._environment = dict(environment)
         self._start = start
         self._requests: socket.socket | None = None
 
     async def open(self, log: IO[bytes]) -> trio.Process:
         """Start a learner that writes errors to a log; it has what the learner's node uses of a process."""
-        if _lasting(os.environ) != self._environment:
+        if _read_by_imports(os.environ) != _read_by_imports(self._environment):
             return await self._start(log)
         read, stdin = os.pipe()
         stdout, write = os.pipe()
@@ -150,13 +153,17 @@ class _Child:
         self.returncode = os.waitstatus_to_exitcode(code)
 
 
-def _lasting(environment: Mapping[str, str]) -> dict[str, str]:
+def _read_by_imports(environment: Mapping[str, str]) -> dict[str, str]:
     """Return what of an environment must not differ from the template's."""
-    return {name: value for name, value in environment.items() if name not in _READ_LATER}
+    return {
+        name: value
+        for name, value in environment.items()
+        if name.startswith(_READ_BY_IMPORTS) and not name.startswith(_SET_BY_LEARNERS)
+    }
 
 
 def _serve(requests: socket.socket) -> None:
-    """Fork a learner for each request until there are no more; report process ids and exit statuses."""
+    """Fork a learner for each request until there are no more; report their exit statuses."""
     running: dict[int, int] = {}
     woken, wakes = socket.socketpair()
     woken.setblocking(False)
@@ -182,13 +189,12 @@ def _serve(requests: socket.socket) -> None:
                 for other in (requests, woken, wakes):
                     other.close()
                 selector.close()
-                for descriptor in (*running.values(), done):
+                for descriptor in running.values():
                     os.close(descriptor)
-                _run(json.loads(request), streams)
+                _run(json.loads(request), streams, done)
             for descriptor in streams:
                 os.close(descriptor)
             running[pid] = done
-            _write(done, pid)
 
 
 def _report_ended(running: dict[int, int]) -> None:
@@ -206,8 +212,8 @@ def _write(descriptor: int, number: int) -> None:
         os.write(descriptor, _STATUS.pack(number))
 
 
-def _run(request: dict[str, Any], streams: list[int]) -> None:
-    """Be a learner until it ends, and end with it."""
+def _run(request: dict[str, Any], streams: list[int], started: int) -> None:
+    """Be a learner until it ends, and end with it; report the process id once all is as for a new process."""
     code = 1
     try:
         signal.set_wakeup_fd(-1)
@@ -221,6 +227,8 @@ def _run(request: dict[str, Any], streams: list[int]) -> None:
             resource.setrlimit(number, (soft, hard))
         os.environ.clear()
         os.environ.update(request["environment"])
+        _write(started, os.getpid())
+        os.close(started)
         gc.enable()
         from sapo_client.learner.__main__ import main
 
