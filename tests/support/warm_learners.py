@@ -38,8 +38,9 @@ _MAX_BYTES: Final = 2**20
 _READ_BY_IMPORTS: Final = ("PYTHON", "LD_", "OMP_", "MKL_", "TORCH", "TRANSFORMERS_", "HF_")
 """Beginnings of the variables that must not differ from the template's."""
 
-_SET_BY_LEARNERS: Final = "HF_HUB_DISABLE_"
-"""Of those that ``quiet_libraries`` sets, in the template, too."""
+_SET_HERE: Final = ("HF_HUB_DISABLE_", "HF_HUB_VERBOSITY")
+"""Of those that commands and learners set for all that follows in the tests' own process; they are about what
+is printed and reported."""
 
 _MODULES: Final = (
     "torch._dynamo",
@@ -158,7 +159,7 @@ def _read_by_imports(environment: Mapping[str, str]) -> dict[str, str]:
     return {
         name: value
         for name, value in environment.items()
-        if name.startswith(_READ_BY_IMPORTS) and not name.startswith(_SET_BY_LEARNERS)
+        if name.startswith(_READ_BY_IMPORTS) and not name.startswith(_SET_HERE)
     }
 
 
