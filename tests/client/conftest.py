@@ -14,8 +14,10 @@ import pytest
 import trio
 from support.auditor_harness import World
 from support.nodes import Home, manifest_of, until
+from support.warm_learners import WarmLearners
 from support.weekday_policy import FAMILY, make_weekday_policy
 
+from sapo_client.learner import process
 from sapo_client.node.app import NodeApp
 from sapo_client.swarm.simulated.memory import MemoryHub
 from sapo_protocol.suite import Suite
@@ -30,6 +32,16 @@ SHARED_STEPS = 2
 @pytest.fixture(autouse=True)
 def _children_find_the_sources(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", SOURCES)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _warm_learners() -> Iterator[None]:
+    """Let nodes in this process start their learners without imports, in the session's fixtures, too."""
+    learners = WarmLearners({**os.environ, "PYTHONPATH": SOURCES}, process.start_child)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(process, "start_child", learners.open)
+        yield
+    learners.close()
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ costs what its attester asks for, which is nothing here.
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -273,12 +274,14 @@ def compare(
 ) -> list[EconomyRow]:
     """Simulate each strategy in its own swarm; honest machines have the same random streams in all."""
     rows = []
+    played: dict[EarningStrategy, StrategyOutcome] = {}  # the same honest one serves most strategies
     for strategy in strategies:
         fair = replace(HONEST, auditors=strategy.auditors, units=strategy.units and 1)
         fair = replace(fair, attested=strategy.attested and 1)
-        honest, outcome = (
-            play(one, rules, prices=prices, world=world, seed=seed) for one in (fair, strategy)
-        )
+        for one in (fair, strategy):
+            if one not in played:
+                played[one] = play(one, rules, prices=prices, world=world, seed=seed)
+        honest, outcome = played[fair], played[strategy]
         gap = outcome.profit_per_cost - honest.profit_per_cost
         rows.append(EconomyRow(outcome, gap, 1 - outcome.others / honest.others))
     return rows
@@ -397,12 +400,19 @@ class _Game:
         own, *others = self._random
         delivered = [dict.fromkeys((*self.accounts, *self._others), 0) for _ in range(self._auditors)]
         for account, rng in zip(self._others, others, strict=True):
-            for _ in range(_payable(rng, self._kept(world.rollouts), world.payable_share)):
-                self._deliver(delivered, account, 1.0)
+            count = _payable(rng, self._kept(world.rollouts), world.payable_share)
+            for counts in delivered:
+                counts[account] += count
         share = world.payable_share if strategy.payable_share is None else strategy.payable_share
-        for rollout in range(self._kept(round(strategy.machines * world.rollouts), strategy.accounts)):
-            if own.random() < share:
-                self._deliver(delivered, self.accounts[rollout % strategy.accounts], strategy.delivered)
+        kept = self._kept(round(strategy.machines * world.rollouts), strategy.accounts)
+        payable = [rollout % strategy.accounts for rollout in range(kept) if own.random() < share]
+        if strategy.delivered < 1.0:
+            for place in payable:
+                self._deliver(delivered, self.accounts[place], strategy.delivered)
+        else:
+            for place, count in Counter(payable).items():
+                for counts in delivered:
+                    counts[self.accounts[place]] += count
         return delivered
 
     def _kept(self, rollouts: int, accounts: int = 1) -> int:
@@ -411,7 +421,7 @@ class _Game:
 
     def _deliver(self, delivered: list[dict[Account, int]], account: Account, chance: float) -> None:
         for counts in delivered:
-            if chance == 1.0 or self._delivery_random.random() < chance:
+            if self._delivery_random.random() < chance:
                 counts[account] += 1
 
 

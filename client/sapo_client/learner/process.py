@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING, Final
 
 import trio
 
@@ -313,13 +313,7 @@ class Learner:
         self._settings.directory.mkdir(parents=True, exist_ok=True)
         fresh_log = self._log_path.exists() and self._log_path.stat().st_size > LOG_BYTES
         with self._log_path.open("wb" if fresh_log else "ab") as log:
-            process = await trio.lowlevel.open_process(
-                [sys.executable, "-m", "sapo_client.learner"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                start_new_session=True,  # so that the terminal's Ctrl-C reaches the node only
-            )
+            process = await start_child(log)
         _LOG.info("the learner runs as process %d and logs to %s", process.pid, self._log_path)
         try:
             yield process
@@ -425,6 +419,17 @@ class Learner:
     def _last_log_line(self) -> str:
         lines = self._log_path.read_text(encoding="utf-8", errors="replace").strip().splitlines()
         return lines[-1] if lines else "its log is empty"
+
+
+async def start_child(log: IO[bytes]) -> trio.Process:
+    """Start a learner's process, with pipes for requests and replies, that writes its errors to a log."""
+    return await trio.lowlevel.open_process(
+        [sys.executable, "-m", "sapo_client.learner"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=log,
+        start_new_session=True,  # so that the terminal's Ctrl-C reaches the node only
+    )
 
 
 def _generations(arguments: Message, result: Message) -> tuple[Generation, ...]:

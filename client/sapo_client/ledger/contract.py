@@ -72,12 +72,13 @@ class Contract:
         versions = (LEDGER_VERSION, *EARLIER.get(self.NAME, ()))
         return next((version for version in versions if load(self.NAME, version).is_code(code)), None)
 
+    # Both without web3's contracts, which build a class of all functions and events for each call.
+
     def _call(self, function: str, *arguments: object) -> Any:
         codec, where = function_codec(self.NAME, function), to_checksum_address(self.address)
         question: TxParams = {"to": where, "data": codec.encode(arguments)}
 
         def call(web3: Web3, block: BlockIdentifier) -> Any:
-            # without web3's contracts: they build a class of all functions and events for each call
             answer = web3.eth.call(question, block, ccip_read_enabled=False)
             try:
                 return codec.decode(answer)
@@ -91,10 +92,7 @@ class Contract:
         return self._rpc.read(call, f"what {self.NAME}.{function} says")
 
     def _encode(self, function: str, *arguments: object) -> bytes:
-        return bytes.fromhex(self._bind(Web3()).encode_abi(function, arguments)[2:])
-
-    def _bind(self, web3: Web3) -> Any:
-        return web3.eth.contract(address=to_checksum_address(self.address), abi=list(self.artifact.abi))
+        return function_codec(self.NAME, function).call_data(arguments)
 
 
 class Registry(Contract):

@@ -33,7 +33,11 @@ class FunctionCodec:
 
     def encode(self, arguments: Sequence[object]) -> HexStr:
         """Return call data, in hexadecimal."""
-        return HexStr("0x" + (self.selector + _CODEC.encode(self.inputs, arguments)).hex())
+        return HexStr("0x" + self.call_data(arguments).hex())
+
+    def call_data(self, arguments: Sequence[object]) -> bytes:
+        """Return call data."""
+        return self.selector + _CODEC.encode(self.inputs, arguments)
 
     def decode(self, answer: HexBytes) -> Any:
         """Return the function's one result, or all of them as a tuple; lists in them as tuples, too.

@@ -52,6 +52,9 @@ class Proof(IntEnum):
     MET = 2
 
 
+_STRONGEST_FIRST: Final = tuple(reversed(Proof))
+
+
 @dataclass(slots=True)
 class _Entry:
     bootstrap: bool
@@ -80,19 +83,19 @@ class _Entry:
     def add(self, address: PeerAddress, most: int, proof: Proof) -> None:
         """Insert a new address before those of its kind; the oldest ones of the weakest kind are dropped
         first."""
-        stronger = any(address in self.by_proof[kind] for kind in Proof if kind >= proof)
-        if stronger:
-            return
-        for weaker in Proof:
-            if weaker < proof and address in self.by_proof[weaker]:
-                self.by_proof[weaker].remove(address)
+        if address in self.known:
+            before = next(kind for kind in _STRONGEST_FIRST if address in self.by_proof[kind])
+            if before >= proof:
+                return
+            self.by_proof[before].remove(address)
         self.by_proof[proof].insert(0, address)
-        room = most
-        for kind in reversed(Proof):
-            del self.by_proof[kind][room:]
-            room -= len(self.by_proof[kind])
-        self.known = [each for kind in reversed(Proof) for each in self.by_proof[kind]]
-        self.proof = next(kind for kind in reversed(Proof) if self.by_proof[kind])
+        self.known, room = [], most
+        for kind in _STRONGEST_FIRST:
+            of_kind = self.by_proof[kind]
+            del of_kind[room:]
+            room -= len(of_kind)
+            self.known += of_kind
+        self.proof = next(kind for kind in _STRONGEST_FIRST if self.by_proof[kind])
 
 
 class AddressBook:
@@ -205,9 +208,11 @@ class AddressBook:
         usual: dict[Proof, list[tuple[str, _Entry]]] = {proof: [] for proof in Proof}
         wanted: dict[Proof, list[tuple[str, _Entry]]] = {proof: [] for proof in Proof}
         for peer_id, entry in self._entries.items():
-            if not self._is_kept(peer_id, entry):
-                is_wanted = peer_id in self._sought or peer_id in self._vouched
-                (wanted if is_wanted else usual)[entry.proof].append((peer_id, entry))
+            is_vouched = peer_id in self._vouched
+            if (is_vouched and self._vouched.has_earned(peer_id)) or entry.bootstrap or peer_id in self._lost:
+                continue  # as `_is_kept`, with one question about most of them
+            is_wanted = is_vouched or peer_id in self._sought
+            (wanted if is_wanted else usual)[entry.proof].append((peer_id, entry))
         return tuple(usual[proof] + wanted[proof] for proof in Proof)
 
     def _forget_one_of(self, strangers: list[tuple[str, _Entry]], source: str) -> bool:
@@ -252,9 +257,11 @@ class AddressBook:
         self._rng.shuffle(others)  # shuffled, so that nodes with the same list dial different peers
         missed = [address for address in others if address.peer_id in self._lost]
         lost += missed[: self._lost.places(chosen)]
-        others = [address for address in others if address not in lost]
-        trusted = [address for address in others if address.peer_id in self._vouched]
-        strangers = [address for address in others if address.peer_id not in self._vouched]
+        trusted: list[PeerAddress] = []
+        strangers: list[PeerAddress] = []
+        for address in others:
+            if not (lost and address in lost):
+                (trusted if address.peer_id in self._vouched else strangers).append(address)
         first = self._vouched_first(trusted, chosen)
         others = [*(address for address in trusted if address not in first), *strangers]
         with_first = [*chosen, *(address.peer_id for address in first)]

@@ -1,8 +1,6 @@
 """`sapo export model`: the policy of a data directory, with the settings by which it was trained."""
 
 import json
-import os
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +31,8 @@ GROUP = {
 
 
 @pytest.fixture
-def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DataDir:
-    """Return an empty data directory; child processes find these packages."""
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path for path in sys.path if path))
+def data(tmp_path: Path) -> DataDir:
+    """Return an empty data directory."""
     return DataDir(tmp_path / "data").create()
 
 

@@ -1,6 +1,7 @@
 """The economy of a swarm: known outcomes on a fixed seed, and bounds on what strategies gain."""
 
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import pytest
@@ -32,6 +33,12 @@ def row(
     strategy: EarningStrategy, world: EconomyWorld = SMALL, rules: Rules = RULES, seed: int = 0
 ) -> EconomyRow:
     return compare([strategy], rules, PRICES, world, seed)[0]
+
+
+@cache
+def shipped_rows() -> list[EconomyRow]:
+    """Return every strategy's row under the shipped rules, which several tests read."""
+    return compare(STRATEGIES, RULES, PRICES, EconomyWorld(), seed=0)
 
 
 def named(beginning: str) -> EarningStrategy:
@@ -109,7 +116,7 @@ def test_more_than_a_third_of_the_auditors_can_remove_and_add_points(seed: int, 
 
 def test_the_strategies_that_beat_honest_work_are_listed() -> None:
     """This list, and docs/incentives.md, hold all strategies that the rules do not stop."""
-    rows = compare(STRATEGIES, RULES, PRICES, EconomyWorld(), seed=0)
+    rows = shipped_rows()
     better = {each.outcome.strategy for each in rows if each.against_honest > 0} - {*COMPETENCE}
     harmful = {each.outcome.strategy for each in rows if each.others_lose > 0}
     gated = {
@@ -129,7 +136,7 @@ def test_the_strategies_that_beat_honest_work_are_listed() -> None:
 
 def test_accounts_on_one_bond_earn_what_one_account_does() -> None:
     """The attacker first: without a gate the points of a script grow with its accounts."""
-    rows = compare(STRATEGIES, RULES, PRICES, EconomyWorld(), seed=0)
+    rows = shipped_rows()
     points = {each.outcome.strategy.name: each.outcome.points for each in rows}
     one = points["bond gate: script, 1 account, 1 unit"]
     assert one == RULES.points_per_epoch * EconomyWorld().epochs
@@ -140,7 +147,7 @@ def test_accounts_on_one_bond_earn_what_one_account_does() -> None:
 
 
 def test_accounts_on_one_attestation_earn_what_one_account_does() -> None:
-    rows = compare(STRATEGIES, RULES, PRICES, EconomyWorld(), seed=0)
+    rows = shipped_rows()
     points = {each.outcome.strategy.name: each.outcome.points for each in rows}
     one = points["eas gate: script, 1 account, 1 attested"]
     assert one == RULES.points_per_epoch * EconomyWorld().epochs
