@@ -26,6 +26,7 @@ from sapo_client.swarm.p2p.dial_back import DialBack
 from sapo_client.swarm.p2p.discovery import Discovery
 from sapo_client.swarm.p2p.gossip import GossipService
 from sapo_client.swarm.p2p.host import Host, build_host, multiaddr
+from sapo_client.swarm.p2p.listen_ports import keep_ports, with_last_ports
 from sapo_client.swarm.p2p.mesh import Mesh
 from sapo_client.swarm.p2p.notifee import ConnectionNotifee
 from sapo_client.swarm.p2p.requests import Requests
@@ -62,8 +63,9 @@ class Libp2pTransport:
     `seed` is the 32-byte Ed25519 seed of the node key. `listen` are multiaddrs without peer id;
     `announce` and `bootstrap` are full ones. With `mdns_swarm`, a swarm's id in hexadecimal digits, nodes of
     that swarm are found in the local network, unless this one listens on loopback alone. One of `routers` is
-    asked to forward a port while peers cannot connect, unless addresses are announced. Subscribe and serve
-    before `run` where possible: peers then learn of all topics and protocols at once.
+    asked to forward a port while peers cannot connect, unless addresses are announced. With `port_file`, port
+    0 is that of the last start if it is free. Subscribe and serve before `run` where possible: peers then
+    learn of all topics and protocols at once.
     """
 
     def __init__(
@@ -75,6 +77,7 @@ class Libp2pTransport:
         announce: tuple[str, ...] = (),
         bootstrap: tuple[str, ...] = (),
         peer_cache: Path | None = None,
+        port_file: Path | None = None,
         mdns_swarm: str | None = None,
         routers: Routers | None = None,
         limits: TransportLimits | None = None,
@@ -84,6 +87,7 @@ class Libp2pTransport:
         self._limits = limits or TransportLimits()
         dial = dial or DialLimits()
         self._listen = listen
+        self._port_file = port_file
         self._announce = tuple(require_address(text) for text in announce)
         self._counters = TransportCounters()
         self._discipline = Discipline(
@@ -190,11 +194,13 @@ class Libp2pTransport:
     async def _run_library(
         self, library: trio.CancelScope, caller: trio.CancelScope, task_status: TaskStatus[None]
     ) -> None:
-        listen = [multiaddr(text) for text in self._listen]
+        listen = [multiaddr(text) for text in with_last_ports(self._listen, self._port_file)]
         with library:
             async with self._host.run(listen):
                 self._listening = len(self._host.swarm.listeners) == len(listen)
                 if self._listening:
+                    if self._port_file is not None:
+                        keep_ports(self._port_file, self._discovery.listening())
                     await self._serve(task_status)
         caller.cancel()
 
