@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
@@ -295,10 +295,15 @@ class Libp2pTransport:
         """Set each connection's rate limits from the quotas of all accounts on the subscribed topics."""
         self._gossip.expect(quota_per_second, knows_all=knows_all)
 
-    def seek(self, found: Iterable[FoundPeer], short: Mapping[int, Shortage] = NOTHING_SHORT) -> None:
+    def seek(
+        self,
+        found: Iterable[FoundPeer],
+        short: Mapping[int, Shortage] = NOTHING_SHORT,
+        own: Collection[int] = (),
+    ) -> None:
         """Add the signed addresses of these peers, and dial some of the peers in addition to the usual
         ones."""
-        self._discovery.seek(found, short)
+        self._discovery.seek(found, short, own)
 
     def reachability(self) -> Reachability:
         """Return whether peers can connect, by their last answers or their inbound connections."""
