@@ -114,8 +114,8 @@ class EclipseSimulation:
             self.now += TICK_SECONDS
             if restarts and tick % RESTART_EVERY_TICKS == 0:
                 self._restart(self.rng.choice(list(self.nodes.values())))
-            for node in self.nodes.values():
-                self._end_a_turn(node)
+            for each in self.nodes.values():
+                self._end_a_turn(each)
             dialled: list[tuple[Node | None, PeerAddress]] = [
                 (node, to) for node in self.nodes.values() for to in self._due(node)
             ]
