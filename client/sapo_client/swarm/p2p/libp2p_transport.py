@@ -86,19 +86,17 @@ class Libp2pTransport:
     ) -> None:
         self._limits = limits or TransportLimits()
         dial = dial or DialLimits()
-        self._listen = listen
-        self._port_file = port_file
+        self._listen, self._port_file = listen, port_file
         self._announce = tuple(require_address(text) for text in announce)
         self._counters = TransportCounters()
         self._discipline = Discipline(
             PeerScores(self._limits.score), self._counters, self._drop_peer, self._limits.score
         )
-        self._intake = Intake(self._limits, self._discipline, self._counters, on_bug)
+        intake = self._intake = Intake(self._limits, self._discipline, self._counters, on_bug)
         self._vouched = VouchedPeers()
         self._host = self._build_host(seed, dial)
         self.peer_id = str(self._host.get_id())
-        scores = ScoreBridge(self._discipline)
-        self._mesh = Mesh(self._counters, scores, self._intake.knows, self._intake.author_of)
+        self._mesh = Mesh(self._counters, ScoreBridge(self._discipline), intake.knows, intake.author_of)
         self._gossip = GossipService(
             host=self._host,
             router=self._mesh,
