@@ -292,10 +292,3 @@ def test_a_place_that_is_taken_in_turns_isolates_no_node(vouching: bool) -> None
     simulation = EclipseSimulation(seed=0, vouching=vouching, sought_honest=8, sought_attackers=8, turns=True)
     simulation.run(TEN_MINUTES_TICKS, attacked=True, restarts=False)
     assert (simulation.alone_share, simulation.largest_group()) == (0.0, HONEST)
-
-
-@pytest.mark.long
-def test_restarts_under_attack_isolate_no_more_nodes_with_turns() -> None:
-    simulation = EclipseSimulation(seed=0, sought_honest=8, sought_attackers=8, turns=True)
-    simulation.run(TEN_MINUTES_TICKS, attacked=True, restarts=True)
-    assert simulation.alone_share < 0.05
