@@ -55,7 +55,7 @@ class SwarmConfig(_Section):
     listen: tuple[str, ...] = Field(
         default=("/ip4/0.0.0.0/tcp/0",),
         min_length=1,
-        description="multiaddresses to listen on; port 0 takes any free one",
+        description="multiaddresses to listen on; port 0 takes that of the last start, or any free one",
     )
     bootstrap: tuple[str, ...] = Field(
         default=(), description="multiaddresses of nodes to connect to first, besides those of the manifest"

@@ -32,6 +32,8 @@ UNTRUSTED_PLACES = int(LIMITS.max_connections * LIMITS.untrusted_share)
 TICK_SECONDS = 2.0
 TICKS_PER_LOOK = 10
 RESTART_EVERY_TICKS = 10
+TURN_SECONDS = 60.0
+"""A twentieth of the real time, since an attack lasts ten minutes here."""
 TEN_MINUTES_TICKS = 300
 HOST = "192.0.2.1"
 
@@ -80,13 +82,17 @@ class EclipseSimulation:
         sought_attackers: int = 0,
         gate: bool = False,
         bonded_attackers: int = 0,
+        sought_honest: int = 0,
+        turns: bool = False,
     ) -> None:
         self.rng = random.Random(seed)
         names = [address(f"honest {number}") for number in range(HONEST)]
         self.trusted = [name.peer_id for name in (*names, *CROWD[:trusted_attackers])] if vouching else []
         bonded = (*(names if gate else ()), *CROWD[:bonded_attackers])
         self.bonded = [name.peer_id for name in bonded]
-        self.sought = [name.peer_id for name in CROWD[:sought_attackers]]
+        members = (*names[:sought_honest], *CROWD[:sought_attackers])
+        self.sought = {each.peer_id: SoughtFor(frozenset({0}), "192.0.0.0/16") for each in members}
+        self.own = frozenset({0} if turns else ())
         self.nodes = {name.peer_id: self._node(name) for name in names}
         self.now = 0.0
         self.alone = self.looks = 0
@@ -98,9 +104,9 @@ class EclipseSimulation:
     def _node(self, name: PeerAddress) -> Node:
         vouched = VouchedPeers()
         vouched.replace(self.trusted, self.bonded)
-        book = AddressBook(name.peer_id, DialLimits(), self.rng, vouched)
-        book.learn(CROWD[: len(self.sought)], HOST)
-        book.seek(dict.fromkeys(self.sought, SoughtFor(frozenset({0}), "192.0.0.0/16")))
+        book = AddressBook(name.peer_id, DialLimits(turn_seconds=TURN_SECONDS), self.rng, vouched)
+        book.learn([each for each in CROWD if each.peer_id in self.sought], HOST)
+        book.seek(self.sought, own=self.own)
         return Node(name, book, vouched=vouched)
 
     def run(self, ticks: int, *, attacked: bool, restarts: bool) -> None:
@@ -108,6 +114,8 @@ class EclipseSimulation:
             self.now += TICK_SECONDS
             if restarts and tick % RESTART_EVERY_TICKS == 0:
                 self._restart(self.rng.choice(list(self.nodes.values())))
+            for each in self.nodes.values():
+                self._end_a_turn(each)
             dialled: list[tuple[Node | None, PeerAddress]] = [
                 (node, to) for node in self.nodes.values() for to in self._due(node)
             ]
@@ -121,6 +129,15 @@ class EclipseSimulation:
             self._exchange()
             if tick % TICKS_PER_LOOK == 0:
                 self._look()
+
+    def _end_a_turn(self, node: Node) -> None:
+        """Let a node replace a member of its island, as it does on one that it publishes on."""
+        leaving = node.book.giving_way(node.connected, node.chosen, self.now)
+        if leaving is not None:
+            node.chosen.discard(leaving)
+            node.book.lost(leaving, self.now)
+            if leaving in self.nodes:
+                self.nodes[leaving].came.discard(node.name.peer_id)
 
     def _due(self, node: Node) -> tuple[PeerAddress, ...]:
         return node.book.due(node.connected, node.chosen, self.now)
@@ -265,3 +282,13 @@ def test_restarts_without_an_attack_separate_no_nodes() -> None:
     simulation.run(TEN_MINUTES_TICKS, attacked=False, restarts=True)
     assert simulation.alone_share < 0.02
     assert simulation.largest_group() >= HONEST - 1
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("vouching", [True, False])
+def test_a_place_that_is_taken_in_turns_isolates_no_node(vouching: bool) -> None:
+    """Half of the records are attackers'. Nobody restarts, so only turns free places, and attackers dial at
+    once for each: nodes keep the honest neighbours that they had."""
+    simulation = EclipseSimulation(seed=0, vouching=vouching, sought_honest=8, sought_attackers=8, turns=True)
+    simulation.run(TEN_MINUTES_TICKS, attacked=True, restarts=False)
+    assert (simulation.alone_share, simulation.largest_group()) == (0.0, HONEST)

@@ -157,14 +157,21 @@ class AddressBook:
         if entry is not None:
             entry.add(address, self._limits.max_addresses_per_peer, proof)
 
-    def seek(self, sought: Mapping[str, SoughtFor], short: Mapping[int, Shortage] = NOTHING_SHORT) -> None:
+    def seek(
+        self,
+        sought: Mapping[str, SoughtFor],
+        short: Mapping[int, Shortage] = NOTHING_SHORT,
+        own: Collection[int] = (),
+    ) -> None:
         """Want some of these peers, by peer id, and no others, beyond the usual number.
 
         Args:
             short: the islands of which this node receives too few messages; further members of them are
                 wanted.
+            own: the islands that this node publishes on; the member chosen last is replaced from time to
+                time.
         """
-        self._sought.replace(sought, short)
+        self._sought.replace(sought, short, own)
 
     def _is_of_use(self, address: PeerAddress) -> bool:
         return address.peer_id != self._own_peer_id and not address.unspecified

@@ -149,6 +149,7 @@ class DialLimits:
     giving_way: int = 4  # idle members at a time, half of an island's: one newcomer is probably honest
     most_further_seconds: float = 256.0  # until the next ones: doubled up to that while it is in vain
     gave_way_seconds: float = 600.0  # for which who gave way is not dialled
+    turn_seconds: float = 1200.0  # a member of an island that this node publishes on is replaced by another
     lost_peers: int = 4  # beyond the usual number: peers that this node chose, lost and found again ...
     most_lost: int = 16  # ... of so many that it remembers: a half of a swarm has none of them in 1 of 65,536
     lost_after_seconds: float = 60.0  # of connection; who goes sooner is not missed

@@ -27,6 +27,9 @@ ENOUGH_RELAYS: Final = 2
 HEARD_SECONDS: Final = 60.0
 """Time for which deliveries are remembered; a relay that is silent for longer is none any more."""
 
+PUBLISHED_SECONDS: Final = 3600.0
+"""Time for which an own message counts as lately published; slow models make few groups an hour."""
+
 PATIENCE_SECONDS: Final = 5.0
 """Time for which a new connection does not count as idle: some heartbeats, until it is in a mesh. There must
 also have been a message meanwhile."""
@@ -66,10 +69,20 @@ class Relays:
     def __init__(self) -> None:
         self._heard: dict[int, _Heard] = defaultdict(_Heard)
         self._since: dict[str, float] = {}
+        self._published: dict[int, float] = {}
 
     def published(self, island: int, now_seconds: float) -> None:
         """Record that this node published a message on an island."""
         self._heard[island].said.append(now_seconds)
+        self._published[island] = now_seconds
+
+    def published_on(self, islands: Collection[int], now_seconds: float) -> frozenset[int]:
+        """Return those of some islands on which this node has published a message lately."""
+        return frozenset(
+            island
+            for island, when in self._published.items()
+            if island in islands and now_seconds - when < PUBLISHED_SECONDS
+        )
 
     def came(self, island: int, author: str, forwarder: str, now_seconds: float) -> None:
         """Record a new valid message of an island.
@@ -95,6 +108,7 @@ class Relays:
         self._since = {peer: self._since.get(peer, now_seconds) for peer in connected}
         for island in self._heard.keys() - islands:
             del self._heard[island]
+        self._published = {each: when for each, when in self._published.items() if each in islands}
         found = {island: self._shortage(heard, now_seconds) for island, heard in self._heard.items()}
         return {island: shortage for island, shortage in found.items() if shortage is not None}
 

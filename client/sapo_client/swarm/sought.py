@@ -5,10 +5,15 @@ the islands, so that members of one island are sought while another has enough o
 short (`swarm/relays.py`) further members are sought, one at a time; members that relay nothing are not
 counted there. If all places are taken and there is no relay, a random member is replaced by a random one that
 is not connected; it is not dialled again for some minutes, and has no penalty.
+
+On an island that this node publishes on one member more is wanted, and one less on the others. That place is
+taken in turns: attackers that forward everything but this node's messages look like relays. Always the member
+that was chosen last is replaced, so an attacker that has all records takes that place alone.
 """
 
 from __future__ import annotations
 
+import math
 import random
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -48,17 +53,26 @@ class SoughtPeers:
         self._sought: Mapping[str, SoughtFor] = {}
         self._told: frozenset[str] = frozenset()
         self._given: set[str] = set()
-        self._wanted = 1
+        self._wanted: dict[int, int] = {}
+        self._fewer = 0
         self._short: Mapping[int, Shortage] = {}
         self._further_seconds = 0.0
         self._pause_seconds = limits.further_seconds
         self._giving_way = 0
         self._gave_way: dict[str, float] = {}
+        self._turn_seconds: dict[int, float] = {}
+        self._order: list[str] = []
+        self._had_turn: set[str] = set()
 
     def __contains__(self, peer_id: object) -> bool:
         return peer_id in self._sought
 
-    def replace(self, sought: Mapping[str, SoughtFor], short: Mapping[int, Shortage]) -> None:
+    def replace(
+        self,
+        sought: Mapping[str, SoughtFor],
+        short: Mapping[int, Shortage],
+        own: Collection[int] = (),
+    ) -> None:
         """Seek these peers, by peer id, and no others.
 
         Dialled peers stay members of their islands although their records are dropped; otherwise an attacker
@@ -66,13 +80,18 @@ class SoughtPeers:
 
         Args:
             short: the islands that are short of relays.
+            own: the islands that this node publishes on.
         """
         wanted = {each for them in sought.values() for each in them.islands}
         before = {peer_id: self._sought[peer_id] for peer_id in self._given}
         still = {peer_id: one for peer_id, one in before.items() if one.islands & wanted}
         self._sought, self._told = {**still, **sought}, frozenset(sought)
         self._given &= self._sought.keys()
-        self._wanted = wanted_on_each(len(wanted), self._limits)
+        self._had_turn &= self._told
+        self._turn_seconds = {each: self._turn_seconds.get(each, math.inf) for each in own}
+        each_wants = wanted_on_each(len(wanted), self._limits)
+        self._fewer = int(each_wants > 1 and not wanted.isdisjoint(own))
+        self._wanted = {each: each_wants + 1 if each in own else each_wants - self._fewer for each in wanted}
         self._short = short
         if not any(shortage.may_replace for shortage in short.values()):
             self._pause_seconds = self._limits.further_seconds
@@ -104,7 +123,7 @@ class SoughtPeers:
             if peer_id not in self._given:
                 continue
             islands = self._sought[peer_id].islands
-            if self._fewest(peer_id, counts) < self._wanted or not islands.isdisjoint(self._short):
+            if self._lack(peer_id, counts) > -self._fewer or not islands.isdisjoint(self._short):
                 counts.update(islands)
                 found += 1
         return found
@@ -158,15 +177,52 @@ class SoughtPeers:
     def giving_way(
         self, candidates: Iterable[PeerAddress], chosen: Collection[str], now_seconds: float
     ) -> str | None:
-        """Return a random chosen member to be replaced by a candidate, or None.
+        """Return a chosen member to be replaced by a candidate, or None.
 
-        Only if all places are taken. Some members are replaced one after another, followed by a pause, which
+        Only if all places are taken.
+        """
+        offered = {each for address in candidates for each in self._islands_of(address.peer_id)}
+        found = self._idle(offered, chosen, now_seconds) or self._last_in_turn(offered, chosen, now_seconds)
+        if found is not None:
+            kept = {each: until for each, until in self._gave_way.items() if until > now_seconds}
+            self._gave_way = {**kept, found: now_seconds + self._limits.gave_way_seconds}
+        return found
+
+    def _last_in_turn(
+        self, offered: Collection[int], chosen: Collection[str], now_seconds: float
+    ) -> str | None:
+        """Return the member that was chosen last on an island that this node publishes on, once a turn.
+
+        While all places are taken and it has no member more than others, one of another island.
+
+        Earned trust keeps no place here: who forwards everything but one author's messages earns it, too.
+        """
+        stayed = [each for each in self._order if each in chosen]
+        self._order = [*stayed, *sorted(frozenset(chosen).difference(stayed))]
+        for island, due_seconds in self._turn_seconds.items():
+            if due_seconds == math.inf:
+                self._turn_seconds[island] = now_seconds + self._limits.turn_seconds
+            members = [each for each in self._order if island in self._islands_of(each)]
+            if now_seconds < due_seconds or island not in offered:
+                continue
+            if len(members) < self._wanted.get(island, 0):
+                if self.beyond(chosen) < self._places(chosen):
+                    continue
+                members = [each for each in self._order if each in self._given and each not in members]
+            if members:
+                self._turn_seconds[island] = now_seconds + self._limits.turn_seconds
+                self._had_turn.add(members[-1])
+                return members[-1]
+        return None
+
+    def _idle(self, offered: Collection[int], chosen: Collection[str], now_seconds: float) -> str | None:
+        """Return a random member that relays nothing on an island without any relay, or None.
+
+        Members with earned trust stay. Some are replaced one after another, followed by a pause, which
         doubles while that brings no relay: an island on which only this node publishes has no relays either.
-        Members with earned trust stay.
         """
         if now_seconds < self._further_seconds or self.beyond(chosen) < self._places(chosen):
             return None
-        offered = {each for address in candidates for each in self._islands_of(address.peer_id)}
         leaving = sorted(
             peer_id
             for peer_id in chosen
@@ -181,8 +237,6 @@ class SoughtPeers:
         if not leaving:
             return None
         found = self._rng.choice(leaving)
-        kept = {each: until for each, until in self._gave_way.items() if until > now_seconds}
-        self._gave_way = {**kept, found: now_seconds + self._limits.gave_way_seconds}
         self._giving_way += 1
         if self._giving_way % self._limits.giving_way == 0:
             self._further_seconds = now_seconds + self._pause_seconds
@@ -209,19 +263,21 @@ class SoughtPeers:
             if peer_id not in self._vouched:
                 strangers.update(islands)
                 sources[self._sought[peer_id].source] += 1
-        for_strangers = (self._wanted + 1) // 2 if self._vouched else self._wanted
         wanted = [
             address
             for address in rest
-            if self._fewest(address.peer_id, members) < self._wanted
-            and (address.peer_id in self._vouched or self._fewest(address.peer_id, strangers) < for_strangers)
+            if self._lack(address.peer_id, members) > 0
+            and (
+                address.peer_id in self._vouched or self._lack(address.peer_id, strangers, strangers=True) > 0
+            )
         ]
         return min(
             wanted,
             key=lambda address: (
-                self._fewest(address.peer_id, members),
+                -self._lack(address.peer_id, members),
                 address.peer_id not in self._vouched,
                 sources[self._sought[address.peer_id].source],
+                address.peer_id in self._had_turn,
             ),
             default=None,
         )
@@ -231,6 +287,15 @@ class SoughtPeers:
         idle = {island for island, shortage in self._short.items() if peer_id in shortage.idle}
         return self._sought[peer_id].islands - idle
 
-    def _fewest(self, peer_id: str, counts: Mapping[int, int]) -> int:
-        """Return how many members the peer's least populated island has."""
-        return min((counts.get(island, 0) for island in self._sought[peer_id].islands), default=self._wanted)
+    def _lack(self, peer_id: str, counts: Mapping[int, int], *, strangers: bool = False) -> int:
+        """Return how many members are missing on that of the peer's islands which lacks most.
+
+        Args:
+            strangers: whether only the places for peers that are not vouched for are counted.
+        """
+        halved = strangers and bool(self._vouched)
+        lacks = []
+        for island in self._sought[peer_id].islands:
+            wanted = self._wanted.get(island, 0)
+            lacks.append(((wanted + 1) // 2 if halved else wanted) - counts.get(island, 0))
+        return max(lacks, default=0)

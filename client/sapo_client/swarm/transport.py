@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
@@ -140,12 +140,18 @@ class Transport(Protocol):
             knows_all: false while some of them may be unknown; then who exceeds the limits has no penalty.
         """
 
-    def seek(self, found: Iterable[FoundPeer], short: Mapping[int, Shortage] = NOTHING_SHORT) -> None:
+    def seek(
+        self,
+        found: Iterable[FoundPeer],
+        short: Mapping[int, Shortage] = NOTHING_SHORT,
+        own: Collection[int] = (),
+    ) -> None:
         """Dial some of these peers, of each island, and no others besides the usual ones.
 
         Args:
             short: the islands that are short of relays; there further members are dialled, one after another,
                 and replace those that relay nothing.
+            own: the islands that this node publishes on; there one member is replaced from time to time.
         """
 
     def reachability(self) -> Reachability:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Collection
 from itertools import pairwise
 
@@ -172,3 +173,75 @@ def test_a_replaced_member_is_not_a_lost_peer() -> None:
     leaving = seeker.tick()
     assert leaving is not None
     assert leaving not in seeker.book._lost
+
+
+def taking_turns(seeker: Seeker, minutes: int) -> list[tuple[float, str]]:
+    """Publish on the island for some minutes; return who was replaced, and when."""
+    found = []
+    for _ in range(minutes * 6):
+        seeker.book.seek(seeker.sought, own={ISLAND})
+        if (leaving := seeker.tick(10.0)) is not None:
+            found.append((seeker.now_seconds, leaving))
+    return found
+
+
+def test_of_an_island_that_the_node_publishes_on_one_place_is_taken_in_turns() -> None:
+    """It is one of the other island's, and the eight members stay, of whatever kind the newcomers are."""
+    seeker = settled(Seeker(USUAL))
+    before = list(seeker.chosen)
+    turns = taking_turns(seeker, 210)
+    assert [after - before for (before, _), (after, _) in pairwise(turns)] == [LIMITS.turn_seconds] * 9
+    first, *left = [peer for _, peer in turns]
+    assert first in THERE
+    assert len({*left, *HERE}) == len(HERE)
+    assert len(set(left)) == 9, "who had a turn comes after those who had none"
+    assert [peer for peer in before if peer not in seeker.chosen] == [first]
+    assert len(seeker.here()) == LIMITS.sought_on_island + 1
+    assert len(seeker.chosen) == len(before)
+
+
+def test_a_node_that_publishes_nothing_keeps_its_members() -> None:
+    seeker = settled(Seeker(USUAL))
+    before = list(seeker.chosen)
+    for _ in range(2000):
+        assert seeker.tick(10.0) is None
+    assert seeker.chosen == before
+
+
+def test_earned_trust_keeps_no_place_that_is_taken_in_turns() -> None:
+    """Who forwards everything but one author's messages earns it, too."""
+    vouched = VouchedPeers()
+    vouched.replace(HERE, ())
+    seeker = settled(Seeker(USUAL, vouched=vouched))
+    assert len({peer for _, peer in taking_turns(seeker, 110)} & set(HERE)) == 5
+
+
+def test_nobody_is_replaced_where_nobody_else_is_known() -> None:
+    seeker = Seeker(USUAL)
+    seeker.sought = {peer: seeker.sought[peer] for peer in HERE[: LIMITS.sought_on_island]}
+    seeker.book.seek(seeker.sought)
+    settled(seeker)
+    assert taking_turns(seeker, 100) == []
+
+
+def test_an_attacker_with_all_records_gets_the_place_that_is_taken_in_turns_alone() -> None:
+    seeker = settled(Seeker(USUAL))
+    honest = seeker.here()
+    rest = [peer for peer in HERE if peer not in honest]
+    seeker.sought = {peer: seeker.sought[peer] for peer in [*rest, *THERE]}
+    for _ in range(4):
+        taking_turns(seeker, 60)
+    assert set(honest) <= set(seeker.here())
+
+
+def test_a_node_that_carries_many_islands_keeps_a_member_of_each() -> None:
+    """Auditors do."""
+    seeker = Seeker(USUAL)
+    seeker.sought = {
+        peer: SoughtFor(frozenset({number % 16}), "198.51.0.0/16") for number, peer in enumerate(HERE)
+    }
+    seeker.book.seek(seeker.sought, own={0})
+    for _ in range(20):
+        seeker.tick()
+    islands = Counter(HERE.index(peer) % 16 for peer in seeker.here())
+    assert len(islands) == 16

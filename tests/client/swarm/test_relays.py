@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from sapo_client.swarm.relays import HEARD_SECONDS, PATIENCE_SECONDS, PROVING_MESSAGES, Relays, Shortage
+from sapo_client.swarm.relays import (
+    HEARD_SECONDS,
+    PATIENCE_SECONDS,
+    PROVING_MESSAGES,
+    PUBLISHED_SECONDS,
+    Relays,
+    Shortage,
+)
 
 ISLAND = 7
 SILENT = ("silent-1", "silent-2")
@@ -94,3 +101,15 @@ def test_data_of_an_island_is_removed_with_it() -> None:
     relays.published(ISLAND, 1.0)
     assert relays.shortages([], SILENT, LATER) == {}
     assert relays.shortages([ISLAND], SILENT, LATER) == {}
+
+
+def test_an_island_is_published_on_for_an_hour_after_the_last_own_message() -> None:
+    relays = Relays()
+    relays.published(1, 0.0)
+    relays.published(2, 100.0)
+    relays.came(3, "author", "author", 100.0)
+    assert relays.published_on({1, 2, 3}, 101.0) == {1, 2}
+    assert relays.published_on({2, 3}, 101.0) == {2}
+    assert relays.published_on({1, 2, 3}, PUBLISHED_SECONDS) == {2}
+    relays.shortages({2}, [], PUBLISHED_SECONDS)
+    assert relays.published_on({1, 2, 3}, 101.0) == {2}, "what a left island had is forgotten"

@@ -166,7 +166,11 @@ class SimulatedNode:
                     known[one.transport.peer_id] = one
                     islands.setdefault(one.transport.peer_id, set()).add(island)
         sought = {each: SoughtFor(frozenset(on), each) for each, on in islands.items()}
-        self._seeking.replace(sought, self._relays.shortages(self.joined.keys(), connected, now_seconds))
+        self._seeking.replace(
+            sought,
+            self._relays.shortages(self.joined.keys(), connected, now_seconds),
+            self._relays.published_on(self.joined.keys(), now_seconds),
+        )
         names = [
             each for each in sorted(known.keys() - connected) if not self._seeking.gave_way(each, now_seconds)
         ]

@@ -46,6 +46,7 @@ class ScaleReport:
 
     Attributes:
         nodes_simulated: number of nodes that ran, honest ones and Sybils.
+        honest_simulated: number of honest nodes that ran.
         mean_upload, worst_upload, mean_download, worst_download: bits per second of an honest node.
         new_messages: different messages per second at an honest node.
         copies: received copies of each message, the first one included.
@@ -68,6 +69,7 @@ class ScaleReport:
 
     plan: ScalePlan
     nodes_simulated: int
+    honest_simulated: int
     islands_simulated: int
     virtual_seconds: float
     wall_seconds: float
@@ -128,6 +130,7 @@ def _report(
     return ScaleReport(
         plan=simulation.plan,
         nodes_simulated=len(simulation.nodes),
+        honest_simulated=len(honest),
         islands_simulated=len(simulation.simulated),
         virtual_seconds=length,
         wall_seconds=wall_seconds,

@@ -128,7 +128,8 @@ class RecordExchange:
             await self._ask(peers[longest_ago])
             self._ask_seconds = now_seconds + REST_SECONDS
         members, short = self._members(), self._short()
-        self._transport.seek((*members, *self._recall()), short)
+        own = self._relays.published_on(self._engine.islands.carried, time.monotonic())
+        self._transport.seek((*members, *self._recall()), short, own)
         if trio.current_time() - self._saved_seconds >= REST_SECONDS:
             self._save()
         if short or self._lacking(members):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Sequence
 
 import trio
@@ -13,6 +12,7 @@ from sapo_client.imports import collector_paused
 from sapo_client.keystore import Identity
 from sapo_client.observe.terminal import say
 from sapo_client.swarm.addresses import ListenAddress, parse_address, parse_listen_address
+from sapo_client.swarm.p2p.listen_ports import probe_port
 from sapo_client.swarm.peer_id import peer_id_from_key
 from sapo_client.swarm.transport import BugReport, Transport, TransportError
 from sapo_protocol.manifest import Manifest
@@ -49,17 +49,14 @@ def require_addresses(config: Config) -> None:
 
 
 def _require_free(text: str, address: ListenAddress) -> None:
-    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port of closed connections is free
-        try:
-            probe.bind((address.host, address.port))
-        except OSError as error:
-            raise SapoError(
-                f"cannot listen on {text}: {error.strerror}",
-                hint="if another program or node holds the port, choose one with --listen, or port 0 for any",
-                exit_code=ExitCode.NETWORK,
-            ) from error
+    try:
+        probe_port(address)
+    except OSError as error:
+        raise SapoError(
+            f"cannot listen on {text}: {error.strerror}",
+            hint="if another program or node holds the port, choose one with --listen, or port 0 for any",
+            exit_code=ExitCode.NETWORK,
+        ) from error
 
 
 def open_transport(config: Config, identity: Identity, manifest: Manifest, on_bug: BugReport) -> Transport:
@@ -83,6 +80,7 @@ def open_transport(config: Config, identity: Identity, manifest: Manifest, on_bu
             listen=swarm.listen,
             bootstrap=(*swarm.bootstrap, *manifest.bootstrap),
             peer_cache=config.data_dir / "peers.txt",
+            port_file=config.data_dir / "listen.txt",
             mdns_swarm=manifest.swarm_id.hex() if swarm.mdns else None,
             routers=UpnpRouters() if swarm.upnp else None,
         )

@@ -7,7 +7,7 @@ asked longest ago for its known addresses: often while connections are new, rare
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import cast
 
@@ -117,7 +117,7 @@ class Discovery:
             now_seconds = trio.current_time()
             leaving = self._book.giving_way(self.connected(), self.chosen(), now_seconds)
             if leaving is not None:
-                _LOG.info("%s forwards nothing and is replaced by another member of its island", leaving)
+                _LOG.info("%s is replaced by another member of its island", leaving)
                 await self._host.disconnect(ID.from_base58(leaving))
             for address in self._book.due(self.connected(), self.chosen(), now_seconds):
                 self._book.dialling(address.peer_id, now_seconds)
@@ -202,15 +202,20 @@ class Discovery:
         """Add addresses that were found in the local network as hearsay."""
         self._book.learn(addresses, source)
 
-    def seek(self, found: Iterable[FoundPeer], short: Mapping[int, Shortage] = NOTHING_SHORT) -> None:
+    def seek(
+        self,
+        found: Iterable[FoundPeer],
+        short: Mapping[int, Shortage] = NOTHING_SHORT,
+        own: Collection[int] = (),
+    ) -> None:
         """Add signed addresses of peers that the application wants; some of them are dialled first."""
         sought = {}
         for peer in found:
             parsed = filter(None, map(parse_address, peer.addresses))
-            own = [address for address in parsed if address.peer_id == peer.peer_id]
-            self._book.learn_signed(self._for(peer.source_host, own), peer.source_host)
+            signed = [address for address in parsed if address.peer_id == peer.peer_id]
+            self._book.learn_signed(self._for(peer.source_host, signed), peer.source_host)
             sought[peer.peer_id] = SoughtFor(peer.islands, peer.source)
-        self._book.seek(sought, short)
+        self._book.seek(sought, short, own)
 
     def own_addresses(self) -> tuple[PeerAddress, ...]:
         """Return the announced addresses, or those at which this node listens."""

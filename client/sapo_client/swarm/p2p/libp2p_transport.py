@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
@@ -26,6 +26,7 @@ from sapo_client.swarm.p2p.dial_back import DialBack
 from sapo_client.swarm.p2p.discovery import Discovery
 from sapo_client.swarm.p2p.gossip import GossipService
 from sapo_client.swarm.p2p.host import Host, build_host, multiaddr
+from sapo_client.swarm.p2p.listen_ports import keep_ports, with_last_ports
 from sapo_client.swarm.p2p.mesh import Mesh
 from sapo_client.swarm.p2p.notifee import ConnectionNotifee
 from sapo_client.swarm.p2p.requests import Requests
@@ -62,8 +63,9 @@ class Libp2pTransport:
     `seed` is the 32-byte Ed25519 seed of the node key. `listen` are multiaddrs without peer id;
     `announce` and `bootstrap` are full ones. With `mdns_swarm`, a swarm's id in hexadecimal digits, nodes of
     that swarm are found in the local network, unless this one listens on loopback alone. One of `routers` is
-    asked to forward a port while peers cannot connect, unless addresses are announced. Subscribe and serve
-    before `run` where possible: peers then learn of all topics and protocols at once.
+    asked to forward a port while peers cannot connect, unless addresses are announced. With `port_file`, port
+    0 is that of the last start if it is free. Subscribe and serve before `run` where possible: peers then
+    learn of all topics and protocols at once.
     """
 
     def __init__(
@@ -75,6 +77,7 @@ class Libp2pTransport:
         announce: tuple[str, ...] = (),
         bootstrap: tuple[str, ...] = (),
         peer_cache: Path | None = None,
+        port_file: Path | None = None,
         mdns_swarm: str | None = None,
         routers: Routers | None = None,
         limits: TransportLimits | None = None,
@@ -83,18 +86,17 @@ class Libp2pTransport:
     ) -> None:
         self._limits = limits or TransportLimits()
         dial = dial or DialLimits()
-        self._listen = listen
+        self._listen, self._port_file = listen, port_file
         self._announce = tuple(require_address(text) for text in announce)
         self._counters = TransportCounters()
         self._discipline = Discipline(
             PeerScores(self._limits.score), self._counters, self._drop_peer, self._limits.score
         )
-        self._intake = Intake(self._limits, self._discipline, self._counters, on_bug)
+        intake = self._intake = Intake(self._limits, self._discipline, self._counters, on_bug)
         self._vouched = VouchedPeers()
         self._host = self._build_host(seed, dial)
         self.peer_id = str(self._host.get_id())
-        scores = ScoreBridge(self._discipline)
-        self._mesh = Mesh(self._counters, scores, self._intake.knows, self._intake.author_of)
+        self._mesh = Mesh(self._counters, ScoreBridge(self._discipline), intake.knows, intake.author_of)
         self._gossip = GossipService(
             host=self._host,
             router=self._mesh,
@@ -190,11 +192,13 @@ class Libp2pTransport:
     async def _run_library(
         self, library: trio.CancelScope, caller: trio.CancelScope, task_status: TaskStatus[None]
     ) -> None:
-        listen = [multiaddr(text) for text in self._listen]
+        listen = [multiaddr(text) for text in with_last_ports(self._listen, self._port_file)]
         with library:
             async with self._host.run(listen):
                 self._listening = len(self._host.swarm.listeners) == len(listen)
                 if self._listening:
+                    if self._port_file is not None:
+                        keep_ports(self._port_file, self._discovery.listening())
                     await self._serve(task_status)
         caller.cancel()
 
@@ -289,10 +293,15 @@ class Libp2pTransport:
         """Set each connection's rate limits from the quotas of all accounts on the subscribed topics."""
         self._gossip.expect(quota_per_second, knows_all=knows_all)
 
-    def seek(self, found: Iterable[FoundPeer], short: Mapping[int, Shortage] = NOTHING_SHORT) -> None:
+    def seek(
+        self,
+        found: Iterable[FoundPeer],
+        short: Mapping[int, Shortage] = NOTHING_SHORT,
+        own: Collection[int] = (),
+    ) -> None:
         """Add the signed addresses of these peers, and dial some of the peers in addition to the usual
         ones."""
-        self._discovery.seek(found, short)
+        self._discovery.seek(found, short, own)
 
     def reachability(self) -> Reachability:
         """Return whether peers can connect, by their last answers or their inbound connections."""

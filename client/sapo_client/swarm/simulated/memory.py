@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import heapq
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -253,7 +253,12 @@ class MemoryTransport:
         self._meter.expect(quota_per_second, trio.current_time(), knows_all=knows_all)
         self._pace.expect(quota_per_second, trio.current_time())
 
-    def seek(self, found: Iterable[FoundPeer], short: Mapping[int, Shortage] = NOTHING_SHORT) -> None:
+    def seek(
+        self,
+        found: Iterable[FoundPeer],
+        short: Mapping[int, Shortage] = NOTHING_SHORT,
+        own: Collection[int] = (),
+    ) -> None:
         """Do nothing: nobody dials here."""
 
     def neighbours(self) -> None:
