@@ -143,6 +143,7 @@ class Sender:
         self._clock = clock
         self._errors = errors or ErrorCounts()
         self._chain_nonce = 0
+        self._urgent_nonce = -1
         self._delays: dict[int, _Delay] = {}
         self._one_at_a_time = threading.Lock()  # an abandoned thread may still be in here
 
@@ -161,7 +162,10 @@ class Sender:
             self._chain_nonce = tx.next_nonce(self._rpc, self._address)
             self.last_error = None
             self._outbox.reopen(self._chain_nonce)
-            for entry in self._outbox.entries(EntryState.SIGNED):
+            signed = self._outbox.entries(EntryState.SIGNED)
+            urgent = (each.signed.nonce for each in signed if each.signed and each.kind in _URGENT)
+            self._urgent_nonce = max(urgent, default=-1)
+            for entry in signed:
                 self._guarded(entry, self._follow)
             self._send_due()
             counts = self._outbox.counts()
@@ -251,10 +255,13 @@ class Sender:
             self._postpone(entry)
 
     def _replaced_if_stuck(self, entry: OutboxEntry, signed: tx.Signed) -> tx.Signed:
-        """Return the transaction to send now: a replacement with higher fees if the last one is stuck."""
-        urgent = entry.kind in _URGENT
+        """Return the transaction to send now: a replacement with higher fees if the last one is stuck.
+
+        An urgent one can be mined only after all before it, so these are raised together with it.
+        """
+        urgent = signed.nonce <= self._urgent_nonce
         patience = URGENT_BLOCKS if urgent else STUCK_BLOCKS
-        if self.head - signed.block < patience or signed.nonce != self._chain_nonce:
+        if self.head - signed.block < patience or (signed.nonce != self._chain_nonce and not urgent):
             return signed  # it has waited for a short while only, or waits for one before it
         better = tx.replacement(
             self._rpc,

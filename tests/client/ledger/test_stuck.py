@@ -24,6 +24,7 @@ from sapo_protocol.eip712 import Domain, EpochApproval
 
 CALM = Weather(random.Random(0), fault_rate=0.0, kill_rate=0.0, calm=True)
 ROOT = make_root(3)
+DOUBLINGS = 3
 
 
 @pytest.fixture(scope="module")
@@ -137,6 +138,37 @@ def test_a_challenge_pays_twice_as_much_after_two_blocks(ground: Ground, tmp_pat
     assert all(after >= 2 * before for before, after in pairwise(paid))
     assert paid[-1] >= 7 * GWEI > paid[-2]
     assert desk.step(CONFIRMATIONS).state is EntryState.CONFIRMED
+
+
+def test_a_challenge_is_not_held_up_by_cheap_transactions_in_front_of_it(
+    ground: Ground, tmp_path: Path
+) -> None:
+    """Its nonce is behind those of requests that were sent before fees rose, and it waits for all of them."""
+    desk = Desk(ground, tmp_path)
+    for number in range(1, 4):
+        desk.register(number)
+    desk.step()
+    desk.network.floor_wei = 7 * GWEI  # they offer a little more than one
+    desk.register(4, "challenge")
+    desk.step()
+    blocks = 0
+    while desk.outbox.entries()[-1].state is not EntryState.CONFIRMED:
+        desk.network.mine()
+        desk.step(1)
+        blocks += 1
+        assert blocks <= DOUBLINGS * URGENT_BLOCKS + CONFIRMATIONS, "all of them are raised at the same time"
+
+
+def test_a_claim_waits_patiently_behind_a_challenge(ground: Ground, tmp_path: Path) -> None:
+    desk = Desk(ground, tmp_path)
+    desk.register(1, "challenge")
+    desk.step()
+    assert desk.network.mine() == 1
+    desk.network.floor_wei = 7 * GWEI
+    desk.register(2)
+    desk.step()
+    desk.step(STUCK_BLOCKS - 1)
+    assert [len(entry.transactions) for entry in desk.outbox.entries()] == [1, 1]
 
 
 def test_replacements_stop_at_the_fee_limit(ground: Ground, tmp_path: Path) -> None:
