@@ -145,6 +145,7 @@ class Sender:
         self._chain_nonce = 0
         self._urgent_nonce = -1
         self._delays: dict[int, _Delay] = {}
+        self._needless: set[int] = set()
         self._one_at_a_time = threading.Lock()  # an abandoned thread may still be in here
 
     def step(self) -> bool:
@@ -172,14 +173,18 @@ class Sender:
             return counts[EntryState.QUEUED] + counts[EntryState.SIGNED] > 0
 
     def _send_due(self) -> None:
-        """Send what is due, oldest first; a waiting entry holds up younger ones of its kind."""
+        """Send what is due, oldest first; a waiting entry holds up younger ones of its kind.
+
+        One whose purpose is reached already holds up none: nothing depends on it, and others can cause it,
+        such as whoever answers its own questions.
+        """
         free = _MAX_UNDER_WAY - self._outbox.counts()[EntryState.SIGNED]
         waiting: set[str] = set()
         for entry in self._outbox.entries(EntryState.QUEUED):
             if free > 0 and entry.kind not in waiting and self._is_due(entry):
                 self._guarded(entry, self._dispatch)
                 free -= 1
-            if self._outbox.is_queued(entry):
+            if entry.id not in self._needless and self._outbox.is_queued(entry):
                 waiting.add(entry.kind)
 
     def _guarded(self, entry: OutboxEntry, action: Callable[[OutboxEntry], None]) -> None:
@@ -202,11 +207,16 @@ class Sender:
         except tx.Refused as refused:
             self._settle_refusal(entry, refused)
             return
+        self._needless.discard(entry.id)
         self._outbox.sign(entry, signed)  # on disk before it is sent
         self._send_signed(entry, signed)
 
     def _settle_refusal(self, entry: OutboxEntry, refused: tx.Refused) -> None:
         """End an entry whose refusal is permanent: settled, and independent of pending requests."""
+        if refused.error in _NEEDLESS:
+            self._needless.add(entry.id)
+        else:
+            self._needless.discard(entry.id)
         outdated = _OUTDATED | _OUTDATED_OF_KIND.get(entry.kind, frozenset())
         known = refused.error in _NEEDLESS | outdated | _HOPELESS
         if not known or self._may_change(entry) or not self._is_settled(entry, refused):
