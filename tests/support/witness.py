@@ -90,8 +90,12 @@ class Witness:
 
     def post_truth(self, epoch: int, had: Mapping[Account, int]) -> None:
         """Post an epoch that this node explains."""
+        self._post(self.hold_truth(epoch, had))
+
+    def hold_truth(self, epoch: int, had: Mapping[Account, int]) -> ContentId:
+        """Store what explains an epoch; return its proposal's content id."""
         tallies = [tally_of(auditor, epoch, EARNED) for auditor in FOUR_AUDITORS[:3]]
-        self._post(self.propose(epoch, settled(tallies, had), [self.hold(tally) for tally in tallies]))
+        return self.propose(epoch, settled(tallies, had), [self.hold(tally) for tally in tallies])
 
     def post_lie(self, epoch: int, had: Mapping[Account, int]) -> None:
         """Post an epoch in which an account has more than its cap."""

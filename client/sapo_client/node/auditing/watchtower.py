@@ -25,7 +25,7 @@ from sapo_client.node.auditing.disputes import (
     posting_search,
 )
 from sapo_client.node.auditing.pace import watching_pause_seconds
-from sapo_client.node.auditing.recall import FinalEpochs
+from sapo_client.node.auditing.recall import FinalEpochs, begun_at
 from sapo_client.node.auditing.settlement import cumulative_points, grace_seconds, settlement_check
 from sapo_client.node.runtime.clock import Clock
 from sapo_client.node.runtime.offload import offload
@@ -158,8 +158,9 @@ class LedgerWatchtower:
     async def _look_at_finals(self) -> None:
         parts = self._parts
         if await parts.ledger.can_settle():
-            is_auditor = parts.account in parts.auditors(self._current_epoch())
-            await self._finals.look(self._challenge_seconds, is_auditor=is_auditor)
+            epoch = self._current_epoch()
+            is_auditor = parts.account in parts.auditors(epoch)
+            await self._finals.look(self._challenge_seconds, is_auditor=is_auditor, share=self._share(epoch))
 
     async def _look_at_live(self) -> None:
         self._due_seconds = math.inf
@@ -222,10 +223,10 @@ class LedgerWatchtower:
             return False
         questions = await self._questions_about(live)
         is_auditor = parts.account in parts.auditors(live.root.epoch)
-        half_seconds = 0.0 if is_auditor else self._challenge_seconds / 2
-        for account, question in questions.items():
+        early_seconds = self._challenge_seconds if is_auditor else self._challenge_seconds / 2
+        for account, question in begun_at(self._share(live.root.epoch), questions):
             places = await offload(opinion.trees.placing(account)) if opinion.trees else None
-            if places is not None and parts.clock() >= question.deadline_seconds - half_seconds:
+            if places is not None and parts.clock() >= question.deadline_seconds - early_seconds:
                 await parts.ledger.leaves.answer(live, places, question)
                 self._report("leaf_shown", live.root, account=account)
         return bool(questions)
@@ -329,6 +330,11 @@ class LedgerWatchtower:
         """Return the Unix time from which this node finalises a posting."""
         wait = self._turn(live.root.epoch) * grace_seconds(self._parts.manifest)
         return live.posted_at_seconds + self._challenge_seconds + wait
+
+    def _share(self, epoch: int) -> float:
+        """Return this node's place, from 0 to 1, among the auditors, or among the other nodes."""
+        turn, auditors = self._turn(epoch), len(self._parts.auditors(epoch))
+        return turn / auditors if turn < auditors else (turn - auditors) / _GROUPS
 
     def _turn(self, epoch: int) -> int:
         """Return this node's turn for a transaction that one node has to pay: auditors one by one, then
