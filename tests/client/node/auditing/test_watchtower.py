@@ -8,7 +8,7 @@ from typing import NoReturn
 
 import pytest
 from support.auditor_harness import CROWD
-from support.ledger import CHALLENGE_SECONDS, DEPLOYER
+from support.ledger import CHALLENGE_SECONDS, DEPLOYER, make_root, sign
 from support.witness import EARNED, NODE, Witness
 
 from sapo_client.ledger.errors import LedgerUnavailable, NotYet
@@ -40,6 +40,7 @@ async def test_unreadable_questions_prevent_no_challenge(witness: Witness, unrea
     witness.wait(CHALLENGE_SECONDS / 2)
     await witness.tower.look()
     assert await witness.queued() == {"challenge": 1}
+    assert witness.said("challenge") == [{"epoch": 99}]
     await witness.tower.look()
     refusal = "the chain refuses to say: out of gas"
     assert witness.said("questions_unread") == [{"epoch": 98, "error": refusal}], "once for each epoch"
@@ -54,6 +55,17 @@ async def test_unreadable_questions_do_not_delay_a_true_posting(witness: Witness
     await witness.tower.look()
     assert await witness.queued() == {"finalise": 1}
     assert [event["epoch"] for event in witness.said("questions_unread")] == [98, 99]
+
+
+async def test_a_posting_that_a_node_cannot_explain_is_left_to_others(witness: Witness) -> None:
+    """No message about it has arrived: it is neither proved false nor made final, however long it waits."""
+    root = make_root(99)
+    witness.contracts.post(root, sign(root, witness.contracts.domain))
+    for _ in range(2):
+        witness.wait(30 * CHALLENGE_SECONDS)
+        await witness.tower.look()
+        assert await witness.queued() == {}
+    assert witness.said("posting_doubted") == [{"epoch": 99}], "once"
 
 
 async def test_an_outage_in_one_task_is_reported_after_the_others_have_run(
