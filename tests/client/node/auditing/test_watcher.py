@@ -214,7 +214,7 @@ async def test_a_signature_of_a_slashed_auditor_does_not_invalidate_a_posting(tm
         liar = net.liar
         for points in ({CROWD[3].account: 2}, {CROWD[3].account: 3}):
             await approve(liar, *await propose(liar, points))
-        await until(lambda: net.bonds()[liar.identity.account] == Stake(0, 0, 0))
+        await until(lambda: net.passes(0.1) and net.bonds()[liar.identity.account] == Stake(0, 0, 0))
         # Now it proposes the truth, and is the first to sign it.
         tallies = {
             id_: tally
