@@ -17,7 +17,7 @@ LOOKS = 6
 NODES: Sequence[Funded] = (CROWD[0], *FOUR_AUDITORS[1:3])
 
 
-class Nodes:
+class ProvingNodes:
     """Watchtowers of several accounts over one chain, all of which hold the same messages."""
 
     def __init__(self, folder: Path) -> None:
@@ -52,8 +52,8 @@ def _nonce(contracts: Contracts, node: Funded) -> int:
 
 
 @pytest.fixture
-def nodes(tmp_path: Path) -> Iterator[Nodes]:
-    opened = Nodes(tmp_path)
+def nodes(tmp_path: Path) -> Iterator[ProvingNodes]:
+    opened = ProvingNodes(tmp_path)
     yield opened
     opened.close()
 
@@ -67,7 +67,7 @@ def take_bond_out(contracts: Contracts) -> None:
     assert not vault.stake(address(signer)).exiting
 
 
-async def test_an_auditor_without_a_bond_makes_no_node_pay(nodes: Nodes) -> None:
+async def test_an_auditor_without_a_bond_makes_no_node_pay(nodes: ProvingNodes) -> None:
     """Its signatures count for nothing, and a proof against it is neither rewarded nor remembered."""
     take_bond_out(nodes.contracts)
     before = nodes.sent()
@@ -79,7 +79,7 @@ async def test_an_auditor_without_a_bond_makes_no_node_pay(nodes: Nodes) -> None
     assert nodes.sent() == before
 
 
-async def test_an_auditor_that_bonds_after_it_signed_twice_loses_the_bond(nodes: Nodes) -> None:
+async def test_an_auditor_that_bonds_after_it_signed_twice_loses_the_bond(nodes: ProvingNodes) -> None:
     take_bond_out(nodes.contracts)
     for witness in nodes.witnesses:
         witness.sign_twice(EPOCH)
@@ -91,7 +91,7 @@ async def test_an_auditor_that_bonds_after_it_signed_twice_loses_the_bond(nodes:
     assert nodes.contracts.vault.bonded(AUTHOR.account) == 0
 
 
-async def test_one_node_pays_for_a_proof_of_two_signatures(nodes: Nodes) -> None:
+async def test_one_node_pays_for_a_proof_of_two_signatures(nodes: ProvingNodes) -> None:
     nodes.contracts.chain.now_seconds += 2 * EPOCH_SECONDS
     before = nodes.sent()
     for witness in nodes.witnesses:
