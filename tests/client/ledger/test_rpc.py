@@ -200,7 +200,7 @@ def test_a_stale_endpoint_is_skipped(bench: Bench) -> None:
     assert rpc.endpoints[0] == EndpointStatus("http://0", 5, "it is 4 blocks behind", 0)
     bench.honest.fill(1)
     rpc.survey()
-    assert rpc.endpoints[0].trouble == "it is 5 blocks behind"
+    assert rpc.endpoints[0] == EndpointStatus("http://0", 5, "it is 5 blocks behind", 0)
     assert bench.told == ["http://0: it is 4 blocks behind"], "once"
     assert rpc.agree(lambda web3: int(web3.eth.block_number)) == 10
     bench.endpoints[0].turn(Mode.GOOD)
