@@ -20,11 +20,12 @@ from sapo_client.errors import ExitCode, SapoError
 from sapo_client.node.runtime.manifests import kept_manifest
 from sapo_client.observe.events import read_events
 from sapo_client.paths import DataDir
+from sapo_protocol.contributions import MAX_TURN
 from sapo_protocol.epochs import present_epoch
 from sapo_protocol.errors import LocalProtocolError
 from sapo_protocol.identifiers import Account
 from sapo_protocol.manifest import Manifest
-from sapo_verification.signing.database import Mark, SigningDatabase
+from sapo_verification.signing.database import UNKNOWN_ROOT, ApprovalMark, Mark, SigningDatabase
 
 _BESIDE: Final = ("", "-wal", "-shm")
 """Endings of the files of one SQLite database."""
@@ -181,7 +182,10 @@ def _protected(result: RepairedFile, data: DataDir, clock: Callable[[], float]) 
 
 
 def _use_up(signing: SigningDatabase, manifest: Manifest, account: Account, epoch: int) -> int:
-    """Raise an account's mark to the end of an epoch; return the epoch, a later one if it signed later."""
+    """Raise an account's marks to the end of an epoch; return the epoch, a later one if it signed later.
+
+    An auditor approves nothing more in its turns up to that epoch: a second root in one turn costs its bond.
+    """
     known = signing.mark(manifest.swarm_id, account)
     if known is not None and known.epoch > epoch:
         epoch = known.epoch
@@ -190,7 +194,8 @@ def _use_up(signing: SigningDatabase, manifest: Manifest, account: Account, epoc
     mark = Mark(manifest.swarm_id, account, epoch=epoch, next_slot=end)
     if share is not None:
         mark = Mark(manifest.swarm_id, account, epoch=epoch, next_slot=max(end, _slot(known)), share=share)
-    signing.raise_marks((mark,))
+    unknown = ApprovalMark(manifest.swarm_id, account, epoch, MAX_TURN, UNKNOWN_ROOT)
+    signing.raise_marks((mark,), (unknown,))
     return epoch
 
 

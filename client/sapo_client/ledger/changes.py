@@ -46,6 +46,10 @@ class LedgerChanges:
         found: frozenset[Account] = await self._in_thread(lambda: terms.bonded(self._ledger, auditors))
         return found
 
+    async def is_punishable(self, auditor: Account, epoch: int) -> bool:
+        """Whether a proof of two signatures in an epoch costs an auditor something now."""
+        return bool(await self._in_thread(lambda: terms.is_punishable(self._ledger, auditor, epoch)))
+
     async def is_rejected(self, statement: EpochApproval) -> bool:
         """Whether the ledger has rejected a root and will refuse it with any signatures."""
         return bool(await self._in_thread(lambda: self._ledger.is_rejected(statement)))

@@ -160,9 +160,13 @@ class EpochLedgerContract(Contract):
         quorum = int(self._call("quorum"))
         if self.version() != LEDGER_VERSION:
             return Auditors(tuple(map(Account.from_hex, self._call("auditors")))), quorum
-        founders = tuple(map(Account.from_hex, self._call("auditorsIn", 0)))
+        founders = self.auditors_in(0)
         replacements = (each.replacement for each in self.successions())
         return Auditors(founders, tuple(each for each in replacements if each is not None)), quorum
+
+    def auditors_in(self, epoch: int) -> tuple[Account, ...]:
+        """Return the auditors of an epoch by place, which is their bit among a posting's signers."""
+        return tuple(map(Account.from_hex, self._call("auditorsIn", epoch)))
 
     def announce(self, notice: SuccessionNotice, signatures: Sequence[bytes]) -> bytes:
         """Return call data that announces a successor; signatures ascend by signer."""

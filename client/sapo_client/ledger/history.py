@@ -1,7 +1,7 @@
 """The records of final epochs: a chain of events, read backwards from the one hash that the state holds."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Final
 
@@ -113,14 +113,24 @@ class History:
         """Read a record, and others from so many blocks that end with its own, from any endpoint with it."""
         answers = self._ledger.final_events(max(0, tip.block - blocks + 1), tip.block)
         shown = [(answer.endpoint, _links(answer.value)) for answer in answers if answer.value is not None]
-        for _, links in shown:
-            self._known.update(links)
-        if tip.history not in self._known:
+        # The rest is unproven: an endpoint may show as many of those as it likes.
+        proven = _proven(tip, {name: link for _, links in shown for name, link in links.items()})
+        self._known.update(proven)
+        if not proven:
             unable = [answer.unable for answer in answers if answer.unable is not None]
             raise unable[0] if len(unable) == len(answers) else RecordHidden(tip.block)
         for endpoint, links in shown:
             if tip.history not in links:
                 endpoint.disagreed("it hides or changes the record of a final epoch")
+
+
+def _proven(tip: Tip, shown: Mapping[Digest, FinalRecord]) -> dict[Digest, FinalRecord]:
+    """Return those of the shown records that are linked by hashes from a proven one."""
+    found: dict[Digest, FinalRecord] = {}
+    while tip.history in shown:
+        found[tip.history] = shown[tip.history]
+        tip = shown[tip.history].before
+    return found
 
 
 def _links(events: tuple[bytes, ...]) -> dict[Digest, FinalRecord]:

@@ -143,7 +143,9 @@ class Sender:
         self._clock = clock
         self._errors = errors or ErrorCounts()
         self._chain_nonce = 0
+        self._urgent_nonce = -1
         self._delays: dict[int, _Delay] = {}
+        self._needless: set[int] = set()
         self._one_at_a_time = threading.Lock()  # an abandoned thread may still be in here
 
     def step(self) -> bool:
@@ -161,21 +163,28 @@ class Sender:
             self._chain_nonce = tx.next_nonce(self._rpc, self._address)
             self.last_error = None
             self._outbox.reopen(self._chain_nonce)
-            for entry in self._outbox.entries(EntryState.SIGNED):
+            signed = self._outbox.entries(EntryState.SIGNED)
+            urgent = (each.signed.nonce for each in signed if each.signed and each.kind in _URGENT)
+            self._urgent_nonce = max(urgent, default=-1)
+            for entry in signed:
                 self._guarded(entry, self._follow)
             self._send_due()
             counts = self._outbox.counts()
             return counts[EntryState.QUEUED] + counts[EntryState.SIGNED] > 0
 
     def _send_due(self) -> None:
-        """Send what is due, oldest first; a waiting entry holds up younger ones of its kind."""
+        """Send what is due, oldest first; a waiting entry holds up younger ones of its kind.
+
+        One whose purpose is reached already holds up none: nothing depends on it, and others can cause it,
+        such as whoever answers its own questions.
+        """
         free = _MAX_UNDER_WAY - self._outbox.counts()[EntryState.SIGNED]
         waiting: set[str] = set()
         for entry in self._outbox.entries(EntryState.QUEUED):
             if free > 0 and entry.kind not in waiting and self._is_due(entry):
                 self._guarded(entry, self._dispatch)
                 free -= 1
-            if self._outbox.is_queued(entry):
+            if entry.id not in self._needless and self._outbox.is_queued(entry):
                 waiting.add(entry.kind)
 
     def _guarded(self, entry: OutboxEntry, action: Callable[[OutboxEntry], None]) -> None:
@@ -198,11 +207,16 @@ class Sender:
         except tx.Refused as refused:
             self._settle_refusal(entry, refused)
             return
+        self._needless.discard(entry.id)
         self._outbox.sign(entry, signed)  # on disk before it is sent
         self._send_signed(entry, signed)
 
     def _settle_refusal(self, entry: OutboxEntry, refused: tx.Refused) -> None:
         """End an entry whose refusal is permanent: settled, and independent of pending requests."""
+        if refused.error in _NEEDLESS:
+            self._needless.add(entry.id)
+        else:
+            self._needless.discard(entry.id)
         outdated = _OUTDATED | _OUTDATED_OF_KIND.get(entry.kind, frozenset())
         known = refused.error in _NEEDLESS | outdated | _HOPELESS
         if not known or self._may_change(entry) or not self._is_settled(entry, refused):
@@ -251,10 +265,13 @@ class Sender:
             self._postpone(entry)
 
     def _replaced_if_stuck(self, entry: OutboxEntry, signed: tx.Signed) -> tx.Signed:
-        """Return the transaction to send now: a replacement with higher fees if the last one is stuck."""
-        urgent = entry.kind in _URGENT
+        """Return the transaction to send now: a replacement with higher fees if the last one is stuck.
+
+        An urgent one can be mined only after all before it, so these are raised together with it.
+        """
+        urgent = signed.nonce <= self._urgent_nonce
         patience = URGENT_BLOCKS if urgent else STUCK_BLOCKS
-        if self.head - signed.block < patience or signed.nonce != self._chain_nonce:
+        if self.head - signed.block < patience or (signed.nonce != self._chain_nonce and not urgent):
             return signed  # it has waited for a short while only, or waits for one before it
         better = tx.replacement(
             self._rpc,

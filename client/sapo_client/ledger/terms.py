@@ -118,6 +118,21 @@ def bonded(ledger: EpochLedgerContract, auditors: Iterable[Account]) -> frozense
     return frozenset(auditor for auditor in auditors if vault.bonded(auditor) >= needed)
 
 
+def is_punishable(ledger: EpochLedgerContract, auditor: Account, epoch: int) -> bool:
+    """Whether a proof of two signatures in an epoch costs an auditor its bond, or a signature on a posting.
+
+    Otherwise the contract accepts the same proof any number of times, and nobody but its senders pays.
+    """
+    stake = ledger.vault().stake(auditor)
+    if stake.bonded + stake.exiting >= ledger.auditor_bond():
+        return True
+    live = ledger.live()
+    if live is None or live.root.epoch != epoch:
+        return False
+    signed = (who for place, who in enumerate(ledger.auditors_in(epoch)) if live.signers >> place & 1)
+    return auditor in signed
+
+
 def contract_name(rpc: Rpc, account: Account) -> str | None:
     """Return which contract of this package, in any version, the code at an address is; None if none."""
     where = to_checksum_address(account)

@@ -22,6 +22,8 @@ def test_a_base_fee_above_the_limit_is_refused_with_a_hint(chain: ServedChain) -
     with pytest.raises(LedgerError, match="more than the limit") as refusal:
         chain.rpc.ask(lambda web3: quote(web3, GWEI - 1))
     assert "ledger.max_fee_gwei" in refusal.value.hint
+    price = (chain.engine.head.base_fee_per_gas + GWEI) / GWEI
+    assert str(refusal.value).startswith(f"a transaction costs {price:.3g} gwei per gas now")
 
 
 @given(fees, fees, wei, st.booleans())

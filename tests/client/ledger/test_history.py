@@ -127,6 +127,22 @@ def test_each_record_is_read_once(site: Site) -> None:
     assert endpoint.sought[2:] == [(blocks[-1], blocks[-1])]
 
 
+def test_an_endpoint_cannot_displace_records_with_invented_ones(site: Site) -> None:
+    """More than a node keeps in memory, beside the genuine one: the genuine one is still read once."""
+    records = [site.settle(epoch) for epoch in range(2)]
+    history, liars = site.history(2)
+
+    def flood(logs: Logs) -> Logs:
+        words = [bytes(28) + number.to_bytes(4, "big") for number in range(10_001)]
+        return [*logs, *({**logs[0], "data": "0x" + (bytes(288) + word).hex()} for word in words)]
+
+    liars[1].tamper = flood
+    assert history.all() == records
+    asked = [len(endpoint.sought) for endpoint in liars]
+    assert history.all() == records
+    assert [len(endpoint.sought) for endpoint in liars] == asked
+
+
 def _drop(logs: Logs) -> Logs:
     return []
 

@@ -22,6 +22,10 @@ def _open(folder: Path, owner: str = "swarm account") -> Outbox:
     return Outbox(folder / "outbox.sqlite", owner=owner)
 
 
+def test_missing_folders_are_created(tmp_path: Path) -> None:
+    assert _open(tmp_path / "data" / "node").entries() == []
+
+
 def test_equal_requests_are_queued_once(tmp_path: Path) -> None:
     outbox = _open(tmp_path)
     assert outbox.add("claim", "1", CALL)

@@ -198,10 +198,15 @@ def test_a_stale_endpoint_is_skipped(bench: Bench) -> None:
     bench.honest.fill(4)
     assert rpc.survey() == 9
     assert rpc.endpoints[0] == EndpointStatus("http://0", 5, "it is 4 blocks behind", 0)
-    assert rpc.agree(lambda web3: int(web3.eth.block_number)) == 9
+    bench.honest.fill(1)
+    rpc.survey()
+    assert rpc.endpoints[0] == EndpointStatus("http://0", 5, "it is 5 blocks behind", 0)
+    assert bench.told == ["http://0: it is 4 blocks behind"], "once"
+    assert rpc.agree(lambda web3: int(web3.eth.block_number)) == 10
     bench.endpoints[0].turn(Mode.GOOD)
     rpc.survey()
     assert rpc.endpoints[0].trouble is None
+    assert bench.told[1:] == ["http://0: works again"]
 
 
 def test_an_endpoint_ahead_of_the_others_makes_none_of_them_stale(bench: Bench) -> None:

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from fuzz.schedules import CONFIRMATIONS, LATER, Ground
 from support.faulty import FaultyEndpoint, Mode, Weather, connected
-from support.ledger import ALICE, BOB, CHALLENGE_SECONDS, address, make_root, node_key, sign
+from support.ledger import ALICE, BOB, CHALLENGE_SECONDS, address, keys, make_root, node_key, sign
 from support.network import ForkingChain, Network
 
 from sapo_client.ledger import transactions as tx
 from sapo_client.ledger.chain import DEFAULT_CHAIN_ID
-from sapo_client.ledger.contract import EpochLedgerContract, Registry
+from sapo_client.ledger.contract import Distributor, EpochLedgerContract, Registry
 from sapo_client.ledger.fees import DEFAULT_LIMIT_WEI, GWEI, STUCK_BLOCKS, URGENT_BLOCKS
 from sapo_client.ledger.outbox import EntryState, Outbox, OutboxEntry
 from sapo_client.ledger.rpc import Rpc
@@ -24,6 +24,11 @@ from sapo_protocol.eip712 import Domain, EpochApproval
 
 CALM = Weather(random.Random(0), fault_rate=0.0, kill_rate=0.0, calm=True)
 ROOT = make_root(3)
+DOUBLINGS = 3
+ANSWERS = 6
+"""Fewer than a node has under way at a time."""
+
+ALICE_ACCOUNT = address(ALICE)
 
 
 @pytest.fixture(scope="module")
@@ -137,6 +142,62 @@ def test_a_challenge_pays_twice_as_much_after_two_blocks(ground: Ground, tmp_pat
     assert all(after >= 2 * before for before, after in pairwise(paid))
     assert paid[-1] >= 7 * GWEI > paid[-2]
     assert desk.step(CONFIRMATIONS).state is EntryState.CONFIRMED
+
+
+def test_a_challenge_is_not_held_up_by_cheap_transactions_in_front_of_it(
+    ground: Ground, tmp_path: Path
+) -> None:
+    """Its nonce is behind those of requests that were sent before fees rose, and it waits for all of them."""
+    desk = Desk(ground, tmp_path)
+    for number in range(1, 4):
+        desk.register(number)
+    desk.step()
+    desk.network.floor_wei = 7 * GWEI  # they offer a little more than one
+    desk.register(4, "challenge")
+    desk.step()
+    blocks = 0
+    while desk.outbox.entries()[-1].state is not EntryState.CONFIRMED:
+        desk.network.mine()
+        desk.step(1)
+        blocks += 1
+        assert blocks <= DOUBLINGS * URGENT_BLOCKS + CONFIRMATIONS, "all of them are raised at the same time"
+
+
+@pytest.mark.parametrize("needless", [0, 1])
+def test_needless_requests_hold_up_no_others_of_their_kind(
+    ground: Ground, tmp_path: Path, needless: int
+) -> None:
+    """Whoever asks for an account's leaves can answer, too: what others have queued as answers is needless.
+
+    Each of these waited for its refusal to be settled, and until then all later answers waited for it. So a
+    few questions kept the auditors from answering the last one within the window.
+    """
+    desk = Desk(ground, tmp_path)
+    distributor = Distributor(desk.rpc, ground.deployment.distributor)
+    nothing_live = Call(ground.deployment.ledger, EpochLedgerContract(Rpc(()), ALICE_ACCOUNT).finalise())
+    for number in range(ANSWERS):
+        enrolment = Call(distributor.address, distributor.enrol(address(keys(100 + number))))
+        desk.outbox.add("answer", f"{number}", enrolment)
+        if needless:
+            desk.outbox.add("answer", f"{number} is answered", nothing_live)
+    blocks = 0
+    while desk.outbox.entries()[2 * ANSWERS - 2 if needless else -1].state is not EntryState.CONFIRMED:
+        desk.step(1)
+        desk.network.mine()
+        blocks += 1
+        assert blocks <= 2 + CONFIRMATIONS, "all of them are sent at once"
+
+
+def test_a_claim_waits_patiently_behind_a_challenge(ground: Ground, tmp_path: Path) -> None:
+    desk = Desk(ground, tmp_path)
+    desk.register(1, "challenge")
+    desk.step()
+    assert desk.network.mine() == 1
+    desk.network.floor_wei = 7 * GWEI
+    desk.register(2)
+    desk.step()
+    desk.step(STUCK_BLOCKS - 1)
+    assert [len(entry.transactions) for entry in desk.outbox.entries()] == [1, 1]
 
 
 def test_replacements_stop_at_the_fee_limit(ground: Ground, tmp_path: Path) -> None:

@@ -34,6 +34,17 @@ _LOOKS: Final = 8
 """Readings in each challenge window, which is how long a question waits for its answer."""
 
 
+def begun_at(share: float, questions: Mapping[Account, LeafQuestion]) -> list[tuple[Account, LeafQuestion]]:
+    """Return questions by account, beginning after a share of them and going round.
+
+    A node has few answers under way at a time. Nodes that begin at different questions answer more of them in
+    a window, and seldom pay for the same answer.
+    """
+    ordered = sorted(questions.items(), key=lambda item: item[0])
+    start = int(share * len(ordered))
+    return ordered[start:] + ordered[:start]
+
+
 class FinalEpochs:
     """A node's questions and answers about final epochs."""
 
@@ -57,8 +68,11 @@ class FinalEpochs:
         self._unread: set[Digest] = set()
         self._trees: tuple[Digest, PostedTrees] | None = None
 
-    async def look(self, challenge_seconds: int, *, is_auditor: bool) -> None:
+    async def look(self, challenge_seconds: int, *, is_auditor: bool, share: float) -> None:
         """Answer, ask and recall what is due now; to be called often enough for every question.
+
+        Args:
+            share: of the questions, after which this node begins to answer.
 
         Raises:
             LedgerError: the chain does not answer. If only the questions about one epoch cannot be read, an
@@ -73,12 +87,12 @@ class FinalEpochs:
         horizon = now - await self._ledger.leaves.recall_seconds() - 3 * challenge_seconds
         recent = [final for final in newest_first if final.record.posted_at_seconds > horizon]
         for count in range(1, len(recent) + 1):
-            early_seconds = 0.0 if is_auditor else challenge_seconds / 2
-            await self._answer(recent[:count], challenge_seconds, early_seconds)
+            early_seconds = challenge_seconds if is_auditor else challenge_seconds / 2
+            await self._answer(recent[:count], challenge_seconds, early_seconds, share)
         await self._ask(newest_first, challenge_seconds)
 
     async def _answer(
-        self, newest_first: Sequence[FinalRecord], wait_seconds: float, early_seconds: float
+        self, newest_first: Sequence[FinalRecord], wait_seconds: float, early_seconds: float, share: float
     ) -> None:
         """Show the leaves that were asked for in the oldest epoch with questions, or recall it if none were
         shown in time.
@@ -86,9 +100,10 @@ class FinalEpochs:
         Args:
             wait_seconds: time for which a question waits for its answer, and then for the recall.
             early_seconds: this node answers so long before the end of the first wait.
+            share: as of ``look``.
         """
         final = newest_first[-1]
-        for account, question in ((await self._questions_about(final)) or {}).items():
+        for account, question in begun_at(share, (await self._questions_about(final)) or {}):
             places = await offload(self._trees_of(final).placing(account))
             if places is not None:
                 if self._clock() >= question.deadline_seconds - early_seconds:

@@ -25,7 +25,7 @@ from sapo_client.node.auditing.disputes import (
     posting_search,
 )
 from sapo_client.node.auditing.pace import watching_pause_seconds
-from sapo_client.node.auditing.recall import FinalEpochs
+from sapo_client.node.auditing.recall import FinalEpochs, begun_at
 from sapo_client.node.auditing.settlement import cumulative_points, grace_seconds, settlement_check
 from sapo_client.node.runtime.clock import Clock
 from sapo_client.node.runtime.offload import offload
@@ -104,6 +104,7 @@ class LedgerWatchtower:
         self._reported: set[tuple[str, Digest, object]] = set()
         self._formed: tuple[tuple[Dispute, int], _Opinion] | None = None
         self._punished: set[tuple[Account, int, int]] = set()
+        self._found_seconds: dict[tuple[Account, int, int], float] = {}
         self._due_seconds = math.inf
         self._finals = FinalEpochs(
             account=parts.account,
@@ -156,8 +157,9 @@ class LedgerWatchtower:
     async def _look_at_finals(self) -> None:
         parts = self._parts
         if await parts.ledger.can_settle():
-            is_auditor = parts.account in parts.auditors(self._current_epoch())
-            await self._finals.look(self._challenge_seconds, is_auditor=is_auditor)
+            epoch = self._current_epoch()
+            is_auditor = parts.account in parts.auditors(epoch)
+            await self._finals.look(self._challenge_seconds, is_auditor=is_auditor, share=self._share(epoch))
 
     async def _look_at_live(self) -> None:
         self._due_seconds = math.inf
@@ -173,12 +175,20 @@ class LedgerWatchtower:
             await offload(parts.contributions.reading_proposals(epoch))
             found = equivocations(parts.contributions, epoch, parts.manifest.ledger_domain)
             for (auditor, turn), proof in found.items():
-                if (auditor, epoch, turn) in self._punished:
+                if (auditor, epoch, turn) in self._punished or not self._may_punish(auditor, epoch, turn):
                     continue
                 if not await parts.ledger.has_equivocated(auditor, epoch, turn):
+                    if not await parts.ledger.changes.is_punishable(auditor, epoch):
+                        continue  # it may bond later
                     await parts.ledger.challenge(epoch, proof)
                     parts.events.write("challenge", epoch=epoch, auditor=auditor, proof=proof.FUNCTION)
                 self._punished.add((auditor, epoch, turn))  # only now: it is tried again after an outage
+
+    def _may_punish(self, auditor: Account, epoch: int, turn: int) -> bool:
+        """Whether it is this node's turn to prove two signatures; nodes find them at about the same time."""
+        now = self._parts.clock()
+        found_seconds = self._found_seconds.setdefault((auditor, epoch, turn), now)
+        return now >= found_seconds + self._wait_seconds(epoch)
 
     async def _examine(self, live: EpochRecord) -> None:
         parts = self._parts
@@ -212,10 +222,10 @@ class LedgerWatchtower:
             return False
         questions = await self._questions_about(live)
         is_auditor = parts.account in parts.auditors(live.root.epoch)
-        half_seconds = 0.0 if is_auditor else self._challenge_seconds / 2
-        for account, question in questions.items():
+        early_seconds = self._challenge_seconds if is_auditor else self._challenge_seconds / 2
+        for account, question in begun_at(self._share(live.root.epoch), questions):
             places = await offload(opinion.trees.placing(account)) if opinion.trees else None
-            if places is not None and parts.clock() >= question.deadline_seconds - half_seconds:
+            if places is not None and parts.clock() >= question.deadline_seconds - early_seconds:
                 await parts.ledger.leaves.answer(live, places, question)
                 self._report("leaf_shown", live.root, account=account)
         return bool(questions)
@@ -308,20 +318,29 @@ class LedgerWatchtower:
         Nodes take turns in the first half of the window; in the second half all may challenge, also with late
         proofs.
         """
-        turns = len(self._parts.auditors(live.root.epoch)) + _GROUPS
-        return live.posted_at_seconds + self._turn(live) * self._challenge_seconds / (2 * turns)
+        return live.posted_at_seconds + self._wait_seconds(live.root.epoch)
+
+    def _wait_seconds(self, epoch: int) -> float:
+        """Return how long this node leaves a proof to others, at most half of the window."""
+        turns = len(self._parts.auditors(epoch)) + _GROUPS
+        return self._turn(epoch) * self._challenge_seconds / (2 * turns)
 
     def _final_seconds(self, live: EpochRecord) -> float:
         """Return the Unix time from which this node finalises a posting."""
-        wait = self._turn(live) * grace_seconds(self._parts.manifest)
+        wait = self._turn(live.root.epoch) * grace_seconds(self._parts.manifest)
         return live.posted_at_seconds + self._challenge_seconds + wait
 
-    def _turn(self, live: EpochRecord) -> int:
+    def _share(self, epoch: int) -> float:
+        """Return this node's place, from 0 to 1, among the auditors, or among the other nodes."""
+        turn, auditors = self._turn(epoch), len(self._parts.auditors(epoch))
+        return turn / auditors if turn < auditors else (turn - auditors) / _GROUPS
+
+    def _turn(self, epoch: int) -> int:
         """Return this node's turn for a transaction that one node has to pay: auditors one by one, then
         groups."""
-        auditors, account = self._parts.auditors(live.root.epoch), self._parts.account
+        auditors, account = self._parts.auditors(epoch), self._parts.account
         if account in auditors:
-            return (auditors.index(account) - live.root.epoch) % len(auditors)
+            return (auditors.index(account) - epoch) % len(auditors)
         return len(auditors) + account[-1] % _GROUPS
 
     def _report(self, event: str, root: EpochRoot, **fields: object) -> None:
