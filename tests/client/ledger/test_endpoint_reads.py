@@ -229,5 +229,7 @@ def test_a_dead_endpoint_asked_every_second_for_a_day_does_not_fill_the_log(
         with pytest.raises(Unanswered):
             endpoint.ask(lambda web3: web3.eth.block_number)
     pauses = [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300, 300]
-    assert caplog.messages == [f"{url}: no answer (ConnectionError); it rests for {rest} s" for rest in pauses]
+    assert caplog.messages == [
+        f"{url}: no answer (ConnectionError); it rests for {rest} s" for rest in pauses
+    ]
     assert told == [f"{url}: no answer (ConnectionError)"]
