@@ -156,7 +156,7 @@ def check_model(config: Config) -> Iterator[Check]:
         templated = has_chat_template(learner.model)
     except SapoError as error:
         yield Check("model", "fail", error.text, error.hint)
-        if found is not None:  # a config.json alone tells the need, before a hundred gigabytes are fetched
+        if found is not None and not found.fits:  # as told at once of a config.json without its weights
             yield _memory(found)
         return
     millions = found.shape.parameters / 1e6
