@@ -1,4 +1,4 @@
-"""Resolve the settings: flags, then the environment, the file, the swarm's link, and the defaults.
+"""Resolve the settings: flags, the environment, the file, what an earlier join gave, and the defaults.
 
 Every layer is first flattened to dotted names (`learner.completions`), so that the origin of each value is
 known, an unknown name is refused in any layer, and a flag that was not given overrides nothing.
@@ -11,7 +11,7 @@ import json
 import logging
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args, get_origin
@@ -27,6 +27,9 @@ PREFIX = "SAPO_"
 NESTING = "__"
 OTHER_VARIABLES = tuple(f"{PREFIX}{name}" for name in ("CONFIG", "KEYS_DIR", "LOCKS_DIR", "REPORTS_DIR"))
 """Variables that name files and are not settings."""
+
+KEPT = ("identity", "ledger.rpc_urls", "swarm.bootstrap")
+"""Flags of `sapo join` that a data directory keeps."""
 
 Flat = dict[str, Any]
 
@@ -78,8 +81,8 @@ def resolve(
         (given, "flag"),
     ]
     chosen = [layer["data_dir"] for layer, _ in layers if "data_dir" in layer]
-    link = _from_link(Path(chosen[-1]).expanduser() if chosen else default_data_folder())
-    for layer, origin in (link, *layers):
+    earlier = _from_earlier_join(Path(chosen[-1]).expanduser() if chosen else default_data_folder())
+    for layer, origin in (earlier, *layers):
         values.update(layer)
         origins.update({name: origin.format(variable=variable_of(name)) for name in layer})
     config = _validate(values, origins)
@@ -125,21 +128,43 @@ def misspelt_variables(environment: Mapping[str, str] = os.environ) -> dict[str,
     return found
 
 
-def _from_link(data: Path) -> tuple[Flat, str]:
-    """Return the settings that came with the link by which a data directory's swarm was joined."""
+def _from_earlier_join(data: Path) -> tuple[Flat, str]:
+    """Return what a data directory keeps: the settings in its swarm's link, and flags of `sapo join`."""
     directory = DataDir(data)
     path = directory.swarm_settings
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):  # the latter is told where the directory is created
-        return {}, "link"
+        return {}, "an earlier join"
     except PermissionError as error:
         raise directory.unusable(error) from error
     except (OSError, ValueError) as error:
         raise _refuse(f"cannot read {path}: {error}", "join the swarm by its link again") from error
     for name in content if isinstance(content, dict) else {"": None}:
         _require_known(name, f"in {path}")
-    return content, f"link, in {path}"
+    return content, f"an earlier join, in {path}"
+
+
+def keep_choices(directory: DataDir, settings: Iterable[Setting]) -> None:
+    """Keep the flags of `sapo join` without which the node of this data directory would be another one.
+
+    The next start, and every command on this directory, has them as its settings of the lowest priority.
+    """
+    chosen = {each.name: each.value for each in settings if each.origin == "flag" and each.name in KEPT}
+    if not chosen:
+        return
+    if os.sep in (key := str(chosen.get("identity", ""))):
+        chosen["identity"] = str(Path(key).expanduser().absolute())
+    kept, _ = _from_earlier_join(directory.root)
+    write_kept(directory, {**kept, **chosen})
+
+
+def write_kept(directory: DataDir, settings: Mapping[str, Any]) -> None:
+    """Replace the settings that a data directory keeps; empty values are left out."""
+    scratch = directory.swarm_settings.with_suffix(".new")
+    content = {name: value for name, value in settings.items() if value}
+    scratch.write_text(json.dumps(content) + "\n", encoding="utf-8")
+    scratch.replace(directory.swarm_settings)
 
 
 def _from_file(named: Path | None) -> tuple[Flat, str]:

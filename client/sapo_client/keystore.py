@@ -67,12 +67,17 @@ class Identity:
     account: Account
     path: Path
 
-    def lock(self) -> AbstractContextManager[None]:
-        """Return a lock that lets one process of this user at a time run as this identity."""
+    def lock(self, node: Path | None = None) -> AbstractContextManager[None]:
+        """Return a lock that lets one process of this user at a time run as this identity.
+
+        Args:
+            node: data directory of the process, if it is a node.
+        """
         return locks.lock(
             locks_folder() / f"{self.node_id.hex()}.lock",
             what=f"identity {self.path.name}",
             exit_code=ExitCode.KEYSTORE,
+            node=node,
         )
 
 

@@ -21,7 +21,7 @@ from typing import Any
 
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.full_disk import disk_full
-from sapo_client.paths import PRIVATE_DIRECTORY_MODE, DataDir
+from sapo_client.paths import PRIVATE_DIRECTORY_MODE, DataDir, stop_command
 
 _LOG = logging.getLogger(__name__)
 
@@ -41,6 +41,9 @@ class Holder:
 
 _held: dict[Path, Holder] = {}
 
+_DATA_DIR = "data_dir"
+"""Field of a lock's file: the data directory of the node that holds the lock."""
+
 
 class Lock:
     """An exclusive lock on a file that names its holder; who holds it may take it again with this object.
@@ -49,19 +52,26 @@ class Lock:
         path: the file.
         what: the lock protects, in words.
         exit_code: of a command that finds it taken.
+        node: data directory of the node that takes it; None if no node does.
     """
 
-    def __init__(self, path: Path, *, what: str, exit_code: int = ExitCode.DATA) -> None:
+    def __init__(
+        self, path: Path, *, what: str, exit_code: int = ExitCode.DATA, node: Path | None = None
+    ) -> None:
         self._path = path.absolute()
         self._what = what
         self._exit_code = exit_code
+        self._own = {} if node is None else {_DATA_DIR: str(node.absolute())}
+        self._stopped_by = ""
         self._descriptor: int | None = None
         self._started = ""
 
     @classmethod
     def of_directory(cls, data: DataDir) -> Lock:
         """Return the lock of the one process that may use a data directory."""
-        return cls(data.lock, what=f"data directory {data.root}")
+        lock = cls(data.lock, what=f"data directory {data.root}", node=data.root)
+        lock._stopped_by = stop_command(data.root)
+        return lock
 
     @property
     def is_held(self) -> bool:
@@ -80,13 +90,13 @@ class Lock:
             return
         path = self._path
         if path in _held:
-            raise self._refusal(_held[path].name)
+            raise self._refusal(_held[path])
         descriptor = _open(path, self._exit_code)
         try:
             try:
                 fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except (BlockingIOError, PermissionError) as error:  # POSIX allows EAGAIN and EACCES
-                raise self._refusal(_read(path).name) from error
+                raise self._refusal(_read(path)) from error
             self._descriptor, self._started = descriptor, datetime.now(UTC).isoformat(timespec="seconds")
             self.note({})
             _LOG.debug("holding %s", path)
@@ -105,8 +115,8 @@ class Lock:
             note: plain values by name.
         """
         assert self._descriptor is not None, "only the holder of a lock writes a note into it"
-        record = {"pid": os.getpid(), "started": self._started, **note}
-        _held[self._path] = Holder(f"this process (pid {os.getpid()})", note)
+        record = {"pid": os.getpid(), "started": self._started, **self._own, **note}
+        _held[self._path] = Holder(f"this process (pid {os.getpid()})", {**self._own, **note})
         line = json.dumps(record).encode() + b"\n"
         try:
             os.pwrite(self._descriptor, line, 0)  # in place first: this takes no further space
@@ -116,17 +126,29 @@ class Lock:
                 raise
             os.ftruncate(self._descriptor, 0)
 
-    def _refusal(self, holder: str) -> SapoError:
+    def _refusal(self, holder: Holder) -> SapoError:
+        node = holder.note.get(_DATA_DIR)
+        stop = self._stopped_by or (stop_command(Path(node)) if isinstance(node, str) else "")
+        how = f" (`{stop}`)" if stop else ""
         return SapoError(
-            f"{self._what} is already in use by {holder}",
-            hint=f"stop that process first (`sapo stop`), or use another one; the lock is {self._path}",
+            f"{self._what} is already in use by {holder.name}",
+            hint=f"stop that process first{how}, or use another one; the lock is {self._path}",
             exit_code=self._exit_code,
         )
 
 
-def lock(path: Path, *, what: str, exit_code: int = ExitCode.DATA) -> AbstractContextManager[None]:
-    """Return an exclusive lock on a file, to be held; its file names the holder's pid and start time."""
-    return Lock(path, what=what, exit_code=exit_code).held()
+def lock(
+    path: Path, *, what: str, exit_code: int = ExitCode.DATA, node: Path | None = None
+) -> AbstractContextManager[None]:
+    """Return an exclusive lock on a file, to be held; its file names the holder's pid and start time.
+
+    Args:
+        path: the file.
+        what: the lock protects, in words.
+        exit_code: of a command that finds it taken.
+        node: data directory of the node that takes it; None if no node does.
+    """
+    return Lock(path, what=what, exit_code=exit_code, node=node).held()
 
 
 def holder(path: Path) -> Holder | None:

@@ -6,6 +6,7 @@ import errno
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 
 import platformdirs
 
@@ -43,6 +44,11 @@ def reports_folder() -> Path:
 def default_data_folder() -> Path:
     """Return the default data directory."""
     return Path(platformdirs.user_data_dir(APPLICATION), "node")
+
+
+def stop_command(data: Path) -> str:
+    """Return the command that stops the node of a data directory."""
+    return "sapo stop" if data == default_data_folder() else f"sapo stop --data-dir {quote(str(data))}"
 
 
 def output_folder(folder: Path) -> Path:
@@ -141,7 +147,7 @@ class DataDir:
 
     @property
     def swarm_settings(self) -> Path:
-        """Settings that came with the swarm's link, JSON by dotted names; other sources win over them."""
+        """Settings of an earlier join (its link, some flags), JSON by dotted names; all others override."""
         return self.root / "swarm-settings.json"
 
     @property

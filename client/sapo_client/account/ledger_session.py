@@ -259,7 +259,7 @@ def open_session(
     manifest = settle_manifest(config.swarm.manifest, data)
     if not manifest.has_chain:
         raise SapoError(
-            f"the swarm {manifest.name} has no chain, so nothing is counted or paid in it",
+            f"the swarm '{manifest.name}' has no chain, so nothing is counted or paid in it",
             hint="`sapo rollouts` shows what was accepted; `sapo swarm deploy` founds a swarm with a chain",
             exit_code=ExitCode.CONFIG,
         )

@@ -29,6 +29,7 @@ from sapo_client.cli import (
     testnet,
     verify,
 )
+from sapo_client.cli.entry.spelling import Commands
 from sapo_client.cli.live import dashboard, watch
 from sapo_client.cli.operator import changes, invitations, service, watching
 from sapo_client.cli.render import print_error
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="sapo",
+    cls=Commands,
     no_args_is_help=True,
     rich_markup_mode=None,  # plain help: the same on a terminal, in a pipe and in the reference
     pretty_exceptions_enable=False,
@@ -85,7 +87,7 @@ for module in (init, join, inspect, watching, dashboard, watch, verify, doctor):
 invitations.register(swarm.app)
 changes.register(swarm.app)
 for group in (keys, config, service, ledger, export, swarm, testnet, lab, bench):
-    app.add_typer(group.app, name=group.__name__.rpartition(".")[2])
+    app.add_typer(group.app, name=group.__name__.rpartition(".")[2], cls=Commands)
 
 
 def main(roles: Roles | None = None) -> None:

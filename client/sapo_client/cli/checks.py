@@ -142,18 +142,22 @@ def check_model(config: Config) -> Iterator[Check]:
     from sapo_client.learner.sizing.presets import COMPLETION_BYTES, completion_tokens, level_for
     from sapo_client.learner.sizing.skeleton import make_skeleton, shape_of
 
+    found: LearnerFit | None = None
     try:
         shape = shape_of(make_skeleton(learner.model))
         wanted = completion_tokens(
             COMPLETION_BYTES[level_for(shape.parameters)], shape.vocabulary, shape.window
         )
         tokens = learner.max_new_tokens or wanted
-        found, unused = _fit(config, tokens), None
+        found = _fit(config, tokens)
+        unused = None
         if learner.backend != "tinker":  # its server has the weights
             unused = _check_weights(config)
         templated = has_chat_template(learner.model)
     except SapoError as error:
         yield Check("model", "fail", error.text, error.hint)
+        if found is not None and not found.fits:  # as told at once of a config.json without its weights
+            yield _memory(found)
         return
     millions = found.shape.parameters / 1e6
     size = f"{millions:,.0f}" if millions >= 10 else f"{millions:.2g}"
@@ -166,9 +170,7 @@ def check_model(config: Config) -> Iterator[Check]:
         yield Check("model", "warn", words, hint)
     if unused is not None:
         yield Check("weights", "warn", unused.text, unused.hint)
-    planned, parts = found.estimate.peak / GIB, found.estimate.in_words()
-    plan = f"{planned:.1f} GiB planned, {found.free / GIB:.1f} free; {parts}"
-    yield Check("memory", "ok" if found.fits else "fail", plan, "" if found.fits else found.hint)
+    yield _memory(found)
     yield from _check_window(shape.window, tokens, found.level)
     if tokens < wanted:
         hint = f"answers of level {found.level} take up to {wanted}: leave learner.max_new_tokens unset"
@@ -212,6 +214,13 @@ def _fit(config: Config, tokens: int) -> LearnerFit:
         completions=learner.completions,
         sampled_groups=learner.local_groups,
     )
+
+
+def _memory(found: LearnerFit) -> Check:
+    """Return whether the planned memory is free."""
+    planned, parts = found.estimate.peak / GIB, found.estimate.in_words()
+    plan = f"{planned:.1f} GiB planned, {found.free / GIB:.1f} free; {parts}"
+    return Check("memory", "ok" if found.fits else "fail", plan, "" if found.fits else found.hint)
 
 
 def _check_weights(config: Config) -> UnusedWeights | None:

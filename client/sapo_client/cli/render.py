@@ -109,6 +109,8 @@ def _print(block: Block) -> None:
             width = max((len(name) for name, _ in rows), default=0)
             for name, value in rows:
                 sys.stdout.write(f"{name:<{width}}  {cell(value)}\n")
+        case Grid(rows=[]) if sys.stdout.isatty():  # a heading alone would be squeezed into the width
+            sys.stdout.write("none\n")
         case Grid() if sys.stdout.isatty() and _is_too_wide(block, shutil.get_terminal_size().columns):
             _print_records(block)
         case Grid() if sys.stdout.isatty():

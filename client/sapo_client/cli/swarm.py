@@ -163,7 +163,7 @@ def deploy(
     from sapo_client.founding.tasks import choose_tasks
 
     tasks = choose_tasks(families=listed(families), level=level, model=model, difficulty=difficulty)
-    founder = _open(common, key, passphrase_file)
+    founder, bootstrap = _founder(common, key, passphrase_file, address or [])
     auditors = tuple(sorted({_account(text) for text in auditor or ()})) or (founder.account,)
     epoch_seconds, window = _clock(rpc, epoch_seconds, challenge_seconds, costs_money=costs_money)
     terms = SwarmTerms(
@@ -172,7 +172,7 @@ def deploy(
         quorum=quorum or _usual_quorum(auditors),
         epoch_seconds=epoch_seconds,
         challenge_seconds=window,
-        bootstrap=tuple(_reached(founder, text) for text in address or ()),
+        bootstrap=bootstrap,
         finality_seconds=finality_seconds,
         faucet_coins=faucet_coins,
         coins_per_drip=coins_per_drip,
@@ -184,7 +184,7 @@ def deploy(
     )
     founding = _founding(folder, rpc, founder, terms, costs_money=costs_money)
     manifest = _found(common, founding, founder, terms, yes=yes)
-    _show_founded(common, folder, manifest, key, rpc[0], audits=founder.account in auditors)
+    _show_founded(common, folder, manifest, key, rpc[0], founder=founder, audits=founder.account in auditors)
 
 
 def _audits(
@@ -320,11 +320,41 @@ def _account(text: str) -> Account:
         ) from error
 
 
+def _founder(
+    common: Common, key: str, passphrase_file: Path | None, addresses: Sequence[str]
+) -> tuple[Identity, tuple[str, ...]]:
+    """Return the founder and the addresses of its node."""
+    founder = _open(common, key, passphrase_file)
+    return founder, tuple(_reached(founder, text) for text in addresses)
+
+
 def _reached(founder: Identity, address: str) -> str:
-    """Return a node's address with its peer id, which others need to authenticate it."""
+    """Return a node's address with its peer id, which others need to authenticate it.
+
+    Raises:
+        SapoError: nobody could dial it.
+    """
+    from sapo_client.founding.invitation import require_node_address
     from sapo_client.swarm.peer_id import peer_id_from_key
 
-    return address if "/p2p/" in address else f"{address}/p2p/{peer_id_from_key(founder.node_id)}"
+    whole = address if "/p2p/" in address else f"{address}/p2p/{peer_id_from_key(founder.node_id)}"
+    require_node_address("--address", whole)
+    return whole
+
+
+def listen_option(founded: Manifest, founder: bytes) -> str:
+    """Return the option with which the founder's node listens at its address in the manifest, if any."""
+    from sapo_client.swarm.addresses import Scope, parse_address, scope_of
+    from sapo_client.swarm.peer_id import peer_id_from_key
+
+    own = peer_id_from_key(founder)
+    for address in filter(None, map(parse_address, founded.bootstrap)):
+        if address.peer_id == own:
+            if scope_of(address.host) is Scope.MACHINE:
+                return f" --listen /{address.kind}/{address.host}/tcp/{address.port}"
+            everywhere = "/ip6/::" if ":" in address.host else "/ip4/0.0.0.0"
+            return f" --listen {everywhere}/tcp/{address.port}"
+    return ""
 
 
 def _usual_quorum(auditors: Sequence[Account]) -> int:
@@ -382,7 +412,7 @@ def _show_swarm(common: Common, folder: Path, manifest: Manifest) -> None:
 
 
 def _show_founded(
-    common: Common, folder: Path, founded: Manifest, key: str, url: str, *, audits: bool
+    common: Common, folder: Path, founded: Manifest, key: str, url: str, *, founder: Identity, audits: bool
 ) -> None:
     """Show the swarm and how to join it."""
     from sapo_client.founding.invitation import Invitation, link
@@ -393,6 +423,7 @@ def _show_founded(
     audit = " --audit" if audits else ""
     note = common.output.note
     payer, at = quote(key), quote(url)
-    note(f"Your node:      sapo join --identity {payer} --manifest {quote(str(manifest))} --rpc {at}{audit}")
+    options = f"--rpc {at}{audit}{listen_option(founded, founder.node_id)}"
+    note(f"Your node:      sapo join --identity {payer} --manifest {quote(str(manifest))} {options}")
     note(f"A newcomer:     sapo swarm faucet {quote(str(folder))} ACCOUNT --key {payer} --rpc {at}")
     note(f"then, at home:  sapo join '{link(Invitation(read_manifest(manifest), (url,)))}'")

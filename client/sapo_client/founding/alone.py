@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
+from sapo_client.errors import SapoError
 from sapo_client.founding.tasks import NANO_TASKS, choose_tasks
 from sapo_protocol.manifest import Limits, Manifest
 
@@ -22,7 +23,12 @@ def alone_manifest(name: str, learner: LearnerConfig) -> Manifest:
     Raises:
         SapoError: the model cannot be found or read.
     """
-    tasks = choose_tasks(model=learner.model) if learner.trains else NANO_TASKS
+    try:
+        tasks = choose_tasks(model=learner.model) if learner.trains else NANO_TASKS
+    except SapoError as error:
+        if isinstance(error.__cause__, SapoError):  # who founds a swarm can name a level; who trains cannot
+            raise error.__cause__ from None
+        raise
     return Manifest(
         name=name,
         genesis_seconds=int(time.time()),

@@ -124,12 +124,32 @@ def require_addresses(web: Iterable[tuple[str, str | None]], bootstrap: Sequence
                 exit_code=ExitCode.CONFIG,
             )
     for address in bootstrap:
-        if parse_address(address) is None:
-            raise SapoError(
-                f"--bootstrap {_short(address)} is not the address of a node",
-                hint="`sapo status` of that node shows it: /ip4/203.0.113.7/tcp/4001/p2p/12D3Koo...",
-                exit_code=ExitCode.CONFIG,
-            )
+        require_node_address("--bootstrap", address)
+
+
+def require_node_address(option: str, address: str) -> None:
+    """Raise unless an address that others are to dial is that of a node.
+
+    Args:
+        option: with which it was given.
+        address: as given, with its peer id.
+
+    Raises:
+        SapoError: it is malformed, or stands for every interface of a machine (exit code 3).
+    """
+    parsed = parse_address(address)
+    if parsed is None:
+        raise SapoError(
+            f"{option} {_short(address)} is not the address of a node",
+            hint="`sapo status` of that node shows it: /ip4/203.0.113.7/tcp/4001/p2p/12D3Koo...",
+            exit_code=ExitCode.CONFIG,
+        )
+    if parsed.unspecified:
+        raise SapoError(
+            f"{option} {_short(address)} cannot be dialled: {parsed.host} stands for every interface",
+            hint="put that machine's IP address in its place; `sapo status` of its node shows it",
+            exit_code=ExitCode.CONFIG,
+        )
 
 
 def to_file(invitation: Invitation) -> str:
@@ -229,7 +249,14 @@ def _with(invitation: Invitation, given: Mapping[str, Sequence[str]], source: st
         raise _refuse(f"{source} names {len(faucets)} faucets; one is enough")
     bootstrap = tuple(given.get("bootstrap", ())) or invitation.bootstrap
     for address in bootstrap:
-        if parse_address(address) is None:
+        parsed = parse_address(address)
+        if parsed is not None and parsed.unspecified:
+            raise SapoError(
+                f"--bootstrap {_short(address)} names no machine: {parsed.host} stands for any",
+                hint="put that machine's IP address in its place; `sapo status` of its node lists them",
+                exit_code=ExitCode.CONFIG,
+            )
+        if parsed is None:
             raise _refuse(f"{source} names a bootstrap address that is none: {_short(address)}")
     faucet = faucets[0] if faucets else invitation.faucet
     return replace(invitation, rpc_urls=rpc, faucet=faucet, bootstrap=bootstrap)

@@ -172,6 +172,8 @@ class RpcEndpoint:
     def _fell_silent(self, reason: str) -> None:
         self._chain_id = None  # another server behind the address may answer next time
         self._silence = self._reported(self._silence, f"no answer ({reason})")
+        if self.rests:  # the only endpoint is asked all the same, every second: its pause is no longer for it
+            return
         _LOG.info("%s: no answer (%s); it rests for %.0f s", self.name, reason, self._rest_seconds)
         self._rests_until = self._clock() + self._rest_seconds
         self._rest_seconds = min(2 * self._rest_seconds, _LONGEST_REST_SECONDS)

@@ -13,6 +13,7 @@ import trio
 
 from sapo_client import locks, logs
 from sapo_client.config import Config
+from sapo_client.config_layers import keep_choices
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.full_disk import told_of_full_disk
 from sapo_client.key_status import require_in_use
@@ -96,8 +97,9 @@ def run_node(
         data.log, level=observe.log_level, max_bytes=observe.log_max_bytes, keep=observe.log_keep
     )
     lock = lock or locks.Lock.of_directory(data)
-    with told_of_full_disk(data.root), lock.held(), identity.lock(), log, _kept_error(data):
+    with told_of_full_disk(data.root), lock.held(), identity.lock(data.root), log, _kept_error(data):
         require_in_use(data, identity)
+        keep_choices(data, following.options.settings)
         data.config.write_text(config.model_dump_json(indent=2) + "\n", encoding="utf-8")
 
         def open_node(options: RunOptions) -> NodeApp:

@@ -39,6 +39,7 @@ from sapo_client.observe.reports import (
     keep_status,
 )
 from sapo_client.release import DISTRIBUTION, RUNNING
+from sapo_client.swarm.nearby import dialable
 from sapo_client.swarm.peer_id import key_from_peer_id
 from sapo_client.swarm.transport import PeerInfo
 from sapo_protocol.identifiers import NodeId
@@ -78,7 +79,7 @@ class Reports:
             node_id=context.author.node.hex(),
             peer_id=context.transport.peer_id,
             account=str(context.author.account),
-            addresses=context.transport.addresses,
+            addresses=dialable(context.transport.addresses),
             model=context.config.learner.model,
             device=self._device(),
             uptime_seconds=round(context.clock() - self.started_seconds, 1),

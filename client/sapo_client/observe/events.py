@@ -44,6 +44,9 @@ _WARNINGS = frozenset(
         "service_failed",
     }
 )
+_MAX_LOGGED_VALUES = 16
+"""Length of a list that the log shows; a canary event has one value for each of its held-out tasks."""
+
 _MESSAGES = frozenset(
     {
         "admitted",
@@ -177,8 +180,15 @@ def _log(event: str, fields: Mapping[str, object]) -> None:
     usual = logging.DEBUG if event in _MESSAGES else logging.INFO
     level = logging.WARNING if event in _WARNINGS else usual
     if _LOG.isEnabledFor(level):
-        shown = {name: to_json(value) for name, value in fields.items() if name != "trace"}
+        shown = {name: _in_short(to_json(value)) for name, value in fields.items() if name != "trace"}
         _LOG.log(level, "%s %s", event, json.dumps(shown))
+
+
+def _in_short(value: object) -> object:
+    """Return a value as the log shows it: a long list is counted, and only the event file has it whole."""
+    if isinstance(value, list) and len(value) > _MAX_LOGGED_VALUES:
+        return f"{len(value)} values"
+    return value
 
 
 def read_events(path: Path) -> Iterator[Event]:

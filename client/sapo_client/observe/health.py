@@ -406,10 +406,7 @@ def _change(change: ChangeFacts) -> Iterator[HealthFinding]:
 def _peers(peers: PeerFacts) -> Iterator[HealthFinding]:
     if not peers.connected and peers.alone_seconds > QUIET_SECONDS:
         known = "no bootstrap address is known"
-        hint = (
-            "others connect to the address that `sapo status` shows, with an IP address of this machine in"
-            " it; or name one of theirs with --bootstrap"
-        )
+        hint = "others connect to an address that `sapo status` shows; or name one of theirs with --bootstrap"
         if peers.bootstrap:
             hint = "`sapo doctor` tries the bootstrap addresses; name another one with --bootstrap"
             known = "the bootstrap address leads to none"

@@ -1,4 +1,4 @@
-"""Names and text records of a node in the local network (mDNS with DNS-SD, RFC 6762 and 6763). Pure.
+"""Names and text records of a node in the local network (mDNS with DNS-SD, RFC 6762 and 6763).
 
 A node is a service of type ``_sapo-<8 digits>._tcp.local.``, the digits being the first ones of its swarm's
 id in hexadecimal: nodes of different swarms do not find each other. The text record holds ``swarm=``, the
@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Final
+
+from ifaddr import get_adapters
 
 from sapo_client.swarm.addresses import PeerAddress, Scope, parse_address, scope_of
 
@@ -44,3 +46,37 @@ def parse_text(swarm_id: str, entries: Mapping[bytes, bytes | None]) -> tuple[Pe
 def _is_for_neighbours(address: PeerAddress) -> bool:
     """Whether the address is a host's in the network; link-local ones of IPv6 name an interface besides."""
     return scope_of(address.host) is not Scope.MACHINE and not address.host.lower().startswith("fe80:")
+
+
+def hosts_of_this_machine() -> tuple[str, ...]:
+    """Return the IP addresses of this machine in networks, sorted; link-local ones of IPv6 are left out."""
+    hosts = [str(ip.ip if ip.is_IPv4 else ip.ip[0]) for adapter in get_adapters() for ip in adapter.ips]
+    return tuple(
+        sorted(
+            {host for host in hosts if scope_of(host) is not Scope.MACHINE and not host.startswith("fe80")}
+        )
+    )
+
+
+def for_neighbours(listening: Iterable[PeerAddress]) -> tuple[PeerAddress, ...]:
+    """Return the addresses at which neighbours can connect; an unspecified one becomes one per interface."""
+    return tuple(
+        PeerAddress(address.kind, host, address.port, address.peer_id)
+        for address in listening
+        for host in (hosts_of_this_machine() if address.unspecified else (address.host,))
+        if scope_of(host) is not Scope.MACHINE and (":" in host) == (address.kind == "ip6")
+    )
+
+
+def dialable(listening: Iterable[str]) -> tuple[str, ...]:
+    """Return addresses at which this machine listens as others dial them.
+
+    One that stands for every interface becomes one per IP address of this machine in a network; while there
+    is none, it stays as it is. So do addresses of other transports than TCP.
+    """
+    shown: list[str] = []
+    for text in listening:
+        address = parse_address(text)
+        per_host = for_neighbours([address]) if address is not None and address.unspecified else ()
+        shown.extend(map(str, per_host) if per_host else [text])
+    return tuple(shown)

@@ -17,11 +17,16 @@ from queue import Empty, SimpleQueue
 from typing import Final
 
 import trio
-from ifaddr import get_adapters
 from zeroconf import Error, IPVersion, ServiceInfo, ServiceListener, Zeroconf
 
-from sapo_client.swarm.addresses import PeerAddress, Scope, scope_of
-from sapo_client.swarm.nearby import parse_text, service_type, to_text
+from sapo_client.swarm.addresses import PeerAddress
+from sapo_client.swarm.nearby import (
+    for_neighbours,
+    hosts_of_this_machine,
+    parse_text,
+    service_type,
+    to_text,
+)
 
 _LOG = logging.getLogger(__name__)
 
@@ -36,26 +41,6 @@ _MAX_FOUND: Final = 256
 _LOOKUP_MILLISECONDS: Final = 1000
 _LOOKUPS: Final = 3
 """Attempts to look up a name, since packets may be lost; a name without a node takes a second."""
-
-
-def hosts_of_this_machine() -> tuple[str, ...]:
-    """Return the IP addresses of this machine in networks, sorted; link-local ones of IPv6 are left out."""
-    hosts = [str(ip.ip if ip.is_IPv4 else ip.ip[0]) for adapter in get_adapters() for ip in adapter.ips]
-    return tuple(
-        sorted(
-            {host for host in hosts if scope_of(host) is not Scope.MACHINE and not host.startswith("fe80")}
-        )
-    )
-
-
-def for_neighbours(listening: Iterable[PeerAddress]) -> tuple[PeerAddress, ...]:
-    """Return the addresses at which neighbours can connect; an unspecified one becomes one per interface."""
-    return tuple(
-        PeerAddress(address.kind, host, address.port, address.peer_id)
-        for address in listening
-        for host in (hosts_of_this_machine() if address.unspecified else (address.host,))
-        if scope_of(host) is not Scope.MACHINE and (":" in host) == (address.kind == "ip6")
-    )
 
 
 class Neighbours:

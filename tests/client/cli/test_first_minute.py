@@ -130,7 +130,7 @@ def test_a_link_brings_endpoint_and_faucet_and_the_node_registers(
     serving.join()
     assert f"account {made['account']} holds no coins: asking the faucet {server.url} for some" in text
     assert "the faucet sent coins" in text
-    assert re.search(rf"ledger\.rpc_urls +{re.escape(contracts.chain.url)} +link, in ", shown)
+    assert re.search(rf"ledger\.rpc_urls +{re.escape(contracts.chain.url)} +an earlier join, in ", shown)
     contracts.chain.close()
 
 

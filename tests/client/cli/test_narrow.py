@@ -18,11 +18,14 @@ Output().emit(None, Grid(("peer id", "account", "score", "accepted", "address"),
 """
 
 
-def shown(columns: int) -> list[str]:
+EMPTY = SCRIPT.replace("[row, row]", "[]")
+
+
+def shown(columns: int, script: str = SCRIPT) -> list[str]:
     """Return the lines of a wide table on a terminal of so many columns."""
     master, slave = pty.openpty()
     environment = {**os.environ, "COLUMNS": str(columns), "NO_COLOR": "1", "TERM": "xterm"}
-    done = subprocess.Popen([sys.executable, "-c", SCRIPT], stdout=slave, env=environment)
+    done = subprocess.Popen([sys.executable, "-c", script], stdout=slave, env=environment)
     os.close(slave)
     text = b""
     while True:
@@ -53,3 +56,7 @@ def test_large_amounts_are_written_in_full() -> None:
 
 def test_a_wide_terminal_gets_a_table() -> None:
     assert len([line for line in shown(200) if "/tcp/4001" in line]) == 2
+
+
+def test_a_table_without_rows_is_a_word_and_no_squeezed_heading() -> None:
+    assert shown(60, EMPTY) == ["none"]

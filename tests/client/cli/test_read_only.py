@@ -76,7 +76,7 @@ def test_a_read_only_disk_is_told(
         (
             ("ledger", "status"),
             3,
-            "error: the swarm test swarm has no chain, so nothing is counted or paid in it\n"
+            "error: the swarm 'test swarm' has no chain, so nothing is counted or paid in it\n"
             "hint: `sapo rollouts` shows what was accepted; `sapo swarm deploy` founds a swarm with a"
             " chain\n",
         ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import time
 from collections.abc import Iterator
@@ -281,6 +282,32 @@ def test_every_table_can_be_read_on_a_phone(chrome: Chrome, link: str, page_node
             assert (section, chrome.execute_script(f"return {outside}")) == (section, 0)
             assert "none" not in chrome.execute_script(f"return {named}"), section
         assert complaints(chrome) == []
+
+
+def test_every_section_has_its_whole_name_on_a_narrow_phone(chrome: Chrome, link: str) -> None:
+    with window(chrome, width=360):
+        chrome.get(link)
+        wait(chrome, "document.querySelectorAll('#tabs a').length === 6")
+        for section in SECTIONS:
+            chrome.execute_script("location.hash = arguments[0]", section)
+            wait(chrome, f"document.querySelector('#tabs [aria-current]').hash === '#{section}'")
+            ends = "[...document.querySelectorAll('#tabs a')].map((a) => a.getBoundingClientRect().right)"
+            assert (section, chrome.execute_script(f"return Math.max(...{ends}) <= 360")) == (section, True)
+
+
+def test_a_printed_page_has_no_controls_and_cuts_nothing(chrome: Chrome, link: str) -> None:
+    with window(chrome, width=1000, dark=True):
+        chrome.get(link)
+        wait(chrome, "document.querySelectorAll('.feed li').length > 0")
+        chrome.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+        shown = chrome.execute_script(
+            "const style = (name) => getComputedStyle(document.querySelector(name));"
+            "return [style('nav').display, style('.top').position, style('.feed').maxHeight,"
+            " style('body').color]"
+        )
+        chrome.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+    assert shown[:3] == ["none", "static", "none"]
+    assert sum(map(int, re.findall(r"\d+", shown[3])[:3])) < 3 * 128  # dark on the white of paper
 
 
 def test_every_section_is_reached_by_keyboard(chrome: Chrome, link: str) -> None:

@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 from support.policies import make_policy_folder
 
+from sapo_client.config import LearnerConfig
 from sapo_client.errors import ExitCode, SapoError
+from sapo_client.founding.alone import alone_manifest
 from sapo_client.founding.tasks import (
     EASY_DEFAULT,
     LEVELS,
@@ -17,6 +19,7 @@ from sapo_client.founding.tasks import (
     parameters_of,
 )
 from sapo_client.learner.sizing.presets import level_for
+from sapo_client.learner.sizing.skeleton import make_skeleton
 from sapo_client.node.runtime.backends import tokens_for
 from sapo_protocol.identifiers import Digest
 from sapo_protocol.suite import Suite
@@ -87,6 +90,15 @@ def test_a_model_that_cannot_be_read_asks_for_the_level(tmp_path: Path) -> None:
     with pytest.raises(SapoError, match="cannot read how large the model") as caught:
         choose_tasks(model=str(tmp_path))
     assert "--level" in caught.value.hint
+
+
+def test_a_node_alone_is_not_told_to_name_a_level(tmp_path: Path) -> None:
+    """`sapo join` has no --level; what the model lacks is told as `sapo doctor` tells it."""
+    with pytest.raises(SapoError) as asked:
+        make_skeleton(str(tmp_path))
+    with pytest.raises(SapoError) as caught:
+        alone_manifest("alone", LearnerConfig(model=str(tmp_path)))
+    assert (caught.value.text, caught.value.hint) == (asked.value.text, asked.value.hint)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import gzip
 import http.client
+import logging
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -212,3 +213,23 @@ def test_logs_that_are_too_long_are_asked_for_in_parts(contracts: Contracts) -> 
     view = RegistryView(rpc, Registry(rpc, contracts.deployment.registry), confirmations=1)
     assert view.live(NOW_SECONDS) == {(address(ALICE), node_key(number)) for number in range(1, 5)}
     assert rpc.endpoints[0].trouble is None
+
+
+def test_a_dead_endpoint_asked_every_second_for_a_day_does_not_fill_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The only endpoint is asked although it rests: the log says so as often as it would be asked else."""
+    now, told = [0.0], list[str]()
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        url = f"http://127.0.0.1:{free.getsockname()[1]}"
+    endpoint = RpcEndpoint(url, connect(url), lambda: now[0], told.append)
+    caplog.set_level(logging.INFO, logger="sapo_client.ledger.endpoints")
+    for second in range(1_500):
+        now[0] = float(second)
+        with pytest.raises(Unanswered):
+            endpoint.ask(lambda web3: web3.eth.block_number)
+    pauses = [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300, 300]
+    assert caplog.messages == [
+        f"{url}: no answer (ConnectionError); it rests for {rest} s" for rest in pauses
+    ]
+    assert told == [f"{url}: no answer (ConnectionError)"]

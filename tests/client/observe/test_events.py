@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import logging
 import math
 import os
 import stat
@@ -173,3 +174,13 @@ def test_events_after_the_file_was_moved_are_in_a_new_file(tmp_path: Path, taken
         assert len(list(Path("/dev/fd").iterdir())) == before, "the file that was taken away is closed"
     assert [(event["seq"], event["event"]) for event in read_events(path)] == [(2, "after"), (3, "later")]
     assert elsewhere.exists() == (taken != "deleted")
+
+
+def test_the_log_counts_the_values_of_a_long_list(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A canary event has 64 rewards, twice: they are in the event file, and not in `sapo logs`."""
+    caplog.set_level(logging.INFO)
+    with EventLog(tmp_path / "events.jsonl") as events:
+        events.write("canary", step=10, rewards=[1.0] * 64, lost=[1, 2])
+    assert caplog.messages == ['canary {"step": 10, "rewards": "64 values", "lost": [1, 2]}']
+    [event] = read_events(tmp_path / "events.jsonl")
+    assert event["rewards"] == [1.0] * 64

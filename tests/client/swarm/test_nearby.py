@@ -4,8 +4,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sapo_client.swarm.addresses import PeerAddress, listens_beyond_loopback
-from sapo_client.swarm.nearby import parse_text, service_type, to_text
-from sapo_client.swarm.neighbours import for_neighbours, hosts_of_this_machine
+from sapo_client.swarm.nearby import (
+    dialable,
+    for_neighbours,
+    hosts_of_this_machine,
+    parse_text,
+    service_type,
+    to_text,
+)
 from sapo_client.swarm.peer_id import peer_id_from_key
 
 SWARM, OTHER_SWARM = "ab" * 32, "ab" * 4 + "cd" * 28
@@ -61,6 +67,13 @@ def test_an_unspecified_address_is_announced_once_per_interface() -> None:
     listening = [_address("0.0.0.0"), _address("127.0.0.1"), _address("203.0.113.7")]
     here = [_address(host) for host in hosts_of_this_machine() if ":" not in host]
     assert for_neighbours(listening) == (*here, _address("203.0.113.7"))
+
+
+def test_an_unspecified_address_is_shown_as_others_dial_it() -> None:
+    """`sapo status` is where people copy the address for `sapo swarm link --bootstrap`."""
+    listening = [str(_address("0.0.0.0")), "/memory/1", str(_address("127.0.0.1"))]
+    here = [str(_address(host)) for host in hosts_of_this_machine() if ":" not in host]
+    assert dialable(listening) == (*(here or listening[:1]), *listening[1:])
 
 
 def test_a_node_that_listens_only_on_loopback_has_no_neighbours() -> None:

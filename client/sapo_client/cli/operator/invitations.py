@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from shlex import quote
@@ -57,6 +56,7 @@ def accept(common: Common, text: str, data: DataDir) -> None:
     Raises:
         SapoError: it is malformed, damaged or unreachable, or the directory belongs to another swarm.
     """
+    from sapo_client.config_layers import write_kept
     from sapo_client.founding.invitation import read_invitation
     from sapo_client.node.runtime.manifests import take_manifest
 
@@ -71,9 +71,7 @@ def accept(common: Common, text: str, data: DataDir) -> None:
         "ledger.faucet": invitation.faucet,
         "swarm.bootstrap": list(invitation.bootstrap),
     }
-    scratch = data.swarm_settings.with_suffix(".new")
-    scratch.write_text(json.dumps({name: value for name, value in settings.items() if value}) + "\n")
-    scratch.replace(data.swarm_settings)
+    write_kept(data, settings)
 
 
 def description(invitation: Invitation) -> list[tuple[str, str]]:

@@ -392,7 +392,7 @@ export class Ledger {
         ...facts("registered", ledger.registered ? "yes" : "no: what this node shares is not paid"),
         ...facts("points in final epochs", count(ledger.points)),
         ...facts("transactions waiting", `${count(ledger.outbox)}${ledger.stuck ? `, ${ledger.stuck} stuck` : ""}`),
-        ...facts("last receipt", ledger.last_receipt ?? "none yet"),
+        ...facts("last receipt", ledger.last_receipt ? moment(Date.parse(ledger.last_receipt) / 1000) : "none yet"),
         ...(ledger.last_error ? facts("last error", ledger.last_error) : []),
         ...ledger.endpoints.flatMap((end) => facts(end.name, end.trouble ?? (end.head === null ? "no block yet" : `block ${count(end.head)}`))));
     }

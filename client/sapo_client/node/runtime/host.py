@@ -12,6 +12,7 @@ from sapo_client.imports import collector_paused
 from sapo_client.keystore import Identity
 from sapo_client.observe.terminal import say
 from sapo_client.swarm.addresses import ListenAddress, parse_address, parse_listen_address
+from sapo_client.swarm.nearby import dialable
 from sapo_client.swarm.p2p.listen_ports import probe_port
 from sapo_client.swarm.peer_id import peer_id_from_key
 from sapo_client.swarm.transport import BugReport, Transport, TransportError
@@ -109,13 +110,7 @@ async def start_transport(nursery: trio.Nursery, transport: Transport) -> None:
 
 
 def say_joined(swarm: str, name: str, addresses: Sequence[str]) -> None:
-    """Print the swarm that a node has joined, its name and its listening addresses."""
+    """Print the swarm that a node has joined, its name and the addresses at which others dial it."""
     say(f"joined {swarm} as {name}")
-    for address in addresses:
-        say(f"  listening on {address}{_on_all_interfaces(address)}")
-
-
-def _on_all_interfaces(address: str) -> str:
-    """Return a note on an unspecified address, which other machines cannot dial."""
-    everywhere = address.startswith(("/ip4/0.0.0.0/", "/ip6/::/"))
-    return " (every interface: others dial this machine's own address)" if everywhere else ""
+    for address in dialable(addresses):
+        say(f"  listening on {address}")

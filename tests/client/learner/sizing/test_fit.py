@@ -131,6 +131,20 @@ def test_the_doctor_plans_a_model_of_a_folder(tmp_path: Path, chat: bool, state:
     assert list(check_model(Config(data_dir=tmp_path))) == [], "a packaged policy"
 
 
+def test_the_doctor_plans_a_large_model_of_which_only_the_configuration_is_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The hint of a node for which it is too large names this command; the weights need not be fetched."""
+    monkeypatch.setattr(fitting, "available_bytes", lambda _device: 0.01 * GIB)
+    folder = make_policy_folder(tmp_path / "model")
+    for weights in folder.glob("*.safetensors"):
+        weights.unlink()
+    learner = LearnerConfig(model=str(folder), device="cpu")
+    checks = list(check_model(Config(data_dir=tmp_path, learner=learner)))
+    assert [(each.name, each.state) for each in checks] == [("model", "fail"), ("memory", "fail")]
+    assert "GiB planned, 0.0 free" in checks[1].detail
+
+
 @pytest.mark.parametrize(
     ("window", "tokens", "state", "left"), [(8, None, "fail", 0), (70, 8, "warn", 62), (72, 8, None, 0)]
 )
