@@ -39,6 +39,12 @@ def _from_hub(name: str, file: str) -> Path | None:
     return None if path is None else Path(path)
 
 
+def model_folder(name: str) -> Path:
+    """Return the folder of a loaded model's files: the named one, or what was downloaded of a repository."""
+    config = small_file(name, "config.json")
+    return Path(name) if config is None else config.parent
+
+
 def read_json(name: str, file: str) -> Any:
     """Return the content of a JSON file; None if it is not there."""
     path = small_file(name, file)

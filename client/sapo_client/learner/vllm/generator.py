@@ -22,6 +22,7 @@ from sapo_client import extras
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.learner.adapters import base_model, has_adapters
 from sapo_client.learner.generate import Completion, Generator, SampleRequest
+from sapo_client.learner.loading.files import model_folder
 from sapo_client.learner.logprobs import completion_logprobs
 from sapo_client.learner.policy import Policy
 from sapo_client.learner.ranks.group import ALONE, RankGroup
@@ -166,7 +167,7 @@ def _engine(policy: Policy, dtype: str, seed: int, ranks: RankGroup) -> Any:
     adapters = engine_options(policy.model) if has_adapters(policy.model) else {}
     memory = {"kv_cache_memory_bytes": CPU_CACHE_BYTES} if on_cpu else {"gpu_memory_utilization": GPU_SHARE}
     return LLM(
-        model=policy.source,  # the present weights are copied before the first call
+        model=str(model_folder(policy.source)),  # present weights are copied before the first call
         dtype=dtype,
         max_model_len=min(MAX_WINDOW, window),
         enforce_eager=on_cpu,

@@ -8,6 +8,8 @@ from pathlib import Path
 from support.hub import NAME, Hub, open_hub
 from support.policies import make_policy_folder
 
+from sapo_client.learner.policy import load_policy
+
 PLAN = f"""
 from sapo_client.learner.sizing.skeleton import make_skeleton, quantisation_of
 quantisation_of({NAME!r})
@@ -15,8 +17,10 @@ make_skeleton({NAME!r})
 """
 
 LOAD = f"""
+from sapo_client.learner.loading.files import model_folder
 from sapo_client.learner.policy import load_policy
 print(load_policy({NAME!r}, "cpu").source)
+print(load_policy(str(model_folder({NAME!r})), "cpu").model.num_parameters())
 """
 
 DOCTOR = f"""
@@ -56,12 +60,14 @@ def test_an_unreachable_hub_is_requested_once(tmp_path: Path) -> None:
 
 
 def test_a_model_of_the_hub_is_downloaded_once_and_later_loaded_from_the_cache(tmp_path: Path) -> None:
-    with open_hub(make_policy_folder(tmp_path / "model")) as hub:
+    folder = make_policy_folder(tmp_path / "model")
+    loaded = f"{NAME}\n{load_policy(str(folder), 'cpu').model.num_parameters()}\n"
+    with open_hub(folder) as hub:
         run(PLAN, tmp_path, hub)
         assert hub.asked["HEAD", "adapter_config.json"] == 1
         done = run(LOAD, tmp_path, hub)
-    assert (done.returncode, done.stdout) == (0, f"{NAME}\n"), done.stderr
+    assert (done.returncode, done.stdout) == (0, loaded), done.stderr
     with open_hub(None) as away:
         done = run(LOAD, tmp_path, away)
-    assert (done.returncode, done.stdout) == (0, f"{NAME}\n"), done.stderr
+    assert (done.returncode, done.stdout) == (0, loaded), done.stderr
     assert dict(away.asked) == {("HEAD", "/"): 1}
