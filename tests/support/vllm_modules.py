@@ -211,11 +211,13 @@ class Transfers:
     Attributes:
         opened: place and client of each engine.
         sent: the tensors of each sending.
+        failure: raised in place of the next sending.
     """
 
     def __init__(self) -> None:
         self.opened: list[tuple[NCCLTrainerInitInfo, HTTPVLLMWeightSyncClient]] = []
         self.sent: list[dict[str, Tensor]] = []
+        self.failure: Exception | None = None
 
     def trainer_init(
         self, init_info: NCCLTrainerInitInfo, *, client: HTTPVLLMWeightSyncClient, source: WeightSource
@@ -226,6 +228,8 @@ class Transfers:
 
         class Engine:
             def send_weights(self) -> None:
+                if transfers.failure is not None:
+                    raise transfers.failure
                 transfers.sent.append(_received(source))
 
         return Engine()

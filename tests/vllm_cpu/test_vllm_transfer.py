@@ -94,7 +94,19 @@ def test_a_server_samples_from_the_present_policy(url: str) -> None:
                     with torch.no_grad():
                         own = completion_logprobs(policy.model, [(prompt, item.tokens)], policy.pad, 1.0)[0]
                     assert item.logprobs == pytest.approx(own.tolist(), abs=1e-3)
-        httpx.post(f"{url}/shutdown_weight_transfer_engine", timeout=60).raise_for_status()
+
+
+def test_an_update_that_was_cut_off_is_reported_until_the_server_takes_weights_again(url: str) -> None:
+    """As a learner leaves it that is killed between the announcement and the weights."""
+    register()
+    policy = load_policy("bundled", "cpu")
+    remote = VllmServerGenerator(policy, url, nccl_push(replace(policy, device=torch.device("cuda")), url, 1))
+    httpx.post(f"{url}/start_weight_update", timeout=60).raise_for_status()
+    with pytest.raises(SapoError, match="does not take the weights: 500") as caught:
+        remote.refresh()
+    assert (caught.value.transient, caught.value.finding) == (True, "server_away")
+    httpx.post(f"{url}/finish_weight_update", timeout=60).raise_for_status()
+    remote.refresh()
 
 
 def test_a_server_that_was_sent_nothing_is_noticed(url: str) -> None:

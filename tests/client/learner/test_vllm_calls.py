@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from requests import HTTPError
 from support.vllm_modules import (
     LLM,
     HTTPVLLMWeightSyncClient,
@@ -15,6 +16,7 @@ from support.vllm_modules import (
     changed,
     install,
 )
+from torch.distributed import DistNetworkError
 
 from sapo_client.errors import SapoError
 from sapo_client.learner.adapters import merge_adapters
@@ -129,3 +131,13 @@ def test_a_server_is_sent_the_present_weights_with_adapters_merged(transfers: Tr
         master_address="127.0.0.1", master_port=29_500, world_size=3, rank=0, packed=True
     )
     assert transfers.opened == [(place, HTTPVLLMWeightSyncClient("http://10.0.0.2:8000"))]
+
+
+@pytest.mark.parametrize("failure", [HTTPError("500 Server Error"), DistNetworkError("the peer is gone")])
+def test_weights_that_a_server_does_not_take_are_waited_for(transfers: Transfers, failure: Exception) -> None:
+    policy = replace(load_policy("bundled", "cpu"), device=torch.device("cuda"))
+    push = nccl_push(policy, "http://10.0.0.2:8000", workers=1)
+    transfers.failure = failure
+    with pytest.raises(SapoError, match=r"http://10\.0\.0\.2:8000 does not take the weights: ") as caught:
+        push()
+    assert (caught.value.transient, caught.value.finding) == (True, "server_away")

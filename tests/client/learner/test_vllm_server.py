@@ -128,6 +128,26 @@ def test_replies_that_do_not_match_the_request_are_refused(
     assert (caught.value.exit_code, caught.value.transient) == (ExitCode.CONFIG, False)
 
 
+def test_a_server_that_does_not_take_the_weights_is_connected_again(
+    policy: Policy, served: tuple[str, VllmApi]
+) -> None:
+    url, api = served
+    error = SapoError("not now", hint="", exit_code=ExitCode.NETWORK, transient=True)
+    failures = [error]
+
+    def push() -> None:
+        if failures:
+            raise failures.pop()
+        api.receive(policy.model.state_dict())
+
+    remote = VllmServerGenerator(policy, url, push)
+    with pytest.raises(SapoError, match="not now"):
+        remote.refresh()
+    api.calls.clear()
+    remote.refresh()
+    assert api.calls == ["/v1/models", *UPDATE]
+
+
 def test_a_failing_server_is_waited_for_and_reconnected(policy: Policy, served: tuple[str, VllmApi]) -> None:
     remote = generator(policy, served)
     sampled = partial(

@@ -10,6 +10,8 @@ weights is an error.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final, Protocol, TypeVar
 
 import httpx
@@ -22,7 +24,7 @@ from sapo_client.learner.adapters import merge_adapters
 from sapo_client.learner.generate import Completion, Generator, SampleRequest
 from sapo_client.learner.logprobs import completion_logprobs
 from sapo_client.learner.policy import Policy
-from sapo_client.learner.remote.replies import Asked, away, is_passing, unusable
+from sapo_client.learner.remote.replies import SERVER_AWAY, Asked, away, is_passing, unusable
 
 PROBE_TOKENS: Final = 8
 MAX_DIFFERENCE: Final = 0.25
@@ -107,7 +109,18 @@ class VllmServerGenerator(Generator):
         if self._given_push is not None:
             return model, self._given_push
         workers = self._ask(_WorldSize, "GET", "/get_world_size").world_size
+        self._release_earlier()
         return model, nccl_push(self._policy, str(self._client.base_url), workers)
+
+    def _release_earlier(self) -> None:
+        """Have the server close the connection of an earlier learner, which holds memory of its GPU.
+
+        Releases before 0.30 do not know the request. If it fails the weights do not arrive, which is reported.
+        """
+        try:
+            self._client.post("/shutdown_weight_transfer_engine")
+        except httpx.HTTPError as error:
+            raise away(self._url, error or type(error).__name__) from error
 
     def draw(self, request: SampleRequest) -> list[list[Completion]]:
         """Sample as ``Generator.draw`` says.
@@ -152,13 +165,17 @@ class VllmServerGenerator(Generator):
         """Send the present weights and check that the server uses them; connect again if it was away.
 
         Raises:
-            SapoError: it does not answer (transient), or computes with other weights.
+            SapoError: it does not answer or take weights (transient), or computes with other weights.
         """
         if self._was_away:
             self._model, self._push = self._connected()
             self._was_away = False
         self._request("POST", "/pause")
-        self._push()
+        try:
+            self._push()
+        except SapoError:
+            self._was_away = True
+            raise
         self._request("POST", "/reset_prefix_cache")
         self._request("POST", "/resume")
         difference = self._probe()
@@ -226,7 +243,7 @@ def nccl_push(policy: Policy, url: str, workers: int) -> WeightPush:
         workers: its processes.
 
     Raises:
-        SapoError: vLLM is not installed here, or the policy is on a CPU.
+        SapoError: vLLM is not installed here, the policy is on a CPU, or the server refuses (transient).
     """
     if policy.device.type != "cuda":
         raise SapoError(
@@ -257,11 +274,34 @@ def nccl_push(policy: Policy, url: str, workers: int) -> WeightPush:
         )
 
     merged = merge_adapters(policy.model)
-    engine = engine_of(merged)
+    with _transfer(url):
+        engine = engine_of(merged)
 
     def push() -> None:
         if merged is not policy.model:
             merged.load_state_dict(merge_adapters(policy.model).state_dict())
-        engine.send_weights()
+        with _transfer(url):
+            engine.send_weights()
 
     return push
+
+
+@contextmanager
+def _transfer(url: str) -> Iterator[None]:
+    """Report a transfer that fails, on the server or in NCCL.
+
+    Raises:
+        SapoError: it fails (transient).
+    """
+    from requests import RequestException
+
+    try:
+        yield
+    except (RequestException, RuntimeError) as error:
+        raise SapoError(
+            f"{url} does not take the weights: {error}",
+            hint="restart the server if this lasts: an update that was cut off keeps it from the next one",
+            exit_code=ExitCode.NETWORK,
+            transient=True,
+            finding=SERVER_AWAY,
+        ) from error
