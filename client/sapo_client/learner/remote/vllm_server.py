@@ -115,7 +115,7 @@ class VllmServerGenerator(Generator):
     def _release_earlier(self) -> None:
         """Have the server close the connection of an earlier learner, which holds memory of its GPU.
 
-        Releases before 0.30 do not know the request. If it fails the weights do not arrive, which is reported.
+        Releases before 0.30 do not know the request. If it fails, the weights do not arrive, which is told.
         """
         try:
             self._client.post("/shutdown_weight_transfer_engine")
