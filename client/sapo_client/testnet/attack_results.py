@@ -58,13 +58,16 @@ class AttackRow:
 
 
 def may_attack(epoch: int, first_epoch: int, records: Sequence[NodeRecord]) -> bool:
-    """Whether attackers may begin: their epoch has come, and every node has started.
+    """Whether attackers may begin: their epoch has come, and every node has published a rollout.
+
+    A node publishes once it has read the swarm's terms from the chain; until then it refuses all messages for
+    that, and never looks at what is wrong with them.
 
     Args:
         epoch: the current one, negative before genesis.
-        first_epoch: in which the attackers start; in 0 they need not wait for genesis.
+        first_epoch: in which the attackers start.
     """
-    return (not first_epoch or epoch >= first_epoch) and all(record.starts for record in records)
+    return epoch >= first_epoch and all(record.published for record in records)
 
 
 def read_sent(path: Path) -> list[SentMessage]:

@@ -167,7 +167,7 @@ class Testnet:
         self._say(stage)
 
     def _start_attackers(self, now: float) -> None:
-        """Start the attackers once their epoch has begun and every node has started."""
+        """Start the attackers once their epoch has begun and every node has published a rollout."""
         epoch = self._settings.attack_epoch
         if not self._waiting_attackers or not may_attack(self._epoch(now), epoch, self._records):
             return

@@ -5,19 +5,19 @@ import pytest
 from sapo_client.testnet.attack_results import may_attack
 from sapo_client.testnet.node_record import NodeRecord
 
-UP = NodeRecord("ada", starts=1)
-COMING = NodeRecord("bo")
+READY = NodeRecord("ada", starts=1, published={"rollout"})
+STARTED = NodeRecord("bo", starts=1)
 
 
 @pytest.mark.parametrize(
     ("epoch", "wanted", "records", "begins"),
     [
-        (-1, 0, [UP, UP], True),
-        (-1, 0, [UP, COMING], False),
-        (0, 0, [COMING, COMING], False),
-        (3, 4, [UP, UP], False),
-        (4, 4, [UP, UP], True),
-        (4, 4, [COMING, UP], False),
+        (0, 0, [READY, READY], True),
+        (0, 0, [READY, STARTED], False),
+        (0, 0, [STARTED, STARTED], False),
+        (3, 4, [READY, READY], False),
+        (4, 4, [READY, READY], True),
+        (4, 4, [STARTED, READY], False),
     ],
 )
 def test_nothing_is_sent_before_every_node_can_refuse_it(
