@@ -178,7 +178,7 @@ def test_events_after_the_file_was_moved_are_in_a_new_file(tmp_path: Path, taken
 
 def test_the_log_counts_the_values_of_a_long_list(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A canary event has 64 rewards, twice: they are in the event file, and not in `sapo logs`."""
-    caplog.set_level(logging.INFO)
+    caplog.set_level(logging.INFO, logger=EventLog.__module__)
     with EventLog(tmp_path / "events.jsonl") as events:
         events.write("canary", step=10, rewards=[1.0] * 64, lost=[1, 2])
     assert caplog.messages == ['canary {"step": 10, "rewards": "64 values", "lost": [1, 2]}']

@@ -17,7 +17,6 @@ async def test_a_node_that_listens_is_reachable(swarm: Any, tools: Any) -> None:
     assert asker.transport.reachability() is Reachability.UNKNOWN
     await asker.transport._dial_back.ask_next()
     assert asker.transport.reachability() is Reachability.REACHABLE
-    assert asker.transport._dial_back.answers.hosts() == ("127.0.0.1",)
 
 
 async def test_a_node_knows_the_address_at_which_two_peers_reached_it(swarm: Any, tools: Any) -> None:
