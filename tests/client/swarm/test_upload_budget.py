@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from sapo_client.swarm.upload_budget import UploadBudget
 
-BYTES_PER_NEIGHBOUR = 50_000
-"""Of a node with 0.4 Mbit/s for each neighbour: a budget of 2 Mbit/s fits four, with what comes on top."""
+BYTES_PER_NEIGHBOUR = 47_500
+"""Of a node with 0.38 Mbit/s for each neighbour: a budget of 2 Mbit/s would fit five, but for the sixth of it
+that is left for what comes on top."""
 
 
 def run(budget: UploadBudget, heartbeats: int, size_bytes: int) -> list[int]:
@@ -44,3 +45,11 @@ def test_the_budget_is_overdrawn_only_at_the_minimum_of_neighbours() -> None:
     assert (budget.most, budget.is_overdrawn) == (3, True)
     run(budget, 60, 0)
     assert not budget.is_overdrawn
+
+
+def test_neighbours_come_back_one_at_a_time_with_pauses() -> None:
+    budget = UploadBudget(3, 9, 1.0, bits_per_second=2e6)
+    run(budget, 100, 2 * BYTES_PER_NEIGHBOUR)
+    rising = run(budget, 100, 0)
+    assert sorted(set(rising)) == [3, 4, 5, 6, 7, 8, 9]
+    assert [rising.count(most) for most in range(4, 9)] == [5] * 5
