@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import random
-import sys
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType
 
+from support.calls import calls_of
 from support.swarm import Identity, make_manifest, moment
 
 from sapo_client.node.gossip import record_cache
@@ -177,19 +176,10 @@ def test_beyond_the_rate_of_its_source_no_signature_is_verified() -> None:
     known, burst = directory(), int(CHECKS_OF_SOURCE.burst)
     stolen = ALICE.certificate(MANIFEST).to_bytes()
     forged = issue_record(BOB.seed, stolen, MANIFEST.swarm_id, NOW, [address(ALICE)])
-    verified = 0
-
-    def count(frame: FrameType, event: str, _argument: object) -> None:
-        nonlocal verified
-        verified += event == "call" and frame.f_code is open_record.__code__
-
-    sys.setprofile(count)
-    try:
+    with calls_of(open_record) as verified:
         for _ in range(2 * burst):
             known.take(forged, at(TELLER), NOW)
-    finally:
-        sys.setprofile(None)
-    assert verified == burst
+    assert verified() == burst
 
 
 def test_records_that_are_known_take_nothing_from_the_rate_of_their_source() -> None:
