@@ -407,6 +407,18 @@ def test_first_hand_addresses_of_unknown_peers_do_not_displace_signed_ones() -> 
     assert len(book) == 16
 
 
+def test_signed_addresses_take_at_most_half_of_the_places_of_unproven_ones() -> None:
+    """Keys are free, so an attacker can sign for as many peers as it likes, in as many networks."""
+    book = _book(replace(LIMITS, max_known_peers=64))
+    heard = [_address(number) for number in range(1, 17)]
+    book.learn(heard, TELLER)
+    for number in range(100, 200):
+        book.learn_signed([_address(number)], f"203.0.{number}.1")
+    known = {address.peer_id for address in book.addresses()}
+    assert {address.peer_id for address in heard} <= known
+    assert len(book) == 16 + 16
+
+
 def test_signed_addresses_of_sought_peers_are_forgotten_last() -> None:
     """Records of islands that the node left give way to those of its islands."""
     book = _book(DialLimits(max_known_peers=16))

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from sapo_client.swarm.upload_budget import UploadBudget
 
-BYTES_PER_NEIGHBOUR = 47_500
-"""Of a node with 0.38 Mbit/s for each neighbour: a budget of 2 Mbit/s would fit five, but for the sixth of it
-that is left for what comes on top."""
+BYTES_PER_NEIGHBOUR = 50_000
+"""Of a node with 0.4 Mbit/s for each neighbour: a budget of 2 Mbit/s fits four, with what comes on top."""
 
 
 def run(budget: UploadBudget, heartbeats: int, size_bytes: int) -> list[int]:
@@ -42,6 +41,8 @@ def test_the_budget_is_overdrawn_only_at_the_minimum_of_neighbours() -> None:
     run(budget, 60, BYTES_PER_NEIGHBOUR)
     assert not budget.is_overdrawn
     run(budget, 60, 2 * BYTES_PER_NEIGHBOUR)
+    assert (budget.most, budget.is_overdrawn) == (3, True)
+    run(budget, 60, 75_000)  # 1.8 Mbit/s, of which a sixth of the budget is left for what comes on top
     assert (budget.most, budget.is_overdrawn) == (3, True)
     run(budget, 60, 0)
     assert not budget.is_overdrawn
