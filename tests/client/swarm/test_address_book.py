@@ -79,6 +79,14 @@ def test_a_learned_peer_is_dropped_after_some_failures() -> None:
     assert (len(book), book.due((), (), 1e9)) == (0, ())
 
 
+def test_a_peer_that_is_forgotten_while_it_is_dialled_may_fail_or_leave() -> None:
+    book = _book()
+    book.failed(_address(2).peer_id, 0.0)
+    book.lost(_address(2).peer_id, 0.0)
+    book.reached(_address(2).peer_id, 0.0)
+    assert (len(book), book.due((), (), 1e9)) == (0, ())
+
+
 def test_only_as_many_are_dialled_as_are_wanted() -> None:
     book = _book()
     book.learn([_address(number) for number in range(1, 10)], TELLER)
