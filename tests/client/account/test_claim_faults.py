@@ -1,4 +1,4 @@
-"""``sapo ledger claim`` over an endpoint with faults: paid once, by one transaction, and reported truly."""
+"""``sapo ledger claim`` and ``payout`` over an endpoint with faults: sent once, and reported truly."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 from eth_utils import keccak
-from support.auditor_harness import AUDITORS, WORKERS, World, agree
+from support.auditor_harness import AUDITORS, WORKERS, World, agree, refuse
 from support.epoch_harness import EPOCH, EpochHarness
+from support.ledger import GENESIS_SECONDS
 from support.network import ForkingChain
 
 from sapo_client import keystore
 from sapo_client.account import ledger_commands, ledger_session
+from sapo_client.account.payouts import payout
 from sapo_client.config import Config, LedgerConfig
 from sapo_client.errors import SapoError
 from sapo_client.ledger import transactions as tx
@@ -300,6 +302,45 @@ def test_an_endpoint_that_is_behind_does_not_report_an_earlier_claim_as_new(desk
         ledger_commands.claim(desk.config, agree)
     desk.serve(Faulty(desk.methods, desk.engine))
     assert desk.paid() == (5, 1)
+
+
+def test_an_endpoint_that_is_behind_does_not_make_a_later_payout_address_the_first_one(desk: Desk) -> None:
+    """Behind the first address, the second one would be shown as one that takes effect at once."""
+    height = desk.engine.head.block_number
+    desk.world.chain.now_seconds += 12
+    payout(desk.config, str(BOB.account), agree)
+    desk.serve(Stale(desk.methods, desk.engine, height))
+    with pytest.raises(SapoError, match="the RPC endpoints are behind"):
+        payout(desk.config, str(AUDITORS[0].account), refuse)
+    desk.serve(Faulty(desk.methods, desk.engine))
+    assert desk.world.contracts.distributor.payout(ALICE.account) == BOB.account
+    assert desk.paid() == (0, 1)
+
+
+def test_the_last_block_is_read_whenever_endpoints_must_not_be_behind(desk: Desk) -> None:
+    """Neither a session that has read no block yet nor one that has read an earlier one relies on that."""
+    height = desk.engine.head.block_number
+    desk.world.chain.now_seconds += 12
+    payout(desk.config, str(BOB.account), agree)
+    with ledger_session.open_session(desk.config) as session:
+        ledger_session.run(session.require_current)
+        desk.serve(Stale(desk.methods, desk.engine, height))
+        with pytest.raises(SapoError, match="the RPC endpoints are behind"):
+            ledger_session.run(session.require_current)
+        desk.serve(Faulty(desk.methods, desk.engine))
+        ledger_session.run(session.require_current)
+
+
+def test_no_payout_address_is_signed_for_contracts_with_other_terms(desk: Desk, tmp_path: Path) -> None:
+    """The endpoint serves a chain of the same number, with other contracts at the same addresses."""
+    folder = tmp_path / "other"
+    folder.mkdir()
+    with World.running(folder, genesis_seconds=GENESIS_SECONDS - 1) as other:
+        assert other.contracts.deployment == desk.world.contracts.deployment
+        desk.world.chain.swap(other.chain)
+        with pytest.raises(SapoError, match="counts its epochs by another clock than the manifest"):
+            payout(desk.config, str(BOB.account), refuse)
+        desk.world.chain.swap(other.chain)
 
 
 def test_a_claim_that_a_reorganisation_takes_back_is_sent_again(desk: Desk) -> None:

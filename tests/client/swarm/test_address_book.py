@@ -79,6 +79,14 @@ def test_a_learned_peer_is_dropped_after_some_failures() -> None:
     assert (len(book), book.due((), (), 1e9)) == (0, ())
 
 
+def test_a_peer_that_is_forgotten_while_it_is_dialled_may_fail_or_leave() -> None:
+    book = _book()
+    book.failed(_address(2).peer_id, 0.0)
+    book.lost(_address(2).peer_id, 0.0)
+    book.reached(_address(2).peer_id, 0.0)
+    assert (len(book), book.due((), (), 1e9)) == (0, ())
+
+
 def test_only_as_many_are_dialled_as_are_wanted() -> None:
     book = _book()
     book.learn([_address(number) for number in range(1, 10)], TELLER)
@@ -405,6 +413,18 @@ def test_first_hand_addresses_of_unknown_peers_do_not_displace_signed_ones() -> 
         book.learn_first_hand([_address(number)], f"203.0.113.{number}")
     assert {_address(number) for number in range(1, 13)} <= set(book.addresses())
     assert len(book) == 16
+
+
+def test_signed_addresses_take_at_most_half_of_the_places_of_unproven_ones() -> None:
+    """Keys are free, so an attacker can sign for as many peers as it likes, in as many networks."""
+    book = _book(replace(LIMITS, max_known_peers=64))
+    heard = [_address(number) for number in range(1, 17)]
+    book.learn(heard, TELLER)
+    for number in range(100, 200):
+        book.learn_signed([_address(number)], f"203.0.{number}.1")
+    known = {address.peer_id for address in book.addresses()}
+    assert {address.peer_id for address in heard} <= known
+    assert len(book) == 16 + 16
 
 
 def test_signed_addresses_of_sought_peers_are_forgotten_last() -> None:

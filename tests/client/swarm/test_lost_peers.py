@@ -70,6 +70,15 @@ def test_peers_found_again_have_places_of_their_own() -> None:
     assert found.beyond("xybc") == 2
 
 
+def test_a_peer_forgotten_after_its_return_has_no_place_of_its_own() -> None:
+    found = lost(("a", "one", LONG))
+    found.chose("a", "one", 500.0)
+    found.left("a", 501.0)
+    found.forget_old(502.0 + LIMITS.lost_for_seconds)
+    found.chose("a", "one", 503.0 + LIMITS.lost_for_seconds)
+    assert found.beyond("a") == 0
+
+
 def test_lost_peers_take_no_connection_reserved_for_inbound_peers() -> None:
     """With members of islands and the usual peers beside them all that a node dials is dialled."""
     transport = TransportLimits()
@@ -107,3 +116,21 @@ def test_a_lost_peer_is_dialled_for_a_week_even_with_enough_peers() -> None:
             dialled += 1
     assert LONG + limits.lost_for_seconds <= now <= LONG + limits.lost_for_seconds + 120
     assert dialled >= (now - LONG) / limits.max_backoff_seconds - 2
+
+
+def test_others_are_dialled_beside_a_bootstrap_peer_and_a_lost_one_that_are_due() -> None:
+    """Each once: whoever keeps these two unreachable does not keep the node from dialling others."""
+    book = AddressBook("own", replace(LIMITS, target_peers=4), random.Random(7))
+    boot, gone, *others = (
+        PeerAddress("ip4", f"192.0.2.{number}", 4001, peer_id_from_key(bytes([number]) * 32))
+        for number in range(1, 6)
+    )
+    book.add_bootstrap(boot)
+    book.learn([gone, *others], "198.51.100.1")
+    book.chose(gone, 0.0)
+    book.reached(gone.peer_id, 0.0)
+    book.lost(gone.peer_id, LONG)
+    due = book.due((), (), 2 * LONG)
+    assert due[:2] == (boot, gone)
+    assert len(due) == len(set(due)) == 4
+    assert set(due[2:]) < set(others)

@@ -81,3 +81,14 @@ def test_new_peers_cannot_evict_a_ban(newcomers: int) -> None:
         scores.penalise(f"newcomer {number}", Severity.HIGH, 1.0)
     assert len(scores) <= 32
     assert scores.standing("banned", 2.0) is PeerStanding.BANNED
+
+
+def test_of_too_many_peers_the_best_quarter_is_forgotten() -> None:
+    """Otherwise an attacker could clear its own score with faults under new peer ids."""
+    scores = PeerScores(ScoreLimits(max_peers=8))
+    scores.penalise("worst", Severity.LOW, 0.0)
+    scores.penalise("bad", Severity.MID, 0.0)
+    for number in range(7):
+        scores.penalise(f"newcomer {number}", Severity.HIGH, 0.0)
+    assert len(scores) == 7
+    assert [scores.score(name, 0.0) for name in ("worst", "bad")] == [Severity.LOW.value, Severity.MID.value]

@@ -42,5 +42,15 @@ def test_the_budget_is_overdrawn_only_at_the_minimum_of_neighbours() -> None:
     assert not budget.is_overdrawn
     run(budget, 60, 2 * BYTES_PER_NEIGHBOUR)
     assert (budget.most, budget.is_overdrawn) == (3, True)
+    run(budget, 60, 75_000)  # 1.8 Mbit/s, of which a sixth of the budget is left for what comes on top
+    assert (budget.most, budget.is_overdrawn) == (3, True)
     run(budget, 60, 0)
     assert not budget.is_overdrawn
+
+
+def test_neighbours_come_back_one_at_a_time_with_pauses() -> None:
+    budget = UploadBudget(3, 9, 1.0, bits_per_second=2e6)
+    run(budget, 100, 2 * BYTES_PER_NEIGHBOUR)
+    rising = run(budget, 100, 0)
+    assert sorted(set(rising)) == [3, 4, 5, 6, 7, 8, 9]
+    assert [rising.count(most) for most in range(4, 9)] == [5] * 5

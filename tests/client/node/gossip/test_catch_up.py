@@ -13,6 +13,7 @@ from typing import Final
 
 import pytest
 import trio
+from support.calls import calls_of
 from support.gossip_harness import GossipHarness
 from support.listing_peer import ListingPeer, by_id
 from support.nodes import until
@@ -20,7 +21,7 @@ from support.swarm import EPOCH, EPOCH_SECONDS, Identity, make_manifest, moment
 from trio.testing import MockClock
 
 from sapo_client.node.gossip.catch_up import MAX_FAULTS, MAX_PAGES
-from sapo_client.node.gossip.catch_up_server import UPLOAD_TO_NETWORK
+from sapo_client.node.gossip.catch_up_server import LISTING_COST, UPLOAD_TO_NETWORK
 from sapo_client.swarm.simulated.memory import MemoryHub
 from sapo_protocol.constants import EPOCH_WINDOW
 from sapo_protocol.identifiers import ContentId
@@ -31,11 +32,13 @@ from sapo_protocol.islands.catch_up import (
     CatchUpStatus,
     FetchedRollouts,
     IdPage,
+    IdRequest,
     parse_fetched,
+    parse_id_page,
     to_fetch_request,
 )
 from sapo_protocol.topics import rollout_ids_protocol, rollouts_protocol
-from sapo_verification.admission.envelope_store import KEPT_EPOCHS
+from sapo_verification.admission.envelope_store import KEPT_EPOCHS, EnvelopeStore
 
 MANIFEST = make_manifest()
 SWARM = MANIFEST.swarm_id
@@ -336,3 +339,27 @@ async def test_a_server_sends_no_network_more_than_its_limit(
     most = UPLOAD_TO_NETWORK.burst + elapsed * UPLOAD_TO_NETWORK.per_second
     assert 0.9 * most < sent < 1.1 * most
     assert statuses == {CatchUpStatus.GIVEN, CatchUpStatus.BUSY}
+
+
+async def test_a_list_that_is_refused_is_not_read(tmp_path: Path, autojump_clock: MockClock) -> None:
+    """Thousands of rows are read for one list, so a peer beyond its limit must not cause that."""
+    hub = MemoryHub()
+    bob = GossipHarness(hub, BOB, MANIFEST, tmp_path / "bob")
+    asker = ListingPeer(hub, "asker", SWARM, EPOCH)
+    statuses = []
+    async with running(bob) as nursery:
+        await nursery.start(asker.transport.run)
+        await asker.transport.connect(bob.address)
+        with calls_of(EnvelopeStore.listed) as read:
+            for _ in range(2 * int(UPLOAD_TO_NETWORK.burst // LISTING_COST)):
+                answer = await asker.transport.request(
+                    bob.peer_id,
+                    rollout_ids_protocol(SWARM),
+                    IdRequest(EPOCH).to_bytes(),
+                    max_response_bytes=MAX_FETCH_BYTES,
+                )
+                page = parse_id_page(answer, None)
+                assert page is not None
+                statuses.append(page.status)
+    assert set(statuses) == {CatchUpStatus.GIVEN, CatchUpStatus.BUSY}
+    assert read() == statuses.count(CatchUpStatus.GIVEN)

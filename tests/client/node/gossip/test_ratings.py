@@ -135,6 +135,20 @@ async def test_under_a_gate_bonded_accounts_are_vouched_for_before_they_earn(tmp
     assert not ratings.vouches_for(CAROL.account, EPOCH)
 
 
+def test_accounts_that_share_a_bond_have_the_places_of_one(tmp_path: Path) -> None:
+    """Who divides four bonds among sixteen accounts is vouched for about four times, by nobody's choice."""
+    gate = BondGate(Account(b"\x04" * 20), unit=100, exit_seconds=2**32)
+    node = GossipHarness(MemoryHub(), ALICE, make_chain_manifest(version=2, gate=gate), tmp_path / "gated")
+    accounts = [Account(number.to_bytes(20, "big")) for number in range(1, 801)]
+    node.engine.standing.learn(0, dict.fromkeys(accounts, 25))
+    ratings, other = (Ratings(node.certificates, node.reputation) for _ in range(2))
+    drawn = {each for each in accounts if ratings.vouches_for(each, EPOCH)}
+    assert 100 < len(drawn) < 300, (
+        "of 800 quarters 200, and hardly ever eight standard deviations more or less"
+    )
+    assert drawn != {each for each in accounts if other.vouches_for(each, EPOCH)}, "each node draws others"
+
+
 def test_no_rating_alone_reaches_the_disconnect_threshold() -> None:
     limits = ScoreLimits()
     assert limits.disconnect_below < limits.lowest_rating <= BANNED < 0 < TRUSTED <= limits.highest_rating

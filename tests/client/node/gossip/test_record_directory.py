@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
+from support.calls import calls_of
 from support.swarm import Identity, make_manifest, moment
 
 from sapo_client.node.gossip import record_cache
@@ -29,6 +30,7 @@ from sapo_protocol.islands.address_record import (
     RECORD_SECONDS,
     RECORD_TOLERANCE_SECONDS,
     issue_record,
+    open_record,
 )
 
 MANIFEST = make_manifest()
@@ -167,6 +169,27 @@ def test_signature_checks_are_limited_by_source() -> None:
     assert not known.take(record(ALICE), at(TELLER), NOW)
     assert known.take(record(ALICE), at(OTHER), NOW)
     assert known.take(record(BOB), at(TELLER), NOW + 1 / CHECKS_OF_SOURCE.per_second)
+
+
+def test_beyond_the_rate_of_its_source_no_signature_is_verified() -> None:
+    """A forged record is refused in any case, but to verify it first would cost what the limit bounds."""
+    known, burst = directory(), int(CHECKS_OF_SOURCE.burst)
+    stolen = ALICE.certificate(MANIFEST).to_bytes()
+    forged = issue_record(BOB.seed, stolen, MANIFEST.swarm_id, NOW, [address(ALICE)])
+    with calls_of(open_record) as verified:
+        for _ in range(2 * burst):
+            known.take(forged, at(TELLER), NOW)
+    assert verified() == burst
+
+
+def test_records_that_are_known_take_nothing_from_the_rate_of_their_source() -> None:
+    """A peer that is asked every minute answers with the same records again and again."""
+    known, old = directory(), record(ALICE, made=NOW - 10)
+    assert known.take(record(ALICE), at(TELLER), NOW)
+    for _ in range(int(CHECKS_OF_SOURCE.burst)):
+        assert not known.take(record(ALICE), at(TELLER), NOW)
+        assert not known.take(old, at(TELLER), NOW)
+    assert known.take(record(BOB), at(TELLER), NOW)
 
 
 def test_the_number_of_records_of_an_account_is_bounded() -> None:

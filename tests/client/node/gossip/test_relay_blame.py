@@ -22,6 +22,7 @@ from sapo_protocol.identifiers import Account
 from sapo_protocol.manifest import Limits, Manifest
 from sapo_protocol.terms.gate import BondGate
 from sapo_protocol.topics import certificates_topic, rollouts_topic
+from sapo_verification.admission.certificates import MAX_NODES_PER_ACCOUNT
 
 GATED = replace(
     make_chain_manifest(version=2, gate=BondGate(Account(b"\x04" * 20), unit=100, exit_seconds=2**32)),
@@ -88,13 +89,16 @@ async def test_many_node_keys_under_one_bond_do_not_disconnect_honest_neighbours
 ) -> None:
     """Every certificate is valid, and was forwarded: Bob took Alice for a flooder within two seconds."""
     world = Neighbours(GATED, tmp_path)
-    certificates = [Identity(3, key=key).certificate(GATED).to_bytes() for key in range(1, 2000)]
+    keys = [Identity(3, key=key) for key in range(1, 2000)]
+    certificates = [who.certificate(GATED).to_bytes() for who in keys]
     async with world.running():
         before = world.alice.transport.counters()["accepted"]
         await world.flood(certificates_topic(GATED.swarm_id), certificates)
         assert world.are_connected()
         assert world.scores() == [0, 0]
         assert world.alice.transport.counters()["accepted"] - before == OF_ACCOUNT.burst
+        allowed = keys[: int(OF_ACCOUNT.burst)]
+        assert [who for who in keys if world.alice.knows(who)] == allowed[-MAX_NODES_PER_ACCOUNT:]
         late = Identity(20).certificate(GATED).to_bytes()
         world.admit_bonds(MALLORY, Identity(20))
         await world.attackers[0].publish(certificates_topic(GATED.swarm_id), late)

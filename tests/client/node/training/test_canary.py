@@ -187,6 +187,19 @@ async def test_poison_that_passes_every_check_is_rolled_back(tmp_path: Path) -> 
         assert again.canary._watch == node.canary._watch
 
 
+async def test_a_restart_before_the_first_check_keeps_the_first_good_policy(tmp_path: Path) -> None:
+    """Otherwise a node that is made to restart often enough would take a poisoned policy for its shadow."""
+    async with lone(tmp_path) as node:
+        prompts = [prompt for _, prompt in await node.canary._draw_items(0)]
+        first = await node.learner.evaluate(prompts)
+        for _ in range(3):
+            await node.round(poisoned=True)
+        again = TrainingHarness(tmp_path, node.learner, make_desk(), node.events, fresh=False)
+        await again.canary.open()
+        assert await node.learner.evaluate(prompts) != first
+        assert await node.learner.shadow(prompts) == first
+
+
 @pytest.mark.long
 async def test_a_restart_does_not_find_the_poisoned_policy(tmp_path: Path) -> None:
     async with lone(tmp_path) as node:

@@ -335,6 +335,18 @@ def test_a_damaged_file_is_no_state(tmp_path: Path, best: str, checks: str) -> N
         assert CanaryFile(path, FAMILIES).read() is None
 
 
+@pytest.mark.parametrize(
+    "numbers", ["1", "-1, 1", "1, -1", '"1", 1', '1, "1"', "1, 1.5", "1, null", "1, 1, 1"]
+)
+def test_a_file_with_damaged_waits_of_accounts_is_no_state(tmp_path: Path, numbers: str) -> None:
+    path = tmp_path / "canary.json"
+    text = f'{{"quarantined": [], "accounts": {{"blamed": [["{OTHER.account.hex()}", %s]]}}}}'
+    path.write_text(text % "1, 1")
+    assert CanaryFile(path, FAMILIES).read() is not None
+    path.write_text(text % numbers)
+    assert CanaryFile(path, FAMILIES).read() is None
+
+
 @pytest.mark.parametrize("level", ["null", '"1"', "-1", "1.5", "NaN", "[]"])
 def test_a_damaged_level_of_the_canary_is_none(tmp_path: Path, level: str) -> None:
     path = tmp_path / "canary.json"

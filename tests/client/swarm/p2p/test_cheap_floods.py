@@ -12,6 +12,7 @@ import trio
 from libp2p.io.exceptions import IOException
 from libp2p.network.stream.exceptions import StreamError
 from libp2p.peer.id import ID
+from libp2p.pubsub.pb import rpc_pb2
 from libp2p.stream_muxer.yamux.yamux import (
     FLAG_RST,
     FLAG_SYN,
@@ -22,6 +23,7 @@ from libp2p.stream_muxer.yamux.yamux import (
 )
 
 from sapo_client.swarm.limits import Rate, TransportLimits
+from sapo_client.swarm.p2p.frames import frame
 from sapo_client.swarm.p2p.muxer import BoundedYamux
 from sapo_client.swarm.peer_id import peer_id_from_key
 from sapo_client.swarm.rate_limit import Meter
@@ -126,6 +128,20 @@ async def test_opening_and_resetting_streams_is_penalised_and_disconnected(
     await tools.eventually(lambda: hostile.peer_id not in victim.peer_ids())
     assert victim.transport.score(hostile.peer_id) < 0
     await _still_serves(swarm, tools, victim, honest)
+
+
+async def test_messages_beyond_the_rate_are_dropped_before_they_are_validated(
+    swarm: Any, tools: Any, hostile: Any
+) -> None:
+    """A validation may take a signature check, so a penalty afterwards would come too late."""
+    victim = await swarm.start(1, limits=TransportLimits(messages=Rate(per_second=1e-6, burst=3)))
+    await hostile.connect(victim.transport.addresses[0])
+    stream = await hostile.open(victim.peer_id)
+    for number in range(8):
+        message = rpc_pb2.Message(data=b"a%d" % number, topicIDs=[tools.TOPIC])
+        await stream.write(frame(rpc_pb2.RPC(publish=[message]).SerializeToString()))
+    await tools.eventually(lambda: victim.transport.counters()["flood_pauses"] == 5)
+    assert victim.transport.counters()["received"] == 3
 
 
 async def _still_serves(swarm: Any, tools: Any, victim: Any, honest: Any) -> None:

@@ -19,7 +19,7 @@ from sapo_client.swarm.discipline import Discipline
 from sapo_client.swarm.limits import TransportLimits
 from sapo_client.swarm.p2p.frames import frame
 from sapo_client.swarm.p2p.requests import Requests
-from sapo_client.swarm.peer_score import PeerScores
+from sapo_client.swarm.peer_score import PeerScores, Severity
 
 PROTOCOL = "/sapo/test/1"
 LIMITS = TransportLimits()
@@ -156,6 +156,16 @@ async def test_one_peer_has_few_streams_open_and_more_are_reset(autojump_clock: 
         again = await server.open("stranger", request=b"again")
         assert again.end == "answered"
     assert server.counters.requests_served == LIMITS.max_open_requests + 1
+
+
+async def test_streams_that_are_refused_take_from_the_rate_of_their_peer(autojump_clock: MockClock) -> None:
+    """Otherwise a peer that keeps its few streams open could open more without end and without blame."""
+    burst = int(LIMITS.requests.burst)
+    async with serving() as server:
+        for _ in range(burst + 3):
+            await server.open("stranger", written_after_seconds=1.0)
+        assert server.counters.requests_refused == burst + 3 - LIMITS.max_open_requests
+        assert server.score("stranger") == 3 * Severity.HIGH.value
 
 
 async def test_a_peer_whose_streams_lapse_repeatedly_is_disconnected(autojump_clock: MockClock) -> None:
