@@ -41,7 +41,7 @@ for (let turn = 0; turn < 2; turn++) {
 }
 for (peers of [few, one]) await look();
 done([...found, shown.connected.lastChild.className]);
-})();
+})().catch((error) => done(String(error)));
 """
 
 
