@@ -269,9 +269,11 @@ def _validate(values: Flat, origins: Mapping[str, str]) -> Config:
         problem = error.errors()[0]
         name = ".".join(str(part) for part in problem["loc"][:2])
         reason = problem["msg"].removeprefix("Value error, ")  # what our own validators say
+        place = f" from {origins[name]}" if name in origins else ", its default,"
+        correction = "correct it there" if name in origins else f"set {name} as well"
         raise _refuse(
-            f"{name} = {problem['input']!r} from {origins.get(name, 'flag')} is refused: {reason}",
-            f"correct it there; `sapo config schema` shows the allowed values of {name}",
+            f"{name} = {problem['input']!r}{place} is refused: {reason}",
+            f"{correction}; `sapo config schema` shows the allowed values of {name}",
         ) from error
 
 

@@ -18,6 +18,7 @@ class ExitCode(IntEnum):
     VERIFICATION = 7
     DATA = 8
     INTERRUPTED = 130  # SIGINT, after a clean drain
+    PIPE = 141  # as a program that SIGPIPE ended
     TERMINATED = 143  # SIGTERM or SIGHUP, after a clean drain
 
 
@@ -32,6 +33,7 @@ MEANINGS: dict[ExitCode, str] = {
     ExitCode.VERIFICATION: "a verification or a check failed (`verify`, `doctor`)",
     ExitCode.DATA: "checkpoint or data directory unusable",
     ExitCode.INTERRUPTED: "stopped by SIGINT after a clean drain",
+    ExitCode.PIPE: "the program that read the output, as `head`, has ended",
     ExitCode.TERMINATED: "stopped by SIGTERM or SIGHUP after a clean drain",
 }
 

@@ -214,3 +214,14 @@ def test_an_endpoint_that_is_no_web_address_is_refused(text: str) -> None:
         f"ledger.rpc_urls = {text!r} from environment SAPO_LEDGER__RPC_URLS is refused:"
         " an address begins with http:// or https:// and names a host"
     )
+
+
+def test_a_default_that_does_not_fit_another_setting_is_named_as_a_default() -> None:
+    """It was said to come from a flag that nobody had given."""
+    refused = refusal({"learner.local_groups": 1})
+    assert (refused.text, refused.hint) == (
+        "learner.external_groups = 4, its default, is refused: a step has 1 own groups, and more groups of"
+        " others need learner.more_external_than_own = true",
+        "set learner.external_groups as well; `sapo config schema` shows the allowed values of"
+        " learner.external_groups",
+    )

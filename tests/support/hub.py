@@ -15,18 +15,24 @@ COMMIT: Final = "ab" * 20
 NAME: Final = "somebody/small"
 """The only repository."""
 
+Refusal = tuple[int, str]
+"""HTTP status, and the value of ``X-Error-Code``: ``GatedRepo`` comes with 401 without a token, with 403 for
+an account that has not accepted the terms, and ``RepoNotFound`` with 401 also for private repositories."""
+
 
 class Hub(ThreadingHTTPServer):
     """The open server.
 
     Attributes:
         folder: with the repository's files; None closes every connection without an answer.
+        refusal: status and error code with which every file of the repository is refused, if any.
         asked: number of requests by method and file.
     """
 
-    def __init__(self, folder: Path | None) -> None:
+    def __init__(self, folder: Path | None, refusal: Refusal | None = None) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.folder = folder
+        self.refusal = refusal
         self.asked: Counter[tuple[str, str]] = Counter()
 
     @property
@@ -60,11 +66,11 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             return
         file = self.server.folder / name
+        if self.server.refusal is not None and NAME in self.path:
+            self._refuse(*self.server.refusal)
+            return
         if not file.is_file():
-            self.send_response(404)
-            self.send_header("X-Error-Code", "EntryNotFound")
-            self.send_header("Content-Length", "0")
-            self.end_headers()
+            self._refuse(404, "EntryNotFound")
             return
         content = file.read_bytes()
         self.send_response(200)
@@ -75,11 +81,17 @@ class _Handler(BaseHTTPRequestHandler):
         if with_content:
             self.wfile.write(content)
 
+    def _refuse(self, status: int, code: str) -> None:
+        self.send_response(status)
+        self.send_header("X-Error-Code", code)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
 
 @contextmanager
-def open_hub(folder: Path | None) -> Iterator[Hub]:
+def open_hub(folder: Path | None, refusal: Refusal | None = None) -> Iterator[Hub]:
     """Serve a folder while the context runs."""
-    with Hub(folder) as hub:
+    with Hub(folder, refusal) as hub:
         thread = Thread(target=hub.serve_forever, args=(0.05,))
         thread.start()
         try:

@@ -1,6 +1,8 @@
 """Memory of accounts: newcomers use at most half of it, and a known account is no longer a newcomer."""
 
+import gc
 import random
+from collections import OrderedDict
 
 from support.swarm import Identity
 
@@ -70,3 +72,23 @@ def test_the_memory_is_bounded_for_any_accounts() -> None:
         if draw.random() < 0.01:
             heard.known ^= {draw.choice(ACCOUNTS)}
         assert len(heard.memory) == len(set(heard.memory)) <= MOST
+
+
+def test_an_account_with_many_keys_leaves_nothing_behind_for_smaller_numbers_of_them() -> None:
+    """An empty dictionary stayed for each number of keys that an account once had: nearly half of
+    the memory of one account's arrivals."""
+    before = _ordered_dictionaries()
+    memory: FairMemory[tuple[Account, int], object] = FairMemory(
+        512, object, lambda key: key[0], lambda _: False, evenly=True
+    )
+    for number in range(1024):
+        memory.touch((ACCOUNTS[0], number))
+    for number in range(512, 1024, 2):
+        memory.pop((ACCOUNTS[0], number))
+    assert list(memory) == [(ACCOUNTS[0], number) for number in range(513, 1024, 2)]
+    assert _ordered_dictionaries() - before == 4  # known, new, the account's keys, and who has so many
+
+
+def _ordered_dictionaries() -> int:
+    gc.collect()
+    return sum(type(each) is OrderedDict for each in gc.get_objects())

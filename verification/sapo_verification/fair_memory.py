@@ -9,7 +9,7 @@ sends more than others takes their places. *Lots*: those that have a place keep 
 most entries loses its least recently used one, so that each of n accounts keeps an n-th at least.
 """
 
-from collections import Counter, OrderedDict, defaultdict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from itertools import chain
@@ -51,9 +51,9 @@ class _Holdings(Generic[K]):
 
     def __init__(self) -> None:
         self._keys: dict[Account, OrderedDict[K, None]] = {}
-        self._holders: defaultdict[int, OrderedDict[Account, None]] = defaultdict(OrderedDict)
+        self._holders: dict[int, OrderedDict[Account, None]] = {}
         """Accounts by their number of keys; of those with equally many the one that had so many first is
-        first."""
+        first. A number that no account has is no key."""
         self._most = 0
 
     def add(self, account: Account, key: K) -> None:
@@ -72,7 +72,7 @@ class _Holdings(Generic[K]):
         self._move(account, len(keys) + 1, len(keys))
         if not keys:
             del self._keys[account]
-        if self._most and not self._holders[self._most]:
+        if self._most and self._most not in self._holders:
             self._most -= 1
 
     def first(self) -> K:
@@ -82,9 +82,12 @@ class _Holdings(Generic[K]):
 
     def _move(self, account: Account, before: int, now: int) -> None:
         if before:
-            del self._holders[before][account]
+            accounts = self._holders[before]
+            del accounts[account]
+            if not accounts:
+                del self._holders[before]
         if now:
-            self._holders[now][account] = None
+            self._holders.setdefault(now, OrderedDict())[account] = None
 
 
 class FairMemory(Generic[K, T]):

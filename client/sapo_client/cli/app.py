@@ -29,6 +29,7 @@ from sapo_client.cli import (
     testnet,
     verify,
 )
+from sapo_client.cli.entry.closed_pipe import ended_by_reader
 from sapo_client.cli.entry.spelling import Commands
 from sapo_client.cli.live import dashboard, watch
 from sapo_client.cli.operator import changes, invitations, service, watching
@@ -99,6 +100,12 @@ def main(roles: Roles | None = None) -> None:
     sys.excepthook = _report_bug
     for variable, value in TELEMETRY_OFF.items():
         os.environ.setdefault(variable, value)
+    with ended_by_reader():
+        _run(roles)
+
+
+def _run(roles: Roles | None) -> None:
+    """Run a command; end the process with the exit code of an error that a person sees."""
     try:
         with told_of_full_disk(None):
             typer.main.get_command(app)(obj=roles)  # calling `app` itself would replace the hook for bugs

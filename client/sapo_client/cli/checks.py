@@ -120,6 +120,8 @@ def check_extras(config: Config) -> Iterator[Check]:
         "learner.lora_rank": (extras.LORA, learner.trains and learner.lora_rank > 0),
         'learner.base = "nf4"': (extras.QUANTISED, learner.trains and learner.base == "nf4"),
         'learner.optimizer = "adamw8bit"': (extras.QUANTISED, learner.optimizer == "adamw8bit"),
+        'observe.tracker = "trackio"': (extras.TRACKIO, config.observe.tracker == "trackio"),
+        'observe.tracker = "tensorboard"': (extras.TENSORBOARD, config.observe.tracker == "tensorboard"),
     }
     for setting, (extra, is_needed) in needed.items():
         if is_needed and (missing := extra.missing()):

@@ -8,6 +8,8 @@ const WINDOWS = [[2, "2 hours"], [24, "24 hours"], [336, "14 days"], [0, "all"]]
 const MAX_FAMILIES = 12;
 const MAX_LIVE = 120;
 const PAGE = 25;
+/** Of lists that are not in the order of time. */
+const TURNS = ["Previous", "Next"];
 
 function card(title, ...children) {
   return el("section", { class: "card" }, el("div", { class: "head" }, el("h2", {}, title)), ...children);
@@ -184,11 +186,11 @@ function words(each, alone) {
   }
 }
 
-function pager(total, offset, go) {
+function pager(total, offset, go, [before, after] = ["Newer", "Older"]) {
   const last = Math.min(total, offset + PAGE);
   return el("div", { class: "pager" },
-    el("button", { class: "button", type: "button", "data-id": "newer", disabled: offset === 0, onclick: () => go(Math.max(0, offset - PAGE)) }, "Newer"),
-    el("button", { class: "button", type: "button", "data-id": "older", disabled: last >= total, onclick: () => go(offset + PAGE) }, "Older"),
+    el("button", { class: "button", type: "button", "data-id": "newer", disabled: offset === 0, onclick: () => go(Math.max(0, offset - PAGE)) }, before),
+    el("button", { class: "button", type: "button", "data-id": "older", disabled: last >= total, onclick: () => go(offset + PAGE) }, after),
     el("span", { class: "muted small" }, total ? `${count(offset + 1)} to ${count(last)} of ${count(total)}` : "none"));
 }
 
@@ -329,6 +331,7 @@ function why(each) {
 export class Peers {
   constructor(node) {
     this.node = node;
+    this.first = 0;
     this.offset = 0;
     this.order = "audits";
     this.find = "";
@@ -345,16 +348,19 @@ export class Peers {
 
   async load() {
     const peers = await get(`api/${this.node}/peers`);
-    const rows = peers.peers.map((peer) => el("tr", {},
+    const total = peers.peers.length;
+    if (this.first >= total) this.first = Math.max(0, Math.floor((total - 1) / PAGE) * PAGE);
+    const rows = peers.peers.slice(this.first, this.first + PAGE).map((peer) => el("tr", {},
       el("td", { class: "mono" }, short(peer.peer_id, 14)),
-      el("td", { class: "mono" }, peer.account ? short(peer.account, 10) : "not introduced"),
+      el("td", { class: "mono" }, peer.account ? short(peer.account) : "not introduced"),
       el("td", { class: "number" }, share(peer.reputation)),
       el("td", { class: "number" }, peer.score === null ? "–" : peer.score.toFixed(1)),
       el("td", { class: "number" }, count(peer.accepted)), el("td", { class: "number" }, count(peer.refused)),
       el("td", { class: "mono muted wide" }, peer.address ?? "")));
-    this.connected.replaceChildren(rows.length
-      ? table([["peer"], ["account"], ["reputation", "number"], ["score", "number"], ["accepted", "number"], ["refused", "number"], ["address"]], rows.slice(0, 200))
-      : el("p", { class: "empty" }, peers.alone ? "this node trains alone: it has no peers" : "no peer is connected"));
+    replace(this.connected, rows.length
+      ? table([["peer"], ["account"], ["reputation", "number"], ["score", "number"], ["accepted", "number"], ["refused", "number"], ["address"]], rows)
+      : el("p", { class: "empty" }, peers.alone ? "this node trains alone: it has no peers" : "no peer is connected"),
+      ...(total > PAGE ? [pager(total, this.first, (first) => { this.first = first; this.load(); }, TURNS)] : []));
     const data = await get(`api/${this.node}/accounts?order=${this.order}&find=${encodeURIComponent(this.find)}&offset=${this.offset}&limit=${PAGE}`);
     const accounts = data.accounts.map((each) => el("tr", {},
       el("td", { class: "mono wide" }, each.account),
@@ -363,7 +369,7 @@ export class Peers {
       el("td", { class: "small wide" }, Object.entries(each.verdicts).sort((a, b) => b[1] - a[1]).map(([name, n]) => `${name.replaceAll("_", " ")} ${count(n)}`).join(", "))));
     replace(this.book,
       accounts.length ? table([["account"], ["reputation", "number"], ["audits", "number"], ["good", "number"], ["bad", "number"], ["decisions since the start"]], accounts) : el("p", { class: "empty" }, "no account yet"),
-      pager(data.total, this.offset, (offset) => { this.offset = offset; this.load(); }),
+      pager(data.total, this.offset, (offset) => { this.offset = offset; this.load(); }, TURNS),
       el("p", { class: "note" }, "Evidence of this node's own checks, decayed by epoch. Reputation is the lower bound of an account's reliability, 0 to 1; it counts once 20 groups have passed."));
   }
 }

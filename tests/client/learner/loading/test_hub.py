@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from support.hub import NAME, Hub, open_hub
 from support.policies import make_policy_folder
 
@@ -71,3 +72,13 @@ def test_a_model_of_the_hub_is_downloaded_once_and_later_loaded_from_the_cache(t
         done = run(LOAD, tmp_path, away)
     assert (done.returncode, done.stdout) == (0, loaded), done.stderr
     assert dict(away.asked) == {("HEAD", "/"): 1}
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_gated_model_is_refused_with_what_to_accept(tmp_path: Path, status: int) -> None:
+    """401 without a token, 403 for an account that has not accepted the terms."""
+    with open_hub(tmp_path, (status, "GatedRepo")) as hub:
+        done = run(DOCTOR, tmp_path, hub)
+    assert f"the model {NAME!r} is gated: its owner requires users to accept terms first" in done.stdout
+    assert f"model: accept them at https://huggingface.co/{NAME}, then log in: hf auth login" in done.stderr
+    assert done.returncode == 7

@@ -232,3 +232,15 @@ def test_a_missing_extra_is_named_with_the_setting_that_needs_it(
     expected = [Check("extras", "fail", f"{found}; not installed: {module}", hint)]
     assert list(check_extras(Config(learner=LearnerConfig(**settings)))) == expected
     assert list(check_extras(Config(learner=LearnerConfig()))) == []
+
+
+@pytest.mark.parametrize(("tracker", "name"), [("trackio", "trackio"), ("tensorboard", "TensorBoard")])
+def test_a_missing_tracker_is_named_with_the_setting_that_needs_it(
+    tracker: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`sapo doctor` had called a node ready that `sapo join` then refused to start."""
+    monkeypatch.setitem(sys.modules, tracker, None)
+    hint = f"pip install 'sapo-swarm[{tracker}]', or change the setting"
+    found = f'observe.tracker = "{tracker}" needs {name}; not installed: {tracker}'
+    config = Config.model_validate({"observe": {"tracker": tracker}})
+    assert list(check_extras(config)) == [Check("extras", "fail", found, hint)]
