@@ -165,8 +165,11 @@ class Home:
         steady: Clock | None = None,
         options: RunOptions | None = None,
         roles: Roles = NO_ROLES,
+        locks: Path | None = None,
     ) -> NodeApp:
         """Return a node with this data directory, not running yet.
+
+        Nodes with one folder of locks run on one machine; without one each runs on its own.
 
         A clock of a test's own is one that nobody sets, unless the test gives a steady one beside it.
         """
@@ -186,6 +189,7 @@ class Home:
             clock=clock,
             steady=steady,
             roles=roles,
+            locks=locks,
         )
 
     def events(self, *names: str) -> Events:

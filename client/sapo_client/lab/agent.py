@@ -251,6 +251,7 @@ class Agent:
                 clock=world.clock,
                 seconds=0,
                 stopped_clean=True,
+                data_dir=Path(MEMORY),
             )
         )
 

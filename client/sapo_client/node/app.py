@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import trio
@@ -76,6 +77,7 @@ class NodeApp:
         open_transport: returns the transport, from a function that reports errors of its callbacks.
         show: called with the summary of each round.
         steady: monotonic clock in seconds.
+        locks: folder of the identities' locks, if the process holds that of its identity.
     """
 
     _last_step: int | None = None
@@ -94,6 +96,7 @@ class NodeApp:
         clock: Clock = wall_clock,
         steady: Clock = steady_clock,
         roles: Roles = NO_ROLES,
+        locks: Path | None = None,
     ) -> None:
         self._options, self._roles, self._shutdown, self._pause = options, roles, Shutdown(), Pause()
         telemetry = open_telemetry(config, data, manifest, identity)
@@ -115,8 +118,7 @@ class NodeApp:
         self._beacons = open_beacons(manifest, self._chain, context.events)
         self._checkers = CheckerPool(manifest.suite, workers=config.verification.workers)
         self._learner = self._open_learner()
-        doppelganger = training.open_doppelganger(context)
-        told = roles.join(telemetry, doppelganger)
+        told = roles.join(telemetry, doppelganger := training.open_doppelganger(context, locks))
         self._engine = open_engine(context, checkers=self._checkers, beacons=self._beacons, observers=told)
         self._beacons.records.archive = self._engine.contributions.record
         self._gossip = open_gossip(context, self._engine, self._beacons, self._chain.final_roots_before)

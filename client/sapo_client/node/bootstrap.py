@@ -33,7 +33,7 @@ from sapo_client.node.runtime.supervisor import find_sapo_error
 from sapo_client.observe.findings import FindingCode
 from sapo_client.observe.status import RoundSummary
 from sapo_client.observe.terminal import say
-from sapo_client.paths import DataDir
+from sapo_client.paths import DataDir, locks_folder
 
 _LOG = logging.getLogger(__name__)
 
@@ -114,6 +114,7 @@ def run_node(
                 open_transport=partial(open_transport, config, identity, manifest),
                 show=show,
                 roles=roles or NO_ROLES,
+                locks=locks_folder(),
             )
 
         try:

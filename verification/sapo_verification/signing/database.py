@@ -13,6 +13,7 @@ nothing below the newest turn in which it signed, and in that turn only the same
 """
 
 from dataclasses import dataclass, replace
+from math import gcd
 from pathlib import Path
 from typing import Final
 
@@ -81,6 +82,10 @@ class SlotShare:
     def holds(self, slot: int) -> bool:
         """Whether the slot is this machine's."""
         return slot % self.machines == self.machine
+
+    def meets(self, other: "SlotShare") -> bool:
+        """Whether a slot can be of both shares."""
+        return (self.machine - other.machine) % gcd(self.machines, other.machines) == 0
 
     def first_from(self, slot: int) -> int:
         """Return the lowest slot of the share that is ``slot`` or higher."""

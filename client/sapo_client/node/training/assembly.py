@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sapo_client import plugins
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.learner.backend import Backend
 from sapo_client.learner.process import Learner
+from sapo_client.machine_marks import MachineMarks
 from sapo_client.node.gossip.handlers import GossipHandlers
 from sapo_client.node.runtime.beacons import Beacons
 from sapo_client.node.runtime.context import NodeContext
@@ -86,9 +88,15 @@ def _task_sampler(name: str | None) -> TaskSampler | None:
     return checked
 
 
-def open_doppelganger(context: NodeContext) -> Doppelganger:
-    """Return the observer that prevents signing while another process uses the same identity."""
-    author = context.author
+def open_doppelganger(context: NodeContext, locks: Path | None) -> Doppelganger:
+    """Return the observer that prevents signing while another process uses the same identity.
+
+    Args:
+        locks: folder in which is kept what the account signed on this machine in any data directory; None if
+            that is not kept. A node that trains alone publishes nothing, so it keeps nothing.
+    """
+    author, alone = context.author, context.config.swarm.alone
+    machine = None if locks is None or alone else _machine_marks(context, locks)
     return Doppelganger(
         DoppelgangerParts(
             manifest=context.manifest,
@@ -101,8 +109,15 @@ def open_doppelganger(context: NodeContext) -> Doppelganger:
             clock=context.clock,
             seconds=context.config.swarm.listen_before_signing_seconds,
             stopped_clean=context.data.clean_shutdown.exists(),
+            data_dir=context.data.root,
+            machine=machine,
         )
     )
+
+
+def _machine_marks(context: NodeContext, locks: Path) -> MachineMarks:
+    author = context.author
+    return MachineMarks(locks, account=author.account, node=author.node, data_dir=context.data.root)
 
 
 def open_rounds(

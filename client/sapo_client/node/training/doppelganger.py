@@ -7,21 +7,29 @@ of the own share, proves a second machine, a copied directory, or a lost signing
 refuses to sign (as Ethereum's validators do), also when it detects this later than at the start.
 
 The wait is skipped after a clean stop if the signing database shows a signature of this or the previous
-epoch: then the recent signatures are from this directory. Not detected are a process that sends
-nothing, or cannot reach this node, during the wait, and a copy that was made after a clean stop.
+epoch: then the recent signatures are from this directory. Not detected are a process on another machine that
+sends nothing, or cannot reach this node, during the wait, and a copy for another machine that was made after
+a clean stop.
+
+On one machine no peer is needed: beside the lock of the identity stands what it signed last, and in which
+data directory. A directory that does not hold these signatures signs nothing before the epoch after them.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from shlex import quote
 
 import trio
 
 from sapo_client.errors import ExitCode, SapoError
+from sapo_client.machine_marks import MachineMarks, SignedMark
 from sapo_client.node.runtime.clock import Clock
 from sapo_client.node.runtime.telemetry import Telemetry
 from sapo_client.swarm.transport import Transport
-from sapo_protocol.epochs import present_epoch
+from sapo_protocol.epochs import epoch_start_seconds, present_epoch
 from sapo_protocol.identifiers import Account, NodeId
 from sapo_protocol.manifest import Manifest
 from sapo_verification.observer import Observer
@@ -41,6 +49,8 @@ class DoppelgangerParts:
     Attributes:
         seconds: time to listen once a peer is connected.
         stopped_clean: whether the last run of this data directory ended cleanly.
+        data_dir: the data directory.
+        machine: what the account signed on this machine in any data directory; None if that is not kept.
     """
 
     manifest: Manifest
@@ -53,6 +63,8 @@ class DoppelgangerParts:
     clock: Clock
     seconds: float
     stopped_clean: bool
+    data_dir: Path
+    machine: MachineMarks | None = None
 
 
 class Doppelganger(Observer):
@@ -81,8 +93,10 @@ class Doppelganger(Observer):
         """Return when the node may sign: at the first call after listening, at later calls at once.
 
         Raises:
-            SapoError: another process signs with this identity (exit code 4).
+            SapoError: another process signs with this identity, or it signed slots of this epoch in another
+                data directory of this machine (exit code 4).
         """
+        self._require_signatures_here()
         if not self._listened:
             await self._listen(draining)
             self._listened = True
@@ -93,6 +107,25 @@ class Doppelganger(Observer):
                 " if a data directory was lost, import its signing history or wait for the next epoch",
                 exit_code=ExitCode.KEYSTORE,
             )
+
+    def slots_taken(self) -> None:
+        """Record for other data directories of this machine that slots were taken, before they are signed."""
+        if self._parts.machine is not None and (mark := self._mark()) is not None:
+            self._parts.machine.record(mark)
+
+    def _require_signatures_here(self) -> None:
+        parts = self._parts
+        if parts.machine is None:
+            return
+        signed = parts.machine.above(parts.manifest.swarm_id, self._mark(), parts.share)
+        if signed is None or signed.epoch < self._epoch():
+            return
+        raise SapoError(
+            f"this account signed in epoch {signed.epoch} with data directory {signed.data_dir}, and the"
+            f" signing history of {parts.data_dir} does not hold it, so this node must not sign",
+            hint=_what_to_do(signed, parts),
+            exit_code=ExitCode.KEYSTORE,
+        )
 
     async def _listen(self, draining: trio.Event) -> None:
         if self._signed_lately():
@@ -143,6 +176,21 @@ class Doppelganger(Observer):
 
     def _epoch(self) -> int:
         return present_epoch(self._parts.manifest, self._parts.clock())
+
+
+def _what_to_do(signed: SignedMark, parts: DoppelgangerParts) -> str:
+    """Return the hint for an operator whose data directory lacks what was signed on this machine."""
+    free_seconds = epoch_start_seconds(parts.manifest, signed.epoch + 1)
+    free = datetime.fromtimestamp(free_seconds, UTC).isoformat(timespec="seconds")
+    later = f"start this node at {free} or later"
+    first, here = Path(signed.data_dir), parts.data_dir
+    if first == here.absolute() or not first.exists():
+        return f"{later}; until then it could sign the same slots again"
+    export = f"sapo keys signing export FILE --data-dir {quote(str(first))}"
+    imports = f"sapo keys signing import FILE --data-dir {quote(str(here))}"
+    return (
+        f"go on with that directory (--data-dir), or bring its history (`{export}`, `{imports}`), or {later}"
+    )
 
 
 async def _first_of(*events: trio.Event) -> None:

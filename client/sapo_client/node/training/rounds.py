@@ -170,6 +170,7 @@ class Rounds:
             slots_per_epoch=manifest.limits_at(epoch).slots_per_epoch,
             share=parts.share,
         )
+        parts.doppelganger.slots_taken()
         return [
             Slot(
                 epoch, number, parts.engine.task_of(epoch, account, self._draw_family(epoch, number), number)

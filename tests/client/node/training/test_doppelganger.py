@@ -46,6 +46,7 @@ class Listener:
             clock=self.node.now,
             seconds=seconds,
             stopped_clean=clean,
+            data_dir=root,
         )
         self.watch = Doppelganger(self.parts)
         self.node.engine.observe(self.watch)
