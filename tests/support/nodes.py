@@ -196,6 +196,11 @@ class Home:
         """Return all events of the node, or those with the given names."""
         return [event for event in read_events(self.data.events) if not names or event["event"] in names]
 
+    def has_learner(self) -> bool:
+        """Whether a learner runs and writes to its log."""
+        log = self.data.learner / "learner.log"
+        return any(_writes_errors_to(process, log) for process in Path("/proc").iterdir())
+
     def signal_learner(self, number: signal.Signals = signal.SIGKILL) -> None:
         """Send a signal to the running learner."""
         os.kill(self._learner_pid(), number)

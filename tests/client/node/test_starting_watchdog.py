@@ -29,7 +29,6 @@ async def test_a_model_that_loads_for_long_is_not_ended(
 ) -> None:
     """A node that is opened again, as for other terms, has said long ago that it is ready."""
     trial, address = begin(manifest_of(weekdays, epoch_seconds=36_000)), tmp_path / "notify"
-    log = trial.home.data.learner / "learner.log"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(address))
         manager.setblocking(False)
@@ -38,7 +37,7 @@ async def test_a_model_that_loads_for_long_is_not_ended(
         async with trio.open_nursery() as nursery:
             node = trial.home.node(trial.hub, clock=trial.now, steady=mock_clock.current_time)
             nursery.start_soon(node.run)
-            await until(log.exists)
+            await until(trial.home.has_learner)
             trial.home.signal_learner(signal.SIGSTOP)
             told: list[str] = []
             while len(told) < 3:
