@@ -120,9 +120,8 @@ class Told:
 class HealthTrial:
     """A node that runs on a mock clock, and its outlets.
 
-    The clock runs at the usual rate, so that processes and sockets have their time; ``pass_by`` turns it on
-    at once, as if the node were halted, ``run_for`` while the node runs. It stands still while the outlets
-    are read.
+    The clock runs at the usual rate, so that processes and sockets have their time; ``pass_by`` turns it on,
+    and it stands still while the outlets are read.
     """
 
     home: HealthHome
@@ -168,12 +167,6 @@ class HealthTrial:
     def pass_by(self, seconds: float) -> None:
         """Let time pass for the whole node."""
         self.clock.jump(seconds)
-
-    async def run_for(self, seconds: float) -> None:
-        """Let time pass in which the node runs: it is assessed at each interval."""
-        for _ in range(round(seconds / INTERVAL_SECONDS)):
-            self.pass_by(INTERVAL_SECONDS)
-            await trio.sleep(LOOK_SECONDS)
 
     def suspend(self, seconds: float) -> None:
         """Let the machine sleep: timers stand still, as those of the monotonic clock do, and time passes."""

@@ -167,7 +167,6 @@ class HealthWatch:
         self._messages: deque[_Messages] = deque()
         self._printed = PrintedFindings()
         self._progressed: float | None = None
-        self._assessed: float | None = None
         self._resumes_epoch: int | None = None
         self._paused = False
         self._joined: float | None = None
@@ -225,7 +224,6 @@ class HealthWatch:
             if self._webhook is not None:
                 nursery.start_soon(self._webhook.run)
             self._manager.ready()
-            self._assessed = None
             while True:
                 self.assess()
                 assessed()
@@ -274,7 +272,6 @@ class HealthWatch:
 
     def assess(self) -> tuple[HealthFinding, ...]:
         """Assess the node, report changes, set the metrics, and return the findings."""
-        self._leave_out_halt()
         self._policy.look(self._learner, self._context.events)
         facts = self._facts()
         self.findings = assess(facts)
@@ -282,19 +279,6 @@ class HealthWatch:
         self._manager.assessed(self.findings, facts.call)
         self._tell()
         return self.findings
-
-    def _leave_out_halt(self) -> None:
-        """Leave out of the time since the last round what passed while this process was halted.
-
-        It was, if two assessments are further apart than two intervals: no round could end meanwhile.
-        """
-        now, last = trio.current_time(), self._assessed
-        self._assessed = now
-        if last is None or self._progressed is None:
-            return
-        halted_seconds = now - last - INTERVAL_SECONDS
-        if halted_seconds > INTERVAL_SECONDS:
-            self._progressed = min(now, self._progressed + halted_seconds)
 
     def _tell(self) -> None:
         """Report findings that are new, persist or are over to terminal, events and webhook."""

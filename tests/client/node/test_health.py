@@ -14,7 +14,7 @@ import trio
 from support.health_chain import begin_with_chain
 from support.health_trial import Begin, HealthTrial, Told, require_failure, require_row
 from support.ledger import ServedChain
-from support.nodes import LOOK_SECONDS, manifest_of, until
+from support.nodes import LOOK_SECONDS, PATIENCE_SECONDS, manifest_of, until
 from support.policies import make_policy_folder
 from support.swarm import Identity
 from trio.testing import MockClock
@@ -47,12 +47,6 @@ async def bystander(trial: HealthTrial, nursery: trio.Nursery, name: str) -> Mem
 
 def _raise(error: Exception) -> None:
     raise error
-
-
-async def _receive(manager: trio.socket.SocketType, told: list[str]) -> None:
-    """Note all messages; until cancelled, since a full queue halts the sender."""
-    while True:
-        told.append((await manager.recv(4096)).decode())
 
 
 def damage(checkpoint: Path) -> None:
@@ -102,8 +96,6 @@ async def test_a_node_without_a_chain(mock_clock: MockClock, begin: Begin, weekd
         await trial.stop_learner()
         trial.pass_by(200)
         await expect(trial, "learner_hung", "frozen learner")
-        assert "(no_round)" not in trial.terminal, "the node itself did not run in this time"
-        await trial.run_for(200)
         await expect(trial, "no_round")
         trial.pass_by(4000)  # beyond every deadline, also that of a call that is rarely made
         await trial.until_over("learner_hung")
@@ -118,23 +110,22 @@ async def test_a_long_call_of_the_learner_feeds_the_watchdog(
 ) -> None:
     """A check of the canary may take longer than several rounds do, and systemd must not end it."""
     trial, address = begin(manifest_of(weekdays, epoch_seconds=36_000)), tmp_path / "notify"
-    told: list[str] = []
-    with trio.socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
-        await manager.bind(str(address))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(address))
         monkeypatch.setenv("NOTIFY_SOCKET", str(address))
-        async with trio.open_nursery() as reader:
-            reader.start_soon(_receive, manager, told)
-            async with trio.open_nursery() as nursery:
-                await trial.start(nursery)
-                await trial.rounds(1)
-                await trial.stop_learner()
-                await trial.run_for(200)  # no deadline is shorter than 300 s
-                await until(lambda: any("no_round" in each for each in told))
-                assert next(each for each in told if "no_round" in each).endswith("\nWATCHDOG=1"), told
-                trial.home.signal_learner(signal.SIGCONT)
-                await trial.until_over("no_round")
-                await trial.stop()
-            reader.cancel_scope.cancel()
+        async with trio.open_nursery() as nursery:
+            await trial.start(nursery)
+            await trial.rounds(1)
+            await trial.stop_learner()
+            trial.pass_by(250)  # no deadline is shorter than 300 s
+            told = ""
+            with trio.fail_after(PATIENCE_SECONDS):
+                while "no_round" not in told:
+                    told = (await trio.to_thread.run_sync(manager.recv, 4096)).decode()
+            assert told.endswith("\nWATCHDOG=1"), told
+            trial.home.signal_learner(signal.SIGCONT)
+            await trial.until_over("no_round")
+            await trial.stop()
 
 
 async def test_rollouts_received_before_certificates_never_count(
