@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.sapo_process import SAPO, Run
+from support.sapo_process import SAPO
 
 
 def without_reader(
@@ -64,10 +64,3 @@ app.main()
     )  # fmt: skip
     assert done.returncode == 1
     assert done.stderr.startswith("error: this is a bug in sapo: BrokenPipeError: [Errno 32] Broken pipe\n")
-
-
-def test_the_link_of_a_swarm_is_printed_once(sapo: Run) -> None:
-    done = sapo("swarm", "new", "swarm", "--level", "nano")
-    link = next(line.split()[1] for line in done.stdout.splitlines() if line.startswith("link "))
-    assert (done.stdout.count(link), done.stderr.count(link)) == (1, 0)
-    assert done.stderr.startswith("Then: sapo join 'LINK', with this link in the quotes\n")

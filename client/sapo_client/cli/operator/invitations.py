@@ -214,7 +214,7 @@ def _show_link(common: Common, manifest: Path | None, invitation: Invitation, at
     found = {"manifest": None if manifest is None else str(manifest)}
     document = {**found, "swarm": str(invitation.manifest.swarm_id), "link": text}
     common.output.emit(document, Pairs(list(document.items())))
-    common.output.note("Then: sapo join 'LINK', with this link in the quotes")  # it may be very long
+    common.output.note(f"Then: sapo join '{text}'")
     if not (invitation.bootstrap or invitation.manifest.bootstrap):
         source = "LINK" if manifest is None else quote(str(manifest))
         common.output.note(
