@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from support.policies import TEXTS
+from support.vllm_modules import changed
 from transformers import (
     AutoModelForCausalLM,
     Gemma2Config,
@@ -39,15 +40,6 @@ SIZES: dict[str, Any] = {  # heads of 32, for vLLM's kernels on a CPU know no sm
 def own_logprobs(policy: Policy, prompt: tuple[int, ...], tokens: tuple[int, ...]) -> list[float]:
     with torch.no_grad():
         return completion_logprobs(policy.model, [(prompt, tokens)], policy.pad, 1.0)[0].tolist()
-
-
-def changed(policy: Policy) -> None:
-    """Change every trained weight, as a step would."""
-    torch.manual_seed(0)
-    with torch.no_grad():
-        for parameter in policy.model.parameters():
-            if parameter.requires_grad:
-                parameter.add_(0.05 * torch.randn_like(parameter))
 
 
 def new_policy(folder: Path, settings: Callable[..., PretrainedConfig], **sizes: Any) -> Policy:
@@ -111,7 +103,7 @@ def test_all_weights_of_an_architecture_reach_the_engine(
     policy = new_policy(tmp_path / "model", settings, **sizes)
     generator = VllmGenerator(policy, seed=1)
     for _ in range(2):
-        changed(policy)
+        changed(policy.model, 0.05)
         generator.refresh()
         assert generator._probe() < EXACT
 
@@ -123,7 +115,7 @@ def test_experts_reach_the_engine_under_their_own_names(tmp_path: Path) -> None:
     """
     policy = new_policy(tmp_path / "model", OlmoeConfig, num_experts=4, num_experts_per_tok=2)
     generator = VllmGenerator(policy, seed=1)
-    changed(policy)
+    changed(policy.model, 0.05)
     with pytest.raises(SapoError, match="vLLM did not take the new weights"):
         generator.refresh()
     engine = generator._engine.llm_engine.model_executor.driver_worker.worker.model_runner.model

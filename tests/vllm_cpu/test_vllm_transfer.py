@@ -13,11 +13,12 @@ from pathlib import Path
 import httpx
 import pytest
 import torch
+from support.vllm_modules import changed
 from vllm_cpu.store_transport import install, register
 
 from sapo_client.errors import SapoError
 from sapo_client.learner.logprobs import completion_logprobs
-from sapo_client.learner.policy import Policy, load_policy
+from sapo_client.learner.policy import load_policy
 from sapo_client.learner.remote.vllm_server import VllmServerGenerator, nccl_push
 
 PROMPTS = [(5, 6, 7), (8, 9)]
@@ -84,7 +85,7 @@ def test_a_server_samples_from_the_present_policy(url: str) -> None:
         push = nccl_push(replace(policy, device=torch.device("cuda")), url, workers=1)
         remote = VllmServerGenerator(policy, url, push)
         for seed in (1, 2):
-            changed(policy, seed)
+            changed(policy.model, 0.05)
             groups = remote.sample(
                 PROMPTS, completions_per_prompt=3, max_new_tokens=6, temperature=1.0, seed=seed
             )
@@ -111,15 +112,6 @@ def test_an_update_that_was_cut_off_is_reported_until_the_server_takes_weights_a
 
 def test_a_server_that_was_sent_nothing_is_noticed(url: str) -> None:
     policy = load_policy("bundled", "cpu")
-    changed(policy, 3)
+    changed(policy.model, 0.05)
     with pytest.raises(SapoError, match="did not take the new weights"):
         VllmServerGenerator(policy, url, lambda: None).refresh()
-
-
-def changed(policy: Policy, seed: int) -> None:
-    """Change every trained weight, as a step would."""
-    torch.manual_seed(seed)
-    with torch.no_grad():
-        for parameter in policy.model.parameters():
-            if parameter.requires_grad:
-                parameter.add_(0.05 * torch.randn_like(parameter))

@@ -21,9 +21,15 @@ _ROUNDING: Final = 1e-3
 
 def away(where: str, why: object) -> SapoError:
     """Return the transient error of a server that does not answer or fails."""
+    hint = "see that the server runs, and that learner.endpoint is its address; a running node tries again"
+    return transient(f"{where} does not answer: {why}", hint=hint)
+
+
+def transient(text: str, *, hint: str) -> SapoError:
+    """Return the error of a server that may end by itself."""
     return SapoError(
-        f"{where} does not answer: {why}",
-        hint="see that the server runs, and that learner.endpoint is its address; a running node tries again",
+        text,
+        hint=hint,
         exit_code=ExitCode.NETWORK,
         transient=True,
         finding=SERVER_AWAY,

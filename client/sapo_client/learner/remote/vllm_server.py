@@ -24,7 +24,7 @@ from sapo_client.learner.adapters import merge_adapters
 from sapo_client.learner.generate import Completion, Generator, SampleRequest
 from sapo_client.learner.logprobs import completion_logprobs
 from sapo_client.learner.policy import Policy
-from sapo_client.learner.remote.replies import SERVER_AWAY, Asked, away, is_passing, unusable
+from sapo_client.learner.remote.replies import Asked, away, is_passing, transient, unusable
 
 PROBE_TOKENS: Final = 8
 MAX_DIFFERENCE: Final = 0.25
@@ -298,10 +298,5 @@ def _transfer(url: str) -> Iterator[None]:
     try:
         yield
     except (RequestException, RuntimeError) as error:
-        raise SapoError(
-            f"{url} does not take the weights: {error}",
-            hint="restart the server if this lasts: an update that was cut off keeps it from the next one",
-            exit_code=ExitCode.NETWORK,
-            transient=True,
-            finding=SERVER_AWAY,
-        ) from error
+        hint = "restart the server if this lasts: an update that was cut off keeps it from the next one"
+        raise transient(f"{url} does not take the weights: {error}", hint=hint) from error
